@@ -124,11 +124,21 @@ print(json.dumps({"cpu_s": time.process_time() - start, "bytes": peak() - before
 """
 
 
-def measure(path: Path) -> dict[str, float]:
+_MEASURED = (
+    _CHILD.replace("program = read_trace(", "program = measure(")
+    .replace(
+        "from tailback.traffic.readers import read_trace", "from tailback.evidence import measure"
+    )
+    .replace("len(program.kind)", "len(program.tables['calls'])")
+    .replace("program.n_ranks", "program.measured.n_ranks")
+)
+
+
+def measure(path: Path, child: str = _CHILD) -> dict[str, float]:
     """CPU seconds, memory and size of the program of one trace, read in a separate process."""
     threads = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "TAILBACK_THREADS"), "1")
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(path)], env={**os.environ, **threads}, check=True,
+        [sys.executable, "-c", child, str(path)], env={**os.environ, **threads}, check=True,
         capture_output=True, text=True,
     )  # fmt: skip
     found: dict[str, float] = json.loads(done.stdout)
@@ -140,6 +150,8 @@ def main() -> int:
     parser.add_argument("what", nargs="*", help="formats, or paths of traces; all formats if none")
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--measured", action="store_true", help="split the measured time of OTF2 "
+                        "traces instead; an operation is a call")  # fmt: skip
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
@@ -151,7 +163,7 @@ def main() -> int:
                 path = (
                     next(Path(folder).iterdir()) if what in ("goal", "simgrid-ti") else Path(folder)
                 )
-            found = measure(path)
+            found = measure(path, _MEASURED if options.measured else _CHILD)
         events = events or int(found["operations"])
         rows.append(
             {"trace": path.name if what not in FORMATS else what, "events": events, **found}

@@ -100,8 +100,9 @@ class CongestionControlSection(Section):
 class DcqcnSection(Section):
     """Constants of DCQCN (Zhu et al., 2015); needs congestion control of scheme dcqcn.
 
-    The defaults are the published ones, for links of 40 Gb/s. What the paper leaves open is that of
-    QCN (IEEE 802.1Qau): hyper increase, ten times the additive one, and the least rate.
+    The defaults are the published ones, for links of 40 Gb/s. For what the paper leaves open they
+    are those of QCN (IEEE8021-CN-MIB): hyper increase, ten times the additive one, and the least
+    rate.
     """
 
     kmin: SizeBytes = Field(
@@ -138,7 +139,7 @@ class DcqcnSection(Section):
         default=0.4, description="added once timer and byte counter have both expired more than "
         "`recovery_steps` times",
     )  # fmt: skip
-    least_rate: RateGbps = Field(default=0.01, description="no flow is slowed down further")
+    least_rate: RateGbps = Field(default=0.005, description="no flow is slowed down further")
 
     @model_validator(mode="after")
     def _thresholds(self) -> DcqcnSection:

@@ -146,8 +146,8 @@ TABLES = {
             ("observed_congested_packets", pl.UInt64, "of them, packets of observed jobs"),
             ("busy_ps", pl.UInt64, "time the link was sending; a packet counts in the window in "
              "which it began"),
-            ("stall_ps", pl.UInt64, "time it had data but no credit, counted in the window in "
-             "which the stall ended"),
+            ("stall_ps", pl.UInt64, "time it had data but no credit or was paused, counted in the "
+             "window in which the stall ended"),
         ),
         Table.of(
             "messages", "one message",
@@ -172,8 +172,8 @@ TABLES = {
             ("data_bytes", pl.UInt64, "bytes sent since the start, including part of a packet"),
             ("packets", pl.UInt64, "packets sent completely since the start"),
             ("busy_ps", pl.UInt64, "time sending"),
-            ("stall_ps", pl.UInt64, "time with data but nothing sent, for lack of credit or, "
-             "with round-robin arbitration, of a free crossbar input"),
+            ("stall_ps", pl.UInt64, "time with data but nothing sent, for lack of credit, paused "
+             "or, with round-robin arbitration, of a free crossbar input"),
             ("queue_ps", pl.UInt64, "time in which data waited behind other data being sent"),
             ("inq_ps", pl.UInt64, "time the input buffer at its far end kept a packet ready to go"),
         ),

@@ -101,6 +101,10 @@ pub(crate) enum TraceEvent {
     OneSidedComplete {
         id: u64,
     },
+    /// A call opens or closes an epoch of this window.
+    OneSidedSync {
+        window: u32,
+    },
 }
 
 /// Receives the events of one location in order.

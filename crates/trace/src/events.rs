@@ -339,8 +339,12 @@ impl<'a> Collector<'a> {
             return;
         }
         let (phase, path) = self.phase_and_path();
-        let one_sided =
-            matches!(event, TraceEvent::OneSided { .. } | TraceEvent::OneSidedComplete { .. });
+        let one_sided = matches!(
+            event,
+            TraceEvent::OneSided { .. }
+                | TraceEvent::OneSidedComplete { .. }
+                | TraceEvent::OneSidedSync { .. }
+        );
         let Some(posts) = &mut self.posts else {
             return if one_sided {
                 self.one_sided(time, event)
@@ -409,17 +413,26 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// The communicator of a window, [`NONE`] if the trace does not define it.
+    fn comm_of(&self, window: u32) -> u32 {
+        self.windows.and_then(|all| all.get(&window)).copied().unwrap_or(NONE)
+    }
+
     fn one_sided(&mut self, time: u64, event: TraceEvent) {
         match event {
             TraceEvent::OneSided { window, peer, sent, received, id } => {
-                let comm = self.windows.and_then(|all| all.get(&window)).copied().unwrap_or(NONE);
                 self.one_sided.insert(id, self.rows());
-                self.push(RecordKind::OneSided, time, (peer, comm, 0, sent), received, Ids::NONE);
+                let of = (peer, self.comm_of(window), window, sent);
+                self.push(RecordKind::OneSided, time, of, received, Ids::NONE);
             }
             TraceEvent::OneSidedComplete { id } => {
                 let posted = self.one_sided.remove(id).unwrap_or(NONE);
                 let ids = Ids { posted, ..Ids::NONE };
                 self.push(RecordKind::OneSidedComplete, time, NOTHING, 0, ids);
+            }
+            TraceEvent::OneSidedSync { window } => {
+                let of = (NONE, self.comm_of(window), window, 0);
+                self.push(RecordKind::OneSidedSync, time, of, 0, Ids::NONE);
             }
             _ => {}
         }

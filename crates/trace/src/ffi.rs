@@ -111,6 +111,10 @@ api! {
     on_atomic = b"OTF2_EvtReaderCallbacks_SetRmaAtomicCallback\0": fn(Handle, *const c_void) -> Code;
     on_rma_blocking = b"OTF2_EvtReaderCallbacks_SetRmaOpCompleteBlockingCallback\0": fn(Handle, *const c_void) -> Code;
     on_rma_complete = b"OTF2_EvtReaderCallbacks_SetRmaOpCompleteNonBlockingCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_collective = b"OTF2_EvtReaderCallbacks_SetRmaCollectiveEndCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_group = b"OTF2_EvtReaderCallbacks_SetRmaGroupSyncCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_sync = b"OTF2_EvtReaderCallbacks_SetRmaSyncCallback\0": fn(Handle, *const c_void) -> Code;
+    on_rma_release = b"OTF2_EvtReaderCallbacks_SetRmaReleaseLockCallback\0": fn(Handle, *const c_void) -> Code;
 }
 
 unsafe extern "C" {
@@ -430,6 +434,10 @@ impl Archive<'_> {
             (api.on_atomic)(callbacks, atomic::<S> as *const c_void);
             (api.on_rma_blocking)(callbacks, rma_complete::<S> as *const c_void);
             (api.on_rma_complete)(callbacks, rma_complete::<S> as *const c_void);
+            (api.on_rma_collective)(callbacks, rma_collective::<S> as *const c_void);
+            (api.on_rma_group)(callbacks, rma_group::<S> as *const c_void);
+            (api.on_rma_sync)(callbacks, rma_sync::<S> as *const c_void);
+            (api.on_rma_release)(callbacks, rma_release::<S> as *const c_void);
             let data = ptr::from_mut(sink).cast();
             let mut code = (api.register_events)(self.reader, events, callbacks, data);
             (api.evt_callbacks_delete)(callbacks);
@@ -573,19 +581,20 @@ event_callbacks! {
     collective_end(operation: u8, comm: u32, root: u32, sent: u64, received: u64) =>
         TraceEvent::CollectiveEnd { operation, comm, root, sent, received };
     icollective(request: u64) => TraceEvent::IcollectiveRequest { request };
-    icollective_complete(operation: u8, comm: u32, root: u32, sent: u64, received: u64,
-        request: u64) =>
+    icollective_complete(operation: u8, comm: u32, root: u32, sent: u64, received: u64, request: u64) =>
         TraceEvent::IcollectiveComplete { operation, comm, root, sent, received, request };
-    probe(peer: u32, comm: u32, tag: u32, message: u64) =>
-        TraceEvent::Probe { peer, comm, tag, message };
+    probe(peer: u32, comm: u32, tag: u32, message: u64) => TraceEvent::Probe { peer, comm, tag, message };
     mrecv(message: u64, bytes: u64) => TraceEvent::Mrecv { message, bytes };
     imrecv_request(message: u64, request: u64) => TraceEvent::ImrecvRequest { message, request };
     imrecv(request: u64, bytes: u64) => TraceEvent::Imrecv { request, bytes };
-    put(window: u32, peer: u32, bytes: u64, id: u64) =>
-        TraceEvent::OneSided { window, peer, sent: bytes, received: 0, id };
-    get(window: u32, peer: u32, bytes: u64, id: u64) =>
-        TraceEvent::OneSided { window, peer, sent: 0, received: bytes, id };
+    put(window: u32, peer: u32, sent: u64, id: u64) => TraceEvent::OneSided { window, peer, sent, received: 0, id };
+    get(window: u32, peer: u32, received: u64, id: u64) => TraceEvent::OneSided { window, peer, sent: 0, received, id };
     atomic(window: u32, peer: u32, _kind: u8, sent: u64, received: u64, id: u64) =>
         TraceEvent::OneSided { window, peer, sent, received, id };
     rma_complete(_window: u32, id: u64) => TraceEvent::OneSidedComplete { id };
+    rma_collective(_kind: u8, _level: u32, window: u32, _root: u32, _sent: u64, _received: u64) =>
+        TraceEvent::OneSidedSync { window };
+    rma_group(_level: u32, window: u32, _group: u32) => TraceEvent::OneSidedSync { window };
+    rma_sync(window: u32, _peer: u32, _kind: u8) => TraceEvent::OneSidedSync { window };
+    rma_release(window: u32, _peer: u32, _lock: u64) => TraceEvent::OneSidedSync { window };
 }

@@ -44,6 +44,8 @@ pub enum RecordKind {
     OneSided = 15,
     /// A one-sided operation is complete at its origin.
     OneSidedComplete = 16,
+    /// A call opens or closes an epoch of a window.
+    OneSidedSync = 17,
 }
 
 /// Call paths of one location, as a tree: each path extends its parent by one frame.
@@ -95,7 +97,7 @@ pub struct Messages {
     pub peer: Vec<u32>,
     /// Communicator, shape (M,).
     pub comm: Vec<u32>,
-    /// MPI tag; for collectives the OTF2 operation, shape (M,).
+    /// MPI tag; for collectives the OTF2 operation, for one-sided records the window, shape (M,).
     pub tag: Vec<u32>,
     /// Bytes of the message; for collectives bytes sent, shape (M,).
     pub bytes: Vec<u64>,

@@ -91,8 +91,12 @@ def _repair(recorded: RecordedRun, latency: Latency | None) -> tuple[RecordedRun
     shifted = _forward(time, owner, earlier, later, min_gap_ps)
     shifted = _backward(time, shifted, owner, earlier, later, min_gap_ps)
     remaining = int((shifted[later] - shifted[earlier] - min_gap_ps < -1).sum())
-    repaired = np.rint(shifted).astype(np.int64).reshape(n, 2)
-    shift = shifted - time
+    shift = np.abs(shifted - time)
+    moved = int((shift.reshape(n, 2).max(axis=1) >= 0.5).sum())
+    largest_ps = int(shift.max(initial=0))
+    del time, owner, earlier, later, min_gap_ps, shift
+    repaired = np.rint(shifted, out=shifted).astype(np.int64).reshape(n, 2)
+    del shifted
     limits = np.stack([recorded.start_ps, recorded.end_ps], axis=1)
     out = recorded.moved(
         repaired[:, 0], repaired[:, 1],
@@ -106,8 +110,7 @@ def _repair(recorded: RecordedRun, latency: Latency | None) -> tuple[RecordedRun
     completed = np.maximum(repaired[call, 1] - before_end, repaired[call, 0])
     completed = np.where((t.recv_done_ps >= 0) & (t.recv_done_call >= 0), completed, t.recv_done_ps)
     out = replace(out, transfers=replace(t, recv_done_ps=completed))
-    moved = int((np.abs(shift.reshape(n, 2)).max(axis=1) >= 0.5).sum())
-    return out, CausalityRepair(moved, int(np.abs(shift).max(initial=0)), remaining)
+    return out, CausalityRepair(moved, largest_ps, remaining)
 
 
 def _event_pairs(recorded: RecordedRun, latency: Latency | None) -> tuple[Ints, Ints, Floats]:

@@ -23,7 +23,9 @@ from scipy.sparse.csgraph import (
 )
 
 from tailback.evidence.recorded import RecordedRun
+from tailback.traffic.readers.narrow_columns import narrow_columns
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
+from tailback.traffic.readers.posts import dense
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -55,6 +57,7 @@ _LP_ROWS = 40_000
 """Approximate maximum number of constraints in the linear program for drifting clocks."""
 
 
+@narrow_columns("src", "dst", "least_ps")
 @dataclass(frozen=True)
 class ClockConstraints:
     """Pairs of ordered events, K of them.
@@ -300,9 +303,10 @@ def _least_slack(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> tuple
     src, dst = clock_of[event_pairs.src], clock_of[event_pairs.dst]
     apart = src != dst
     pair, slack = dst[apart] * n + src[apart], event_pairs.slack_ps[apart]
-    order = np.lexsort((slack, pair))
-    keys, first = np.unique(pair[order], return_index=True)
-    return keys // n, keys % n, slack[order][first]
+    keys, place = dense(pair)
+    least = np.full(len(keys), np.iinfo(np.int64).max)
+    np.minimum.at(least, place, slack)
+    return keys // n, keys % n, least
 
 
 def _paths(event_pairs: ClockConstraints, clock_of: Ints, n: int, floor: float | None) -> Floats:

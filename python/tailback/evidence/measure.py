@@ -29,6 +29,8 @@ from tailback.evidence.tables import make_tables
 from tailback.evidence.wait_reasons import wait_reasons
 from tailback.evidence.waits import KINDS, find_waits
 from tailback.traffic.readers import otf2
+from tailback.traffic.readers.narrow_columns import return_freed_memory
+from tailback.traffic.readers.otf2_columns import Trace
 
 _PHASES = 20
 _LATECOMERS = 16
@@ -88,7 +90,8 @@ def measure(
         PlacementError: The rank file cannot be read.
     """
     anchor = otf2.find_anchor(Path(path))
-    recorded = record(otf2.load(anchor), anchor)
+    recorded = record(_loaded(anchor), anchor)
+    return_freed_memory()
     rank_hosts = find_hosts(
         recorded.system, recorded.n_ranks, environment=environment, rank_file=rank_file,
         hosts=hosts,
@@ -97,12 +100,16 @@ def measure(
         constraints(recorded, latency), recorded.n_ranks,
         rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
     )  # fmt: skip
+    return_freed_memory()
     recorded, repair = correct(recorded, clocks, latency)
     synchronised = with_fences(recorded)
     waits = find_waits(synchronised, clocks)
     reasons = wait_reasons(synchronised, waits)
     total = elapsed(recorded, clocks)
+    return_freed_memory()
     parts = split(recorded, clocks, waits, reasons, total)
+    del synchronised
+    return_freed_memory()
     tables = make_tables(
         recorded, waits, reasons, parts, rank_hosts, np.rint(clocks.offset_ps).astype(np.int64),
         clocks.drift * 1e6,
@@ -124,6 +131,13 @@ def measure(
         notes=recorded.notes,
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
+
+
+def _loaded(anchor: Path) -> Trace:
+    """The columns of a trace, without what reading them took."""
+    trace = otf2.load(anchor)
+    return_freed_memory()
+    return trace
 
 
 def _parts(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> list[Part]:

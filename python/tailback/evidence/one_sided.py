@@ -2,9 +2,10 @@
 
 A fence completes after every rank of its window has entered it, except for the first one and with
 assertions: its wait is that of a barrier (Scalasca's *wait at fence*), never longer than the call.
-A trace does not record the window of a call. Fences of different ranks are matched by their number
-if all one-sided operations are on windows of one communicator and all ranks that call a fence call
-equally many. In other calls (MPI_Win_wait, unlocks, flushes …) waits and transfers cannot be told
+Where a trace records the window of a fence (Score-P and ``tailback record`` do), the n-th fence of
+each rank on the windows of one communicator is the same one, if all ranks that call them call
+equally many. Where it does not, that holds if all one-sided operations are on windows of one
+communicator. In other calls (MPI_Win_wait, unlocks, flushes …) waits and transfers cannot be told
 apart.
 """
 
@@ -46,7 +47,7 @@ def fence_numbers(names: list[str], name: Ints, rank: Ints, comm: Ints) -> Ints:
         comm: Number of the communicator of its records, -1 if none, shape (C,).
 
     Returns:
-        -1 for all calls if fences cannot be matched.
+        -1 also for fences that cannot be matched.
     """
     out = np.full(len(name), -1, np.int64)
     fence = np.array([normalised_call(one) == _FENCE for one in names], np.bool_)
@@ -54,11 +55,21 @@ def fence_numbers(names: list[str], name: Ints, rank: Ints, comm: Ints) -> Ints:
     rows = np.flatnonzero(fence[name]) if len(names) else np.zeros(0, np.int64)
     if not len(rows):
         return out
-    windows = comm[operation[name] & (comm >= 0)]
-    ranks, count = np.unique(rank[rows], return_counts=True)
-    if len(ranks) < 2 or len(np.unique(windows)) != 1 or len(np.unique(count)) != 1:
-        return out
-    out[rows] = np.tile(np.arange(count[0]), len(ranks))
+    windows = np.unique(comm[operation[name] & (comm >= 0)])
+    of = comm[rows]
+    if (of < 0).any():
+        if len(windows) != 1:
+            # It is not known to which windows the others belong.
+            rows, of = rows[of >= 0], of[of >= 0]
+        else:
+            of = np.where(of < 0, windows[0], of)
+    first = 0
+    for number in np.unique(of).tolist():
+        own = rows[of == number]
+        ranks, count = np.unique(rank[own], return_counts=True)
+        if len(ranks) > 1 and len(np.unique(count)) == 1:
+            out[own] = first + np.tile(np.arange(count[0]), len(ranks))
+            first += int(count[0])
     return out
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
+from tailback.traffic.readers.narrow_columns import narrow_columns, narrowed
 from tailback.traffic.readers.otf2_collectives import agreement, locate
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import implied_waits, point_to_point, request_outcomes
@@ -35,10 +36,12 @@ class _Table:
 
     def take(self, rows: Ints | Bools) -> Self:
         """Select rows by index or mask."""
-        columns = {one.name: getattr(self, one.name)[rows] for one in fields(self)}  # type: ignore[arg-type]
+        # As they are stored: reading a narrow column would widen it.
+        columns = {name: column[rows] for name, column in vars(self).items()}
         return replace(self, **columns)  # type: ignore[type-var]
 
 
+@narrow_columns("rank", "name", "path", "comm", "sent_bytes", "received_bytes")
 @dataclass(frozen=True)
 class RecordedCalls(_Table):
     """MPI calls, ordered by rank and time, C of them; calls of one rank do not overlap.
@@ -71,6 +74,10 @@ class RecordedCalls(_Table):
         return np.append(True, self.rank[1:] != self.rank[:-1])[: len(self)]
 
 
+@narrow_columns(
+    "src_rank", "dst_rank", "comm", "tag", "size_bytes", "send_call", "send_done_call",
+    "recv_call", "recv_done_call",
+)  # fmt: skip
 @dataclass(frozen=True)
 class RecordedTransfers(_Table):
     """Point-to-point messages with both ends, T of them. Calls are rows of :class:`RecordedCalls`.
@@ -105,6 +112,10 @@ class RecordedTransfers(_Table):
     guessed: Bools
 
 
+@narrow_columns(
+    "instance", "operation", "comm", "rank", "root", "start_call", "call", "sent_bytes",
+    "received_bytes",
+)  # fmt: skip
 @dataclass(frozen=True)
 class RecordedCollectives(_Table):
     """Participation of ranks in collectives, one row per rank and collective, M of them.
@@ -197,7 +208,11 @@ def record(trace: Trace, file: Path) -> RecordedRun:
     clock = _Clock(trace.ticks_per_second, origin)
     notes: list[str] = []
     kept, row_of = _kept_calls(trace, notes)
+    # In order of the memory that they need.
+    transfers = _transfers(trace, row_of, clock, notes, file)
+    collectives = _collectives(trace, row_of, file)
     calls, names = _calls(trace, kept, row_of, clock)
+    del kept, row_of
     start, end, inside = _measured_time(trace.n_ranks, calls, names)
     realtime = None
     if trace.realtime_ns is not None:
@@ -210,8 +225,8 @@ def record(trace: Trace, file: Path) -> RecordedRun:
         innermost=trace.innermost,
         comms={number: one.name for number, one in trace.communicators.items()},
         calls=calls,
-        transfers=_transfers(trace, row_of, clock, notes, file),
-        collectives=_collectives(trace, row_of, file),
+        transfers=transfers,
+        collectives=collectives,
         start_ps=start,
         end_ps=end,
         system=trace.system,
@@ -219,6 +234,8 @@ def record(trace: Trace, file: Path) -> RecordedRun:
         origin_unix_ns=realtime,
         notes=notes,
     )
+    # The columns of the trace are no longer needed.
+    del trace
     return _within_measured_time(recorded, inside)
 
 
@@ -270,10 +287,11 @@ def _calls(
     }
     regions = np.array(sorted(of_region), np.int64)
     of_name = np.array([of_region[region] for region in regions.tolist()], np.int64)
-    row = row_of[m.call]
-    with_comm = np.flatnonzero((row >= 0) & (m.comm >= 0))
+    row, comms = row_of[m.call], m.comm
+    with_comm = np.flatnonzero((row >= 0) & (comms >= 0))[::-1]
     comm = np.full(len(rows), -1, np.int64)
-    comm[row[with_comm[::-1]]] = m.comm[with_comm[::-1]]
+    comm[row[with_comm]] = comms[with_comm]
+    del comms, with_comm
     sent, received = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     # Kinds 0 and 1 are sends, 4, 5, 12 and 14 receives, 8 and 10 collectives, which do both.
     for total, column, kinds in (
@@ -283,15 +301,16 @@ def _calls(
     ):
         selected = np.flatnonzero((row >= 0) & np.isin(m.kind, kinds))
         np.add.at(total, row[selected], column[selected].astype(np.int64))
+    del row
     calls = RecordedCalls(
-        rank=c.rank[rows],
-        name=of_name[np.searchsorted(regions, c.region[rows])],
-        path=c.path[rows],
+        rank=narrowed(c.rank[rows]),
+        name=narrowed(of_name[np.searchsorted(regions, c.region[rows])]),
+        path=narrowed(c.path[rows]),
         enter_ps=clock.ps(c.enter[rows]),
         leave_ps=clock.ps(c.leave[rows]),
-        comm=comm,
-        sent_bytes=sent,
-        received_bytes=received,
+        comm=narrowed(comm),
+        sent_bytes=narrowed(sent),
+        received_bytes=narrowed(received),
         paused=c.paused[rows],
     )
     return calls, list(number)
@@ -358,6 +377,7 @@ def _transfers(
         )
     order = np.lexsort((posts.step, posts.position, posts.rank))
     rows, unknown = rows[order], unknown[order]
+    del order
     done_row, _ = request_outcomes(trace)
     posts, partner = in_order(posts, trace.n_ranks)
     done_call, done_ps, implied = _completions(trace, posts, rows, done_row, row_of, clock)
@@ -375,17 +395,19 @@ def _transfers(
     receive = partner[send]
     channel = posts.channel[send]
     post_call = row_of[m.call[rows]]
+    done_call, post_call = narrowed(done_call), narrowed(post_call)
+    del rows, done_row, partner
     return RecordedTransfers(
-        src_rank=posts.rank[send],
-        dst_rank=posts.rank[receive],
-        comm=channel >> 32,
-        tag=channel & 0xFFFF_FFFF,
-        size_bytes=posts.size[send].astype(np.int64),
-        send_call=post_call[send],
-        send_done_call=done_call[send],
+        src_rank=narrowed(posts.rank[send]),
+        dst_rank=narrowed(posts.rank[receive]),
+        comm=narrowed(channel >> 32),
+        tag=narrowed(channel & 0xFFFF_FFFF),
+        size_bytes=narrowed(posts.size[send].astype(np.int64)),
+        send_call=narrowed(post_call[send]),
+        send_done_call=narrowed(done_call[send]),
         send_done_ps=done_ps[send],
-        recv_call=post_call[receive],
-        recv_done_call=done_call[receive],
+        recv_call=narrowed(post_call[receive]),
+        recv_done_call=narrowed(done_call[receive]),
         recv_done_ps=done_ps[receive],
         guessed=unknown[receive] | implied[receive],
     )

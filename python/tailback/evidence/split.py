@@ -19,6 +19,7 @@ from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.wait_reasons import WaitReasons, compute_gaps
 from tailback.evidence.waits import KINDS, Waits
 from tailback.traffic.readers.otf2_names import moves_data, normalised_call
+from tailback.traffic.readers.posts import distinct
 
 Ints = NDArray[np.int64]
 
@@ -176,10 +177,15 @@ class _Rows:
     ) -> None:  # fmt: skip
         which = np.full(len(rank), PARTS.index(part)) if isinstance(part, str) else part
         low, high = value if low is None else low, value if high is None else high
-        columns = dict(zip((*self._KEYS, "value_ps", "low_ps", "high_ps"),
-                           (rank, phase, which, value, low, high), strict=True))  # fmt: skip
-        rows = pl.DataFrame(columns).filter((pl.col("value_ps") > 0) | (pl.col("high_ps") > 0))
-        self._sums.append(self._summed(rows))
+        rows = np.flatnonzero((value > 0) | (high > 0))
+        first, group = distinct([rank[rows], phase[rows], which[rows]])
+        columns: dict[str, Ints] = dict(
+            zip(self._KEYS, (one[rows[first]] for one in (rank, phase, which)), strict=True)
+        )
+        for name, amounts in (("value_ps", value), ("low_ps", low), ("high_ps", high)):
+            columns[name] = np.zeros(len(first), np.int64)
+            np.add.at(columns[name], group, amounts[rows])
+        self._sums.append(pl.DataFrame(columns))
 
     def _summed(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.group_by(*self._KEYS).agg(pl.col("value_ps", "low_ps", "high_ps").sum())

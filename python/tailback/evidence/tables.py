@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.wait_reasons import WaitReasons
 from tailback.evidence.waits import KINDS, Waits
 from tailback.schema import Table
+from tailback.traffic.readers.narrow_columns import narrowed, return_freed_memory
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
 Ints = NDArray[np.int64]
@@ -131,13 +132,13 @@ def make_tables(
     drift_ppm: NDArray[np.float64],
 ) -> dict[str, pl.DataFrame]:
     """Frames of all tables, by name."""
-    columns = {
-        "calls": _calls(recorded),
-        "transfers": _transfers(recorded),
-        "collectives": _collectives(recorded),
-        "waits": _waits(recorded, waits, reasons),
-        "split": {name: split[name] for name in split.columns},
-        "hosts": {
+    columns: dict[str, Callable[[], dict[str, Any]]] = {
+        "calls": lambda: _calls(recorded),
+        "transfers": lambda: _transfers(recorded),
+        "collectives": lambda: _collectives(recorded),
+        "waits": lambda: _waits(recorded, waits, reasons),
+        "split": lambda: {name: split[name] for name in split.columns},
+        "hosts": lambda: {
             "rank": np.arange(recorded.n_ranks),
             "host": hosts.of_rank if hosts else [None] * recorded.n_ranks,
             "offset_ps": offset_ps,
@@ -148,26 +149,27 @@ def make_tables(
     }
     out = {}
     for name, table in TABLES.items():
-        frame = pl.DataFrame(columns[name], strict=False)
-        if "source" not in frame.columns:
-            frame = frame.with_columns(source=pl.lit(MEASURED))
-        out[name] = frame.select(pl.col(one.name).cast(one.dtype) for one in table.columns)
+        made = columns[name]()
+        length = len(made[table.columns[0].name])
+        made.setdefault("source", pl.repeat(MEASURED, length, eager=True))
+        # Each column is freed once it has its type.
+        out[name] = pl.DataFrame(
+            [pl.Series(one.name, made.pop(one.name), strict=False).cast(one.dtype)
+             for one in table.columns]
+        )  # fmt: skip
+        return_freed_memory()
     return out
 
 
 def _named(names: Sequence[str], index: Ints) -> pl.Series:
     """Names by index; null for -1."""
-    known = pl.Series(list(names) or [""], dtype=pl.String)
-    return known.gather(pl.Series(np.maximum(index, 0))).zip_with(
-        pl.Series(index >= 0), pl.Series([None], dtype=pl.String).new_from_index(0, len(index))
-    )
+    known = pl.Series([*names, None], dtype=pl.String)
+    return known.gather(pl.Series(np.where(index >= 0, index, len(names))))
 
 
 def _null_unless(column: Ints, known: NDArray[np.bool_]) -> pl.Series:
     """A column with null where ``known`` is false."""
-    series = pl.Series(column)
-    return series.zip_with(pl.Series(known), pl.Series([None], dtype=series.dtype).new_from_index(
-        0, len(series)))  # fmt: skip
+    return pl.select(pl.when(pl.Series(known)).then(pl.Series(narrowed(column)))).to_series()
 
 
 def _communicator(recorded: RecordedRun, comm: Ints) -> pl.Series:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.waits import NXN_COMPLETION, PREFIX, Waits
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
+from tailback.traffic.readers.posts import distinct
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -69,18 +69,14 @@ def irregular_gaps(recorded: RecordedRun) -> Ints:
     calls = recorded.calls
     _, length = compute_gaps(recorded)
     previous = np.where(calls.first_of_rank, -1, np.append(-1, calls.name[:-1])[: len(calls)])
-    frame = pl.DataFrame(
-        {"rank": calls.rank, "before": previous, "after": calls.name, "path": calls.path,
-         "length": length}
-    )  # fmt: skip
-    place = ("rank", "before", "after", "path")
-    usual = frame.select(
-        pl.when(pl.len().over(*place) >= _REPEATS)
-        .then(pl.col("length").quantile(0.5, "lower").over(*place))
-        .otherwise(pl.col("length"))
-    )
-    median: Ints = usual.to_series().to_numpy().astype(np.int64)
-    return np.asarray(np.clip(length - median, 0, None))
+    first, place = distinct([calls.rank, previous, calls.name, calls.path])
+    order = np.lexsort((length, place))
+    number = np.bincount(place, minlength=len(first))
+    # The lower of the two middle ones, of an even number.
+    middle = np.cumsum(number) - number + np.maximum(number - 1, 0) // 2
+    usual = length[order[middle]]
+    excess = np.maximum(length - usual[place], 0)
+    return np.where((number >= _REPEATS)[place], excess, 0)
 
 
 def wait_reasons(recorded: RecordedRun, waits: Waits) -> WaitReasons:

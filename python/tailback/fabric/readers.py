@@ -207,6 +207,11 @@ _FOREIGN = (
      'print JSON instead: echo "# $HOSTNAME"; docker exec lldp lldpctl -f json, of all switches'),
     (r"\A\s*[{\[][^\0]{0,4000}?\"(?:system_guid|sys_guid)\"\s*:",
      "UFM's list of systems, without cables", _UFM),
+    (r"(?i)\A(?=[^\n]*,)(?=[^\n]*(?:system|guid))"
+     r"(?=[^\n]*(?:peer|destination)[ _](?:system|node|guid|port))[^\n]+",
+     "a CSV table as UFM exports them, whose columns are not documented", _UFM),
+    (r"\A(?:0x[0-9a-f]{16},[0-9]{1,3},){2}",
+     "the static topology of OpenSM (topoconfig.conf), without names and rates", _UFM),
     (r"(?m)^DR path", "the steps of a discovery without its list", _MAKE),
     (r"\A\s*[{\[]\s*[\"{\[\]}]", "JSON", _MAKE),
 )  # fmt: skip

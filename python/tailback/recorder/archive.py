@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections import Counter
 from ctypes import c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,8 @@ class _Archive:
         if unknown:
             notes.append(f"{unknown} communicators with processes outside of this program are "
                          "left out, with their messages")  # fmt: skip
-        self.windows: list[int] = []
+        # By communicator and number among its windows.
+        self.windows: dict[tuple[int, int], int] = {}
         self.places = locate_call_sites(
             (site for one in ranks for site in one.sites.values()), notes
         )
@@ -142,12 +144,14 @@ class _Archive:
         for number, comm in self.numbers[rank.rank].items():
             comms[number] = comm
         windows = [UNDEFINED] * (max(rank.windows, default=-1) + 1)
-        for number, comm in rank.windows.items():
+        of_comm: Counter[int] = Counter()
+        for number, comm in sorted(rank.windows.items()):
             if (known := self.numbers[rank.rank].get(comm)) is not None:
-                # Windows of one communicator are one to the archive.
-                if known not in self.windows:
-                    self.windows.append(known)
-                windows[number] = self.windows.index(known)
+                # All its members create the windows of a communicator in the same order.
+                window = (known, of_comm[known])
+                of_comm[known] += 1
+                self.windows.setdefault(window, len(self.windows))
+                windows[number] = self.windows[window]
         n_sites = max(rank.sites, default=-1) + 1
         contexts, of_region = [UNDEFINED] * n_sites, [UNDEFINED] * n_sites
         for number, site in rank.sites.items():
@@ -252,7 +256,7 @@ class _Archive:
         group(o.COMM_LOCATIONS, list(range(n)), "MPI ranks")
         for number, comm in enumerate(self.comms):
             _define_comm(otf2, writer, strings, number, comm, group)
-        for window, comm_number in enumerate(self.windows):
+        for (comm_number, _), window in self.windows.items():
             otf2.define("RmaWin", writer, window, strings(f"window {window}"), comm_number, 0)
 
 

@@ -23,6 +23,7 @@ EVENTS = (
     "MpiRecv", "MpiIsend", "MpiIrecv", "MpiIsendComplete", "MpiIrecvRequest",
     "MpiRequestCancelled", "MpiCollectiveBegin", "MpiCollectiveEnd", "NonBlockingCollectiveRequest",
     "NonBlockingCollectiveComplete", "RmaPut", "RmaGet", "RmaAtomic",
+    "RmaCollectiveBegin", "RmaCollectiveEnd", "RmaSync",
 )  # fmt: skip
 """Writers of events in the order of ``struct tb_otf2`` in c/convert.c."""
 

@@ -55,6 +55,7 @@ _RECORD = {
     "win_free": "",
     "rma": "tb_rma(thread, win, target, TB_{op}, count, datatype);",
     "rma1": "tb_rma(thread, win, target, TB_ATOMIC, 1, datatype);",
+    "sync": "tb_sync(thread, win, {target}, {fence});",
     "time": "",
 }  # fmt: skip
 """What is recorded after a call of each kind that succeeded."""
@@ -134,6 +135,8 @@ def _recorded(call: MpiCall, region: int) -> list[str]:
     site = "__builtin_return_address(0)"
     lines = [f"  tb_call(thread, {region}, {site}, enter, leave);"]
     body = _RECORD[call.kind].replace("{op}", call.op)
+    body = body.replace("{target}", "target" if call.has("target") else "-1")
+    body = body.replace("{fence}", str(int(call.name == "MPI_Win_fence")))
     if body:
         lines.append("  if (result == MPI_SUCCESS) {")
         if call.kind in _COLLECTIVE:

@@ -116,7 +116,7 @@ class DcqcnSettings:
     recovery_steps: int = 5
     additive_mbps: float = 40.0
     hyper_mbps: float = 400.0
-    least_mbps: float = 10.0
+    least_mbps: float = 5.0
     kind: str = field(default="dcqcn", init=False)
 
     @classmethod

@@ -107,6 +107,40 @@ def test_fences_of_several_windows_are_matched_only_within_one_communicator(
     assert part(apart, "imbalance") == 0 and part(apart, "one_sided") > 0
 
 
+def test_fences_of_windows_on_several_communicators_are_matched_where_they_are_recorded(
+    write: Build,
+) -> None:
+    """Two pairs of ranks, of which the second has more epochs than the first."""
+    from otf2.enums import CollectiveOp, RmaSyncLevel
+
+    scripts: list[Script] = []
+    for rank in range(RANKS):
+        window, epochs = ("left", EPOCHS) if rank < 2 else ("right", EPOCHS + 1)
+        end = ("rma_collective_end", CollectiveOp.BARRIER, RmaSyncLevel.PROCESS, window, 0, 0, 0)
+        script = during("MPI_Win_fence", 0, 10, ("rma_collective_begin",), end)
+        for turn in range(epochs):
+            begin = 10 + turn * EPOCH_US
+            enter = begin + (900 if rank % 2 else 180)
+            put = ("rma_put", window, 1 - rank % 2, 8000, turn)
+            script += during("MPI_Put", enter, enter + 2, put)
+            script += during("MPI_Win_fence", enter + 2, begin + EPOCH_US,
+                             ("rma_collective_begin",), end)  # fmt: skip
+        scripts.append(script)
+    comms = {"a": [0, 1], "b": [2, 3]}
+    path = written(write, scripts, comms=comms, windows={"left": "a", "right": "b"})
+    out = measure(path)
+    # One rank of each pair waits from 182 to 902 µs of each epoch.
+    assert part(out, "imbalance") == (2 * EPOCHS + 1) * 720 * US // 4
+    assert part(out, "one_sided") == 0
+    waits = out.tables["waits"].filter(pl.col("kind") == "wait_barrier")
+    pairs = set(zip(waits["rank"].to_list(), waits["partner"].to_list(), strict=True))
+    assert pairs <= {(0, 1), (1, 0), (2, 3), (3, 2)}
+    found = rank_timeline(out.tables, windows=3)
+    assert found is not None
+    drawn = dict(zip(found.kinds, found.totals_ps.sum(axis=1).tolist(), strict=True))
+    assert drawn.get("one_sided", 0) == 0
+
+
 def test_ranks_with_different_numbers_of_fences_are_not_matched(write: Build) -> None:
     uneven = fenced(late=0)
     uneven[1] += during("MPI_Win_fence", 30_000, 30_001)

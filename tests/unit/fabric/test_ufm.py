@@ -110,9 +110,21 @@ def test_an_element_that_cannot_be_read_is_named(
         ('[{"source_guid": 1, "destination_guid": 2, "x": ' + "[" * 100_000, "too deeply|not JSON"),
         ('[{"source_guid": 1, "destination_guid": ' + "9" * 5000 + "}]", "too many digits"),
         ([{"system_guid": "a1", "type": "switch", "name": "a1"}], "UFM's list of systems"),
+        ("System,GUID,Port,Peer Node,Peer GUID,Speed\ns1,0x1,1,n1,0x2,50G\n", "a CSV table as UFM"),
+        (
+            "Severity,Source System,Source Port,Destination System,Destination Port,Width\n",
+            "a CSV table as UFM",
+        ),
+        ("0x98039b0300867bba,1,0xb83fd2030080302e,1,Any,Active\n", "static topology of OpenSM"),
     ],
 )
 def test_what_is_not_a_network_is_refused(content: object, said: str, tmp_path: Path) -> None:
     with pytest.raises(FabricError, match=said) as got:
         read(tmp_path, content)
     assert got.value.file == tmp_path / "ports.json" and got.value.remedy
+
+
+def test_tables_of_ufm_are_to_be_saved_as_json(tmp_path: Path) -> None:
+    with pytest.raises(FabricError) as got:
+        read(tmp_path, "source_guid,source_port,destination_guid,destination_port,width\n")
+    assert got.value.remedy is not None and "/ufmRest/resources/ports" in got.value.remedy

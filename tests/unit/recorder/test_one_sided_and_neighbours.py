@@ -7,8 +7,10 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from tailback.evidence import measure
 from tailback.recorder.session import record
 from tailback.traffic.program import Program
 from tailback.traffic.readers import read_trace
@@ -81,6 +83,40 @@ int main(int argc, char **argv) {
 """
 
 
+WINDOWS = r"""
+#include <mpi.h>
+int main(int argc, char **argv) {
+  int rank;
+  static char memory[3][1000], local[1000];
+  MPI_Comm row;
+  MPI_Win all, first, second;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &row);
+  MPI_Win_create(memory[0], 1000, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &all);
+  MPI_Win_create(memory[1], 1000, 1, MPI_INFO_NULL, row, &first);
+  MPI_Win_create(memory[2], 1000, 1, MPI_INFO_NULL, row, &second);
+  MPI_Win_fence(0, all);
+  MPI_Win_fence(0, first);
+  /* The second row fences more often than the first. */
+  for (int i = 0; i < 1 + rank / 2; i++) {
+    MPI_Put(local, 100, MPI_BYTE, 1 - rank % 2, 0, 100, MPI_BYTE, first);
+    MPI_Win_fence(0, first);
+  }
+  MPI_Put(local, 200, MPI_BYTE, (rank + 1) % 4, 0, 200, MPI_BYTE, all);
+  MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, second);
+  MPI_Put(local, 300, MPI_BYTE, 0, 0, 300, MPI_BYTE, second);
+  MPI_Win_unlock(0, second);
+  MPI_Win_fence(0, all);
+  MPI_Win_free(&second);
+  MPI_Win_free(&first);
+  MPI_Win_free(&all);
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
@@ -127,6 +163,25 @@ def test_one_sided_calls_become_messages(tools: Path) -> None:
     fetched = messages(program, "MPI_Fetch_and_op")
     assert fetched[1, 0, 1] == fetched[0, 1, 1] == 1
     assert program.notes == []
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("compiler", ["mpicc", "mpicc.mpich"])
+def test_epochs_of_windows_on_several_communicators_are_told_apart(
+    tools: Path, compiler: str
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip("needs Debian packages mpich, libmpich-dev")
+    program = recorded(tools, WINDOWS, compiler)
+    expected = {(rank, (rank + 1) % 4, 200): 1 for rank in range(4)}
+    expected |= {(rank, rank ^ 1, 100): 1 + rank // 2 for rank in range(4)}
+    expected |= {(rank, rank // 2 * 2, 300): 1 for rank in range(4)}
+    assert messages(program, "MPI_Put") == expected
+    # Every fence has an epoch, although ranks call it two, three and four times.
+    assert program.notes == []
+    split = measure(tools / "evidence").tables["split"].filter(pl.col("part") == "one_sided")
+    # Only the lock and its unlock are left: what is in fences is a wait or a transfer.
+    assert set(split["phase"].to_list()) <= {"main() (app.c:22)", "main() (app.c:24)"}
 
 
 @pytest.mark.tools

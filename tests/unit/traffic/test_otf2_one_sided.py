@@ -153,3 +153,49 @@ def test_epochs_of_many_rounds_stay_apart(build: Build) -> None:
 def test_a_target_that_is_no_member_is_an_error(build: Build) -> None:
     with pytest.raises(TraceError, match="rank 9 of"):
         read(build, [fence(1) + put(10, 9, 8) + fence(20), fence(1) + fence(20)])
+
+
+def synchronised(name: str, start: int, window: str) -> list[tuple[Any, ...]]:
+    """A call that opens or closes an epoch, with the record of its window as of Score-P."""
+    from otf2.enums import CollectiveOp, RmaSyncLevel, RmaSyncType
+
+    if name == "MPI_Win_fence":
+        end = ("rma_collective_end", CollectiveOp.BARRIER, RmaSyncLevel.PROCESS, window, 0, 0, 0)
+        return call(name, start, ("rma_collective_begin",), end)
+    return call(name, start, ("rma_sync", window, 0, RmaSyncType.MEMORY))
+
+
+def test_fences_count_for_the_operations_on_their_window(build: Build) -> None:
+    """The windows of two pairs of ranks, one of them with more fences, beside that of all."""
+    pair, other = {"pair": [0, 1]}, {"pair window": "pair", WINDOW: WORLD}
+    inner = [synchronised("MPI_Win_fence", at, "pair window") for at in (10, 30)]
+    outer = [synchronised("MPI_Win_fence", at, WINDOW) for at in (1, 50)]
+    operation = call("MPI_Put", 20, ("rma_put", "pair window", 1, 800, 1))
+    scripts = [
+        outer[0] + inner[0] + operation + inner[1] + outer[1],
+        outer[0] + inner[0] + call("MPI_Comm_rank", 20) + inner[1] + outer[1],
+        outer[0] + call("MPI_Put", 20, ("rma_put", WINDOW, 0, 500, 1)) + outer[1],
+    ]
+    path = build(scripts, comms=pair, windows=other, creator="Score-P 8.0")
+    program = read_trace(path)
+    assert_completes(program)
+    # Without the windows, ranks have different numbers of fences, and none can be matched.
+    assert program.notes == []
+    labels = {program.labels[at].communicator for at in program.label[program.sends].tolist()}
+    assert labels == {"pair", WORLD}
+    # The pair waits in its second fence, before the computation; all wait in their last one.
+    last = [name for name, _, _ in ops(program, 1)]
+    assert last == ["COMPUTE", "IRECV", "COMPUTE", "COMPUTE", "WAIT", "COMPUTE"]
+    assert [name for name, _, _ in ops(program, 2)][-1] == "WAIT"
+
+
+def test_a_lock_of_one_window_does_not_close_the_epoch_of_another(build: Build) -> None:
+    windows = {WINDOW: WORLD, "second": WORLD}
+    unlock = [
+        synchronised("MPI_Win_unlock", at, name) for at, name in ((20, "second"), (30, WINDOW))
+    ]
+    script = call("MPI_Win_lock", 2) + put(10, 1, 800) + unlock[0] + unlock[1]
+    path = build([script, call("MPI_Comm_rank", 1)], windows=windows, creator="Score-P 8.0")
+    names_ = [name for name, _, _ in ops(read_trace(path), 0)]
+    # Two computations between the put and its wait: before either of the unlocks.
+    assert names_ == ["COMPUTE", "ISEND", "COMPUTE", "COMPUTE", "WAIT"]

@@ -205,8 +205,8 @@ mod tests {
         assert_eq!([answers(3, 56), answers(3, 57), answers(4, 58)], [false, true, false]);
     }
 
-    /// Equations 1 and 2: the first notification halves the rate, fast recovery halves the distance
-    /// to the rate before, five times; then 40 Mb/s are added each time to the target.
+    /// Equations 1 to 4: the first notification halves the rate and alpha decays; fast recovery halves
+    /// the distance to the rate before, five times; then 40 Mb/s are added each time to the target.
     #[test]
     fn a_rate_falls_recovers_and_rises() {
         let dcqcn = Dcqcn::default();
@@ -260,7 +260,7 @@ mod tests {
         for step in 0..100 {
             point.notified(step * 50 * US, &dcqcn, LINE);
         }
-        assert!((rate(&mut point, 5000 * US) - 10.0).abs() < 1e-9);
+        assert!((rate(&mut point, 5000 * US) - 5.0).abs() < 1e-9);
         assert_eq!(rate(&mut point, 1 << 60), LINE);
         assert_eq!(point.sent(1 << 60, &dcqcn, LINE, PACKET), PACKET.1);
     }

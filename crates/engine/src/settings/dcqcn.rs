@@ -10,7 +10,8 @@ use crate::EngineError;
 /// Constants of DCQCN (Zhu et al., SIGCOMM 2015).
 ///
 /// The default is what the paper states (sections 3 and 5), and for what it leaves to QCN, the
-/// standard's (IEEE 802.1Qau): hyper increase ten times the additive one, and its lowest rate.
+/// defaults of its management (IEEE8021-CN-MIB of 802.1Qau): hyper increase ten times the additive
+/// one, and a lowest rate of 5 Mb/s.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dcqcn {
@@ -54,7 +55,7 @@ impl Default for Dcqcn {
             recovery_steps: 5,
             additive_mbps: 40.0,
             hyper_mbps: 400.0,
-            least_mbps: 10.0,
+            least_mbps: 5.0,
         }
     }
 }

@@ -155,13 +155,15 @@ fn a_one_sided_operation_has_the_communicator_of_its_window_and_its_completion()
         TraceEvent::OneSidedComplete { id: 71 },
         TraceEvent::OneSidedComplete { id: 70 },
         TraceEvent::OneSidedComplete { id: 70 },
+        TraceEvent::OneSidedSync { window: 4 },
     ] {
         position += 1;
         assert!(collector.event(position, 1, event));
     }
     let out = collector.finish(5).messages;
-    assert_eq!(out.kind, [15, 15, 16, 16, 16]);
-    assert_eq!(out.comm, [9, NONE, NONE, NONE, NONE]);
+    assert_eq!(out.kind, [15, 15, 16, 16, 16, 17]);
+    assert_eq!(out.comm, [9, NONE, NONE, NONE, NONE, 9]);
+    assert_eq!((out.tag[0], out.tag[1], out.tag[5]), (4, 5, 4));
     assert_eq!((out.bytes[0], out.received[0]), (8, 2));
-    assert_eq!(out.posted[2..], [1, 0, NONE]);
+    assert_eq!(out.posted[2..5], [1, 0, NONE]);
 }

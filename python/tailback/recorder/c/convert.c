@@ -34,6 +34,10 @@ struct tb_otf2 {
   int (*rma_get)(void *, void *, uint64_t, uint32_t, uint32_t, uint64_t, uint64_t);
   int (*rma_atomic)(void *, void *, uint64_t, uint32_t, uint32_t, uint8_t, uint64_t, uint64_t,
                     uint64_t);
+  int (*rma_begin)(void *, void *, uint64_t);
+  int (*rma_end)(void *, void *, uint64_t, uint8_t, uint32_t, uint32_t, uint32_t, uint64_t,
+                 uint64_t);
+  int (*rma_sync)(void *, void *, uint64_t, uint32_t, uint32_t, uint8_t);
 };
 
 /* Numbers of the rank to those of the archive; UNDEFINED: leave its records out. */
@@ -157,6 +161,24 @@ static int one_sided(struct state *s, const struct tb_header *h, const uint64_t 
   return o->rma_atomic(s->writer, NULL, s->time, window, h->peer, 0, w[1], 0, id);
 }
 
+/* A fence is a barrier of its window to OTF2: of processes and memory. */
+static int synchronised(struct state *s, const struct tb_header *h, const uint64_t *w) {
+  enum { PROCESS_AND_MEMORY = 3, MEMORY = 0 };
+  uint32_t window = mapped(s->maps->windows, s->maps->n_windows, w[0]);
+  const struct tb_otf2 *o = s->otf2;
+  if (window == UNDEFINED) {
+    s->result->dropped++;
+    return 0;
+  }
+  s->result->events += h->op ? 2 : 1;
+  if (!h->op)
+    return o->rma_sync(s->writer, NULL, not_before(s, s->leave), window, h->peer, MEMORY);
+  int error = o->rma_begin(s->writer, NULL, s->time);
+  int end = o->rma_end(s->writer, NULL, not_before(s, s->leave), TB_BARRIER, PROCESS_AND_MEMORY,
+                       window, UNDEFINED, 0, 0);
+  return error ? error : end;
+}
+
 static int record(struct state *s, const struct tb_header *h, const uint64_t *w) {
   switch (h->kind) {
     case TB_CALL: return open_call(s, h, w);
@@ -171,6 +193,7 @@ static int record(struct state *s, const struct tb_header *h, const uint64_t *w)
     case TB_COLLECTIVE:
     case TB_COLLECTED: return collective(s, h, w);
     case TB_RMA: return one_sided(s, h, w);
+    case TB_SYNC: return synchronised(s, h, w);
     default: s->result->events++;
   }
   switch (h->kind) {

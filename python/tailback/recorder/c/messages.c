@@ -302,6 +302,13 @@ void tb_rma(struct tb_thread *thread, MPI_Win window, int target, enum tb_rma_op
   word[1] = tb_bytes(count, datatype);
 }
 
+/* A call that opens or closes an epoch; target: of a lock or flush, else -1. */
+void tb_sync(struct tb_thread *thread, MPI_Win window, int target, int is_fence) {
+  uint32_t id = tb_find_window(window);
+  if (id == UINT32_MAX) return;
+  tb_put(thread, TB_SYNC, (uint8_t)is_fence, 0, (uint32_t)target)[0] = id;
+}
+
 /* Collectives ---------------------------------------------------------------------------------- */
 
 /* Where Fortran keeps its MPI_IN_PLACE: a common block of Open MPI, a pointer of MPICH. */

@@ -159,6 +159,7 @@ void tb_matched(MPI_Message, MPI_Comm);
 void tb_receive_matched(struct tb_thread *, MPI_Message, const MPI_Status *);
 void tb_post_matched(struct tb_thread *, MPI_Request, MPI_Message);
 void tb_rma(struct tb_thread *, MPI_Win, int target, enum tb_rma_op, long long count, MPI_Datatype);
+void tb_sync(struct tb_thread *, MPI_Win, int target, int is_fence);
 
 struct tb_vectors {
   const void *send, *receive; /* counts: int, or MPI_Count if wide */

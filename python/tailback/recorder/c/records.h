@@ -19,7 +19,8 @@
   X(TB_COLLECTIVE, 3) /* op, root; comm, sent, received */            \
   X(TB_COLLECTING, 1) /* request: a non-blocking one is posted */     \
   X(TB_COLLECTED, 4) /* op, root; comm, sent, received, request */    \
-  X(TB_RMA, 2)       /* op, target; window, bytes */
+  X(TB_RMA, 2)       /* op, target; window, bytes */                  \
+  X(TB_SYNC, 1)      /* 1 for a fence, target; window */
 
 enum tb_kind {
 #define X(kind, words) kind,

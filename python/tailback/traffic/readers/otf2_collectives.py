@@ -147,8 +147,9 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
     me = np.full(len(rows), -1, np.int64)
     size = np.ones(len(rows), np.int64)
     between = 0
-    for number in dense(m.comm[rows])[0].tolist():
-        mine = np.flatnonzero(m.comm[rows] == number)
+    comm, rank = m.comm[rows], m.rank[rows]
+    for number in dense(comm)[0].tolist():
+        mine = np.flatnonzero(comm == number)
         communicator = trace.communicators.get(number)
         if communicator is None:
             row = int(rows[mine[0]])
@@ -160,9 +161,9 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
             continue
         members = communicator.members
         sorter = np.argsort(members, kind="stable")
-        at = np.searchsorted(members, m.rank[rows[mine]], sorter=sorter)
+        at = np.searchsorted(members, rank[mine], sorter=sorter)
         local = sorter[np.minimum(at, len(members) - 1)] if len(members) else at
-        if not len(members) or (members[local] != m.rank[rows[mine]]).any():
+        if not len(members) or (members[local] != rank[mine]).any():
             raise TraceError(
                 f"a rank outside communicator {communicator.name!r} takes part in its collective",
                 file=file,

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.traffic.readers.narrow_columns import (
+    narrow_columns,
+    narrowed,
+    return_freed_memory,
+)
 from tailback.traffic.readers.otf2_links import across_threads, as_receives
 
 if TYPE_CHECKING:
@@ -15,6 +20,9 @@ if TYPE_CHECKING:
 
 NONE = 2**32 - 1
 """No value, in a column of 32 bits."""
+
+_LARGE = 2**20
+"""Bytes of a column from which on its memory is worth returning to the system."""
 
 _CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event", "path")
 _MESSAGE_COLUMNS = (
@@ -40,6 +48,7 @@ class Communicator:
     is_self: bool
 
 
+@narrow_columns("rank", "thread", "region", "enter_position", "leave_position", "path")
 @dataclass(frozen=True)
 class CallColumns:
     """MPI calls that are not inside another one, C of them.
@@ -67,6 +76,10 @@ class CallColumns:
     path: NDArray[np.int64]
 
 
+@narrow_columns(
+    "rank", "thread", "position", "call", "phase", "path", "peer", "comm", "tag", "bytes",
+    "received", "posted", "probed", "event",
+)  # fmt: skip
 @dataclass(frozen=True)
 class MessageColumns:
     """Message records, M of them; a column that a kind does not have holds 0 or -1.
@@ -84,7 +97,8 @@ class MessageColumns:
         path: Its call path, an index into :attr:`Trace.paths`, shape (M,).
         peer: Receiver, sender or root, local to the communicator, shape (M,).
         comm: Communicator, shape (M,).
-        tag: MPI tag, or the operation of a collective, shape (M,).
+        tag: MPI tag, the operation of a collective, or the window of a one-sided record, shape
+            (M,).
         bytes: Bytes; of a collective bytes sent, shape (M,).
         received: Bytes a collective received, shape (M,).
         posted: Row that posted the request this one completes or cancels, -1 unknown, shape (M,).
@@ -254,14 +268,17 @@ def _stack(
     if not locations:
         return np.zeros(0, np.int64)
     tables = (cast("dict[str, NDArray[Any]]", location[table]) for location in locations)
-    # Each column is freed once it is joined.
-    return np.concatenate([columns.pop(column) for columns in tables])
+    # Each column is freed once it is joined: threads read them, whose memory others cannot use.
+    joined = np.concatenate([columns.pop(column) for columns in tables])
+    if joined.nbytes >= _LARGE:
+        return_freed_memory()
+    return joined
 
 
-def _indices(column: NDArray[Any], base: NDArray[np.int64]) -> NDArray[np.int64]:
+def _indices(column: NDArray[Any], base: NDArray[np.int64] | int = 0) -> NDArray[Any]:
     """Rows within a location to rows of the whole table; none to -1."""
     wide = column.astype(np.int64)
-    return np.where(wide == NONE, -1, wide + base)
+    return narrowed(np.where(wide == NONE, -1, wide + base))
 
 
 def _join(
@@ -272,55 +289,79 @@ def _join(
 ) -> tuple[CallColumns, MessageColumns]:
     n_calls = np.array([len(one["calls"]["region"]) for one in locations], np.int64)
     n_rows = np.array([len(one["messages"]["kind"]) for one in locations], np.int64)
-    c = {name: _stack(locations, "calls", name) for name in _CALL_COLUMNS}
-    m = {name: _stack(locations, "messages", name) for name in _MESSAGE_COLUMNS}
     of_call = np.repeat(np.arange(len(locations)), n_calls)
     of_row = np.repeat(np.arange(len(locations)), n_rows)
-    first_call = np.cumsum(n_calls) - n_calls
-    first_row = np.cumsum(n_rows) - n_rows
+    # Columns are joined, made narrow and freed one by one: they are the most that is in memory.
+    c = {name: _stack(locations, "calls", name) for name in _CALL_COLUMNS}
+    m = {name: _stack(locations, "messages", name) for name in _MESSAGE_COLUMNS}
     enter_position, leave_position, position = _positions(
         locations, ranks, (of_call, of_call, of_row), (n_calls > 0) | (n_rows > 0), c, m
     )
-    # Each column is freed once it is widened.
     calls = CallColumns(
-        rank=ranks[of_call],
-        thread=of_call,
-        region=c.pop("region").astype(np.int64),
+        rank=narrowed(ranks[of_call]),
+        thread=narrowed(of_call),
+        region=narrowed(c.pop("region").astype(np.int64)),
         enter=c.pop("enter").view(np.int64),
         leave=c.pop("leave").view(np.int64),
         paused=c.pop("paused").astype(np.bool_, copy=False),
         enter_position=enter_position,
         leave_position=leave_position,
-        path=number_paths(locations, c.pop("path"), n_calls, paths),
+        path=narrowed(number_paths(locations, c.pop("path"), n_calls, paths)),
     )
-    names = np.array([one["location"] for one in locations], np.uint64)
-    none = np.zeros(len(of_row), np.int64)
-    m["posted"] = _indices(m["posted"], first_row[of_row])
-    m["probed"] = _indices(m["probed"], first_row[of_row])
+    return calls, _messages(
+        locations, ranks, threaded, paths, m, (of_row, position, n_calls, n_rows)
+    )
+
+
+def _messages(
+    locations: list[_core.LocationColumns],
+    ranks: NDArray[np.int64],
+    threaded: NDArray[np.bool_],
+    paths: PathTable,
+    m: dict[str, NDArray[Any]],
+    places: tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.int64]],
+) -> MessageColumns:
+    """The message records.
+
+    Args:
+        locations: All locations.
+        ranks: World rank of each location.
+        threaded: Whether several threads of a rank call MPI, shape (n_ranks,).
+        paths: Where call paths are numbered.
+        m: The columns of all locations, which are freed.
+        places: Location and position of each record, and numbers of calls and records of each
+            location.
+    """
+    of_row, position, n_calls, n_rows = places
+    first_row = (np.cumsum(n_rows) - n_rows)[of_row]
+    m["posted"] = _indices(m["posted"], first_row)
+    m["probed"] = _indices(m["probed"], first_row)
+    del first_row
     for column in ("peer", "comm"):
-        m[column] = _indices(m[column], none)
+        m[column] = _indices(m[column])
     across_threads(m, ranks[of_row], position, threaded)
+    for column in ("request", "message"):
+        del m[column]
     as_receives(m)
-    messages = MessageColumns(
-        rank=ranks[of_row],
-        thread=of_row,
+    return MessageColumns(
+        rank=narrowed(ranks[of_row]),
+        thread=narrowed(of_row),
         kind=m.pop("kind").astype(np.uint8, copy=False),
         position=position,
         time=m.pop("time").view(np.int64),
-        call=_indices(m.pop("call"), first_call[of_row]),
-        phase=_indices(m.pop("phase"), none),
-        path=number_paths(locations, m.pop("path"), n_rows, paths),
+        call=_indices(m.pop("call"), (np.cumsum(n_calls) - n_calls)[of_row]),
+        phase=_indices(m.pop("phase")),
+        path=narrowed(number_paths(locations, m.pop("path"), n_rows, paths)),
         peer=m.pop("peer"),
         comm=m.pop("comm"),
-        tag=m.pop("tag").astype(np.int64),
-        bytes=m.pop("bytes").astype(np.uint64, copy=False),
-        received=m.pop("received").astype(np.uint64, copy=False),
+        tag=narrowed(m.pop("tag").astype(np.int64)),
+        bytes=narrowed(m.pop("bytes").astype(np.uint64, copy=False)),
+        received=narrowed(m.pop("received").astype(np.uint64, copy=False)),
         posted=m.pop("posted"),
         probed=m.pop("probed"),
-        locations=names,
-        event=m.pop("event").view(np.int64),
+        locations=np.array([one["location"] for one in locations], np.uint64),
+        event=narrowed(m.pop("event").view(np.int64)),
     )
-    return calls, messages
 
 
 def number_paths(
@@ -346,22 +387,27 @@ def _positions(
     active: NDArray[np.bool_],
     c: dict[str, NDArray[Any]],
     m: dict[str, NDArray[Any]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """An order of the events of all locations in which those of a rank are contiguous.
 
     If one location per rank calls MPI, this is the order of the files. If several threads of a rank
     do, their events are merged by time.
     """
-    location = np.concatenate(owner)
-    event = np.concatenate([c["enter_event"], c["leave_event"], m["event"]]).astype(np.int64)
+    events = (c.pop("enter_event"), c.pop("leave_event"), m["event"])
     if len(np.unique(ranks[active])) == int(active.sum()):
         # A call cut off by the end of the trace ends one event after the last.
         length = np.array([one["records"] + 1 for one in locations], np.int64)
-        position = event + (np.cumsum(length) - length)[location]
-    else:
-        time = np.concatenate([c["enter"], c["leave"], m["time"]]).astype(np.int64)
-        order = np.lexsort((event, location, time, ranks[location]))
-        position = np.empty(len(order), np.int64)
-        position[order] = np.arange(len(order))
+        first = np.cumsum(length) - length
+        enter, leave, row = (
+            narrowed(event.astype(np.int64) + first[of])
+            for event, of in zip(events, owner, strict=True)
+        )
+        return enter, leave, row
+    location = np.concatenate(owner)
+    time = np.concatenate([c["enter"], c["leave"], m["time"]]).astype(np.int64)
+    event = np.concatenate(events).astype(np.int64)
+    order = np.lexsort((event, location, time, ranks[location]))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
     a, b = len(owner[0]), len(owner[0]) + len(owner[1])
-    return position[:a], position[a:b], position[b:]
+    return narrowed(position[:a]), narrowed(position[a:b]), narrowed(position[b:])

@@ -171,6 +171,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
     rows = np.flatnonzero(posting & ~cancelled)
     own, early = post_positions(trace)
     rows = sorted_rows(rows, own[rows])
+    del posting, orphan, cancelled
     # A receive's partner is on the record of its completion.
     detail = np.where(
         (kind[rows] == IRECV_REQUEST) & (completion[rows] >= 0), completion[rows], rows
@@ -215,7 +216,7 @@ def post_positions(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Position at which each row posts, and whether that is the start of its call."""
     m = trace.messages
     # A matched probe matches its message at once.
-    own = m.position.copy()
+    own = m.position
     probed = m.probed >= 0
     own[probed] = m.position[m.probed[probed]]
     # The record of a receive is written at its end: by then another thread may have waited for a

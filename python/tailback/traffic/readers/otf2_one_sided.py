@@ -11,8 +11,9 @@ does both is two messages. What the target does depends on the epoch (MPI 4.0, s
   n-th exposure of the target belongs to the n-th access of the origin if their numbers are equal;
 * lock: the target is always ready and never waits.
 
-Calls that open and close epochs do not record their window, so those of all windows count. They are
-not synchronised by messages of their own.
+Only calls on the window of an operation count, where the trace records the window of a call
+(Score-P and ``tailback record`` do); where it does not, those of all windows. Calls are not
+synchronised by messages of their own.
 """
 
 from __future__ import annotations
@@ -26,9 +27,16 @@ from numpy.typing import NDArray
 
 from tailback.traffic.readers.collective_posts import no_posts
 from tailback.traffic.readers.otf2_columns import Trace
-from tailback.traffic.readers.otf2_links import ONE_SIDED, ONE_SIDED_COMPLETE
+from tailback.traffic.readers.otf2_links import (
+    ONE_SIDED,
+    ONE_SIDED_COMPLETE,
+    ONE_SIDED_SYNC,
+)
 from tailback.traffic.readers.otf2_names import Labels, normalised_call, world_ranks
 from tailback.traffic.readers.posts import Posts, among
+
+_UNKNOWN = -1
+"""Window of a call of which the trace does not record it."""
 
 _LATE = 2**40
 """Step after all others at its position, as of :mod:`tailback.traffic.readers.assembly`."""
@@ -149,6 +157,9 @@ class _Timing:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         calls, m = trace.calls, trace.messages
+        # Read once: reading a column of the trace copies it.
+        self._position, self._leave = m.position, calls.leave_position
+        self._region = calls.region
         n = trace.n_ranks
         self.first, self.last = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.thread = np.zeros(n, np.int64)
@@ -159,10 +170,18 @@ class _Timing:
         np.maximum.at(self.last, rank, position)
         self.first[self.first == np.iinfo(np.int64).max] = 0
         self.thread[np.append(calls.rank, m.rank)[::-1]] = np.append(calls.thread, m.thread)[::-1]
-        self.fences = self._epochs("mpi_win_fence")
-        self.completes = self._epochs("mpi_win_complete")
-        self.posts, self.waits = self._epochs("mpi_win_post"), self._epochs("mpi_win_wait")
-        self.closing = self._epochs("mpi_win_fence", "mpi_win_complete", *_CLOSE_LOCK)
+        self.window = np.full(len(calls.rank), _UNKNOWN)
+        synchronising = np.flatnonzero((m.kind == ONE_SIDED_SYNC) & (m.call >= 0))
+        self.window[m.call[synchronising]] = m.tag[synchronising]
+        self._window_of_row = m.tag
+        self._found: dict[tuple[str, int, int], NDArray[np.int64]] = {}
+        self._calls_of = {
+            "fence": self._epochs("mpi_win_fence"),
+            "complete": self._epochs("mpi_win_complete"),
+            "post": self._epochs("mpi_win_post"),
+            "wait": self._epochs("mpi_win_wait"),
+            "closing": self._epochs("mpi_win_fence", "mpi_win_complete", *_CLOSE_LOCK),
+        }
         done = np.flatnonzero((m.kind == ONE_SIDED_COMPLETE) & (m.posted >= 0))
         self.done = dict(zip(m.posted[done].tolist(), m.position[done].tolist(), strict=True))
         self.as_locks = 0
@@ -176,46 +195,55 @@ class _Timing:
         bounds = np.searchsorted(calls.rank[rows], np.arange(self.trace.n_ranks + 1))
         return [rows[a:b] for a, b in pairwise(bounds.tolist())]
 
+    def _on(self, what: str, rank: int, row: int) -> NDArray[np.int64]:
+        """Calls of a rank, in order, on the window of an operation or on an unknown one."""
+        window = int(self._window_of_row[row])
+        key = (what, rank, window)
+        if key not in self._found:
+            rows = self._calls_of[what][rank]
+            of = self.window[rows]
+            self._found[key] = rows[(of == window) | (of == _UNKNOWN)]
+        return self._found[key]
+
     def _close(self, row: int, origin: int) -> int:
         """The call of the origin that closes the epoch of an operation, -1 if there is none."""
-        calls, after = self.trace.calls, self.closing[origin]
-        place = int(np.searchsorted(calls.leave_position[after], self.trace.messages.position[row]))
+        after = self._on("closing", origin, row)
+        place = int(np.searchsorted(self._leave[after], self._position[row]))
         return int(after[place]) if place < len(after) else -1
 
     def origin(self, row: int, origin: int) -> _Exposure:
         """When the origin posts and waits."""
-        position = int(self.trace.messages.position[row])
+        position = int(self._position[row])
         close = self._close(row, origin)
-        wait = int(self.trace.calls.leave_position[close]) if close >= 0 else int(self.last[origin])
+        wait = int(self._leave[close]) if close >= 0 else int(self.last[origin])
         return _Exposure(position, 0, self.done.get(row, wait))
 
     def target(self, row: int, origin: int, target: int) -> _Exposure:
         """When the target is ready and waits."""
-        calls = self.trace.calls
         close = self._close(row, origin)
-        name = normalised_call(self.trace.regions[int(calls.region[close])]) if close >= 0 else ""
+        name = normalised_call(self.trace.regions[int(self._region[close])]) if close >= 0 else ""
         epoch = None
         if name == "mpi_win_fence":
-            epoch = self._fence(close, origin, target)
+            epoch = self._fence(row, close, origin, target)
         elif name == "mpi_win_complete":
-            epoch = self._exposed(close, origin, target)
+            epoch = self._exposed(row, close, origin, target)
         if epoch is not None and self._possible(row, close, *epoch):
             opening, closing = epoch
-            position = int(calls.leave_position[opening])
-            return _Exposure(position, _LATE + 1, int(calls.leave_position[closing]))
+            position = int(self._leave[opening])
+            return _Exposure(position, _LATE + 1, int(self._leave[closing]))
         self.as_locks += name in ("mpi_win_fence", "mpi_win_complete")
         return _Exposure(int(self.first[target]), -1, int(self.last[target]))
 
-    def _fence(self, close: int, origin: int, target: int) -> tuple[int, int] | None:
-        own, its = self.fences[origin], self.fences[target]
+    def _fence(self, row: int, close: int, origin: int, target: int) -> tuple[int, int] | None:
+        own, its = self._on("fence", origin, row), self._on("fence", target, row)
         turn = int(np.flatnonzero(own == close)[0])
         if len(own) != len(its) or turn == 0:
             return None
         return int(its[turn - 1]), int(its[turn])
 
-    def _exposed(self, close: int, origin: int, target: int) -> tuple[int, int] | None:
-        own = self.completes[origin]
-        opened, closed = self.posts[target], self.waits[target]
+    def _exposed(self, row: int, close: int, origin: int, target: int) -> tuple[int, int] | None:
+        own = self._on("complete", origin, row)
+        opened, closed = self._on("post", target, row), self._on("wait", target, row)
         if not len(own) == len(opened) == len(closed):
             return None
         turn = int(np.flatnonzero(own == close)[0])
