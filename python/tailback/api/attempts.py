@@ -175,6 +175,8 @@ class ExplanationSearch(SimulatedHypotheses):
             return
         prior = machine.log_prior - posterior.model.charge
         small = self.add_machine(with_small_buffers(machine.prepared), prior, small_buffers=True)
+        # The size of buffers is charged as a parameter, so it is no error of the prediction, too.
+        small = replace(small, sensitivity=machine.sensitivity)
         for link in (slow.link, *links):
             for both in (True, False):
                 self._add_slow(small, (SlowLink(link, slow.gbps, both),), best.bursts)
