@@ -180,7 +180,7 @@ class SimulatedHypotheses:
         fabric = self.machines[name].prepared.fabric
         ours = carrying_cables(self.alone(name, None, with_others=False), fabric)
         reverse = fabric.link_reverse
-        carrying = {end for link in ours.tolist() for end in (link, int(reverse[link]))}
+        carrying = {end for link in ours for end in (int(link), int(reverse[link]))}
         elsewhere = frozenset(range(len(reverse))) - carrying
         return Prior(len(ours), reverse, elsewhere)
 
