@@ -77,6 +77,10 @@ TRIALS_PER_SUSPECT, REFINING_TRIALS = 2, 72
 to fit rates: for the best six cables, four to reach the measured time and four around it, and as
 many for single directions."""
 
+DOUBTFUL_TRIALS = 18
+"""The same as the latter if the time is explained and only the times of calls and sends disagree:
+enough for the rates of the best four or so, as most such runs have no slow cable."""
+
 MIN_STRETCHES = 50
 """Minimum number of intervals in MPI calls, over all ranks, to look for a slow cable by times
 alone: with fewer, some cable nearly always fits."""
@@ -280,7 +284,8 @@ class ExplanationSearch(SimulatedHypotheses):
             partial(self.with_cause, machine, bursts),
             self.posterior().model, self.prior(), self.outcome_of(machine, run),
             np.asarray(fabric.link_gbps, np.float64), bursts=bursts,
-            most_trials=TRIALS_PER_SUSPECT * len(suspects) + REFINING_TRIALS,
+            most_trials=TRIALS_PER_SUSPECT * len(suspects)
+            + (REFINING_TRIALS if self.is_open else DOUBTFUL_TRIALS),
         )  # fmt: skip
         return CableSearch(trials, suspects, fabric, ahead)
 
