@@ -289,6 +289,27 @@ def test_adapters_that_agree_are_taken_unless_the_scenario_says_others(
     assert told.best.machine[0] == "round-robin" and told.unexplained > 0.5
 
 
+def test_adapters_that_explain_the_time_alone_do_not_hide_a_slow_cable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run takes as long as with messages in order, but its calls do not look like that."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if machine[0] == "fifo":
+            return 985, 0.009
+        return (1000, GOOD) if slow == (8,) else (790, BAD)
+
+    found, _ = explained(monkeypatch, simulated)
+    assert [one.link for one in found.best.slow] == [8]
+    assert found.of_cause("slow-link") > 0.9
+
+    def in_order(machine: tuple[str, str], *_: Any) -> tuple[int, float]:
+        return (985, 0.009) if machine[0] == "fifo" else (790, BAD)
+
+    found, _ = explained(monkeypatch, in_order)
+    assert not found.best.cause and found.best.machine[0] == "fifo"
+
+
 def test_what_other_settings_change_is_error_of_the_adapters_that_are_sensitive_to_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,9 +14,11 @@ from tailback.diagnosis.hypotheses import (
     HIDDEN_SHARE,
     NAMED,
     NOT_FOUND_SHARE,
+    UNUSUAL,
     Hypothesis,
     Posterior,
     Prior,
+    at_other_rates,
     came_otherwise,
     log_cost,
     log_probability,
@@ -323,3 +325,21 @@ def test_the_arrangement_that_agrees_without_a_cable_is_not_preferred_with_it() 
     cable = replace(slow(4), log_prior=-math.log(2))
     *_, now = over_arrangements([*ways, cable], ways, model, PRIOR)
     assert now.log_prior == pytest.approx(-math.log(2), abs=0.01)  # The other hardly agrees.
+
+
+def test_a_slow_cable_off_our_paths_is_unusual() -> None:
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    elsewhere = Prior(PRIOR.cables, PRIOR.reverse, frozenset({4}))
+    assert elsewhere.log(slow(4), model) == pytest.approx(
+        PRIOR.log(slow(4), model) + math.log(UNUSUAL)
+    )
+    assert elsewhere.log(slow(8), model) == PRIOR.log(slow(8), model)
+
+
+def test_rates_that_were_fitted_are_not_supplemented_by_one_that_explains_the_time() -> None:
+    """A cable that agrees best at a rate that leaves time open does not explain that time."""
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    screened = [slow(4, ratio=0.8, gbps=rate) for rate in (40.0, 50.0)]
+    assert {one.outcome.elapsed_ps for one in at_other_rates(screened, model, PRIOR)} == {MEASURED}
+    fitted = [*screened, slow(4, ratio=0.75, gbps=60.0)]
+    assert at_other_rates(fitted, model, PRIOR) == []
