@@ -133,7 +133,7 @@ class ChangeOverTime:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SlowerPart:
     """Slices ``first`` to ``end`` with a higher ratio than the rest, by ``more`` ± ``error``."""
 
     first: int
@@ -144,7 +144,7 @@ class _Part:
     probability: float
 
 
-def _slowest_part(ratio: Floats, weight: Floats) -> _Part | None:
+def _slowest_part(ratio: Floats, weight: Floats) -> _SlowerPart | None:
     """The contiguous part with a higher ratio than the rest that fits best.
 
     Args:
@@ -181,7 +181,7 @@ def _slowest_part(ratio: Floats, weight: Floats) -> _Part | None:
     log_odds = gain - 0.5 * math.log(n) - math.log(parts) + math.log(UNUSUAL)
     variance = left * n / max(n - 2, 1)
     error = math.sqrt(variance * (1.0 / (end - first) + 1.0 / (n - (end - first))))
-    return _Part(
+    return _SlowerPart(
         first, end, within - others, error, within / max(others, 1e-9),
         1.0 / (1.0 + math.exp(-min(max(log_odds, -50.0), 50.0))),
     )  # fmt: skip
