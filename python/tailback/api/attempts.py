@@ -196,8 +196,8 @@ class ExplanationSearch(SimulatedHypotheses):
         # The time alone says little: adapters of another kind may cost as much as one slow cable.
         # Where packets are dropped, calls of healthy runs disagree as much: see not_tried.
         posterior = self.posterior()
-        doubtful = self.is_open or not (posterior.agrees or posterior.model.lossy)
-        searches = self._screened(names if doubtful else [], OWN_SUSPECTS)
+        doubtful = not (posterior.agrees or posterior.model.lossy)
+        searches = self._screened(names if doubtful or self.is_open else [], OWN_SUSPECTS)
         if not any(search.is_conclusive for search in searches.values()):
             searches |= self._screened(names, max_suspects, only_if_open=True)
         for name in self.most_probable(names):

@@ -80,6 +80,7 @@ def explained(
     tables: bool = False,
     delayed: list[tuple[float, Any]] | None = None,
     in_series: list[int] | None = None,
+    lossy: bool = False,
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
@@ -113,7 +114,7 @@ def explained(
 
     for module in (attempts, simulated_hypotheses):
         monkeypatch.setattr(module, "make_evaluate", make_evaluate)
-        monkeypatch.setattr(module, "is_lossy", lambda *_: False)
+        monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
     monkeypatch.setattr(simulated_hypotheses, "modelled_part_ps", lambda _: MEASURED)
     monkeypatch.setattr(simulated_hypotheses, "counted_slow", lambda *_: ((), ""))
     monkeypatch.setattr(simulated_hypotheses, "carrying_cables", lambda *_: range(0, 32, 2))
@@ -308,6 +309,17 @@ def test_adapters_that_explain_the_time_alone_do_not_hide_a_slow_cable(
 
     found, _ = explained(monkeypatch, in_order)
     assert not found.best.cause and found.best.machine[0] == "fifo"
+
+
+def test_calls_of_a_lossy_network_that_disagree_are_not_searched_for_a_slow_cable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Retransmissions make those of healthy runs disagree as much."""
+    monkeypatch.setattr(ExplanationSearch, "is_open", property(lambda _: False))
+    _, seen = explained(monkeypatch, lambda *_: (833, 0.009), lossy=True)
+    assert len(seen) == 1
+    _, seen = explained(monkeypatch, lambda *_: (985, 0.009))
+    assert len(seen) > attempts.OWN_SUSPECTS
 
 
 def test_what_other_settings_change_is_error_of_the_adapters_that_are_sensitive_to_them(
