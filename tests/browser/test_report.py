@@ -56,7 +56,10 @@ def test_opens_offline_without_complaint(browser: webdriver.Browser, plain: Path
     asked = set()
     for entry in browser.log("performance"):
         message = json.loads(entry["message"])["message"]
-        if message["method"] == "Network.requestWillBeSent":
+        # The start page of the browser may still be loading.
+        if message["method"] == "Network.requestWillBeSent" and not message["params"][
+            "documentURL"
+        ].startswith("chrome:"):
             asked.add(message["params"]["request"]["url"])
     assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
     assert [url for url in asked if url.startswith("file")] == [plain.resolve().as_uri()]
