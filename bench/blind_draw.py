@@ -15,7 +15,7 @@ import numpy as np
 from blind_counters import STEPS
 from blind_machine import Choice, Machine, d_mod_k, drawn, next_links, write_tables
 from blind_programs import Script, Work, collect, exchange, halo, handover
-from blind_reality import Counterfactual, Neighbour, Reality
+from blind_reality import Counterfactual, Neighbour, Reality, placed
 from numpy.typing import NDArray
 
 from tailback.fabric import Fabric
@@ -28,8 +28,10 @@ WORTH = 0.10
 WORTH_MIXED = 0.05
 """The same of each cause of a mixture."""
 NATURAL = 0.04
-"""Largest share of the time that adaptive routes may save in a run without causes that counts as
-healthy."""
+"""Largest share of the time that adaptive routes or another placement may save in a run without
+causes that counts as healthy."""
+OTHER_PLACEMENTS = ("tile", "metis", "round-robin")
+"""Placements on the same hosts that are tried in a run without causes."""
 
 MOST_CALLS = 12_000
 """Approximate number of MPI calls of a job."""
@@ -138,13 +140,17 @@ def _attempt(rng: np.random.Generator, kind: str, long: bool, folder: Path, atte
 def _outlasted(counterfactual: Counterfactual) -> Counterfactual:
     """The same with other jobs that continue until our job has ended, even if they delay it.
 
-    Raises UnconfirmedError if the routes are bad without any cause.
+    Raises UnconfirmedError if the routes or the placement are bad without any cause.
     """
     reality, clean = counterfactual.reality, counterfactual.clean_ps
     if not reality.adaptive:
         best = Counterfactual(replace(reality, adaptive=True)).clean_ps
         if clean - best > NATURAL * clean:
             raise UnconfirmedError(f"routes by load save {1 - best / clean:.0%} of a clean run")
+    for name in OTHER_PLACEMENTS:
+        moved = Counterfactual(replace(reality, good_node=placed(reality, name)))
+        if clean - (best := moved.time_ps({*reality.causes, "placement"})) > NATURAL * clean:
+            raise UnconfirmedError(f"placement {name} saves {1 - best / clean:.0%} of a clean run")
     if "other_traffic" not in reality.causes:
         return counterfactual
     alone = counterfactual.time_ps(["other_traffic"])

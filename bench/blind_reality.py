@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tailback import Scenario
 from tailback.fabric import Fabric
 from tailback.fabric.degraded import degrade
-from tailback.placement import footprint, problem_for
+from tailback.placement import footprint, place, problem_for
 from tailback.run import Run
 from tailback.scenario import Degraded, JobSection, parse
 from tailback.simulation import PreparedScenario, execute
@@ -168,6 +168,13 @@ def _scenario(reality: Reality, tables: Path | None, counters_ps: int) -> Scenar
     scenario.job[0].start = reality.start_ps
     scenario.probes.counters = counters_ps or None
     return scenario
+
+
+def placed(reality: Reality, placement: str) -> NDArray[np.uint32]:
+    """Host of each rank under a placement on the hosts of the job, shape (R,)."""
+    section = _scenario(reality, None, 0).job[0]
+    ours = lower("app", reality.scripts(frozenset(reality.causes)), reality.overhead_ps)
+    return place(placement, _job(section, reality.fabric, ours, reality.node).problem)
 
 
 def _job(section: JobSection, fabric: Fabric, program: Program, node: NDArray[np.uint32]) -> Job:

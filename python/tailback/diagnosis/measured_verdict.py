@@ -220,8 +220,19 @@ def explain(
     )  # fmt: skip
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
     remedy = _remedy(explained, advise(explained) if other else diagnosis.remedy, found)
-    remedy = of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0))
-    return explained.model_copy(update={"remedy": remedy})
+    return _advised(explained, of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0)))
+
+
+def _advised(diagnosis: Diagnosis, remedy: Remedy | None) -> Diagnosis:
+    """The diagnosis with its remedy, which is also the advice of an undetermined cause."""
+    findings = diagnosis.findings
+    if diagnosis.cause == "undetermined" and remedy is not None:
+        told = {"title": wording.UNDETERMINED, "advice": remedy.action}
+        findings = [
+            one.model_copy(update=told) if (one.code, one.cause) == (CODE, "undetermined") else one
+            for one in findings
+        ]
+    return diagnosis.model_copy(update={"remedy": remedy, "findings": findings})
 
 
 def of_measured(remedy: Remedy | None, elapsed_ps: int, remaining_ps: int) -> Remedy | None:
@@ -292,18 +303,18 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
     evidence.
     """
     cause = diagnosis.cause
-    unknown = cause == "undetermined" or (
-        cause == "other-traffic" and found.unknown_job is not None
-    )
+    unknown = cause == "other-traffic" and found.unknown_job is not None
     if cause == "healthy":
         return None
     if cause in NOT_OF_THE_NETWORK:
         action = ADVICE[cause]
     elif cause == "slow-link" and found.candidates:
         action = wording.check_each_of(found.candidates)
+    elif cause == "undetermined":
+        # What helps a model that does not describe the run need not help the run.
+        action = _find_cause(diagnosis, found)
     elif unknown and not (remedy is not None and remedy.name):
-        too_slow = cause == "undetermined" and (diagnosis.not_explained_ps or 0) < 0
-        action = wording.MAKE_MODEL_FIT if too_slow else wording.find_first(cause, found.missing)
+        action = wording.find_first(cause, found.missing)
     else:
         return remedy
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
@@ -321,6 +332,17 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
         action=action, placement="", before_ps=elapsed, after_ps=elapsed, gain=0.0, candidates=[],
         files={}, commands=[],
     )  # fmt: skip
+
+
+def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
+    """The action that shows the cause of a run whose cause is undetermined."""
+    if (diagnosis.not_explained_ps or 0) < 0:
+        return wording.MAKE_MODEL_FIT
+    if found.change is not None and found.change.is_fault:
+        return wording.look_around(found.change)
+    if found.candidates:
+        return wording.check_each_of(found.candidates)
+    return wording.find_first("undetermined", found.missing)
 
 
 def _ensemble(

@@ -43,6 +43,9 @@ _COMPUTATION = {
     "noise": "some repetitions of the same computation take longer than others",
 }
 
+UNDETERMINED: Final = "The evidence does not determine the cause"
+"""Title of the finding of a run whose cause is undetermined."""
+
 ONE_OF = "these fit best: "
 """Start of a subject that names several links, of which one may be the slow one."""
 
@@ -193,6 +196,20 @@ def changed(change: ChangeOverTime, elapsed_ps: int) -> str:
         f"{part[:1].upper()}{part[1:]}, which costs {percent(change.share)} of the measured time "
         f"({lost} of {format_time(elapsed_ps)}). Something began or ended there that the evidence "
         "does not show: another job, a cable that lost speed, a host that was slowed down."
+    )
+
+
+def look_around(change: ChangeOverTime) -> str:
+    """Action if calls take longer in a part of the run: evidence from the time where it begins."""
+    turns = [
+        format_time(round(ps)) for ps in (change.start_ps, change.end_ps) if ps is not None
+    ]  # fmt: skip
+    when = " and ".join(turns)
+    return (
+        f"First look at what changed about {when} after the start: jobs that began or ended "
+        "(sacct), speed and error counters of the links of the job's hosts, throttling in the logs "
+        "of its hosts. Record the next run with port counters at short intervals (tailback record, "
+        "tailback collect --interval), which show the link or the traffic."
     )
 
 

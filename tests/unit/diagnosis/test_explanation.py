@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnosis.cause_wording import ADVICE
+from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.decision import ASSUMED, MODELLED, Alternative, fault_share
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.interruptions import Interruptions
@@ -172,6 +173,25 @@ def test_much_that_nothing_explains_is_undetermined() -> None:
     assert found.cause == "undetermined" and found.confidence == 0.0
     assert ("150 ms of 250 ms is not explained by any cause with evidence") in found.headline
     assert found.explanation is not None and found.explanation.parts["not explained"] == 150 * MS
+
+
+def test_an_undetermined_cause_asks_for_evidence_and_has_no_remedy_of_the_model() -> None:
+    """What helps a model that does not describe the run need not help the run."""
+    change = ChangeOverTime(0.2, 0.01, 0.99, 2.0, 160e9, None)
+    run = expected(100, share("placement", 0.08))
+    assert run.remedy is not None and run.remedy.gain > 0.0
+    for evidence, said in (
+        (EvidenceSummary(), "First find the cause"),
+        (EvidenceSummary(candidates=("a (20 of 100)",)), "first those that fit best: a (20 of"),
+        (EvidenceSummary(change=change), "First look at what changed about 160 ms after the"),
+    ):
+        found = explained(run, measured(250), found=evidence)
+        assert found.cause == "undetermined" and found.remedy is not None
+        assert said in found.remedy.action
+        assert found.remedy.gain == 0.0 and not found.remedy.commands and not found.remedy.name
+        told = next(one for one in found.findings if one.cause == "undetermined")
+        assert told.advice == found.remedy.action
+        assert told.title == "The evidence does not determine the cause"
 
 
 def test_set_up_and_end_are_no_time_that_the_network_is_blamed_for() -> None:
