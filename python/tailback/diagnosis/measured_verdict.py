@@ -319,7 +319,7 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
         return remedy
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
         return remedy.model_copy(update={"action": f"{action} {remedy.action}", "avoid": []})
-    if remedy is not None:
+    if remedy is not None and cause != "undetermined":
         # A placement that avoids one candidate cable has been verified for that cable only.
         return remedy.model_copy(
             update={

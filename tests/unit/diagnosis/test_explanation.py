@@ -189,6 +189,7 @@ def test_an_undetermined_cause_asks_for_evidence_and_has_no_remedy_of_the_model(
         assert found.cause == "undetermined" and found.remedy is not None
         assert said in found.remedy.action
         assert found.remedy.gain == 0.0 and not found.remedy.commands and not found.remedy.name
+        assert not found.remedy.candidates
         told = next(one for one in found.findings if one.cause == "undetermined")
         assert told.advice == found.remedy.action
         assert told.title == "The evidence does not determine the cause"
