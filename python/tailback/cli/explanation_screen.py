@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.cli.text import align_columns, shorten_middle, truncate, wrap
 from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import Cost, Explanation
 from tailback.evidence.other_traffic import UNKNOWN
@@ -36,7 +36,7 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
         details = [part for part in (cost.subject, cost.evidence) if part]
         if details:
             lines += wrap(
-                f"{NAMES.get(cost.cause, cost.cause)}: {shorten_middle('; '.join(details), 300)}"
+                f"{NAMES.get(cost.cause, cost.cause)}: {truncate('; '.join(details), 600)}"
             )
     for link in explanation.shared_links[:_SAID]:
         jobs = ", ".join(f"{_job_name(job)} {percent(part)}" for job, part in link.jobs.items())
