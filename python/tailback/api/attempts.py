@@ -443,11 +443,15 @@ class ExplanationSearch(SimulatedHypotheses):
 
     def _routing_is_open(self, prepared: PreparedScenario) -> bool:
         """Whether switches may route differently than simulated, and counters can show it."""
-        scenario = prepared.scenario
-        stated = scenario.fabric.forwarding is not None or not (
-            scenario.engine.model_fields_set.isdisjoint(("routing", "adaptive"))
-        )
         counted = self.evidence.counters is not None and not is_lossy(
             self.evidence, prepared.fabric
         )
-        return counted and not stated
+        return counted and not self.routing_is_stated(prepared)
+
+    @staticmethod
+    def routing_is_stated(prepared: PreparedScenario) -> bool:
+        """Whether forwarding tables or the scenario state the paths of messages."""
+        scenario = prepared.scenario
+        return scenario.fabric.forwarding is not None or not (
+            scenario.engine.model_fields_set.isdisjoint(("routing", "adaptive"))
+        )

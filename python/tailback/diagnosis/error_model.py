@@ -157,3 +157,8 @@ class ErrorModel:
         """Whether all evidence agrees as well as usual, even if the engine settings are right."""
         usual = replace(outcome, misfits=self.errors, sensitivity={})
         return self.log_shape(replace(outcome, sensitivity={})) >= self.log_shape(usual)
+
+    def agrees_if_settings_differ(self, outcome: Outcome) -> bool:
+        """Whether all evidence agrees as well as usual, given that settings are unknown."""
+        usual = replace(outcome, misfits=self.usual(outcome))
+        return self.log_shape(outcome) >= self.log_shape(usual)

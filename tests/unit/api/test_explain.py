@@ -36,11 +36,30 @@ def compared(*misfits: float, job: float | None = None) -> Posterior:
 
 def test_several_links_may_be_slow_unless_one_or_an_unknown_job_explains_the_run() -> None:
     def named(posterior: Posterior) -> list[int]:
-        return [slow.link for slow in explain._candidates(posterior, FABRIC)]
+        return [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)]
 
     assert named(compared(0.002, 0.002, 0.2)) == [0, 2]
     assert named(compared(0.002, 0.2)) == []
     assert named(compared(0.05, 0.05, job=0.0001)) == []
+
+
+def test_the_place_is_open_if_paths_are_unknown_and_no_cable_agrees_as_usual() -> None:
+    def is_open(posterior: Posterior, *, stated: bool = False, switches: int = 2) -> bool:
+        search: Any = SimpleNamespace(
+            machines={MACHINE: SimpleNamespace(slow=())}, routing_is_stated=lambda _: stated
+        )
+        ends = {"n_nodes": 2, "link_src": np.array([0, 2]), "link_dst": np.array([2, 1 + switches])}
+        prepared: Any = SimpleNamespace(fabric=SimpleNamespace(**ends))
+        return explain._place_is_open(search, posterior, prepared)
+
+    badly, well = compared(0.03), compared(0.002, 0.03)
+    assert badly.best.slow and well.best.slow
+    assert is_open(badly)
+    assert not is_open(well)
+    assert not is_open(badly, stated=True)
+    assert not is_open(badly, switches=0)  # With one switch there is one path.
+    # Even a single cable is then a candidate, not the one that is slow.
+    assert [one.link for one in explain._candidates(badly, FABRIC, place_open=True)] == [0]
 
 
 def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
