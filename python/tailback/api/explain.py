@@ -12,7 +12,14 @@ from tailback.api import explain_wording as wording
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import SETTINGS
-from tailback.api.network_clues import OtherJobs, Slow, comparisons, is_lossy
+from tailback.api.network_clues import (
+    OtherJobs,
+    Slow,
+    between_switches,
+    comparisons,
+    is_lossy,
+    routing_is_stated,
+)
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.changes_over_time import ChangeOverTime
@@ -311,15 +318,21 @@ def _place_is_open(
     """Whether a link is slow, but its place depends on paths that are unknown.
 
     If no cable agrees with all evidence as well as usual and the paths are assumed, the assumption
-    may be wrong, and the right cable may be none of those that fit best with it. On a lossy network
-    retransmissions make the right cable agree worse than usual, too.
+    may be wrong, and the right cable may be none of those that fit best with it: unless the same
+    one fits best with every routing that was tried. On a lossy network retransmissions make the
+    right cable agree worse than usual, too.
     """
     best, fabric = posterior.best, prepared.fabric
     if not best.slow or best.slow == search.machines[best.machine].slow or posterior.model.lossy:
         return False
-    between = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
-    known = search.routing_is_stated(prepared) or not bool(between.any())
-    return not known and not posterior.slow_cable_agrees
+    known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
+    if known or posterior.slow_cable_agrees:
+        return False
+    likeliest: dict[str, Hashable] = {}
+    for one in (one.hypothesis for one in posterior.weighed):
+        if one.slow != search.machines[one.machine].slow:
+            likeliest.setdefault(one.machine[1], one.places(posterior.reverse))
+    return len(likeliest) < 2 or len(set(likeliest.values())) > 1
 
 
 def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> list[SlowLink]:
