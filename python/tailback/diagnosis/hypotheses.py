@@ -254,7 +254,7 @@ class Posterior:
     def slow_cable_agrees(self) -> bool:
         """Whether a credible hypothesis with slow cables agrees with all evidence as usual."""
         return any(
-            self.model.agrees_if_settings_differ(one.hypothesis.outcome) for one in self.credible()
+            self.model.agrees(one.hypothesis.outcome) for one in self.credible()
             if one.hypothesis.slow and not one.hypothesis.unexplained
         )  # fmt: skip
 
