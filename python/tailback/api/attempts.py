@@ -32,6 +32,7 @@ from tailback.api.network_clues import (
     all_queues_counted,
     is_lossy,
     queued_more_than_busy,
+    routing_is_stated,
 )
 from tailback.api.simulated_hypotheses import SimulatedHypotheses
 from tailback.diagnosis.error_model import MISFIT_ERROR, Outcome
@@ -94,7 +95,7 @@ JOBS_PER_MACHINE = 4
 COMPARED_JOBS = 4
 """Unknown jobs that are compared with each other."""
 
-WHERE_IT_SENDS = ("calls", "sends", "stalls")
+WHERE_IT_SENDS = ("calls", "sends", "stalls", "bytes")
 """Kinds of evidence that depend on where an unknown job sends, which is unknown."""
 
 
@@ -129,7 +130,7 @@ class ExplanationSearch(SimulatedHypotheses):
         self._look_for_jobs_beside_other_adapters()
         if self._routing_is_open(round_robin):
             for routing in OTHER_ROUTING:
-                if self.is_open:
+                if self.is_open or self._cable_disagrees:
                     prior = math.log(UNUSUAL / len(given))
                     machine = self.add_machine(with_routing(round_robin, routing), prior)
                     self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
@@ -441,13 +442,16 @@ class ExplanationSearch(SimulatedHypotheses):
                 for one in self.hypotheses
             ]  # fmt: skip
 
+    @property
+    def _cable_disagrees(self) -> bool:
+        """Whether the run is explained by slow cables of which none agrees as well as usual."""
+        posterior = self.posterior()
+        added = posterior.best.slow != self.machines[posterior.best.machine].slow
+        return added and not posterior.slow_cable_agrees
+
     def _routing_is_open(self, prepared: PreparedScenario) -> bool:
         """Whether switches may route differently than simulated, and counters can show it."""
-        scenario = prepared.scenario
-        stated = scenario.fabric.forwarding is not None or not (
-            scenario.engine.model_fields_set.isdisjoint(("routing", "adaptive"))
-        )
         counted = self.evidence.counters is not None and not is_lossy(
             self.evidence, prepared.fabric
         )
-        return counted and not stated
+        return counted and not routing_is_stated(prepared)

@@ -12,7 +12,14 @@ from tailback.api import explain_wording as wording
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import SETTINGS
-from tailback.api.network_clues import OtherJobs, Slow, comparisons, is_lossy
+from tailback.api.network_clues import (
+    OtherJobs,
+    Slow,
+    between_switches,
+    comparisons,
+    is_lossy,
+    routing_is_stated,
+)
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.changes_over_time import ChangeOverTime
@@ -105,7 +112,8 @@ def add_evidence(
         statements.sources.append(wording.TABLES_NOT_USED)
     if search.machines[best.machine].small_buffers:
         statements.sources.append(wording.SMALL_BUFFERS)
-    candidates = _candidates(posterior, prepared.fabric)
+    place_open = _place_is_open(search, posterior, prepared)
+    candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)
     no_tables = chosen.scenario.fabric.forwarding is None
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
@@ -114,7 +122,7 @@ def add_evidence(
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     found = _summary(search, posterior, candidates, statements)
-    found = replace(found, slow_anywhere=anywhere, change=change)
+    found = replace(found, slow_anywhere=anywhere, change=change, place_open=place_open)
     return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
 
 
@@ -304,7 +312,30 @@ def _range(posterior: Posterior) -> tuple[int, int]:
     return min([0, *times]), max([0, *times])
 
 
-def _candidates(posterior: Posterior, fabric: Fabric) -> list[SlowLink]:
+def _place_is_open(
+    search: ExplanationSearch, posterior: Posterior, prepared: PreparedScenario
+) -> bool:
+    """Whether a link is slow, but its place depends on paths that are unknown.
+
+    If no cable agrees with all evidence as well as usual and the paths are assumed, the assumption
+    may be wrong, and the right cable may be none of those that fit best with it: unless the same
+    one fits best with every routing that was tried. On a lossy network retransmissions make the
+    right cable agree worse than usual, too.
+    """
+    best, fabric = posterior.best, prepared.fabric
+    if not best.slow or best.slow == search.machines[best.machine].slow or posterior.model.lossy:
+        return False
+    known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
+    if known or posterior.slow_cable_agrees:
+        return False
+    likeliest: dict[str, Hashable] = {}
+    for one in (one.hypothesis for one in posterior.weighed):
+        if one.slow != search.machines[one.machine].slow:
+            likeliest.setdefault(one.machine[1], one.places(posterior.reverse))
+    return len(likeliest) < 2 or len(set(likeliest.values())) > 1
+
+
+def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> list[SlowLink]:
     """Cables of which one may be slow, if the evidence cannot determine which, or whether any."""
     slow = [one for one in posterior.weighed if one.hypothesis.slow]
     likely = [one for one in slow if one.probability >= 1.0 - CREDIBLE]
@@ -312,7 +343,7 @@ def _candidates(posterior: Posterior, fabric: Fabric) -> list[SlowLink]:
     for one in likely:
         for link in one.hypothesis.slow if posterior.is_named(one.hypothesis) else ():
             cables.setdefault(min(link.link, int(fabric.link_reverse[link.link])), link)
-    if posterior.best.slow and len(cables) <= len(posterior.best.slow):
+    if posterior.best.slow and len(cables) <= len(posterior.best.slow) and not place_open:
         return []
     return [] if posterior.best.job is not None else list(cables.values())
 

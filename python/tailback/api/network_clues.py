@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tailback.api import explain_wording as wording
 from tailback.api.evidence import NetworkEvidence
@@ -14,6 +15,7 @@ from tailback.diagnosis.comparisons import (
     Comparisons,
     EvidenceComparison,
     LinkSamples,
+    PortBytes,
     PortStalls,
     SendSpread,
     SendTimes,
@@ -112,13 +114,26 @@ def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
     return fabric.link_interface is not None
 
 
+def routing_is_stated(prepared: PreparedScenario) -> bool:
+    """Whether forwarding tables or the scenario state the paths of messages."""
+    scenario = prepared.scenario
+    return scenario.fabric.forwarding is not None or not (
+        scenario.engine.model_fields_set.isdisjoint(("routing", "adaptive"))
+    )
+
+
+def between_switches(fabric: Fabric) -> NDArray[np.bool_]:
+    """Links between switches, shape (L,)."""
+    ends = fabric.link_src, fabric.link_dst
+    return np.asarray((ends[0] >= fabric.n_nodes) & (ends[1] >= fabric.n_nodes))
+
+
 def all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
     """Whether every link between switches has counters of bytes and queues."""
     counters = evidence.counters
     if counters is None or not counters.lossy:
         return False
-    inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
-    return not bool(np.isnan(counters.sent_bytes[inner]).any())
+    return not bool(np.isnan(counters.sent_bytes[between_switches(fabric)]).any())
 
 
 def queued_more_than_busy(evidence: NetworkEvidence, fabric: Fabric) -> set[int]:
@@ -159,6 +174,12 @@ def comparisons(
             prepared.scenario.engine.buffer, float(sizes.mean() or 0.0),  # type: ignore[arg-type]
         )  # fmt: skip
         out.append(PortStalls(counters.stall_ps, counters.latched, elapsed, error))
+        # With tables the paths are known, and of others it is not known which paths they take.
+        if (
+            not routing_is_stated(prepared)
+            and OtherJobs.of(prepared, evidence, run).traffic is None
+        ):
+            out.append(PortBytes(counters.sent_bytes, between_switches(prepared.fabric)))
     if evidence.congested is not None and evidence.sampled is not None:
         out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
     return Comparisons(out)

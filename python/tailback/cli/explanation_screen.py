@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns, shorten_middle, truncate, wrap
+from tailback.cli.text import align_columns, truncate, wrap
 from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import Cost, Explanation
 from tailback.evidence.other_traffic import UNKNOWN

@@ -229,6 +229,38 @@ class PortStalls:
         return replace(self, stall_ps=stall, at_least=np.zeros_like(self.at_least))
 
 
+@dataclass(frozen=True)
+class PortBytes:
+    """Bytes on the links between switches: they show how messages are spread over parallel links.
+
+    Attributes:
+        sent_bytes: Counted bytes, NaN if unknown, shape (L,).
+        between: Links between switches, shape (L,).
+    """
+
+    sent_bytes: Floats
+    between: NDArray[np.bool_]
+    kind: ClassVar[str] = "bytes"
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared counted bytes, after the best scale; 0 for none.
+
+        The scale is that of headers and of the time that the counters cover.
+        """
+        known = self.between & ~np.isnan(self.sent_bytes)
+        seen, sent = self.sent_bytes[known], link_totals(run, "bytes")[known]
+        whole, norm = float((seen**2).sum()), float((sent**2).sum())
+        if whole <= 0 or norm <= 0:
+            return None
+        scale = float((seen * sent).sum()) / norm
+        return float(((seen - scale * sent) ** 2).sum()) / whole
+
+    def to(self, run: Run) -> PortBytes:
+        """The same with the bytes of a simulation in place of the counted ones."""
+        sent = link_totals(run, "bytes")
+        return replace(self, sent_bytes=np.where(np.isnan(self.sent_bytes), np.nan, sent))
+
+
 def stall_error_ps(
     sent_bytes: Floats, link_gbps: Floats, buffer_bytes: float, message_bytes: float
 ) -> Floats:

@@ -251,6 +251,14 @@ class Posterior:
         )  # fmt: skip
 
     @property
+    def slow_cable_agrees(self) -> bool:
+        """Whether a credible hypothesis with slow cables agrees with all evidence as usual."""
+        return any(
+            self.model.agrees(one.hypothesis.outcome) for one in self.credible()
+            if one.hypothesis.slow and not one.hypothesis.unexplained
+        )  # fmt: skip
+
+    @property
     def worth_a_search(self) -> float:
         """Probability of a fault that was not found, whatever it seems to cost.
 

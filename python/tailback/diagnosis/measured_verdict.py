@@ -74,6 +74,7 @@ class EvidenceSummary:
             its possible arrangements, ps.
         rests_on: Kinds of evidence for slow links and for other traffic.
         candidates: Links of which one is slow, if the evidence cannot determine which.
+        place_open: The candidates need not contain the slow link, as the paths are unknown.
         slow_anywhere: Which links may be slow if even their number is large; empty if none is.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
@@ -96,6 +97,7 @@ class EvidenceSummary:
     lossy: bool = False
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
+    place_open: bool = False
     slow_anywhere: str = ""
     assumed_hosts: str = ""
     sources: tuple[str, ...] = ()
@@ -204,6 +206,7 @@ def explain(
         cause, sure, headline = "undetermined", 0.0, open_question
     if found.assumed_hosts:
         headline = f"{headline} {found.assumed_hosts}."
+    blamed = cause == "slow-link" and not found.place_open
     # A finding without a rule belongs to the verdict on the expected run, which may differ.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
     shown = main.evidence if main is not None and main.cause == cause else headline
@@ -215,7 +218,7 @@ def explain(
             "explanation": explanation, "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
-            "slow_links": list(diagnosis.slow_links) if cause == "slow-link" else [],
+            "slow_links": list(diagnosis.slow_links) if blamed else [],
         }
     )  # fmt: skip
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
@@ -309,7 +312,8 @@ def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary)
     if cause in NOT_OF_THE_NETWORK:
         action = ADVICE[cause]
     elif cause == "slow-link" and found.candidates:
-        action = wording.check_each_of(found.candidates)
+        open_place = found.place_open
+        action = (wording.find_paths if open_place else wording.check_each_of)(found.candidates)
     elif cause == "undetermined":
         # What helps a model that does not describe the run need not help the run.
         action = _find_cause(diagnosis, found)
@@ -340,9 +344,9 @@ def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
         return wording.MAKE_MODEL_FIT
     if found.change is not None and found.change.is_fault:
         return wording.look_around(found.change)
-    if found.candidates:
-        return wording.check_each_of(found.candidates)
-    return wording.find_first("undetermined", found.missing)
+    # The headline names the same links.
+    slow = () if found.slow_anywhere else found.candidates
+    return wording.find_first("undetermined", found.missing, slow)
 
 
 def _ensemble(
@@ -510,6 +514,7 @@ def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Or
     """Subject of a cause, its evidence, and the kinds of evidence."""
     if cause == "slow-link":
         which = wording.one_of(found.candidates) if found.candidates else "; ".join(found.slow)
+        which = wording.PATHS_UNKNOWN if found.place_open else which
         return which, found.slow_shown_by, found.rests_on.get(cause, ("model",))
     if cause == "other-traffic":
         return found.others, found.others_shown_by, found.rests_on.get(cause, ("model",))
@@ -582,5 +587,7 @@ def _headline(
             return wording.changed(found.change, total)
         return wording.not_explained(rest, total, found.candidates, found.slow_anywhere)
     if cause == "slow-link" and found.candidates:
+        if found.place_open:
+            return wording.place_open(main, total, found.candidates)
         return wording.one_of_the_links(main, total, found.candidates)
     return wording.main_cause(cause, main, total)

@@ -169,8 +169,9 @@ def not_explained(
     if slow_anywhere:
         text += f"; {slow_anywhere}"
     elif candidates:
-        which = "one of these links" if len(candidates) > 1 else "this link"
-        text += f"; {which} may be slow: {'; '.join(candidates)}"
+        which = "a link may be slow, and these fit best of those tried"
+        which = which if len(candidates) > 1 else "this link may be slow"
+        text += f"; {which}: {'; '.join(candidates)}"
     return f"{text}."
 
 
@@ -263,13 +264,48 @@ def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> 
     )
 
 
+PATHS_UNKNOWN: Final = "place open, as the paths of messages are unknown"
+"""Subject of a slow link whose place depends on the paths of messages."""
+
+
+def place_open(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
+    """Headline of a slow link whose place depends on unknown paths of messages."""
+    return (
+        f"{SENTENCES['slow-link']}, but which one is open: the paths of messages are unknown, and "
+        "with the routing that was assumed no cable agrees with all evidence as well as usual. "
+        f"The nearest to it, which need not contain it: {'; '.join(candidates)}. "
+        f"{_costs(main, elapsed_ps)}"
+    )
+
+
+def find_paths(candidates: Sequence[str]) -> str:
+    """Action if the place of a slow link depends on unknown paths of messages."""
+    return (
+        "Get the forwarding tables (dump_lfts.sh > lfts.txt) and diagnose again with --forwarding "
+        "lfts.txt, or ask the operators to check all cables of the switches and hosts concerned "
+        f"(speed, width, error counters), beginning with {'; '.join(candidates)}."
+    )
+
+
 def one_of(candidates: Sequence[str]) -> str:
     """Subject of a slow link if the evidence fits several links."""
     return f"{ONE_OF}{'; '.join(candidates)}"
 
 
-def find_first(cause: Cause, missing: Sequence[str]) -> str:
-    """Action if the cause, or the source of other traffic, is unknown: collect evidence first."""
+def find_first(cause: Cause, missing: Sequence[str], slow: Sequence[str] = ()) -> str:
+    """Action if the cause, or the source of other traffic, is unknown: collect evidence first.
+
+    Args:
+        cause: The verdict.
+        missing: Evidence that is missing, the most useful first.
+        slow: Links that may be slow, which are quicker to check than anything else is to collect.
+    """
+    if slow:
+        rest = find_first(cause, missing).replace("First ", "If they are sound, ", 1)
+        return (
+            "First ask the operators to check these links (speed, width, error counters): "
+            f"{'; '.join(slow)}. {rest}"
+        )
     what = "the cause" if cause == "undetermined" else "whose traffic it is"
     if missing:
         return f"First get the evidence that shows {what}: {missing[0]}."

@@ -501,6 +501,27 @@ def test_other_routing_is_tried_where_nothing_explains_the_time(
         assert {machine[1] for machine in seen} == {"adaptive"}
 
 
+def test_other_routing_is_tried_where_cables_explain_the_time_but_disagree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cable that explains all but one kind of evidence may be the wrong one on wrong paths."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        if machine[1] == "random":
+            return 1000, GOOD if slow == (8,) else BAD
+        return 1000, 0.006 if slow == (10,) else BAD
+
+    monkeypatch.setattr(Posterior, "slow_cable_agrees", False)
+    found, _ = explained(monkeypatch, simulated, COUNTED)
+    assert found.best.machine[1] == "random" and [one.link for one in found.best.slow] == [8]
+    monkeypatch.setattr(Posterior, "slow_cable_agrees", True)
+    found, seen = explained(monkeypatch, simulated, COUNTED)
+    assert [one.link for one in found.best.slow] == [10]
+    assert "random" not in {routing for _, routing in seen}
+
+
 def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
     def recorded_on(
         names: list[str | None], stated: str = "all", crowded_ps: int = 0, **evidence: Any

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tailback.api import explain
 from tailback.api import explain_wording as wording
@@ -16,16 +17,23 @@ from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior
 from tailback.diagnosis.unknown_job import Draw
 from tailback.fabric.degraded import SlowLink
 
-MACHINE = ("round-robin", "adaptive")
+MACHINE, OTHER = ("round-robin", "adaptive"), ("round-robin", "random")
 FABRIC: Any = SimpleNamespace(link_reverse=np.arange(40, dtype=np.uint32) ^ 1)
 
 
-def compared(*misfits: float, job: float | None = None) -> Posterior:
-    """Hypotheses of cables 0, 2 … that leave such misfits, and of an unknown job."""
+def compared(*misfits: float, job: float | None = None, other: tuple[float, ...] = ()) -> Posterior:
+    """Hypotheses of cables 0, 2 … that leave such misfits, and of an unknown job.
+
+    ``other``: misfits of the same cables with another routing.
+    """
     alone = Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))
     slow = [
         Hypothesis(MACHINE, Outcome(1000, {"calls": off, "sends": off}), (SlowLink(2 * n, 20.0),))
         for n, off in enumerate(misfits)
+    ]
+    slow += [
+        Hypothesis(OTHER, Outcome(1000, {"calls": off, "sends": off}), (SlowLink(2 * n, 20.0),))
+        for n, off in enumerate(other)
     ]
     if job is not None:
         fits = Outcome(1000, {"calls": job, "sends": job})
@@ -36,11 +44,36 @@ def compared(*misfits: float, job: float | None = None) -> Posterior:
 
 def test_several_links_may_be_slow_unless_one_or_an_unknown_job_explains_the_run() -> None:
     def named(posterior: Posterior) -> list[int]:
-        return [slow.link for slow in explain._candidates(posterior, FABRIC)]
+        return [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)]
 
     assert named(compared(0.002, 0.002, 0.2)) == [0, 2]
     assert named(compared(0.002, 0.2)) == []
     assert named(compared(0.05, 0.05, job=0.0001)) == []
+
+
+def test_the_place_is_open_if_paths_are_unknown_and_no_cable_agrees_as_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_open(posterior: Posterior, *, stated: bool = False, switches: int = 2) -> bool:
+        search: Any = SimpleNamespace(
+            machines=dict.fromkeys((MACHINE, OTHER), SimpleNamespace(slow=()))
+        )
+        monkeypatch.setattr(explain, "routing_is_stated", lambda _: stated)
+        ends = {"n_nodes": 2, "link_src": np.array([0, 2]), "link_dst": np.array([2, 1 + switches])}
+        prepared: Any = SimpleNamespace(fabric=SimpleNamespace(**ends))
+        return explain._place_is_open(search, posterior, prepared)
+
+    badly, well = compared(0.03), compared(0.002, 0.03)
+    assert badly.best.slow and well.best.slow
+    assert is_open(badly)
+    assert not is_open(well)
+    assert not is_open(badly, stated=True)
+    assert not is_open(badly, switches=0)  # With one switch there is one path.
+    # The place does not depend on the paths if the same cable fits best with each routing.
+    assert not is_open(compared(0.03, 0.2, other=(0.03, 0.2)))
+    assert is_open(compared(0.03, 0.2, other=(0.2, 0.03)))
+    # Even a single cable is then a candidate, not the one that is slow.
+    assert [one.link for one in explain._candidates(badly, FABRIC, place_open=True)] == [0]
 
 
 def test_slow_links_that_counters_show_are_in_every_alternative() -> None:

@@ -11,9 +11,11 @@ import pytest
 from tailback.diagnosis.comparisons import (
     Comparisons,
     LinkSamples,
+    PortBytes,
     PortStalls,
     stall_error_ps,
 )
+from tailback.diagnosis.topology import link_totals
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import simulate
@@ -109,3 +111,23 @@ def test_simulations_are_compared_with_each_other_as_with_the_measurement() -> N
     assert compare.between(one, [one]) == {"stalls": 0.0, "samples": pytest.approx(0.0, abs=1e-9)}
     apart = compare.between(one, [one, other])
     assert apart["stalls"] > 0.01 and apart["samples"] > 0.0
+
+
+def test_bytes_between_switches_tell_how_messages_are_routed() -> None:
+    def routed(routing: str) -> Run:
+        pattern = {"kind": "stencil2d", "dims": [2, 4], "size": "256 KiB"}
+        return simulate(
+            parse({**MACHINE, "job": [{"pattern": pattern}], "engine": {"routing": routing}})
+        )
+
+    counted, other = routed("deterministic"), routed("random")
+    links = counted.tables["links"]
+    between = ~(links["from_node"] | links["to_node"]).to_numpy()
+    sent = 1.05 * link_totals(counted, "bytes")  # Headers.
+    seen = PortBytes(sent, between)
+    assert seen(counted) == pytest.approx(0.0, abs=1e-9)
+    spread = seen(other)
+    assert spread is not None and spread > 0.005
+    assert seen.to(other)(other) == pytest.approx(0.0, abs=1e-9)
+    # Ports without counters are left out.
+    assert PortBytes(np.full(len(sent), np.nan), between)(other) is None

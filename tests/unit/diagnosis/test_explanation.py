@@ -182,7 +182,10 @@ def test_an_undetermined_cause_asks_for_evidence_and_has_no_remedy_of_the_model(
     assert run.remedy is not None and run.remedy.gain > 0.0
     for evidence, said in (
         (EvidenceSummary(), "First find the cause"),
-        (EvidenceSummary(candidates=("a (20 of 100)",)), "first those that fit best: a (20 of"),
+        (
+            EvidenceSummary(candidates=("a (20 of 100)",)),
+            "First ask the operators to check these links (speed, ",
+        ),
         (EvidenceSummary(change=change), "First look at what changed about 160 ms after the"),
     ):
         found = explained(run, measured(250), found=evidence)
@@ -222,6 +225,28 @@ def test_links_of_which_one_is_slow_are_all_named() -> None:
     found = explained(expected(100, share("slow-link", 0.5)), measured(100), found=two)
     assert "tried, these fit best: a (20 of 100); b (25 of 100)" in found.headline
     assert found.remedy is not None and "a (20 of 100); b (25 of 100)" in found.remedy.action
+
+
+def test_a_slow_link_whose_place_is_open_is_not_said_to_be_among_those_tried() -> None:
+    found = EvidenceSummary(slow=SLOW.slow, candidates=("a (20 of 100)",), place_open=True)
+    run = expected(100, share("slow-link", 0.5)).model_copy(update={"slow_links": ["a"]})
+    said = explained(run, measured(100), found=found)
+    assert said.cause == "slow-link" and said.confidence > 0.9  # Of the kind, not of the place.
+    assert "but which one is open" in said.headline
+    assert "which need not contain it: a (20 of 100)" in said.headline
+    assert said.slow_links == []
+    assert said.explanation is not None and "place open" in said.explanation.costs[0].subject
+    assert said.remedy is not None and "--forwarding" in said.remedy.action
+
+
+def test_links_that_may_be_slow_are_checked_first() -> None:
+    found = EvidenceSummary(candidates=("a (20 of 100)",), missing=("port counters",))
+    run = expected(70).model_copy(update={"remedy": None})
+    said = explained(run, measured(100), found=found)
+    assert said.cause == "undetermined" and "this link may be slow: a" in said.headline
+    assert said.remedy is not None
+    assert "First ask the operators to check these links" in said.remedy.action
+    assert "If they are sound, get the evidence" in said.remedy.action
 
 
 def test_a_second_cause_that_costs_as_much_halves_the_confidence() -> None:
