@@ -235,7 +235,8 @@ def _alternatives(
             if "slow-link" in hidden:
                 key = machine, hypothesis.places(posterior.reverse)
                 hidden["other-traffic"] += together.get(key, 0)
-        said = Alternative(one.log_weight, elapsed, hidden, unexplained)
+        concealed = posterior.hidden_among_simulated if hypothesis.not_tried else 0.0
+        said = Alternative(one.log_weight, elapsed, hidden, unexplained, concealed)
         out.insert(0 if hypothesis is best else len(out), (one.probability, said))
     return out
 
@@ -338,7 +339,11 @@ def _place_is_open(
 def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> list[SlowLink]:
     """Cables of which one may be slow, if the evidence cannot determine which, or whether any."""
     slow = [one for one in posterior.weighed if one.hypothesis.slow]
-    likely = [one for one in slow if one.probability >= 1.0 - CREDIBLE]
+    least = 1.0 - CREDIBLE
+    if not posterior.best.slow:
+        # A fault that was not tried may be in any place, so it counts against none.
+        least *= sum(one.probability for one in posterior.weighed if not one.hypothesis.not_tried)
+    likely = [one for one in slow if one.probability >= least]
     cables: dict[int, SlowLink] = {}
     for one in likely:
         for link in one.hypothesis.slow if posterior.is_named(one.hypothesis) else ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,23 @@ def further_costs(
         0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
         adapter_order_costs(prepared, evaluate, seeds),
         Interruptions.of(program, run.elapsed_ps),
+        partial(_time_without, prepared, evaluate),
     )  # fmt: skip
+
+
+def _time_without(prepared: PreparedScenario, evaluate: Evaluate, causes: frozenset[str]) -> int:
+    """Expected time without several causes at once, ps; names as in ``SEPARABLE``."""
+    program = prepared.observed.program
+    if "noise" in causes:
+        program = without_noise(program)
+    if "imbalance" in causes:
+        program = balanced(program)
+    change = Change(
+        program=None if causes.isdisjoint(("noise", "imbalance")) else program,
+        network="healthy" if "slow-link" in causes else "as-is",
+        background="other-traffic" not in causes,
+    )
+    return evaluate(change).elapsed_ps
 
 
 def adapter_order_costs(

@@ -42,6 +42,11 @@ ASSUMED = 0.6
 ranks are assumed, and slow links of a lossy network without counters, which could show other
 jobs."""
 
+COMPUTATION = ("imbalance", "noise")
+"""Causes whose waits may conceal a fault of communication on other ranks: repaired alone, neither
+saves what ranks wait for the slower of the two. Which is slower is unknown if the fault was not
+found, so it has any part of that time, with equal probability."""
+
 UNEXPLAINED = "unexplained"
 HEALTHY = "healthy"
 
@@ -56,12 +61,15 @@ class Alternative:
         hidden_ps: Cost of each hidden cause, ps.
         unexplained: The remaining time was lost to a fault that was not found, or the simulation
             takes longer for an unknown reason; otherwise the difference is model error.
+        concealed: Probability that a fault which was not found costs more than the time that is
+            missing, because ranks that wait for the computation of others conceal it.
     """
 
     log_weight: float
     elapsed_ps: int
     hidden_ps: Mapping[str, int] = field(default_factory=dict)
     unexplained: bool = False
+    concealed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -160,18 +168,26 @@ def decide(
     if hidden_noise.any():
         names = list(dict.fromkeys([*names, "noise"]))
     stated = {cost.cause: cost for cost in costs}
-    columns = []
+    concealed = np.array([one.concealed for one in ensemble.alternatives])[member]
+    # Drawn only where needed, so that other verdicts do not change.
+    part = np.zeros(DRAWS)
+    if concealed.any():
+        part = np.where(rng.random(DRAWS) < concealed, rng.random(DRAWS), 0.0)
+    columns, behind = [], np.zeros(DRAWS)
     for name in names:
         shares = np.array([
             _share(name, stated.get(name), one, ensemble) for one in ensemble.alternatives
         ])  # fmt: skip
         mean = (shares * ensemble.scale / ensemble.mean_scale)[member]
         mean = np.maximum(mean, hidden_noise) if name == "noise" else mean
+        if name in COMPUTATION:
+            behind += part * mean
+            mean = (1.0 - part) * mean
         error = np.sqrt(
             COST_ERROR**2 + (RELATIVE_COST_ERROR * mean) ** 2 + _spread(stated.get(name)) ** 2
         )
         columns.append(mean + error * rng.standard_normal(DRAWS) - ORDINARY.get(name, 0.0))
-    missing = ensemble.missing[member]
+    missing = ensemble.missing[member] + behind
     columns.append(missing if change is None else np.maximum(missing, change.draw(rng, DRAWS)))
     excess = np.stack(columns, axis=1)
     first = np.where(excess.max(axis=1) >= FAULT, excess.argmax(axis=1), len(columns))

@@ -87,6 +87,7 @@ class Hypothesis:
         log_prior: Logarithm of the prior of the machine and the bursts.
         alone_ps: Time of the run without its hidden causes, ps; None if it has none.
         slower: How the whole machine is slower than modelled; None if it is not.
+        not_tried: A fault that no hypothesis contains, and that would agree with the evidence.
     """
 
     machine: MachineName
@@ -99,6 +100,7 @@ class Hypothesis:
     log_prior: float = 0.0
     alone_ps: int | None = None
     slower: SlowerMachine | None = None
+    not_tried: bool = False
 
     @property
     def cause(self) -> str:
@@ -303,6 +305,18 @@ class Posterior:
         return hypothesis.slower is None and hypothesis.places(self.reverse) in self._named
 
     @property
+    def hidden_among_simulated(self) -> float:
+        """Probability of a hidden cause if a simulated hypothesis is the right one.
+
+        A fault that was not tried agrees with all evidence by assumption, so its probability says
+        nothing of what the simulations themselves show.
+        """
+        simulated = [one for one in self.weighed if not one.hypothesis.not_tried]
+        whole = sum(one.probability for one in simulated)
+        hidden = sum(one.probability for one in simulated if one.hypothesis.cause)
+        return hidden / whole if whole > 0.0 else 0.0
+
+    @property
     def slower_machine(self) -> tuple[float, tuple[SlowerMachine, ...]]:
         """Probability that the whole machine is slower than modelled, and how, likeliest first."""
         all_slower = [one for one in self.weighed if one.hypothesis.slower is not None]
@@ -483,7 +497,13 @@ def not_tried(
         like = replace(one.outcome, sensitivity=sensitivity or {})
         agreeing = replace(like, misfits=model.usual(like))
         out.append(
-            replace(one, outcome=agreeing, unexplained=True, log_prior=one.log_prior + charge)
+            replace(
+                one,
+                outcome=agreeing,
+                unexplained=True,
+                not_tried=True,
+                log_prior=one.log_prior + charge,
+            )
         )
     return out
 

@@ -15,6 +15,7 @@ from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.changes_over_time import ChangeOverTime
+from tailback.diagnosis.costs_together import Without, with_cost_together
 from tailback.diagnosis.decision import (
     ASSUMED,
     HEALTHY,
@@ -25,9 +26,12 @@ from tailback.diagnosis.decision import (
     decide,
     fault_share,
 )
+from tailback.diagnosis.decision import (
+    COMPUTATION as CONCEALING,
+)
 from tailback.diagnosis.error_model import ErrorModel
 from tailback.diagnosis.explanation import Cost, Explanation, Origin, SampledLink, SharedLink
-from tailback.diagnosis.hypotheses import FAULT, log_unexplained
+from tailback.diagnosis.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.diagnosis.interruptions import Interruptions
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.diagnosis.unknown_job import UnknownJob
@@ -132,6 +136,7 @@ class FurtherCosts:
             empty if they already do.
         interruptions: Interruptions that every computation contains, so that no repetition shows
             its time without noise.
+        without: Simulates the expected run without several causes at once.
     """
 
     imbalance_ps: tuple[int, ...]
@@ -144,6 +149,7 @@ class FurtherCosts:
     uneven_tables: float = 0.0
     adapter_order_ps: tuple[int, ...] = ()
     interruptions: Interruptions = field(default_factory=Interruptions.none)
+    without: Without | None = None
 
     @property
     def faulty_tables(self) -> bool:
@@ -180,6 +186,8 @@ def explain(
     surplus -= found.others_more_ps
     scale = ensemble.mean_scale
     costs = _costs(diagnosis, measured, found, further, scale, surplus)
+    together = None if found.unknown_job else further.without
+    costs = with_cost_together(costs, diagnosis.modelled_ps, together, scale, surplus)
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
@@ -411,7 +419,7 @@ def _costs(
             shown = wording.uneven_tables(further.uneven_tables)
         out.append((share.cause, alone * expected, low * expected + less, high * expected + more,
                     subject, shown, rests))  # fmt: skip
-    waited = measured.slow_rank_waits_ps / scale
+    waited = _waits_hidden_by_the_model(measured, further, total / scale)
     everywhere = further.interruptions.likely_share() * total / scale
     for cause, saved, recorded in (
         ("imbalance", further.imbalance_ps, waited), ("noise", further.noise_ps, everywhere)
@@ -447,6 +455,17 @@ def _costs(
             )
         )  # fmt: skip
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
+def _waits_hidden_by_the_model(measured: Measured, further: FurtherCosts, total_ps: float) -> float:
+    """Waits for slow ranks, ps of the expected run, if its replay hides them behind transfers.
+
+    A rank that computes does not progress its messages, which no model has. Otherwise the replay
+    says what they cost, and ``0`` is returned.
+    """
+    even = sum(further.imbalance_ps) / max(len(further.imbalance_ps), 1)
+    scale = max(measured.elapsed_ps, 1) / total_ps
+    return measured.slow_rank_waits_ps / scale if even < FAULT * total_ps else 0.0
 
 
 def _own_cost(
@@ -585,7 +604,11 @@ def _headline(
             return wording.model_too_slow(inside - rest, inside)
         if found.change is not None and found.change.is_fault:
             return wording.changed(found.change, total)
-        return wording.not_explained(rest, total, found.candidates, found.slow_anywhere)
+        text = wording.not_explained(rest, total, found.candidates, found.slow_anywhere)
+        waits = next((c for c in explanation.costs if c.cause in CONCEALING), None)
+        if waits is not None and any(one.concealed >= LIKELY for one in found.alternatives):
+            text += wording.concealed(waits)
+        return text
     if cause == "slow-link" and found.candidates:
         if found.place_open:
             return wording.place_open(main, total, found.candidates)

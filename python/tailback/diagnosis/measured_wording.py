@@ -175,6 +175,20 @@ def not_explained(
     return f"{text}."
 
 
+def cost_together(other: str, ps: int, share: float) -> str:
+    """Cost of a cause and another one together."""
+    return f"without this and {NAMES[other]}, the run saves {percent(share)} ({format_time(ps)})"
+
+
+def concealed(waits: Cost) -> str:
+    """Addition if waits for computation may conceal a fault that was not found."""
+    return (
+        f" Besides, {percent(waits.share)} of the time would be {NAMES[waits.cause]} if nothing "
+        "else were wrong; but the times of calls and sends agree with no simulation without a "
+        "further fault, which may cause part of these waits."
+    )
+
+
 def slower_part(change: ChangeOverTime) -> str:
     """The part of the run in which calls take longer, and by how much."""
     start, end = (

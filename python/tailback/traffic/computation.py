@@ -6,6 +6,7 @@ including the waits of other ranks.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +21,10 @@ MIN_REPETITIONS = 3
 def balanced(program: Program) -> Program:
     """The same program with computation spread evenly over its ranks.
 
-    Computations between the same two kinds of call form one part of the program. In each part,
-    every rank computes for the mean time of all ranks, or that of the median rank if it is less: a
-    few slow ranks would not pass their work on to others. Differences between repetitions stay:
-    they are noise.
+    Computations between the same two kinds of call, after the same kind of message, form one part
+    of the program. In each part, every rank computes for the mean time of all ranks, or that of the
+    median rank if it is less: a few slow ranks would not pass their work on to others. Differences
+    between repetitions stay: they are noise.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -31,14 +32,17 @@ def balanced(program: Program) -> Program:
     where = np.flatnonzero(compute)
     amount = program.amount[where].astype(np.float64)
     rank = program.op_rank[where]
-    before, behind = (_neighbour(program, where, step)[:2] for step in (-1, 1))
-    _, part = np.unique(np.stack([*before, *behind]), axis=1, return_inverse=True)
+    sides = (_neighbour(program, where, -1), _neighbour(program, where, 1))
+    kinds = [field for side in (*sides, _last_posts(program, where)) for field in side[:2]]
+    _, part = np.unique(np.stack(kinds), axis=1, return_inverse=True)
     part = part.ravel()
     parts = int(part.max()) + 1
     usual = without_noise(program).amount[where].astype(np.float64)
-    own = np.bincount(rank * parts + part, usual, program.n_ranks * parts)
-    own = own.reshape(program.n_ranks, parts)
-    # Ranks without such a part (at the border of a grid) do not get one.
+    cell, cells = rank * parts + part, program.n_ranks * parts
+    count = np.bincount(cell, minlength=cells).reshape(program.n_ranks, parts)
+    # By repetition: at the border of a grid, ranks take part less often, and with no more work.
+    own = np.bincount(cell, usual, cells).reshape(program.n_ranks, parts) / np.maximum(count, 1)
+    # Ranks without such a part do not get one.
     has = own > 0
     mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
     middle = np.nan_to_num(np.nanmedian(np.where(has, own, np.nan), axis=0))
@@ -52,21 +56,60 @@ def without_noise(program: Program) -> Program:
 
     Computations of one rank between the same two operations are repetitions of each other; the
     fastest tenth of them gives the undisturbed time, because noise only adds. If a repetition takes
-    longer on nearly all ranks, this is work of the program, and stays.
+    longer on nearly all ranks, this is work of the program, and stays. Where interruptions cannot
+    be what makes repetitions differ, their work does: then each takes as long as their mean.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
         return program
     alike = repetitions(program)
     amount, group, turn = alike.amount_ps, alike.group, alike.turn
-    count = np.bincount(group)
-    quiet = _low(amount, group, len(count))[group]
+    few = np.bincount(group)[group] < MIN_REPETITIONS
+    quiet = np.where(
+        few, _low(amount, alike.coarse, int(alike.coarse.max()) + 1)[alike.coarse],
+        _low(amount, group, int(group.max()) + 1)[group],
+    )  # fmt: skip
+    steady = _steady_work(alike)
+    if steady is not None:
+        return _with_compute(program, compute, steady)
     ratio = np.divide(amount, quiet, out=np.ones_like(amount), where=quiet > 0)
     compared = np.bincount(turn)[turn] >= MIN_REPETITIONS
     work = np.where(compared, np.maximum(_low(ratio, turn, int(turn.max()) + 1)[turn], 1.0), 1.0)
-    known = count[group] >= MIN_REPETITIONS
+    known = ~few | (np.bincount(alike.coarse)[alike.coarse] >= MIN_REPETITIONS)
     cut = np.where(known, np.minimum(amount, quiet * work), amount)
     return _with_compute(program, compute, cut)
+
+
+def _steady_work(alike: Repetitions) -> NDArray[np.float64] | None:
+    """Mean of the repetitions of each computation, if their work differs; None if noise may.
+
+    Interruptions that come at random (compound Poisson process) take at least the squared variance
+    over the third central moment in the mean, by the inequality of Cauchy and Schwarz. If that is
+    more than the mean takes beyond the fastest repetitions, they are not what makes the difference.
+    """
+    amount, group, turn = alike.amount_ps, alike.group, alike.turn
+    count = np.bincount(group)
+    mean = (np.bincount(group, amount) / count)[group]
+    ratio = np.divide(amount, mean, out=np.ones_like(amount), where=mean > 0)
+    # What all ranks share in a repetition is the program's.
+    turns = int(turn.max()) + 1
+    lower, upper = _low(ratio, turn, turns, 0.5), -_low(-ratio, turn, turns, 0.5)
+    shared = ((lower + upper) / 2.0)[turn]
+    shared = np.where(np.bincount(turn)[turn] >= MIN_REPETITIONS, shared, 1.0)
+    level = mean * shared
+    known = (count[group] >= MIN_REPETITIONS) & (level > 0)
+    if not known.any():
+        return None
+    own = np.divide(amount, level, out=np.ones_like(amount), where=known)
+    fastest = _low(own, group, len(count))[group]
+    weight = np.where(known, level, 0.0) / level[known].sum()
+    off = own - (np.bincount(group, own) / count)[group]
+    excess = float((weight * (own - fastest)).sum())
+    variance, third = (float((weight * off**power).sum()) for power in (2, 3))
+    error = math.sqrt(float((weight**2 * (off**3 - third) ** 2).sum()))
+    if variance**2 <= excess * (third + 2.0 * error):
+        return None
+    return np.where(known, level, amount)
 
 
 @dataclass(frozen=True)
@@ -78,12 +121,15 @@ class Repetitions:
         amount_ps: Its length, shape (C,).
         group: Number of its group: the same rank between the same two operations, shape (C,).
         turn: Number of the same repetition of a part of the program on all ranks, shape (C,).
+        coarse: Group whatever was posted before, for those of ``group`` with too few repetitions,
+            shape (C,).
     """
 
     where: NDArray[np.int64]
     amount_ps: NDArray[np.float64]
     group: NDArray[np.int64]
     turn: NDArray[np.int64]
+    coarse: NDArray[np.int64]
 
 
 def repetitions(program: Program) -> Repetitions:
@@ -91,12 +137,26 @@ def repetitions(program: Program) -> Repetitions:
     where = np.flatnonzero(program.kind == Op.COMPUTE)
     amount = program.amount[where].astype(np.float64)
     sides = [*_neighbour(program, where, -1), *_neighbour(program, where, 1)]
-    _, group = np.unique(np.stack([program.op_rank[where], *sides]), axis=1, return_inverse=True)
-    group = group.ravel()
+    key = np.stack([program.op_rank[where], *sides])
+    coarse = _numbered(key)
+    # A call that completes operations does not say what was completed, the last post does: at the
+    # border of a grid, the end of a step and the time between two receives look alike otherwise.
+    # Groups that would fall into too few repetitions stay whole.
+    posted = np.stack(_last_posts(program, where))
+    finer = _numbered(np.concatenate([key, posted]))
+    pairs = np.unique(np.stack([coarse, finer]), axis=1)
+    split = np.bincount(pairs[0])[coarse] * MIN_REPETITIONS <= np.bincount(coarse)[coarse]
+    posted = np.where(split, posted, -1)
+    group = _numbered(np.concatenate([key, posted]))
     # Peers differ between ranks.
-    kinds = np.stack([*(side for i, side in enumerate(sides) if i % 3 != 2), _turn(group)])
-    _, turn = np.unique(kinds, axis=1, return_inverse=True)
-    return Repetitions(where, amount, group, turn.ravel())
+    alike = [*(side for i, side in enumerate(sides) if i % 3 != 2), *posted, _turn(group)]
+    turn = _numbered(np.stack(alike))
+    return Repetitions(where, amount, group, turn, coarse)
+
+
+def _numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of each distinct column, shape (C,)."""
+    return np.asarray(np.unique(keys, axis=1, return_inverse=True)[1].ravel(), np.int64)
 
 
 def _neighbour(
@@ -110,12 +170,27 @@ def _neighbour(
     return kind, label, peer
 
 
-def _low(values: NDArray[np.float64], group: NDArray[np.int64], groups: int) -> NDArray[np.float64]:
-    """Lowest tenth of each group."""
+def _last_posts(
+    program: Program, where: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Kind and label of the last operation before that is neither a wait nor computation."""
+    idle = np.isin(program.kind, (Op.WAIT, Op.WAITALL, Op.COMPUTE))
+    last = np.maximum.accumulate(np.where(idle, -1, np.arange(len(program.kind))))[where]
+    same = (last >= 0) & (program.op_rank[last] == program.op_rank[where])
+    kind, label = (
+        np.where(same, field[last].astype(np.int64), -1) for field in (program.kind, program.label)
+    )
+    return kind, label
+
+
+def _low(
+    values: NDArray[np.float64], group: NDArray[np.int64], groups: int, quantile: float = 0.1
+) -> NDArray[np.float64]:
+    """Lowest tenth of each group, or another quantile."""
     order = np.lexsort((values, group))
     count = np.bincount(group, minlength=groups)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    return np.asarray(values[order][first + (count - 1) // 10], np.float64)
+    return np.asarray(values[order][first + ((count - 1) * quantile).astype(np.int64)], np.float64)
 
 
 def _turn(group: NDArray[np.int64]) -> NDArray[np.int64]:

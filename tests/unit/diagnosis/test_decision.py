@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from tailback.diagnosis.costs_together import with_cost_together
 from tailback.diagnosis.decision import (
     MODELLED,
     Alternative,
@@ -151,3 +152,46 @@ def test_what_rests_on_an_assumption_is_no_surer_than_that() -> None:
 
 def test_equal_evidence_gives_equal_confidence() -> None:
     assert decided(cost("noise", 0.1)) == decided(cost("noise", 0.1))
+
+
+def test_waits_for_slow_ranks_may_conceal_a_fault_that_was_not_found() -> None:
+    """Whatever repairs one of the two then waits for the other: neither is the main cause."""
+    imbalance = cost("imbalance", 0.34)
+    seen, concealed = (
+        decided(
+            imbalance,
+            alternatives=(
+                Alternative(-9.0, S),
+                Alternative(0.0, round(0.95 * S), unexplained=True, concealed=chance),
+            ),
+        )
+        for chance in (0.0, 1.0)
+    )
+    assert (seen.cause, seen.confidence) == ("imbalance", MODELLED)
+    assert concealed.cause == "undetermined"
+    assert concealed.chances["imbalance"] == pytest.approx(0.43, abs=0.05)
+
+
+def test_what_waits_conceal_does_not_count_against_causes_of_the_network() -> None:
+    alternatives = (Alternative(0.0, round(0.99 * S), unexplained=True, concealed=1.0),)
+    found = decided(cost("pattern", 0.5), alternatives=alternatives)
+    assert (found.cause, found.confidence) == ("pattern", MODELLED)
+
+
+def test_two_faults_say_what_they_cost_together() -> None:
+    asked = []
+
+    def without(causes: frozenset[str]) -> int:
+        asked.append(causes)
+        return round(0.55 * S)
+
+    both = [cost("slow-link", 0.4), cost("imbalance", 0.28), cost("noise", 0.02)]
+    first, *rest = with_cost_together(both, S, without, 1.0, 0)
+    assert asked == [frozenset({"slow-link", "imbalance"})]
+    assert "without this and imbalance, the run saves 45 %" in first.evidence
+    assert rest == both[1:]
+
+
+def test_one_fault_needs_no_cost_together() -> None:
+    for costs in ([cost("noise", 0.3), cost("imbalance", 0.02)], [], [cost("routing", 0.3)]):
+        assert with_cost_together(costs, S, lambda _: pytest.fail("simulated"), 1.0, 0) == costs

@@ -269,6 +269,13 @@ def test_computation_is_a_cause_like_others(cause: str) -> None:
     assert len(found.explanation.costs) == 1
 
 
+def test_imbalance_costs_what_the_run_saves_without_it_not_what_ranks_wait() -> None:
+    run = measured(100).model_copy(update={"slow_rank_waits_ps": 20 * MS})
+    cost = FurtherCosts(imbalance_ps=(11 * MS,), noise_ps=(0,))
+    found = explained(expected(100), run, cost=cost)
+    assert found.cause == "imbalance" and "(11 ms of 100 ms)" in found.headline
+
+
 def test_waits_for_slow_ranks_are_imbalance_though_the_model_hides_them() -> None:
     """Ranks that compute while messages are under way do not progress them, which no model has."""
     run = measured(100)

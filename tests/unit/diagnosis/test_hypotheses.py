@@ -64,6 +64,17 @@ def test_a_cause_that_predicts_all_evidence_is_sure() -> None:
     assert len({one.hypothesis.slow for one in found.credible()}) == 1
 
 
+def test_a_fault_that_was_not_tried_says_nothing_of_what_simulations_show() -> None:
+    poor = {"calls": 0.1, "sends": 0.1, "stalls": 0.1}
+    plain, cable = alone(), slow(4, misfits=poor)
+    model = ErrorModel.of(MEASURED, [[plain.outcome]], lossy=False)
+    others = not_tried([plain], model, PRIOR)
+    assert all(one.not_tried for one in others)
+    found = Posterior([plain, cable, *others], model, PRIOR)
+    assert found.of_cause("slow-link") < 0.5 < found.hidden_among_simulated
+    assert Posterior([plain, *others], model, PRIOR).hidden_among_simulated == 0.0
+
+
 def test_two_causes_that_predict_the_same_evidence_give_no_confident_verdict() -> None:
     jobs = [
         Hypothesis(MACHINE, outcome(1.0, RIGHT), job=Draw(0.3, 24, seed, place=True))

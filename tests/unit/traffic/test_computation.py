@@ -120,6 +120,49 @@ def test_two_repetitions_do_not_tell_what_is_usual() -> None:
     np.testing.assert_array_equal(computed(without_noise(program(amount))), amount)
 
 
+def test_work_that_varies_evenly_takes_its_mean() -> None:
+    """Tasks of a master–worker program: no interruption makes some shorter than usual."""
+    draw = np.random.default_rng(3)
+    amount = (USUAL[:, None] * draw.uniform(0.7, 1.3, (RANKS, 200))).astype(np.int64)
+    steady = computed(without_noise(program(amount)))
+    # What all ranks share in a repetition stays, which is some of it with four ranks.
+    assert steady.sum() == pytest.approx(amount.sum(), rel=0.03)
+    assert steady.std(axis=1).sum() < 0.7 * amount.std(axis=1).sum()
+    interrupted = USUAL[:, None] + draw.exponential(300, (RANKS, 200)) * (
+        draw.random((RANKS, 200)) < 0.3
+    )
+    quiet = computed(without_noise(program(interrupted.astype(np.int64))))
+    assert quiet.mean(axis=1) == pytest.approx(USUAL, rel=0.02)
+
+
+def chain(steps: int, work: int, overhead: int) -> Program:
+    """Ranks that receive from the one before, compute, and send to the next one, step by step."""
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    for rank in range(RANKS):
+        for _ in range(steps):
+            if rank > 0:
+                rows += [(rank, Op.IRECV, rank - 1, 64, 1, 0), (rank, Op.WAIT, -1, 0, 0, 0)]
+            rows += [(rank, Op.COMPUTE, -1, work, 0, 0)]
+            if rank < RANKS - 1:
+                rows += [
+                    (rank, Op.ISEND, rank + 1, 64, 1, 0), (rank, Op.WAIT, -1, 0, 0, 0),
+                    (rank, Op.COMPUTE, -1, overhead, 0, 0),
+                ]  # fmt: skip
+    rank, kind, peer, size, tag, label = (np.array(column) for column in zip(*rows, strict=True))
+    operations = Operations(
+        rank=rank, kind=kind.astype(np.uint8), peer=peer.astype(np.int32),
+        amount=size.astype(np.uint64), tag=tag, label=label.astype(np.uint32),
+    )  # fmt: skip
+    return assemble("chain", RANKS, operations, [Label("sweep", "MPI_Send", 1)])
+
+
+def test_the_border_of_a_sweep_computes_as_long_as_before() -> None:
+    """The last rank computes before a receive, where others have only the time between calls."""
+    made = chain(20, 1000, 10)
+    np.testing.assert_array_equal(balanced(made).amount, made.amount)
+    np.testing.assert_array_equal(without_noise(made).amount, made.amount)
+
+
 def test_a_part_that_only_one_rank_has_is_left_alone() -> None:
     made = program(noisy(), extra={2: 7777})
     even = balanced(made)
