@@ -43,8 +43,9 @@ from tailback.api.spread import spread
 from tailback.api.sweep.workers import Progress
 from tailback.api.trace_calibration import TraceCalibration, calibrated_by_trace
 from tailback.diagnosis import Diagnosis, diagnose_cause
+from tailback.diagnosis.evidence_summary import EvidenceSummary
 from tailback.diagnosis.measured_times import with_measured
-from tailback.diagnosis.measured_verdict import Advise, EvidenceSummary, explain
+from tailback.diagnosis.measured_verdict import Advise, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once

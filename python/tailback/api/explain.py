@@ -24,9 +24,9 @@ from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.decision import Alternative
+from tailback.diagnosis.evidence_summary import EvidenceSummary
 from tailback.diagnosis.explanation import Origin
 from tailback.diagnosis.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
-from tailback.diagnosis.measured_verdict import EvidenceSummary
 from tailback.diagnosis.measured_wording import slower_part
 from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.unknown_job import UnknownJob

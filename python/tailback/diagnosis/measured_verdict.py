@@ -7,14 +7,13 @@ a model error that scales all times alike (such as an unmodelled protocol) scale
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
-from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.costs_together import Without, with_cost_together
 from tailback.diagnosis.decision import (
     ASSUMED,
@@ -30,18 +29,16 @@ from tailback.diagnosis.decision import (
     COMPUTATION as CONCEALING,
 )
 from tailback.diagnosis.error_model import ErrorModel
-from tailback.diagnosis.explanation import Cost, Explanation, Origin, SampledLink, SharedLink
+from tailback.diagnosis.evidence_summary import EvidenceSummary
+from tailback.diagnosis.explanation import Cost, Explanation, Origin
 from tailback.diagnosis.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.diagnosis.interruptions import Interruptions
+from tailback.diagnosis.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
-from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import Measured
 
 Advise = Callable[[Diagnosis], Remedy | None]
 """Selects the remedy for a diagnosis from those that were simulated."""
-
-NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
-"""Causes that do not depend on the placement of the ranks."""
 
 MIN_TABLE_UNEVENNESS = 0.5
 """Smallest destination-weighted deviation of parallel up-links from their mean number of
@@ -51,67 +48,6 @@ deviate by 0.14 and 0.03; with all destinations on one of two links, the deviati
 MIN_INSIDE_SHARE = 0.02
 """Smallest share of the measured time between a rank's first and last call, in computation or in
 calls that transfer data, for which the trace supports a diagnosis."""
-
-
-MIN_DIFFERENCE = 0.02
-"""Difference between the gain of a remedy as a share of the expected and of the measured time from
-which both are stated: less is within the range of repetitions."""
-
-
-@dataclass(frozen=True)
-class EvidenceSummary:
-    """Results from evidence other than the trace, as included in the expected run.
-
-    Attributes:
-        slow: One line for each slow link: the link and its rates.
-        slow_shown_by: Evidence for the slow links.
-        others: Source of other traffic; empty if there is none.
-        others_shown_by: Evidence for the other traffic.
-        shared_links: Links that our job shares with other jobs.
-        sampled_links: Links with the most congested packets by the samples in our packets.
-        unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
-        alternatives: The hypotheses, that of the expected run first; empty if none were compared.
-        lossy: The network drops packets when queues are full.
-        others_range: Possible decrease and increase of the run time, depending on how bursty the
-            other traffic was, ps.
-        others_more_ps: Increase of the cost of other traffic over the expected run: the mean over
-            its possible arrangements, ps.
-        rests_on: Kinds of evidence for slow links and for other traffic.
-        candidates: Links of which one is slow, if the evidence cannot determine which.
-        place_open: The candidates need not contain the slow link, as the paths are unknown.
-        slow_anywhere: Which links may be slow if even their number is large; empty if none is.
-        assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
-            are known.
-        sources: Evidence used, one line each.
-        missing: Evidence that would resolve open questions.
-        change: A part of the run in which calls take longer than the expected run explains; None
-            if there is none, or too little to tell.
-    """
-
-    slow: tuple[str, ...] = ()
-    slow_shown_by: str = ""
-    others: str = ""
-    others_shown_by: str = ""
-    shared_links: tuple[SharedLink, ...] = ()
-    sampled_links: tuple[SampledLink, ...] = ()
-    others_range: tuple[int, int] = (0, 0)
-    others_more_ps: int = 0
-    unknown_job: UnknownJob | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    lossy: bool = False
-    rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
-    candidates: tuple[str, ...] = ()
-    place_open: bool = False
-    slow_anywhere: str = ""
-    assumed_hosts: str = ""
-    sources: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    change: ChangeOverTime | None = None
-
-    @property
-    def unknown_job_ps(self) -> int:
-        """Cost of the unknown job; 0 if there is none."""
-        return 0 if self.unknown_job is None else self.unknown_job.ps
 
 
 @dataclass(frozen=True)
@@ -178,8 +114,7 @@ def explain(
     diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
-    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.unknown_job_ps
-    expected += found.others_more_ps
+    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.added_ps
     surplus = _surplus_of_others(diagnosis, expected - inside)
     expected -= surplus
     ensemble = _ensemble(measured, found, expected, (further.routing_mean_ps, surplus))
@@ -206,10 +141,10 @@ def explain(
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found, decision)
     open_question = _nothing_to_diagnose(measured, inside)
-    if main is None and not open_question:
-        open_question = _open_cost_of_others(diagnosis, surplus, measured)
-    if cause == HEALTHY and not open_question:
-        open_question = _one_sided_waits(measured)
+    if main is None:
+        open_question = open_question or _open_cost_of_others(diagnosis, surplus, measured)
+    if cause == HEALTHY:
+        open_question = open_question or _one_sided_waits(measured)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     if found.assumed_hosts:
@@ -230,37 +165,8 @@ def explain(
         }
     )  # fmt: skip
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    remedy = _remedy(explained, advise(explained) if other else diagnosis.remedy, found)
-    return _advised(explained, of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0)))
-
-
-def _advised(diagnosis: Diagnosis, remedy: Remedy | None) -> Diagnosis:
-    """The diagnosis with its remedy, which is also the advice of an undetermined cause."""
-    findings = diagnosis.findings
-    if diagnosis.cause == "undetermined" and remedy is not None:
-        told = {"title": wording.UNDETERMINED, "advice": remedy.action}
-        findings = [
-            one.model_copy(update=told) if (one.code, one.cause) == (CODE, "undetermined") else one
-            for one in findings
-        ]
-    return diagnosis.model_copy(update={"remedy": remedy, "findings": findings})
-
-
-def of_measured(remedy: Remedy | None, elapsed_ps: int, remaining_ps: int) -> Remedy | None:
-    """The remedy with its gain as a share of the measured time, where that differs.
-
-    Args:
-        remedy: The remedy; its gain is a share of the expected time.
-        elapsed_ps: The measured time.
-        remaining_ps: Measured time that the simulation lacks, and that the remedy does not change.
-    """
-    if remedy is None or remedy.gain <= 0:
-        return remedy
-    share = 1.0 - (remedy.after_ps + remaining_ps) / max(elapsed_ps, 1)
-    if abs(share - remedy.gain) < MIN_DIFFERENCE:
-        return remedy
-    said = wording.gain_of_measured(share, elapsed_ps)
-    return remedy.model_copy(update={"action": f"{remedy.action} {said}"})
+    remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, found)
+    return advised(explained, of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0)))
 
 
 def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
@@ -305,56 +211,6 @@ def _cost_of_others(diagnosis: Diagnosis) -> int:
     """Time that the expected run saves without other traffic, ps."""
     saved = [s.removed or 0.0 for s in diagnosis.shares if s.cause == "other-traffic"]
     return round(sum(saved) * diagnosis.modelled_ps)
-
-
-def _remedy(diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary) -> Remedy | None:
-    """The remedy found by re-simulation, or an action if the model has no remedy.
-
-    A healthy run needs none. If the cause is undetermined, the action is to collect the missing
-    evidence.
-    """
-    cause = diagnosis.cause
-    unknown = cause == "other-traffic" and found.unknown_job is not None
-    if cause == "healthy":
-        return None
-    if cause in NOT_OF_THE_NETWORK:
-        action = ADVICE[cause]
-    elif cause == "slow-link" and found.candidates:
-        open_place = found.place_open
-        action = (wording.find_paths if open_place else wording.check_each_of)(found.candidates)
-    elif cause == "undetermined":
-        # What helps a model that does not describe the run need not help the run.
-        action = _find_cause(diagnosis, found)
-    elif unknown and not (remedy is not None and remedy.name):
-        action = wording.find_first(cause, found.missing)
-    else:
-        return remedy
-    if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
-        return remedy.model_copy(update={"action": f"{action} {remedy.action}", "avoid": []})
-    if remedy is not None and cause != "undetermined":
-        # A placement that avoids one candidate cable has been verified for that cable only.
-        return remedy.model_copy(
-            update={
-                "action": action, "avoid": [], "name": "", "parts": (), "placement": "",
-                "after_ps": remedy.before_ps, "gain": 0.0, "files": {}, "commands": [],
-            }
-        )  # fmt: skip
-    elapsed = diagnosis.modelled_ps
-    return Remedy(
-        action=action, placement="", before_ps=elapsed, after_ps=elapsed, gain=0.0, candidates=[],
-        files={}, commands=[],
-    )  # fmt: skip
-
-
-def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
-    """The action that shows the cause of a run whose cause is undetermined."""
-    if (diagnosis.not_explained_ps or 0) < 0:
-        return wording.MAKE_MODEL_FIT
-    if found.change is not None and found.change.is_fault:
-        return wording.look_around(found.change)
-    # The headline names the same links.
-    slow = () if found.slow_anywhere else found.candidates
-    return wording.find_first("undetermined", found.missing, slow)
 
 
 def _ensemble(

@@ -12,14 +12,11 @@ from pydantic import ValidationError
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.decision import ASSUMED, MODELLED, Alternative, fault_share
+from tailback.diagnosis.evidence_summary import EvidenceSummary
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.interruptions import Interruptions
-from tailback.diagnosis.measured_verdict import (
-    EvidenceSummary,
-    FurtherCosts,
-    explain,
-    of_measured,
-)
+from tailback.diagnosis.measured_remedy import of_measured
+from tailback.diagnosis.measured_verdict import FurtherCosts, explain
 from tailback.diagnosis.measured_wording import late_ranks
 from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.unknown_job import UnknownJob
