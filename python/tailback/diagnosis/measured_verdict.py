@@ -121,8 +121,8 @@ def explain(
     surplus -= found.others_more_ps
     scale = ensemble.mean_scale
     costs = _costs(diagnosis, measured, found, further, scale, surplus)
-    together = None if found.unknown_job else further.without
-    costs = with_cost_together(costs, diagnosis.modelled_ps, together, scale, surplus)
+    if found.unknown_job is None:
+        costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
@@ -141,10 +141,8 @@ def explain(
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found, decision)
     open_question = _nothing_to_diagnose(measured, inside)
-    if main is None:
-        open_question = open_question or _open_cost_of_others(diagnosis, surplus, measured)
-    if cause == HEALTHY:
-        open_question = open_question or _one_sided_waits(measured)
+    if not open_question and main is None:
+        open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     if found.assumed_hosts:
@@ -177,6 +175,14 @@ def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
         return ""
     outside = 1.0 - inside_ps / max(measured.elapsed_ps, 1)
     return f"{wording.almost_no_calls(outside)}."
+
+
+def _open_without_cause(
+    cause: Cause, diagnosis: Diagnosis, surplus: int, measured: Measured
+) -> str:
+    """Why no cause was found although there may be one; empty if nothing says so."""
+    others = _open_cost_of_others(diagnosis, surplus, measured)
+    return others or (_one_sided_waits(measured) if cause == HEALTHY else "")
 
 
 def _one_sided_waits(measured: Measured) -> str:

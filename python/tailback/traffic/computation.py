@@ -21,10 +21,10 @@ MIN_REPETITIONS = 3
 def balanced(program: Program) -> Program:
     """The same program with computation spread evenly over its ranks.
 
-    Computations between the same two kinds of call, after the same kind of message, form one part
-    of the program. In each part, every rank computes for the mean time of all ranks, or that of the
-    median rank if it is less: a few slow ranks would not pass their work on to others. Differences
-    between repetitions stay: they are noise.
+    Computations between the same two kinds of call form one part of the program, or several if a
+    rank makes them after different messages. In each part, every rank computes for the mean time of
+    all ranks, or that of the median rank if it is less: a few slow ranks would not pass their work
+    on to others. Differences between repetitions stay: they are noise.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -32,10 +32,7 @@ def balanced(program: Program) -> Program:
     where = np.flatnonzero(compute)
     amount = program.amount[where].astype(np.float64)
     rank = program.op_rank[where]
-    sides = (_neighbour(program, where, -1), _neighbour(program, where, 1))
-    kinds = [field for side in (*sides, _last_posts(program, where)) for field in side[:2]]
-    _, part = np.unique(np.stack(kinds), axis=1, return_inverse=True)
-    part = part.ravel()
+    part = _parts_of_program(program, where)
     parts = int(part.max()) + 1
     usual = without_noise(program).amount[where].astype(np.float64)
     cell, cells = rank * parts + part, program.n_ranks * parts
@@ -49,6 +46,25 @@ def balanced(program: Program) -> Program:
     level = np.minimum(mean, middle)
     scale = np.divide(level[None, :], own, out=np.ones_like(own), where=has)
     return _with_compute(program, compute, amount * scale[rank, part])
+
+
+def _parts_of_program(program: Program, where: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of the part of the program that each computation belongs to, shape (C,).
+
+    Computations between the same two kinds of call are told apart by whether a send or a receive
+    was posted last, and by which one if that differs within a rank. If only the latter differs
+    between ranks, they are at the border of a grid.
+    """
+    rank = program.op_rank[where].astype(np.int64)
+    sides = (_neighbour(program, where, -1), _neighbour(program, where, 1))
+    posted = _last_posts(program, where)
+    kinds = np.stack([*(field for side in sides for field in side[:2]), posted[0]])
+    coarse, post = _numbered(kinds), _numbered(np.stack(posted))
+    distinct = np.unique(np.stack([coarse, rank, post]), axis=1)[:2]
+    cells, posts = np.unique(distinct, axis=1, return_counts=True)
+    differ = np.zeros(int(coarse.max()) + 1, np.bool_)
+    differ[cells[0][posts > 1]] = True
+    return _numbered(np.stack([coarse, np.where(differ[coarse], post, -1)]))
 
 
 def without_noise(program: Program) -> Program:

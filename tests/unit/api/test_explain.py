@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tailback.api import explain
+from tailback.api import explain, further_costs
 from tailback.api import explain_wording as wording
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.source import Source
 from tailback.diagnosis.decision import Alternative
 from tailback.diagnosis.error_model import ErrorModel, Outcome
-from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior
+from tailback.diagnosis.hypotheses import Hypothesis, Posterior, Prior, not_tried
 from tailback.diagnosis.unknown_job import Draw
+from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
+from tailback.simulation import make_evaluate, prepare
+from tailback.traffic.program import Op
 
 MACHINE, OTHER = ("round-robin", "adaptive"), ("round-robin", "random")
 FABRIC: Any = SimpleNamespace(link_reverse=np.arange(40, dtype=np.uint32) ^ 1)
@@ -127,3 +132,40 @@ def test_only_missing_evidence_is_asked_for() -> None:
     assert asked(NetworkEvidence(), tables=False) == [wording.COUNTERS]
     assert asked(NetworkEvidence(), tables=True) == [wording.COUNTERS, wording.FORWARDING]
     assert asked(NetworkEvidence(counters), tables=False) == []
+
+
+def test_a_fault_that_was_not_tried_counts_against_no_place() -> None:
+    """It may be anywhere, so the links that fit best are named beside it."""
+    tried = compared(0.1)
+    others = not_tried([Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))],
+                       tried.model, Prior(10, FABRIC.link_reverse))  # fmt: skip
+    beside = [replace(one, log_prior=one.log_prior + 9.0) for one in others]
+    posterior = Posterior(
+        [*(one.hypothesis for one in tried.weighed if not one.hypothesis.unexplained), *beside],
+        tried.model, Prior(10, FABRIC.link_reverse),
+    )  # fmt: skip
+    assert not posterior.best.slow and posterior.of_cause("slow-link") < 0.05
+    assert [slow.link for slow in explain._candidates(posterior, FABRIC)] == [0]
+
+
+def test_two_causes_are_taken_out_of_the_run_together() -> None:
+    """A ring in which rank 1 computes twice as long, and a cable has a tenth of its rate."""
+    data = {
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}},
+        "job": [{"pattern": {"kind": "stencil2d", "dims": [2, 4], "size": "256 KiB",
+                             "rounds": 4, "compute": "300 us"}}],
+    }  # fmt: skip
+    made = prepare(Source.of(data).scenario)
+    program = made.observed.program
+    late = program.amount.copy()
+    late[(program.kind == Op.COMPUTE) & (program.op_rank == 1)] *= 2
+    job = replace(made.jobs[0], program=replace(program, amount=late, recompile=None))
+    slow = replace(made, jobs=(job,)).with_slow_links((SlowLink(0, 10.0, True),))
+    evaluate = make_evaluate(slow, threads=1)
+    times = {
+        causes: further_costs._time_without(slow, evaluate, frozenset(causes))
+        for causes in ((), ("imbalance",), ("slow-link",), ("imbalance", "slow-link"))
+    }
+    least = times["imbalance", "slow-link"]
+    assert least <= 1.02 * make_evaluate(made, threads=1)(Change()).elapsed_ps
+    assert least < min(times["imbalance",], times["slow-link",]) < times[()]
