@@ -37,6 +37,7 @@ class Recording:
         mpi_library: The MPI library, as it names itself.
         calls: Recorded MPI calls.
         clock_residual_ns: How far the clocks of hosts may be apart where they were measured.
+        clock_measurements: How often they were measured: at start and end, and in between.
         unfinished: Ranks that did not get to MPI_Finalize.
         notes: What is missing.
     """
@@ -48,13 +49,14 @@ class Recording:
     mpi_library: str
     calls: int
     clock_residual_ns: int
+    clock_measurements: int
     unfinished: int
     notes: list[str]
 
 
 def record(
     command: Sequence[str], out: Path, *, mpicc: str | None = None, force: bool = False,
-    step: Callable[[str], None] = lambda _: None,
+    clocks_every_s: float = 30, step: Callable[[str], None] = lambda _: None,
 ) -> Recording:  # fmt: skip
     """Run a program and record it.
 
@@ -63,6 +65,8 @@ def record(
         out: Folder to write; on a file system that all hosts share.
         mpicc: Compiler of the MPI library; the one that belongs to the launcher when None.
         force: Replace the folder if Tailback wrote it.
+        clocks_every_s: Seconds after which the clocks of hosts are compared again, at the next
+            collective in which all ranks wait for each other; at most a thousandth of the time.
         step: Called with the current step.
 
     Raises:
@@ -77,7 +81,7 @@ def record(
         if built.fresh:
             step("compiled the recorder for this MPI library (once)")
         inside = folder.resolve()
-        code = _run(command, built.recorder, inside)
+        code = _run(command, built.recorder, inside, clocks_every_s)
         step("writing the trace")
         ranks = read_rank_files(inside)
         if not ranks:
@@ -105,9 +109,10 @@ def _why_nothing(code: int) -> str:
     )  # fmt: skip
 
 
-def _run(command: Sequence[str], recorder: Path, folder: Path) -> int:
+def _run(command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: float) -> int:
     preload = ":".join(filter(None, (str(recorder), os.environ.get("LD_PRELOAD"))))
-    variables = {"LD_PRELOAD": preload, "TAILBACK_RECORD": str(folder)}
+    variables = {"LD_PRELOAD": preload, "TAILBACK_RECORD": str(folder),
+                 "TAILBACK_RECORD_CLOCKS": f"{clocks_every_s:g}"}  # fmt: skip
     words, inherited = with_variables(command, variables)
     environment = {**os.environ, **variables} if inherited else None
     process = subprocess.Popen(words, env=environment)
@@ -135,7 +140,8 @@ def _finish(
     _write_job(os.environ, folder)
     recording = Recording(
         list(command), code, len(ranks), dict(Counter(one.host for one in ranks)),
-        ranks[0].mpi_library, calls, residual_ns(ranks), unfinished, notes,
+        ranks[0].mpi_library, calls, residual_ns(ranks),
+        min(len(one.offsets) for one in ranks), unfinished, notes,
     )  # fmt: skip
     text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
     (folder / "recording.json").write_text(text + "\n", encoding="utf-8")

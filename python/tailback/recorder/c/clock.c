@@ -1,14 +1,23 @@
 /* Clocks of hosts against that of rank 0: the round trip that was shortest tells the offset.
  *
  * Ranks that share memory share CLOCK_MONOTONIC_RAW, so one rank of each host asks and tells the
- * others. Measured at start and end; OTF2 draws a line through both.
+ * others. Measured at start and end, and now and then after a collective of all ranks, where these
+ * have just waited for one another; OTF2 draws a line from each measurement to the next.
  */
 #include "recorder.h"
 
 #define ROUNDS 20
 #define TAG 4711
+/* Measurements in between take at most this share of the time. */
+#define ONE_IN 1000
+/* After how many collectives rank 0 looks at its clock again, at most: the others learn of it by a
+ * broadcast, which takes about as long as a collective does. */
+#define MOST_CALLS 1024
 
 static int leads;
+static int hosts = 1, world_size = 1;
+static MPI_Comm everyone = MPI_COMM_NULL;
+static uint64_t seen, next = 16, last_time, took, every_ns = 30000000000u;
 
 int tb_leads_host(void) { return leads; }
 
@@ -41,13 +50,19 @@ static void ask(MPI_Comm comm, int64_t found[3]) {
 void tb_synchronise(void) {
   static MPI_Comm host = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
   int rank, size;
-  int64_t found[3] = {(int64_t)tb_now(), 0, 0};
+  uint64_t from = tb_now();
+  int64_t found[3] = {(int64_t)from, 0, 0};
   if (host == MPI_COMM_NULL) {
     int local;
+    const char *seconds = getenv("TAILBACK_RECORD_CLOCKS");
+    if (seconds && *seconds) every_ns = (uint64_t)(atof(seconds) * 1e9);
     PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
     PMPI_Comm_rank(host, &local);
     leads = local == 0;
     PMPI_Comm_split(MPI_COMM_WORLD, leads ? 0 : MPI_UNDEFINED, 0, &leaders);
+    PMPI_Allreduce(&leads, &hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    if (hosts > 1) PMPI_Comm_dup(MPI_COMM_WORLD, &everyone);
   }
   if (leaders != MPI_COMM_NULL) {
     PMPI_Comm_rank(leaders, &rank);
@@ -59,5 +74,34 @@ void tb_synchronise(void) {
       ask(leaders, found);
   }
   PMPI_Bcast(found, 3, MPI_INT64_T, 0, host);
+  last_time = tb_now();
+  took = last_time - from;
   tb_meta("offset %lld %lld %lld", (long long)found[0], (long long)found[1], (long long)found[2]);
+}
+
+/* Whether all ranks leave this collective after all have entered it. */
+static int waits_for_all(enum tb_collective_op op) {
+  return op == TB_BARRIER || op == TB_ALLREDUCE || op == TB_ALLGATHER || op == TB_ALLTOALL;
+}
+
+/* All ranks take part in these collectives in the same order, so all count alike, and agree after
+ * which one they measure without a message. With calls of several threads there is no such order. */
+void tb_synchronise_again(struct tb_thread *thread, enum tb_collective_op op,
+                          const struct tb_comm *comm) {
+  if (hosts < 2 || comm->size != world_size || comm->inter || tb_threaded || !waits_for_all(op))
+    return;
+  if (++seen < next) return;
+  uint64_t from = tb_now(), agreed[2] = {0, 1};
+  if (tb_world_rank() == 0) {
+    uint64_t due = took * ONE_IN > every_ns ? took * ONE_IN : every_ns, passed = from - last_time;
+    uint64_t calls = seen < MOST_CALLS ? seen : MOST_CALLS;
+    agreed[0] = passed >= due;
+    agreed[1] = calls;
+  }
+  PMPI_Bcast(agreed, 2, MPI_UINT64_T, 0, everyone);
+  next = seen + agreed[1];
+  if (agreed[0]) tb_synchronise();
+  uint64_t *word = tb_put(thread, TB_PAUSE, 0, 0, 0);
+  word[0] = from;
+  word[1] = tb_now();
 }

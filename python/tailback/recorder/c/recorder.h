@@ -55,6 +55,7 @@ void tb_give_up(void);
 int tb_world_rank(void);
 /* Clocks (clock.c) */
 void tb_synchronise(void);
+void tb_synchronise_again(struct tb_thread *, enum tb_collective_op, const struct tb_comm *);
 int tb_leads_host(void);
 /* Communicators and windows (comms.c) */
 struct tb_comm *tb_find_comm(MPI_Comm comm);
