@@ -28,7 +28,7 @@ from tailback.units import counted
 @click.option("--build", is_flag=True, help="Only compile the recorder for this MPI library.")
 @click.option("--clocks-every", type=click.FloatRange(min=0, min_open=True), default=30,
               metavar="SECONDS", show_default=True,
-              help="Compare the hosts' clocks again after this time, at a collective of all ranks.")  # fmt: skip
+              help="Compare the hosts' clocks again after this time.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def record(
@@ -70,6 +70,16 @@ def record(
     if found.exit_code:
         lines.append(f"note: the program ended with exit code {found.exit_code}; the evidence is "
                      "kept")  # fmt: skip
-    lines.append(f"tailback diagnose {shlex.quote(str(out))} --fabric FABRIC")
+    lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}")
     click.echo(printable("\n".join(lines), keep_newlines=True))
     return 0
+
+
+def _network(out: Path) -> str:
+    """Options of a diagnosis that give the network, from what is in the recording."""
+    given = [f"{option} {shlex.quote(str(out / name))}"
+             for option, name in (("--fabric", "fabric.txt"), ("--forwarding", "lfts.txt"))
+             if (out / name).is_file()]  # fmt: skip
+    if not given and (out / "topology.conf").is_file():
+        return f"--fabric {shlex.quote(str(out / 'topology.conf'))} --cable-rate RATE"
+    return " ".join(given) or "--fabric FABRIC"

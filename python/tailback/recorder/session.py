@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,11 +17,10 @@ from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
 from tailback.recorder.launch import compiler_for, with_variables
 from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
+from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
 from tailback.traffic.readers.otf2 import library_path
 from tailback.units import counted
 
-_JOB_PREFIXES = ("SLURM_", "PBS_", "LSB_", "OAR_", "COBALT_", "SGE_", "FLUX_")
-_SECRET = ("JWT", "TOKEN", "KEY", "SECRET", "PASS", "COOKIE", "CRED")
 _RAW = ("*.meta", "*.events")
 
 
@@ -137,7 +136,9 @@ def _finish(
         notes.append(f"{counted(unfinished, 'rank')} did not reach MPI_Finalize: if they were "
                      "killed, their last calls are missing")  # fmt: skip
     _write_hosts(ranks, folder)
-    _write_job(os.environ, folder)
+    write_job(os.environ, folder, notes)
+    write_fabric(folder, notes)
+    notes.extend(changed_statistics(sorted(folder.glob("ethtool-*.csv"))))
     recording = Recording(
         list(command), code, len(ranks), dict(Counter(one.host for one in ranks)),
         ranks[0].mpi_library, calls, residual_ns(ranks),
@@ -145,7 +146,8 @@ def _finish(
     )  # fmt: skip
     text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
     (folder / "recording.json").write_text(text + "\n", encoding="utf-8")
-    counters = sorted(folder.glob("ethernet-*.csv")) + sorted(folder.glob("infiniband-*.csv"))
+    kinds = ("ethernet", "infiniband", "ethtool")
+    counters = [file for kind in kinds for file in sorted(folder.glob(f"{kind}-*.csv"))]
     if counters:
         (folder / "counters").mkdir()
         for file in counters:
@@ -161,17 +163,3 @@ def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("rank", "host", "cores"))
         writer.writerows((one.rank, one.host, one.cores) for one in ranks)
-
-
-def _write_job(environment: Mapping[str, str], folder: Path) -> None:
-    """What the batch system states about the job; empty outside a batch job."""
-    variables = {
-        key: value for key, value in sorted(environment.items())
-        if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)
-    }  # fmt: skip
-    if not variables:
-        return
-    (folder / "job.env").write_text("".join(f"{k}={v}\n" for k, v in variables.items()))
-    nodes = environment.get("PBS_NODEFILE")
-    if nodes and os.path.isfile(nodes):
-        (folder / "nodefile").write_bytes(Path(nodes).read_bytes())
