@@ -19,6 +19,7 @@ from tailback.recorder.launch import compiler_for, with_variables
 from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
 from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
 from tailback.traffic.readers.otf2 import library_path
+from tailback.traffic.readers.recorded_cores import shared_cores
 from tailback.units import counted
 
 _RAW = ("*.meta", "*.events")
@@ -101,7 +102,8 @@ def record(
 
 def _why_nothing(code: int) -> str:
     return (
-        "see the launcher's output above" if code else
+        "see the launcher's output above; if the program is linked to another MPI library than "
+        "that of mpicc, which makes it crash, name its compiler with --mpicc" if code else
         "check that the program calls MPI_Init, that it is linked to the shared library of the MPI "
         "that mpicc belongs to (--mpicc), not statically, and that --out is on a file system all "
         "hosts share"
@@ -136,6 +138,7 @@ def _finish(
         notes.append(f"{counted(unfinished, 'rank')} did not reach MPI_Finalize: if they were "
                      "killed, their last calls are missing")  # fmt: skip
     _write_hosts(ranks, folder)
+    notes.extend(shared_cores(folder))
     write_job(os.environ, folder, notes)
     write_fabric(folder, notes)
     notes.extend(changed_statistics(sorted(folder.glob("ethtool-*.csv"))))

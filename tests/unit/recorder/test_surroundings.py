@@ -12,6 +12,7 @@ import pytest
 from tailback.cli.record import _network
 from tailback.recorder.session import record
 from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
+from tailback.traffic.readers.recorded_cores import shared_cores
 
 DRIVER = r"""
 #define _GNU_SOURCE
@@ -91,6 +92,21 @@ def test_only_statistics_that_rise_are_told(tmp_path: Path) -> None:
     assert changed_statistics([tmp_path / "ethtool-a-0.csv"]) == [
         "a counted while the program ran: e0 rx_pause 4 (counters/ethtool-*.csv)"
     ]
+
+
+def test_ranks_that_share_cores_are_told(tmp_path: Path) -> None:
+    assert shared_cores(tmp_path) == []
+    file = tmp_path / "rank_host.csv"
+    rows = [(0, "a", "0-1"), (1, "a", "0,1"), (2, "b", "0-3,8"), (3, "b", "0-3,8"), (4, "c", "5")]
+    for extra, notes in (([], 0), ([(5, "c", "5"), (6, "c", "5")], 1)):
+        text = "".join(f'{rank},{host},"{cores}"\n' for rank, host, cores in [*rows, *extra])
+        file.write_text("rank,host,cores\n" + text)
+        found = shared_cores(tmp_path)
+        assert len(found) == notes
+    assert found[0].startswith("3 ranks share 1 core on c: they wait for a processor")
+    for text in ("rank,host,ip\n0,a,1\n", "rank,host,cores\n0,a,x\n", "rank,host,cores\n0,a\n"):
+        file.write_text(text)
+        assert shared_cores(tmp_path) == []
 
 
 def _program(folder: Path, name: str, text: str) -> None:
