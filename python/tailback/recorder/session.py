@@ -66,7 +66,8 @@ def record(
         mpicc: Compiler of the MPI library; the one that belongs to the launcher when None.
         force: Replace the folder if Tailback wrote it.
         clocks_every_s: Seconds after which the clocks of hosts are compared again, at the next
-            collective in which all ranks wait for each other; at most a thousandth of the time.
+            collective in which all ranks wait for each other; up to three times as seldom if it
+            takes more than a thousandth of the time.
         step: Called with the current step.
 
     Raises:

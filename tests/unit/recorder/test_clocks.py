@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tailback.recorder.archive import _offset
-from tailback.recorder.rank_files import RankRecord
+from tailback.recorder.rank_files import RankRecord, read_rank_files
 from tailback.recorder.session import record
 from tailback.traffic.readers.otf2 import load
 
@@ -72,13 +72,25 @@ def test_clocks_are_compared_again_where_they_drift(
         out = tmp_path / f"every-{every}"
         command = ["mpirun.mpich", "-np", "2", str(tmp_path / "app")]
         found = record(command, out, clocks_every_s=every)
-        assert (found.clock_measurements > 3) == (every < 1)
+        assert (found.clock_measurements > 2) == (every < 1)
         calls = load(out).calls
         ends = [calls.leave[calls.rank == rank][100:300].astype(np.int64) for rank in (0, 1)]
         apart[every] = abs(float(np.median(ends[0] - ends[1])))
     # Ticks are nanoseconds. A line from start to end is 10 ms off in the middle.
     assert apart[30.0] > 5e6
-    assert apart[0.2] < apart[30.0] / 10
+    assert apart[0.2] < apart[30.0] / 4
+
+
+def test_measurements_that_a_busy_host_disturbed_are_left_out(tmp_path: Path) -> None:
+    head = "tailback-recording 1\nrank 0 1\n"
+    lines = {(1, 2, 9000): False, (5, 3, 100): True, (7, 90, 5000): False, (9, 4, 110): True}
+    text = "".join(f"offset {time} {more} {trip}\n" for time, more, trip in lines)
+    (tmp_path / "rank-000000.meta").write_text(head + text)
+    kept = [one for one, wanted in lines.items() if wanted]
+    assert read_rank_files(tmp_path)[0].offsets == kept
+    # Two are needed for a line.
+    (tmp_path / "rank-000000.meta").write_text(head + "offset 1 2 9000\noffset 5 3 100\n")
+    assert len(read_rank_files(tmp_path)[0].offsets) == 2
 
 
 def test_times_between_two_comparisons_are_on_the_line_between_them() -> None:

@@ -8,8 +8,10 @@
 
 #define ROUNDS 20
 #define TAG 4711
-/* Measurements in between take at most this share of the time. */
+/* Measurements in between take at most this share of the time, but are not more seldom than that:
+ * a host that was busy at the start would put them off for good. */
 #define ONE_IN 1000
+#define SELDOM 3
 /* After how many collectives rank 0 looks at its clock again, at most: the others learn of it by a
  * broadcast, which takes about as long as a collective does. */
 #define MOST_CALLS 1024
@@ -17,17 +19,24 @@
 static int leads;
 static int hosts = 1, world_size = 1;
 static MPI_Comm everyone = MPI_COMM_NULL;
-static uint64_t seen, next = 16, last_time, took, every_ns = 30000000000u;
+static uint64_t seen, next = 16, last_time, took = UINT64_MAX, every_ns = 30000000000u;
+/* When rank 0 last looked at its clock, and after how many collectives. */
+static uint64_t looked, looked_at;
 
 int tb_leads_host(void) { return leads; }
 
-static void answer(int peer, MPI_Comm comm) {
+/* Returns what the rounds take on hosts that are not busy: the shortest, times their number. */
+static uint64_t answer(int peer, MPI_Comm comm) {
+  uint64_t shortest = UINT64_MAX / ROUNDS, before = 0;
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t time;
     PMPI_Recv(&time, 1, MPI_UINT64_T, peer, TAG, comm, MPI_STATUS_IGNORE);
     time = tb_now();
+    if (before && time - before < shortest) shortest = time - before;
+    before = time;
     PMPI_Send(&time, 1, MPI_UINT64_T, peer, TAG, comm);
   }
+  return ROUNDS * shortest;
 }
 
 /* found: own time, what rank 0's clock has more than ours, the round trip. */
@@ -50,8 +59,7 @@ static void ask(MPI_Comm comm, int64_t found[3]) {
 void tb_synchronise(void) {
   static MPI_Comm host = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
   int rank, size;
-  uint64_t from = tb_now();
-  int64_t found[3] = {(int64_t)from, 0, 0};
+  int64_t found[3] = {(int64_t)tb_now(), 0, 0};
   if (host == MPI_COMM_NULL) {
     int local;
     const char *seconds = getenv("TAILBACK_RECORD_CLOCKS");
@@ -68,14 +76,17 @@ void tb_synchronise(void) {
     PMPI_Comm_rank(leaders, &rank);
     PMPI_Comm_size(leaders, &size);
     PMPI_Barrier(leaders);
-    if (rank == 0)
-      for (int peer = 1; peer < size; peer++) answer(peer, leaders);
-    else
+    if (rank == 0) {
+      uint64_t sum = 0;
+      for (int peer = 1; peer < size; peer++) sum += answer(peer, leaders);
+      if (sum < took) took = sum;
+    } else {
       ask(leaders, found);
+    }
   }
   PMPI_Bcast(found, 3, MPI_INT64_T, 0, host);
-  last_time = tb_now();
-  took = last_time - from;
+  last_time = looked = tb_now();
+  looked_at = seen;
   tb_meta("offset %lld %lld %lld", (long long)found[0], (long long)found[1], (long long)found[2]);
 }
 
@@ -94,9 +105,13 @@ void tb_synchronise_again(struct tb_thread *thread, enum tb_collective_op op,
   uint64_t from = tb_now(), agreed[2] = {0, 1};
   if (tb_world_rank() == 0) {
     uint64_t due = took * ONE_IN > every_ns ? took * ONE_IN : every_ns, passed = from - last_time;
-    uint64_t calls = seen < MOST_CALLS ? seen : MOST_CALLS;
+    if (due > SELDOM * every_ns) due = SELDOM * every_ns;
+    uint64_t left = passed < due ? due - passed : due, time = from - looked + 1;
+    double calls = (double)(seen - looked_at) * (double)left / (double)time;
     agreed[0] = passed >= due;
-    agreed[1] = calls;
+    agreed[1] = calls < 1 ? 1 : calls < MOST_CALLS ? (uint64_t)calls : MOST_CALLS;
+    looked = from;
+    looked_at = seen;
   }
   PMPI_Bcast(agreed, 2, MPI_UINT64_T, 0, everyone);
   next = seen + agreed[1];
