@@ -1,8 +1,10 @@
-"""Cost of ``tailback record``: CPU time of an MPI call with and without it, and with EZTrace.
+"""Cost of ``tailback record``: CPU time of an MPI call without it, with it, EZTrace and Score-P.
 
     python bench/record.py [--calls 300000] [--pairs 5]
     python bench/record.py --halo [--pairs 5] [--ranks 1] [--steps 100] [--cells 2048]
 
+EZTrace and Score-P are run where ``eztrace`` and ``scorep`` are on PATH; Score-P traces MPI calls
+only.
 A rank sends messages to itself (Isend, Recv, Wait), so that nothing waits. With ``--halo`` ranks
 compute on a grid and exchange its halo instead. Compared is the time, user and system, of the
 threads that compute and call MPI, and of whole ranks, with the thread that samples the counters of
@@ -27,6 +29,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import _score_p
 from _machine import machine
 
 PROGRAM = r"""
@@ -188,31 +191,39 @@ def main() -> None:
                        check=True)  # fmt: skip
         plain = ["mpirun", "--oversubscribe", "-np", str(options.ranks if options.halo else 1)]
         amount = options.steps if options.halo else options.calls
-        program = [str(work / "loop"), str(amount), str(work / "ns")]
+        arguments = [str(amount), str(work / "ns")]
+        program = [str(work / "loop"), *arguments]
         ways = {
             "plain": lambda turn: [*plain, *program],
             "record": lambda turn: [*tailback, str(work / f"out{turn}"), "--", *plain, *program],
         }
         if shutil.which("eztrace"):
             ways["eztrace"] = lambda turn: [*plain, "eztrace", "-t", "openmpi", *program]
+        linked = _score_p.compiled(work, "loop.c", f"-DN={options.cells}")
+        if linked:
+            ways["scorep"] = lambda turn: [*plain, str(linked), *arguments]
         found: dict[str, list[list[float]]] = {way: [] for way in ways}
         for turn in range(options.pairs):
             for way, command in random.Random(turn).sample(sorted(ways.items()), len(ways)):
                 # EZTrace 2.0 sometimes crashes in MPI_Finalize; by then the time of the loop is
                 # known.
                 (work / "ns").unlink(missing_ok=True)
-                subprocess.run(command(turn), cwd=work, check=way != "eztrace", env=os.environ,
-                               capture_output=True)  # fmt: skip
+                own = _score_p.environment(work / f"scorep{turn}") if way == "scorep" else {}
+                subprocess.run(command(turn), cwd=work, check=way != "eztrace",
+                               env={**os.environ, **own}, capture_output=True)  # fmt: skip
                 if (work / "ns").is_file():
                     found[way].append([float(one) for one in (work / "ns").read_text().split()])
+    absent = [tool for tool in ("eztrace", "scorep") if shutil.which(tool) is None]
     if options.halo:
         halo = compared(found, options.ranks, options.steps)
-        print(json.dumps({"machine": machine(), "ranks": options.ranks, **halo}, indent=1))
+        print(json.dumps({"machine": machine(), "ranks": options.ranks, **halo,
+                          "absent": absent}, indent=1))  # fmt: skip
         return
     medians = {way: round(statistics.median(one for (one,) in values), 1)
                for way, values in found.items() if values}  # fmt: skip
     added = {way: round(ns - medians["plain"], 1) for way, ns in medians.items() if way != "plain"}
-    print(json.dumps({"machine": machine(), "ns_per_call": medians, "added_ns": added}, indent=1))
+    print(json.dumps({"machine": machine(), "ns_per_call": medians, "added_ns": added,
+                      "absent": absent}, indent=1))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What ``tailback record`` and EZTrace add to whole ranks of a halo code.
+"""What ``tailback record``, EZTrace and Score-P add to whole ranks of a halo code.
 
     python bench/record_halo.py [--ranks 1] [--steps 2000] [--pairs 3] [--cells 2048]
     python bench/record_halo.py --instructions [--steps 20]
@@ -35,6 +35,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import _score_p
 import numpy as np
 from _machine import machine
 
@@ -131,29 +132,34 @@ int main(int argc, char **argv) {
 """Arguments: pairs of steps, the file of times, and 1 for steps of both kinds."""
 
 
-def ways(work: Path, ranks: int, wrapper: list[str]) -> dict[str, list[str]]:
-    """Command of each recorder up to the program; ``record`` needs a folder each time."""
+def ways(work: Path, ranks: int, cells: int, wrapper: list[str]) -> dict[str, list[str]]:
+    """Command of each recorder, program included; their folders are new for each run."""
     launch = ["mpirun", "--oversubscribe", "-np", str(ranks)]
     tailback = [sys.executable, "-m", "tailback", "record", "--quiet", "--out"]
+    program = str(work / "halo")
     found = {
-        "plain": [*launch, *wrapper],
-        "record": [*tailback, str(work / "recording"), "--", *launch, *wrapper],
+        "plain": [*launch, *wrapper, program],
+        "record": [*tailback, str(work / "recording"), "--", *launch, *wrapper, program],
     }
     if shutil.which("eztrace") and not wrapper:
-        found["eztrace"] = [*launch, "eztrace", "-t", "openmpi"]
+        found["eztrace"] = [*launch, "eztrace", "-t", "openmpi", program]
+    linked = None if wrapper else _score_p.compiled(work, "halo.c", f"-DN={cells}")
+    if linked:
+        given = [f"{key}={value}" for key, value in _score_p.environment(work / "scorep").items()]
+        found["scorep"] = ["env", *given, *launch, str(linked)]
     return found
 
 
-def built(work: Path, cells: int) -> Path:
-    """The compiled program."""
+def build(work: Path, cells: int) -> None:
+    """Compile the program."""
     (work / "halo.c").write_text(HALO)
     subprocess.run(["mpicc", "-O2", f"-DN={cells}", "halo.c", "-o", "halo"], cwd=work, check=True)
-    return work / "halo"
 
 
 def run(work: Path, command: list[str]) -> None:
     """Runs one command; a recorder that crashes in MPI_Finalize has done its work by then."""
-    shutil.rmtree(work / "recording", ignore_errors=True)
+    for folder in ("recording", "scorep"):
+        shutil.rmtree(work / folder, ignore_errors=True)
     subprocess.run(command, cwd=work, check="eztrace" not in command, capture_output=True)
 
 
@@ -174,15 +180,15 @@ def added(times: np.ndarray, at: int) -> dict[str, object]:
             "interval_95_of_mean": [round(mean - half, 3), round(mean + half, 3)]}  # fmt: skip
 
 
-def timed(work: Path, program: Path, options: argparse.Namespace) -> dict[str, object]:
+def timed(work: Path, options: argparse.Namespace) -> dict[str, object]:
     """What recorders add to the time of steps, and of threads that do not compute."""
-    commands = ways(work, options.ranks, [])
+    commands = ways(work, options.ranks, options.cells, [])
     times: dict[str, list[np.ndarray]] = {way: [] for way in commands}
     others: dict[str, list[float]] = {way: [] for way in commands}
     for turn in range(options.pairs):
         for way, command in random.Random(turn).sample(sorted(commands.items()), len(commands)):
             (work / "times").unlink(missing_ok=True)
-            run(work, [*command, str(program), str(options.steps), str(work / "times"), "1"])
+            run(work, [*command, str(options.steps), str(work / "times"), "1"])
             if (work / "times").is_file():
                 first, *rows = (work / "times").read_text().splitlines()
                 others[way].append(100 * float(first))
@@ -202,15 +208,15 @@ def timed(work: Path, program: Path, options: argparse.Namespace) -> dict[str, o
     return out
 
 
-def counted(work: Path, program: Path, options: argparse.Namespace) -> dict[str, object]:
+def counted(work: Path, options: argparse.Namespace) -> dict[str, object]:
     """Instructions of a rank a step, with and without the recorder."""
     tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={work}/out"]
     found: dict[str, list[float]] = {}
-    for way, command in ways(work, 1, tool).items():
+    for way, command in ways(work, 1, options.cells, tool).items():
         for _ in range(options.pairs):
             totals = []
             for steps in (options.steps, 2 * options.steps):
-                run(work, [*command, str(program), str(steps), str(work / "times"), "0"])
+                run(work, [*command, str(steps), str(work / "times"), "0"])
                 summary = re.search(r"^summary: (\d+)", (work / "out").read_text(), re.MULTILINE)
                 assert summary, "cachegrind wrote no summary"
                 totals.append(int(summary[1]))
@@ -232,8 +238,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        program = built(work, options.cells)
-        found = (counted if options.instructions else timed)(work, program, options)
+        build(work, options.cells)
+        found = (counted if options.instructions else timed)(work, options)
     print(json.dumps({"machine": machine(), **found}, indent=1))
 
 

@@ -26,11 +26,14 @@ from tailback.units import counted
 @click.option("--mpicc", metavar="PROGRAM",
               help="C compiler of your MPI library (default: beside the launcher).")  # fmt: skip
 @click.option("--build", is_flag=True, help="Only compile the recorder for this MPI library.")
+@click.option("--clocks-every", type=click.FloatRange(min=0, min_open=True), default=30,
+              metavar="SECONDS", show_default=True,
+              help="Compare the hosts' clocks again after this time.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def record(
-    command: tuple[str, ...], out: Path | None, mpicc: str | None, build: bool, force: bool,
-    quiet: bool,
+    command: tuple[str, ...], out: Path | None, mpicc: str | None, build: bool,
+    clocks_every: float, force: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Run COMMAND, an MPI program with its launcher, and record its MPI calls.
 
@@ -55,18 +58,28 @@ def record(
     # A progress meter would interfere with the program's output.
     with meter(True):
         found = record_program(
-            command, out, mpicc=mpicc, force=force,
+            command, out, mpicc=mpicc, force=force, clocks_every_s=clocks_every,
             step=lambda what: None if quiet else click.echo(f"tailback: {what}", err=True),
         )  # fmt: skip
     lines = [
         f"{out}: {counted(found.calls, 'MPI call')} of {counted(found.ranks, 'rank')} on "
         f"{counted(len(found.hosts), 'host')}; clocks within {found.clock_residual_ns / 1000:.1f} "
-        "µs",
+        f"µs, measured {counted(found.clock_measurements, 'time')}",
         *(f"note: {note}" for note in found.notes),
     ]
     if found.exit_code:
         lines.append(f"note: the program ended with exit code {found.exit_code}; the evidence is "
                      "kept")  # fmt: skip
-    lines.append(f"tailback diagnose {shlex.quote(str(out))} --fabric FABRIC")
+    lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}")
     click.echo(printable("\n".join(lines), keep_newlines=True))
     return 0
+
+
+def _network(out: Path) -> str:
+    """Options of a diagnosis that give the network, from what is in the recording."""
+    given = [f"{option} {shlex.quote(str(out / name))}"
+             for option, name in (("--fabric", "fabric.txt"), ("--forwarding", "lfts.txt"))
+             if (out / name).is_file()]  # fmt: skip
+    if not given and (out / "topology.conf").is_file():
+        return f"--fabric {shlex.quote(str(out / 'topology.conf'))} --cable-rate RATE"
+    return " ".join(given) or "--fabric FABRIC"

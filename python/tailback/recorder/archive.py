@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from bisect import bisect_right
 from collections import Counter
 from ctypes import c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -306,15 +307,20 @@ def _role(name: str) -> int:
 
 
 def _offset(rank: RankRecord, time: int) -> int:
-    """How far the clock of rank 0 is ahead of this rank's clock at a time of the latter."""
+    """How far the clock of rank 0 is ahead of this rank's clock at a time of the latter.
+
+    A line joins each measurement to the next, as in OTF2; the first and last are extended.
+    """
     if not rank.offsets:
         return 0
-    (t0, o0, _), (t1, o1, _) = rank.offsets[0], rank.offsets[-1]
+    after = bisect_right(rank.offsets, time, key=lambda one: one[0])
+    at = min(max(after - 1, 0), max(len(rank.offsets) - 2, 0))
+    (t0, o0, _), (t1, o1, _) = rank.offsets[at], rank.offsets[min(at + 1, len(rank.offsets) - 1)]
     return o0 if t1 == t0 else o0 + round((o1 - o0) * (time - t0) / (t1 - t0))
 
 
 def residual_ns(ranks: list[RankRecord]) -> int:
-    """Half the longest of the shortest round trips: how far clocks may be apart at both ends."""
+    """Half the longest of the shortest round trips: how far clocks may be apart when measured."""
     return max((trip // 2 for one in ranks for _, _, trip in one.offsets), default=0)
 
 

@@ -85,7 +85,7 @@ def _identity(mpicc: str) -> tuple[str, str]:
 
 def _compile(mpicc: str, wrappers: str, work: Path) -> None:
     (work / "wrappers.c").write_text(wrappers)
-    parts = ("recorder", "clock", "comms", "messages", "neighbours", "counters")
+    parts = ("recorder", "clock", "comms", "messages", "neighbours", "counters", "ethtool")
     common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
     _run([mpicc, *common, "-pthread", "-o", str(work / "librecorder.so"),
           str(work / "wrappers.c"), *(str(_SOURCES / f"{part}.c") for part in parts), "-ldl"],

@@ -59,7 +59,8 @@ class RankRecord:
         mpi_library: The MPI library, as it names itself.
         monotonic_ns: A time of its clock …
         utc_ns: … and the nanoseconds since 1970 at that time.
-        offsets: (own time, what rank 0's clock has more, shortest round trip), each in ns.
+        offsets: (own time, what rank 0's clock has more, shortest round trip), each in ns; without
+            those that were disturbed.
         comms: Communicators by the rank's own number.
         windows: Communicator of each one-sided window by the rank's own number.
         sites: Call sites by the rank's own number.
@@ -123,7 +124,18 @@ def _read(path: Path, rank: int) -> RankRecord:
                 f"is not a line of a recording: {line[:80]!r}", file=path, place=f"line {number}",
                 remedy="record the program again",
             ) from None  # fmt: skip
+    out.offsets = _telling(out.offsets)
     return out
+
+
+def _telling(offsets: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The measurements of a clock without those that a busy host disturbed.
+
+    One whose shortest round trip is long says less than the line between its neighbours.
+    """
+    limit = 10 * min((trip for _, _, trip in offsets), default=0)
+    kept = [one for one in offsets if one[2] <= limit]
+    return kept if len(kept) > 1 else offsets
 
 
 def _take(out: RankRecord, line: str) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
 from tailback.recorder.launch import compiler_for, with_variables
 from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
+from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
 from tailback.traffic.readers.otf2 import library_path
+from tailback.traffic.readers.recorded_cores import shared_cores
 from tailback.units import counted
 
-_JOB_PREFIXES = ("SLURM_", "PBS_", "LSB_", "OAR_", "COBALT_", "SGE_", "FLUX_")
-_SECRET = ("JWT", "TOKEN", "KEY", "SECRET", "PASS", "COOKIE", "CRED")
 _RAW = ("*.meta", "*.events")
 
 
@@ -37,6 +37,7 @@ class Recording:
         mpi_library: The MPI library, as it names itself.
         calls: Recorded MPI calls.
         clock_residual_ns: How far the clocks of hosts may be apart where they were measured.
+        clock_measurements: How often they were measured: at start and end, and in between.
         unfinished: Ranks that did not get to MPI_Finalize.
         notes: What is missing.
     """
@@ -48,13 +49,14 @@ class Recording:
     mpi_library: str
     calls: int
     clock_residual_ns: int
+    clock_measurements: int
     unfinished: int
     notes: list[str]
 
 
 def record(
     command: Sequence[str], out: Path, *, mpicc: str | None = None, force: bool = False,
-    step: Callable[[str], None] = lambda _: None,
+    clocks_every_s: float = 30, step: Callable[[str], None] = lambda _: None,
 ) -> Recording:  # fmt: skip
     """Run a program and record it.
 
@@ -63,6 +65,9 @@ def record(
         out: Folder to write; on a file system that all hosts share.
         mpicc: Compiler of the MPI library; the one that belongs to the launcher when None.
         force: Replace the folder if Tailback wrote it.
+        clocks_every_s: Seconds after which the clocks of hosts are compared again, at the next
+            collective in which all ranks wait for each other; up to three times as seldom if it
+            takes more than a thousandth of the time.
         step: Called with the current step.
 
     Raises:
@@ -77,7 +82,7 @@ def record(
         if built.fresh:
             step("compiled the recorder for this MPI library (once)")
         inside = folder.resolve()
-        code = _run(command, built.recorder, inside)
+        code = _run(command, built.recorder, inside, clocks_every_s)
         step("writing the trace")
         ranks = read_rank_files(inside)
         if not ranks:
@@ -98,16 +103,18 @@ def record(
 
 def _why_nothing(code: int) -> str:
     return (
-        "see the launcher's output above" if code else
+        "see the launcher's output above; if the program is linked to another MPI library than "
+        "that of mpicc, which makes it crash, name its compiler with --mpicc" if code else
         "check that the program calls MPI_Init, that it is linked to the shared library of the MPI "
         "that mpicc belongs to (--mpicc), not statically, and that --out is on a file system all "
         "hosts share"
     )  # fmt: skip
 
 
-def _run(command: Sequence[str], recorder: Path, folder: Path) -> int:
+def _run(command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: float) -> int:
     preload = ":".join(filter(None, (str(recorder), os.environ.get("LD_PRELOAD"))))
-    variables = {"LD_PRELOAD": preload, "TAILBACK_RECORD": str(folder)}
+    variables = {"LD_PRELOAD": preload, "TAILBACK_RECORD": str(folder),
+                 "TAILBACK_RECORD_CLOCKS": f"{clocks_every_s:g}"}  # fmt: skip
     words, inherited = with_variables(command, variables)
     environment = {**os.environ, **variables} if inherited else None
     process = subprocess.Popen(words, env=environment)
@@ -132,14 +139,19 @@ def _finish(
         notes.append(f"{counted(unfinished, 'rank')} did not reach MPI_Finalize: if they were "
                      "killed, their last calls are missing")  # fmt: skip
     _write_hosts(ranks, folder)
-    _write_job(os.environ, folder)
+    notes.extend(shared_cores(folder))
+    write_job(os.environ, folder, notes)
+    write_fabric(folder, notes)
+    notes.extend(changed_statistics(sorted(folder.glob("ethtool-*.csv"))))
     recording = Recording(
         list(command), code, len(ranks), dict(Counter(one.host for one in ranks)),
-        ranks[0].mpi_library, calls, residual_ns(ranks), unfinished, notes,
+        ranks[0].mpi_library, calls, residual_ns(ranks),
+        min(len(one.offsets) for one in ranks), unfinished, notes,
     )  # fmt: skip
     text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
     (folder / "recording.json").write_text(text + "\n", encoding="utf-8")
-    counters = sorted(folder.glob("ethernet-*.csv")) + sorted(folder.glob("infiniband-*.csv"))
+    kinds = ("ethernet", "infiniband", "ethtool")
+    counters = [file for kind in kinds for file in sorted(folder.glob(f"{kind}-*.csv"))]
     if counters:
         (folder / "counters").mkdir()
         for file in counters:
@@ -155,17 +167,3 @@ def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("rank", "host", "cores"))
         writer.writerows((one.rank, one.host, one.cores) for one in ranks)
-
-
-def _write_job(environment: Mapping[str, str], folder: Path) -> None:
-    """What the batch system states about the job; empty outside a batch job."""
-    variables = {
-        key: value for key, value in sorted(environment.items())
-        if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)
-    }  # fmt: skip
-    if not variables:
-        return
-    (folder / "job.env").write_text("".join(f"{k}={v}\n" for k, v in variables.items()))
-    nodes = environment.get("PBS_NODEFILE")
-    if nodes and os.path.isfile(nodes):
-        (folder / "nodefile").write_bytes(Path(nodes).read_bytes())

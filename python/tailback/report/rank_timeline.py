@@ -214,7 +214,8 @@ class _Intervals:
             {one: at for at, one in enumerate(names)}, return_dtype=pl.Int64
         ).to_numpy()  # fmt: skip
         of_name: Ints = np.array([KINDS.index(kind_of_rest(one)) for one in names], np.int64)
-        kinds = np.asarray(of_name[name])
+        # Without any call the column of names has no type.
+        kinds = np.asarray(of_name[name.astype(np.int64)])
         if not any(synchronises(one) for one in names):
             return kinds
         comm = self.calls["communicator"].cast(pl.Categorical).to_physical().cast(pl.Int64)

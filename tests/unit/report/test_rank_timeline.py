@@ -46,6 +46,13 @@ def spent(found: RankTimeline, kind: str, row: int) -> list[int]:
     return [round(float(value), 3) for value in out]  # type: ignore[misc]
 
 
+def test_a_recording_without_calls_inside_has_no_error(write: Build) -> None:
+    """A program that ends after MPI_Init has a time course, too."""
+    found = tables(write(late_sender()))
+    empty = {name: found[name].clear() for name in ("calls", "waits")}
+    made(rank_timeline({**found, **empty}, windows=4))
+
+
 def test_a_late_sender_window_by_window(write: Build) -> None:
     found = made(rank_timeline(tables(write(late_sender())), windows=4))
     # 3004 µs in four windows of 751 µs.

@@ -67,6 +67,7 @@ static void find_ethernet(void) {
     snprintf(port->name, sizeof port->name, "%.64s", entry->d_name);
     port->infiniband = 0;
     port->rate = read_text(port->path, "speed", text, sizeof text) ? atoll(text) : -1;
+    tb_find_driver(port->name);
     n_ports++;
   }
   if (folder) closedir(folder);
@@ -147,7 +148,16 @@ static FILE *open_infiniband(void) {
   return out;
 }
 
-static void read_all(FILE *eth, FILE *ib) {
+static FILE *open_drivers(void) {
+  FILE *out = tb_has_drivers() ? open_table("ethtool") : NULL;
+  if (out) fputs("time_utc,node,iface,counter,value\n", out);
+  return out;
+}
+
+static void read_all(FILE *eth, FILE *ib, FILE *driver, int at_an_end) {
+  char now[64];
+  stamp(now, sizeof now);
+  tb_write_drivers(driver, now, host, at_an_end);
   for (int i = 0; i < n_ports; i++) {
     FILE *out = ports[i].infiniband ? ib : eth;
     if (out) write_row(out, &ports[i]);
@@ -160,13 +170,16 @@ static void *sample(void *nothing) {
   int some_ib = 0, some_eth = 0;
   for (int i = 0; i < n_ports; i++) *(ports[i].infiniband ? &some_ib : &some_eth) = 1;
   FILE *eth = some_eth ? open_ethernet() : NULL, *ib = some_ib ? open_infiniband() : NULL;
+  FILE *driver = open_drivers();
+  int first = 1;
   struct timespec due;
   clock_gettime(CLOCK_MONOTONIC, &due);
   pthread_mutex_lock(&guard);
   for (;;) {
     int last = ending;
     pthread_mutex_unlock(&guard);
-    read_all(eth, ib);
+    read_all(eth, ib, driver, first || last);
+    first = 0;
     pthread_mutex_lock(&guard);
     if (last) break;
     due.tv_nsec += INTERVAL_MS * 1000000L;
@@ -179,6 +192,7 @@ static void *sample(void *nothing) {
   pthread_mutex_unlock(&guard);
   if (eth) fclose(eth);
   if (ib) fclose(ib);
+  if (driver) fclose(driver);
   return nothing;
 }
 

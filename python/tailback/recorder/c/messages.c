@@ -432,6 +432,7 @@ void tb_collect(struct tb_thread *thread, const struct tb_collective *call) {
   word[0] = comm->id;
   word[1] = sent;
   word[2] = received;
+  tb_synchronise_again(thread, call->op, comm);
 }
 
 /* Bytes of a collective, in a request that is to complete. */

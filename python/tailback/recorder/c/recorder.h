@@ -55,6 +55,7 @@ void tb_give_up(void);
 int tb_world_rank(void);
 /* Clocks (clock.c) */
 void tb_synchronise(void);
+void tb_synchronise_again(struct tb_thread *, enum tb_collective_op, const struct tb_comm *);
 int tb_leads_host(void);
 /* Communicators and windows (comms.c) */
 struct tb_comm *tb_find_comm(MPI_Comm comm);
@@ -66,6 +67,10 @@ uint32_t tb_find_window(MPI_Win window);
 /* Counters of the host's adapters (counters.c) */
 void tb_sample_counters(const char *folder);
 void tb_stop_counters(void);
+/* Statistics of network drivers (ethtool.c) */
+void tb_find_driver(const char *interface);
+int tb_has_drivers(void);
+void tb_write_drivers(FILE *out, const char *now, const char *host, int all);
 
 static inline uint64_t tb_now(void) {
   struct timespec now;

@@ -81,13 +81,16 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     path = Path(path)
     try:
         exists = path.exists()
-        empty = exists and path.is_dir() and next(path.iterdir(), None) is None
+        folder = exists and path.is_dir()
+        empty = exists and (
+            next(path.iterdir(), None) is None if folder else path.stat().st_size == 0
+        )
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot be read: {error}", file=path) from error
     if not exists:
         raise TraceError("no such file or folder", file=path, remedy="check the path of the trace")
     if empty:
-        raise TraceError("the folder is empty", file=path, remedy=_KNOWN)
+        raise TraceError(f"the {'folder' if folder else 'file'} is empty", file=path, remedy=_KNOWN)
     if format is not None:
         return _completed(READERS[format], path)
     for entry in READERS:

@@ -20,6 +20,7 @@ from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import compile_trace
 from tailback.traffic.readers.otf2_posts import read_posts
+from tailback.traffic.readers.recorded_cores import shared_cores
 
 CAPABILITIES = Capabilities(
     times="yes, with clock offsets where the tracer measured them",
@@ -61,6 +62,7 @@ def read(path: Path) -> Program:
     program = read_posts(library_path(), anchor, _threads(None), _progress(anchor))
     if program is None:
         program = compile_trace(load(anchor), name=anchor.stem, file=anchor)
+    program.notes.extend(shared_cores(anchor.parent))
     return program
 
 

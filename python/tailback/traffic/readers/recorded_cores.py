@@ -1,0 +1,46 @@
+"""Ranks that share processor cores, from the hosts and cores that ``tailback record`` stored."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+from tailback.units import counted
+
+
+def shared_cores(folder: Path) -> list[str]:
+    """A note on hosts with more ranks than cores; empty if there is none, or nothing is known.
+
+    Args:
+        folder: A recording; its ``rank_host.csv`` has columns rank, host and cores (``0-3,8``).
+    """
+    ranks: dict[str, int] = defaultdict(int)
+    cores: dict[str, set[int]] = defaultdict(set)
+    try:
+        with (folder / "rank_host.csv").open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                ranks[row["host"]] += 1
+                cores[row["host"]] |= _numbers(row["cores"] or "")
+    except (OSError, KeyError, ValueError, TypeError, csv.Error):
+        # A file of this name that others wrote may have no cores.
+        return []
+    few = sorted(host for host in ranks if 0 < len(cores[host]) < ranks[host])
+    if not few:
+        return []
+    first = few[0]
+    others = f", likewise on {counted(len(few) - 1, 'more host')}" if few[1:] else ""
+    return [
+        f"{ranks[first]} ranks share {counted(len(cores[first]), 'core')} on {first}{others}: they "
+        "wait for a processor, which the times do not tell from waits for the network; record with "
+        "one core per rank"
+    ]
+
+
+def _numbers(text: str) -> set[int]:
+    """Numbers of a list like ``0-3,8``, of at most 1024 cores."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), min(int(last or first), int(first) + 1023) + 1))
+    return found
