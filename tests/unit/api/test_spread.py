@@ -148,9 +148,7 @@ def test_a_batch_script_starts_workers(tmp_path: Path) -> None:
     assert worker.wait(60) == 0
 
 
-def test_a_worker_that_comes_too_late_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_comes_too_late_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailback.api.spread.ABSENT_S", 0.1)
     began = time.monotonic()
     serve(tmp_path / "removed", idle_s=60.0)
