@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +23,7 @@ def test_chunks_in_memory_do_not_change_files(tmp_path: Path) -> None:
     rows = pl.concat([run.tables["truth"].head(4)] * 150_000, rechunk=True)
     files = []
     for name, cuts in (("whole", [0, len(rows)]), ("parts", [0, 100_000, 350_000, len(rows)])):
-        parts = [rows[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)]
+        parts = [rows[begin:end] for begin, end in pairwise(cuts)]
         table = pl.concat(parts, rechunk=False)
         assert table.n_chunks() == len(parts)
         replace(run, tables={**run.tables, "truth": table}).write(tmp_path / name)
