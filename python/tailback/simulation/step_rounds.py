@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import ceil
 
 import numpy as np
@@ -169,13 +168,12 @@ class SteppedJob:
     def computations(self, begin: int, end: int, eager: int) -> Computations:
         """Computation times and dependencies of steps ``begin`` to ``end`` - 1."""
         order = self.steps.order[begin:end]
-        waits = partial(self._dependencies, begin, eager)
         if (order == order[0]).all():
-            return Computations(None, waits)
+            return Computations(None, None)
         compute = self.steps.compute_ps()[order]
         if (compute == compute[0]).all():
-            return Computations(None, waits)
-        return Computations(compute, waits)
+            return Computations(None, None)
+        return Computations(compute, self._dependencies(begin, eager))
 
 
 def steps_of(job: Job) -> StepProgram:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -174,15 +173,6 @@ class Dependencies:
     source: NDArray[np.int64]
     target: NDArray[np.int64]
 
-    def mutual(self, n_ranks: int) -> bool:
-        """Whether every rank waits for every other, directly or through others."""
-        from scipy.sparse import csr_array  # takes a moment to load
-        from scipy.sparse.csgraph import connected_components
-
-        ones = np.ones(len(self.source), np.int8)
-        graph = csr_array((ones, (self.source, self.target)), shape=(n_ranks, n_ranks))
-        return int(connected_components(graph, connection="strong")[0]) == 1
-
     @staticmethod
     def of(step: Program, eager: int) -> Dependencies:
         """The dependencies of a step whose operations are ``step``."""
@@ -202,11 +192,11 @@ class Computations:
     Attributes:
         steps: Computation time of each rank in each step, skipped ones included, shape (n, R); None
             if it is the same in every step.
-        dependencies: Finds out which ranks wait for which others.
+        dependencies: Which ranks wait for which others; None without ``steps``.
     """
 
     steps: NDArray[np.int64] | None
-    dependencies: Callable[[], Dependencies]
+    dependencies: Dependencies | None
     _models: list[NDArray[np.float64]] = field(default_factory=list)
 
     def models(self) -> list[NDArray[np.float64]]:
@@ -214,9 +204,8 @@ class Computations:
 
         In the first, each rank waits for the ranks it depends on; in the second, for all ranks.
         """
-        if self.steps is not None and not self._models:
-            waits = self.dependencies()
-            source, target = waits.source, waits.target
+        if self.steps is not None and self.dependencies is not None and not self._models:
+            source, target = self.dependencies.source, self.dependencies.target
             begin = np.flatnonzero(np.diff(target, prepend=-1))
             now = np.zeros(self.steps.shape[1])
             mean = [0.0]
@@ -300,15 +289,8 @@ def _statistically(
     why = (
         why
         or _growing_differences(np.diff(post, axis=1))
-        or _different_speeds(post, float(spans.mean()))
+        or _drifting_apart(post, float(spans.mean()))
     )
-    if not why and _moving_apart(post, float(spans.mean())):
-        if known.dependencies().mutual(len(times.post)):
-            farthest = np.abs(post[:, -1] - post[:, -1].mean()).max()
-            growth = np.sqrt((first + n + skipped) / (first + n)) - 1
-            half = float(np.hypot(half, farthest * growth))
-        else:
-            why = "ranks move apart"
     wanted = ceil(STEP_INCREASE * (n + 1 + first))
     if not why and half > PRECISION * total:
         why = f"the time of a step is known to {half / total:.1%} only"
@@ -372,31 +354,20 @@ def _growing_differences(spans: NDArray[np.float64]) -> str:
     return ""
 
 
-def _different_speeds(post: NDArray[np.float64], step: float) -> str:
+def _drifting_apart(post: NDArray[np.float64], step: float) -> str:
     """Whether ranks drift away from their mean, as ranks do that wait for no others."""
     distance = post - post.mean(axis=0)
-    n = distance.shape[1] - 1
-    moved = np.abs(distance[:, -1] - distance[:, 0])
-    if (moved > max(SPREADING * step * n, MAX_MOVE * distance.std(axis=0).mean())).any():
-        return "ranks repeat the step at different speeds"
-    return ""
-
-
-def _moving_apart(post: NDArray[np.float64], step: float) -> bool:
-    """Whether the distances between ranks grow from step to step.
-
-    If not all ranks wait for one another, some may run ahead until messages change their order.
-    If they do, the distances grow like the roughness of a growing surface (Korniss et al. 2000,
-    Physical Review Letters 84, 1351: by less than the square root of the number of steps, and not
-    beyond what the number of ranks allows), while the mean time of a step is already stationary.
-    Then the last rank alone ends later.
-    """
-    spread = (post - post.mean(axis=0)).std(axis=0)
-    half = len(spread) // 2
+    spread = distance.std(axis=0)
+    n, half = len(spread) - 1, len(spread) // 2
     growth = float(spread[-half:].mean() - spread[:half].mean())
     noise = 2 * float(np.diff(spread).std()) * np.sqrt(2 / half)
-    # 1 % of a step within half of the steps.
-    return growth > max(0.01 * step, noise)
+    moved = np.abs(distance[:, -1] - distance[:, 0])
+    if (moved > max(SPREADING * step * n, MAX_MOVE * spread.mean())).any():
+        return "ranks repeat the step at different speeds"
+    # 1 % of a step within half of the steps: continued drift eventually reorders messages.
+    if growth > max(0.01 * step, noise):
+        return "ranks move apart"
+    return ""
 
 
 def _growing_latency(latency: NDArray[np.float64], step: float) -> str:
