@@ -3,6 +3,7 @@
 python bench/repetition.py --json             every application
 python bench/repetition.py --case alltoall    those whose names begin so
 python bench/repetition.py --write            writes its tables into docs/measurements/repetition.md
+python bench/repetition.py --longer           applications that take 5 to 60 s whole
 python bench/repetition.py --coverage 8       nine small applications with 8 seeds each
 python bench/repetition.py --second           one second of a 4608-node job at load 0.4, skipped
 
@@ -145,16 +146,15 @@ def irregular() -> dict[str, Any]:
 
 def applications() -> dict[str, dict[str, Any]]:
     """Scenarios by name, without the key that skips."""
-    made = {
+    return scenarios(regular() | irregular() | larger()) | examples()
+
+
+def scenarios(made: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Scenarios of fabrics, jobs and engines."""
+    return {
         name: {"name": name, "fabric": fabric, "job": jobs, "engine": engine}
-        for name, (fabric, jobs, engine) in {
-            **regular(),
-            **irregular(),
-            **larger(),
-            **longer(),
-        }.items()
+        for name, (fabric, jobs, engine) in made.items()
     }
-    return made | examples()
 
 
 def examples() -> dict[str, dict[str, Any]]:
@@ -175,14 +175,14 @@ def longer() -> dict[str, Any]:
     adaptive = {"routing": "adaptive"}
     cube = {"dims": [8, 8, 4], "size": "128 KiB", "compute": "100 us", "post": "all"}
     return {
-        "long-stencil2d-1-MiB": (
+        "stencil2d-1-MiB": (
             TREE, [job("stencil2d", 1000, dims=[8, 8], size="1 MiB", compute="200 us")], adaptive,
         ),
-        "long-stencil3d-256-ranks": (LARGE_TREE, [job("stencil3d", 1000, **cube)], adaptive),
-        "long-alltoall-32-ranks": (
+        "stencil3d-256-ranks": (LARGE_TREE, [job("stencil3d", 1000, **cube)], adaptive),
+        "alltoall-32-ranks": (
             TREE, [job("alltoall", 1000, ranks=32, size="128 KiB", compute="100 us")], adaptive,
         ),
-        "long-transpose-256-ranks": (
+        "transpose-256-ranks": (
             LARGE_TREE,
             [job("transpose", 1000, dims=[16, 16], size="512 KiB", compute="100 us")], adaptive,
         ),
@@ -325,6 +325,7 @@ def main() -> None:
     parser.add_argument("--case", default="", help="applications whose name begins so")
     parser.add_argument("--write", action="store_true", help=f"update docs/{PAGE.name}")
     parser.add_argument("--second", action="store_true", help="a second of 4608 nodes instead")
+    parser.add_argument("--longer", action="store_true", help="longer applications instead")
     parser.add_argument("--coverage", type=int, help="several seeds of small applications instead")
     options = parser.parse_args()
     if options.coverage:
@@ -337,7 +338,7 @@ def main() -> None:
             put(PAGE, {"second": _second(found)})
         return
     rows = []
-    for name, scenario in applications().items():
+    for name, scenario in (scenarios(longer()) if options.longer else applications()).items():
         if not name.startswith(options.case):
             continue
         rows.append(compared(name, scenario))
@@ -355,7 +356,7 @@ def main() -> None:
     }
     print(json.dumps({**total, "rows": rows} if options.json else total, indent=2))
     if options.write:
-        put(PAGE, {"applications": _table(rows, total)})
+        put(PAGE, {"longer" if options.longer else "applications": _table(rows, total)})
 
 
 def _table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
