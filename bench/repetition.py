@@ -3,7 +3,8 @@
 python bench/repetition.py --json             every application
 python bench/repetition.py --case alltoall    those whose names begin so
 python bench/repetition.py --write            writes its tables into docs/measurements/repetition.md
-python bench/repetition.py --coverage 8       three small applications with 8 seeds each
+python bench/repetition.py --longer           applications that take 5 to 60 s whole
+python bench/repetition.py --coverage 8       nine small applications with 8 seeds each
 python bench/repetition.py --second           one second of a 4608-node job at load 0.4, skipped
 
 Costs are processor time of this process, not affected by what else the machine does. Per-link
@@ -33,6 +34,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "repetiti
 
 TREE = {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}}
 SMALL_TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}}
+LARGE_TREE = {"fat_tree": {"hosts_per_leaf": 16, "leaves": 16, "aggregation": 8}}
 TORUS = {"topology": {"kind": "torus", "dims": [4, 4, 4]}}
 DRAGONFLY = {
     "topology": {
@@ -144,11 +146,15 @@ def irregular() -> dict[str, Any]:
 
 def applications() -> dict[str, dict[str, Any]]:
     """Scenarios by name, without the key that skips."""
-    made = {
+    return scenarios(regular() | irregular() | larger()) | examples()
+
+
+def scenarios(made: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Scenarios of fabrics, jobs and engines."""
+    return {
         name: {"name": name, "fabric": fabric, "job": jobs, "engine": engine}
-        for name, (fabric, jobs, engine) in {**regular(), **irregular(), **larger()}.items()
+        for name, (fabric, jobs, engine) in made.items()
     }
-    return made | examples()
 
 
 def examples() -> dict[str, dict[str, Any]]:
@@ -162,6 +168,25 @@ def examples() -> dict[str, dict[str, Any]]:
             scenario.setdefault("telemetry", {})["messages"] = True
             out[f"example-{name.split('/')[1]}-{name.split('/')[0]}"] = scenario
     return out
+
+
+def longer() -> dict[str, Any]:
+    """Thousand steps of usual size: a whole simulation takes 5 to 60 s of processor time."""
+    adaptive = {"routing": "adaptive"}
+    cube = {"dims": [8, 8, 4], "size": "128 KiB", "compute": "100 us", "post": "all"}
+    return {
+        "stencil2d-1-MiB": (
+            TREE, [job("stencil2d", 1000, dims=[8, 8], size="1 MiB", compute="200 us")], adaptive,
+        ),
+        "stencil3d-256-ranks": (LARGE_TREE, [job("stencil3d", 1000, **cube)], adaptive),
+        "alltoall-32-ranks": (
+            TREE, [job("alltoall", 1000, ranks=32, size="128 KiB", compute="100 us")], adaptive,
+        ),
+        "transpose-256-ranks": (
+            LARGE_TREE,
+            [job("transpose", 1000, dims=[16, 16], size="512 KiB", compute="100 us")], adaptive,
+        ),
+    }  # fmt: skip
 
 
 def larger() -> dict[str, Any]:
@@ -229,26 +254,45 @@ def compared(name: str, scenario: dict[str, Any]) -> dict[str, Any]:
 
 
 def coverage(seeds: int) -> dict[str, Any]:
-    """How often intervals hold: small applications, 600 steps, adaptive routing, several seeds."""
-    patterns: list[dict[str, Any]] = [
-        {"kind": "stencil3d", "dims": [4, 2, 2], "size": "64 KiB", "compute": "50 us"},
-        {"kind": "alltoall", "ranks": 16, "size": "16 KiB", "compute": "10 us"},
-        {"kind": "stencil2d", "dims": [4, 4], "size": "32 KiB", "compute": "20 us"},
-    ]
+    """How often intervals hold: small applications, 600 steps, several seeds.
+
+    Ranks of the last ones move apart for a long time; every second seed places them at random, so
+    that they meet on links.
+    """
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        (SMALL_TREE, {"kind": "stencil3d", "dims": [4, 2, 2], "size": "64 KiB",
+                      "compute": "50 us"}, "adaptive"),
+        (SMALL_TREE, {"kind": "alltoall", "ranks": 16, "size": "16 KiB", "compute": "10 us"},
+         "adaptive"),
+        (SMALL_TREE, {"kind": "stencil2d", "dims": [4, 4], "size": "32 KiB", "compute": "20 us"},
+         "adaptive"),
+        (TREE, {"kind": "stencil2d", "dims": [8, 8], "size": "64 KiB"}, "adaptive"),
+        (TREE, {"kind": "stencil2d", "dims": [8, 8], "size": "64 KiB", "compute": "5 us"},
+         "random"),
+        (TREE, {"kind": "stencil2d", "dims": [4, 16], "size": "16 KiB"}, "adaptive"),
+        (TREE, {"kind": "stencil3d", "dims": [4, 4, 4], "size": "32 KiB"}, "random"),
+        (SMALL_TREE, {"kind": "stencil2d", "dims": [2, 8], "size": "128 KiB"}, "adaptive"),
+        (LARGE_TREE, {"kind": "stencil2d", "dims": [16, 16], "size": "32 KiB",
+                      "compute": "10 us"}, "adaptive"),
+    ]  # fmt: skip
     rows = [
         compared(pattern["kind"], {
-            "name": "coverage", "fabric": SMALL_TREE, "seed": seed,
-            "job": [{"pattern": pattern, "repeat": 600}], "engine": {"routing": "adaptive"},
+            "name": "coverage", "fabric": fabric, "seed": seed,
+            "job": [{"pattern": pattern, "repeat": 600,
+                     "placement": "random" if seed % 2 == 0 and number > 2 else "block"}],
+            "engine": {"routing": routing},
         })
-        for pattern in patterns for seed in range(1, seeds + 1)
+        for number, (fabric, pattern, routing) in enumerate(cases) for seed in range(1, seeds + 1)
     ]  # fmt: skip
     rows = [row for row in rows if row["steps"]]
     return {
-        "machine": machine(), "skipped": len(rows),
+        "machine": machine(), "runs": seeds * len(cases), "skipped": len(rows),
         "elapsed_held": sum(row["interval_held"] for row in rows),
+        "elapsed_within_2_percent": sum(abs(row["elapsed_error"]) <= 0.02 for row in rows),
         "links_held": sum(row["worst_link_error"] <= row["links_half"] for row in rows),
         "links_within_2_percent": sum(row["worst_link_error"] <= 0.02 for row in rows),
         "worst_link_error": max(row["worst_link_error"] for row in rows),
+        "mean_ratio": float(np.exp(np.mean([np.log(row["ratio"]) for row in rows]))),
     }  # fmt: skip
 
 
@@ -281,6 +325,7 @@ def main() -> None:
     parser.add_argument("--case", default="", help="applications whose name begins so")
     parser.add_argument("--write", action="store_true", help=f"update docs/{PAGE.name}")
     parser.add_argument("--second", action="store_true", help="a second of 4608 nodes instead")
+    parser.add_argument("--longer", action="store_true", help="longer applications instead")
     parser.add_argument("--coverage", type=int, help="several seeds of small applications instead")
     options = parser.parse_args()
     if options.coverage:
@@ -293,7 +338,7 @@ def main() -> None:
             put(PAGE, {"second": _second(found)})
         return
     rows = []
-    for name, scenario in applications().items():
+    for name, scenario in (scenarios(longer()) if options.longer else applications()).items():
         if not name.startswith(options.case):
             continue
         rows.append(compared(name, scenario))
@@ -311,7 +356,7 @@ def main() -> None:
     }
     print(json.dumps({**total, "rows": rows} if options.json else total, indent=2))
     if options.write:
-        put(PAGE, {"applications": _table(rows, total)})
+        put(PAGE, {"longer" if options.longer else "applications": _table(rows, total)})
 
 
 def _table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:

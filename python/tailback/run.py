@@ -40,6 +40,10 @@ __all__ = [
 
 FORMAT = 1
 
+ROW_GROUP = 1 << 18
+"""Rows of a group in the files of tables. Without a number, groups follow the chunks in memory,
+which depend on whether a worker process simulated the run."""
+
 _RERUN = "run the scenario again"
 
 PROBE_TABLES = ("counters", "queues", "packets", "skips")
@@ -92,7 +96,9 @@ class Run:
         """
         with AtomicDirectory(path, force=force) as part:
             for name, frame in self.tables.items():
-                conform(name, frame).write_parquet(part / f"{name}.parquet")
+                conform(name, frame).write_parquet(
+                    part / f"{name}.parquet", row_group_size=ROW_GROUP
+                )
             scenario = self.scenario.model_dump_json(indent=2)
             (part / "scenario.json").write_text(scenario + "\n", encoding="utf-8")
             provenance = {

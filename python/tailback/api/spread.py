@@ -28,15 +28,22 @@ from tailback.simulation.task_folder import POLL_S, SCENARIO, TaskFolder, work
 IDLE_S = 600.0
 """Time without tasks after which a worker ends: longer than any stage of a diagnosis without."""
 
+ABSENT_S = 10.0
+"""Time without a folder after which a worker ends: longer than a shared file system takes to show
+it. A worker whose turn in the batch system comes after the diagnosis must not hold its core."""
+
 SCRIPT = "workers.sbatch"
 """Batch script of an array of workers, in the folder of the tasks."""
 
 
 def serve(folder: Path, idle_s: float = IDLE_S) -> None:
     """Work for the diagnosis of a folder until it is complete: what a Dask worker calls."""
-    began = time.monotonic()
+    began = seen = time.monotonic()
     while not (folder / SCENARIO).exists():
-        if time.monotonic() - began > idle_s:
+        now = time.monotonic()
+        if folder.exists():
+            seen = now
+        if now - began > idle_s or now - seen > ABSENT_S:
             return
         time.sleep(POLL_S)
     prepared = pickle.loads((folder / SCENARIO).read_bytes())

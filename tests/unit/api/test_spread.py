@@ -148,6 +148,13 @@ def test_a_batch_script_starts_workers(tmp_path: Path) -> None:
     assert worker.wait(60) == 0
 
 
+def test_a_worker_that_comes_too_late_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailback.api.spread.ABSENT_S", 0.1)
+    began = time.monotonic()
+    serve(tmp_path / "removed", idle_s=60.0)
+    assert time.monotonic() - began < 30.0
+
+
 def test_the_command_line_offers_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
