@@ -463,7 +463,7 @@ def _headline(
         rest = explanation.not_explained_ps
         if rest < 0:
             inside = total - measured.outside_model_ps
-            return wording.model_too_slow(inside - rest, inside)
+            return wording.model_too_slow(inside - rest, inside, found.candidates)
         if found.change is not None and found.change.is_fault:
             return wording.changed(found.change, total)
         text = wording.not_explained(rest, total, found.candidates, found.slow_anywhere)

@@ -228,12 +228,21 @@ def look_around(change: ChangeOverTime) -> str:
     )
 
 
-def model_too_slow(expected_ps: int, measured_ps: int) -> str:
-    """Headline if the simulation takes longer than the run, so that it does not describe it."""
-    return (
+def model_too_slow(expected_ps: int, measured_ps: int, candidates: Sequence[str] = ()) -> str:
+    """Headline if the simulation takes longer than the run, so that it does not describe it.
+
+    Args:
+        expected_ps: Time of the simulation.
+        measured_ps: Measured time that it should explain.
+        candidates: Links of which one may be slow.
+    """
+    text = (
         f"The model expects {format_time(expected_ps)} for what took {format_time(measured_ps)}, "
         "so it does not describe this run, and no cause can be ruled out."
     )
+    if candidates:
+        text += f" If a link is slow, these fit best of those tried: {'; '.join(candidates)}."
+    return text
 
 
 MAKE_MODEL_FIT: Final = (

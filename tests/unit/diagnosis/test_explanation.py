@@ -213,6 +213,11 @@ def test_ranks_that_end_before_others_are_part_of_what_a_slow_cable_costs() -> N
 def test_a_model_that_expects_more_than_was_measured_says_so() -> None:
     found = explained(expected(130), measured(100))
     assert found.explanation is not None and found.explanation.not_explained_ps == -30 * MS
+    # Simulated with a slow cable, it takes longer still: the cable is a suspect, not the cause.
+    suspect = EvidenceSummary(candidates=("a (20 of 100)",))
+    told = explained(expected(130), measured(100), found=suspect)
+    assert told.cause == "undetermined" and "If a link is slow" in told.headline
+    assert "a (20 of 100)" in told.headline and "no cause can be ruled out" in told.headline
 
 
 def test_links_of_which_one_is_slow_are_all_named() -> None:
