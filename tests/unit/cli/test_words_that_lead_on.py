@@ -242,10 +242,11 @@ def test_traces_of_real_tools_are_called_by_their_names(path: str, name: str) ->
 
 
 def test_what_is_of_no_known_tool_is_not_called_one(tmp_path: Path) -> None:
-    for number, content in enumerate(
-        (b"", b"hello, world, again\nthis is a letter\n", b"\0\1,,\n")
-    ):
+    for number, content in enumerate((b"hello, world, again\nthis is a letter\n", b"\0\1,,\n")):
         (tmp_path / f"{number}.dat").write_bytes(content)
         with pytest.raises(TraceError, match="no reader recognises this format"):
             read_trace(tmp_path / f"{number}.dat")
+    (tmp_path / "nothing.dat").write_bytes(b"")
+    with pytest.raises(TraceError, match="empty"):
+        read_trace(tmp_path / "nothing.dat")
     assert scenario(tmp_path).is_file()
