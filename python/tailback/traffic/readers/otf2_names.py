@@ -112,7 +112,8 @@ def is_one_sided(region: str) -> bool:
 def is_timed_only(region: str) -> bool:
     """Whether ``tailback record`` may write the time of a call and no messages.
 
-    That is so for one-sided calls to MPI_PROC_NULL and for non-blocking neighbourhood collectives.
+    That is so for one-sided calls to MPI_PROC_NULL, for neighbourhood collectives without neighbours
+    and, in older recordings, for all non-blocking ones.
     """
     return normalised_call(region) in _TIMED_ONLY
 
