@@ -103,8 +103,8 @@ def calls() -> list[MpiCall]:
     return [*found, *filter(None, map(_with_large_counts, found))]
 
 
-_MPI_4 = ("psend_init", "precv_init", "partition")
-"""Kinds of partitioned calls."""
+_MPI_4 = ("psend_init", "precv_init", "partition", "isendrecv")
+"""Kinds of calls that MPI 4 added."""
 
 
 def _with_large_counts(call: MpiCall) -> MpiCall | None:

@@ -51,6 +51,7 @@ _RECORD = {
     "precv_init": "tb_init_partitioned(*request, comm, source, tag, "
                   "(long long)partitions * count, datatype, TB_IRECEIVE);",
     "partition": "",
+    "isendrecv": "",
     "comm": "tb_new_comm(*newcomm);",
     "comm_free": "",
     "win": "tb_new_window(*win, comm);",

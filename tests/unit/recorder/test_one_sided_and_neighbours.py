@@ -23,6 +23,7 @@ int main(int argc, char **argv) {
   int rank, size, next, previous;
   static char memory[100000], local[100000];
   MPI_Win win;
+  MPI_Request request;
   MPI_Group world, to, from;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -51,6 +52,9 @@ int main(int argc, char **argv) {
   MPI_Put(local, 5, MPI_BYTE, 0, rank, 5, MPI_BYTE, win);
   MPI_Win_flush(0, win);
   MPI_Fetch_and_op(local, local + 8, MPI_BYTE, 0, 50, MPI_BOR, win);
+  MPI_Rget_accumulate(local, 3, MPI_BYTE, local + 8, 3, MPI_BYTE, 0, 60, 3, MPI_BYTE, MPI_BOR, win,
+                      &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
   MPI_Win_unlock(0, win);
   MPI_Win_free(&win);
   MPI_Finalize();
@@ -260,6 +264,8 @@ def test_one_sided_calls_become_messages(tools: Path) -> None:
     assert messages(program, "MPI_Accumulate") == {(*pair, 40): 3 for pair in ring}
     fetched = messages(program, "MPI_Fetch_and_op")
     assert fetched[1, 0, 1] == fetched[0, 1, 1] == 1
+    fetched = messages(program, "MPI_Rget_accumulate")
+    assert fetched[1, 0, 3] == fetched[0, 1, 3] == 1
     assert program.notes == []
 
 
@@ -302,8 +308,8 @@ def test_neighbourhood_collectives_become_messages(tools: Path, compiler: str) -
     assert program.notes == []
 
 
-# Sizes to the neighbours of a rank of the grid. Both along the first dimension are the same rank, and
-# get the same size: started collectives of Open MPI 4 confuse them.
+# Sizes to the neighbours of a rank of the grid. Both along the first dimension are the same rank,
+# and get the same size: started collectives of Open MPI 4 confuse them.
 ALLTOALLV = (20, 20, 30, 40)
 ALLTOALLW = (20 * 2, 20 * 2, 30 * 4, 40 * 8)
 
