@@ -24,7 +24,7 @@ NON_BLOCKING = (
     "Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv",
     "Alltoall", "Alltoallv", "Alltoallw", "Allreduce", "Reduce", "Reduce_scatter", "Scan",
     "Exscan", "Reduce_scatter_block", "Neighbor_allgather", "Neighbor_allgatherv",
-    "Neighbor_alltoall", "Neighbor_alltoallv",
+    "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw",
 )  # fmt: skip
 """Collectives with a non-blocking form, which has a request as its last argument."""
 
@@ -93,18 +93,18 @@ def calls() -> list[MpiCall]:
     by_name = {call.name: call for call in found}
     for name in NON_BLOCKING:
         call = by_name[f"MPI_{name}"]
-        kind = "icoll" if call.kind == "coll" else "time"
+        kind = {"coll": "icoll", "neighbour": "ineighbour"}[call.kind]
         found.append(MpiCall(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op,
                           (*call.arguments, request)))  # fmt: skip
-        kind = "coll_init" if call.kind == "coll" else "time"
+        kind = {"coll": "coll_init", "neighbour": "neighbour_init"}[call.kind]
         info = Argument("MPI_Info", "info", pointer=False, array=False)
         found.append(MpiCall(f"MPI_{name}_init", kind, call.op,
                           (*call.arguments, info, request), since=4))  # fmt: skip
     return [*found, *filter(None, map(_with_large_counts, found))]
 
 
-_MPI_4 = ("psend_init", "precv_init", "partition")
-"""Kinds of partitioned calls."""
+_MPI_4 = ("psend_init", "precv_init", "partition", "isendrecv")
+"""Kinds of calls that MPI 4 added."""
 
 
 def _with_large_counts(call: MpiCall) -> MpiCall | None:

@@ -165,5 +165,9 @@ def _finish(
 def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
     with (folder / "rank_host.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("rank", "host", "cores"))
-        writer.writerows((one.rank, one.host, one.cores) for one in ranks)
+        writer.writerow(("rank", "host", "slot", "cores"))
+        before: Counter[str] = Counter()
+        for one in ranks:
+            # Its order among the ranks of its host.
+            writer.writerow((one.rank, one.host, before[one.host], one.cores))
+            before[one.host] += 1

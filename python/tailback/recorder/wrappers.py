@@ -42,6 +42,8 @@ _RECORD = {
     "imrecv": "tb_post_matched(thread, *request, matched);",
     "coll": "tb_collect(thread, &collective);",
     "neighbour": "tb_neighbours(thread, &collective);",
+    "ineighbour": "tb_post_neighbours(thread, *request, &collective);",
+    "neighbour_init": "tb_init_neighbours(thread, *request, &collective);",
     "icoll": "tb_post_collective(thread, *request, &collective);",
     "coll_init": "tb_init_collective(*request, &collective);",
     "psend_init": "tb_init_partitioned(*request, comm, dest, tag, (long long)partitions * count, "
@@ -49,6 +51,7 @@ _RECORD = {
     "precv_init": "tb_init_partitioned(*request, comm, source, tag, "
                   "(long long)partitions * count, datatype, TB_IRECEIVE);",
     "partition": "",
+    "isendrecv": "",
     "comm": "tb_new_comm(*newcomm);",
     "comm_free": "",
     "win": "tb_new_window(*win, comm);",
@@ -61,7 +64,8 @@ _RECORD = {
 """What is recorded after a call of each kind that succeeded."""
 
 _WAITS = ("wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "request_free")
-_COLLECTIVE = ("coll", "icoll", "coll_init", "neighbour")
+_NEIGHBOURHOOD = ("neighbour", "ineighbour", "neighbour_init")
+_COLLECTIVE = ("coll", "icoll", "coll_init", *_NEIGHBOURHOOD)
 _BEFORE = {"comm_free": "tb_forget_comm(*comm);", "win_free": "tb_forget_window(*win);"}
 
 _HEAD = """/* Written by tailback.recorder.wrappers. */
@@ -275,7 +279,11 @@ def _special(call: MpiCall, argument: Argument, used: str) -> _Lines | None:
             [],
         )
     if name in ("sendtypes", "recvtypes") and _uses(used, name):
-        line = f"  MPI_Datatype *{name} = tb_types(f_{name}, PMPI_Comm_f2c(*f_comm));"
+        made = f"tb_types(f_{name}, PMPI_Comm_f2c(*f_comm))"
+        if call.kind in _NEIGHBOURHOOD:
+            sends = int(name == "sendtypes")
+            made = f"tb_neighbour_types(f_{name}, PMPI_Comm_f2c(*f_comm), {sends})"
+        line = f"  MPI_Datatype *{name} = {made};"
         return [line], [], [f"  free({name});"]
     return None
 

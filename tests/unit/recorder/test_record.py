@@ -1,5 +1,6 @@
 """Programs recorded by ``tailback record``: what the trace says of them."""
 
+import csv
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder import launch
 from tailback.recorder.calls import calls
 from tailback.recorder.communicators import unite
@@ -88,11 +90,12 @@ def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path)
     assert any(path.startswith("exchange (app.c:") for path in trace.paths)
     host = os.uname().nodename
     assert [path[0] for path in trace.system] == [(host, "node")] * 2
-    assert (
-        (tmp_path / "evidence" / "rank_host.csv")
-        .read_text()
-        .startswith(f"rank,host,cores\n0,{host},")
-    )
+    with (tmp_path / "evidence" / "rank_host.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["rank", "host", "slot", "cores"]
+    assert [row[:3] for row in rows[1:]] == [["0", host, "0"], ["1", host, "1"]]
+    assert all(row[3] for row in rows[1:])
+    assert rank_hosts(tmp_path / "evidence" / "rank_host.csv") == [host, host]
     assert json.loads((tmp_path / "evidence" / "recording.json").read_text())["ranks"] == 2
 
 

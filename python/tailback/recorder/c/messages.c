@@ -10,6 +10,7 @@ struct request {
   MPI_Comm comm;
   int peer, tag;
   const struct tb_thread *by; /* thread that posted it */
+  struct tb_exchange *exchange; /* of a neighbourhood collective, else NULL */
   enum tb_kind kind; /* of its completion */
   uint8_t op, persistent, active, partitioned;
 };
@@ -91,6 +92,7 @@ static struct request **find_complete(const struct tb_thread *thread, uint64_t k
 static void drop(struct request **at) {
   struct request *one = *at;
   *at = one->next;
+  free(one->exchange);
   one->next = spare;
   spare = one;
   n_requests--;
@@ -143,10 +145,13 @@ static void put_isend(struct tb_thread *thread, const struct request *one) {
 }
 
 static void begin(struct tb_thread *thread, struct request *one) {
-  one->id = ++n_ids;
+  one->id = n_ids + 1;
+  n_ids += one->exchange ? (uint64_t)one->exchange->messages : 1;
   one->by = thread;
   one->active = 1;
-  if (one->kind == TB_SENT)
+  if (one->exchange)
+    tb_post_exchange(thread, one->exchange, one->id);
+  else if (one->kind == TB_SENT)
     put_isend(thread, one);
   else if (one->kind == TB_IRECEIVE)
     *tb_put(thread, TB_RECEIVING, 0, 0, 0) = one->id;
@@ -207,6 +212,10 @@ void tb_begin_request(struct tb_thread *thread, MPI_Request request) {
 static void put_completion(struct tb_thread *thread, const struct request *one,
                            const MPI_Status *status) {
   int cancelled = 0;
+  if (one->exchange) {
+    tb_complete_exchange(thread, one->exchange, one->id);
+    return;
+  }
   if (one->kind == TB_COLLECTED) {
     uint32_t comm = tb_comm_of(thread, one->comm)->id;
     uint64_t *word = tb_put(thread, TB_COLLECTED, one->op, 0, (uint32_t)one->peer);
@@ -460,4 +469,29 @@ void tb_init_collective(MPI_Request request, const struct tb_collective *call) {
   lock();
   add_collective(comm, request, call)->persistent = 1;
   unlock();
+}
+
+static void add_neighbours(struct tb_thread *thread, MPI_Request request,
+                           const struct tb_collective *call, int persistent) {
+  struct tb_exchange *all = tb_exchange_of(thread, call);
+  if (!all->messages) {
+    free(all);
+    return;
+  }
+  lock();
+  struct request *one = add(TB_KEY(request), call->comm, 0, 0, TB_NOTHING);
+  one->exchange = all;
+  one->persistent = (uint8_t)persistent;
+  if (!persistent) begin(thread, one);
+  unlock();
+}
+
+void tb_post_neighbours(struct tb_thread *thread, MPI_Request request,
+                        const struct tb_collective *call) {
+  add_neighbours(thread, request, call, 0);
+}
+
+void tb_init_neighbours(struct tb_thread *thread, MPI_Request request,
+                        const struct tb_collective *call) {
+  add_neighbours(thread, request, call, 1);
 }

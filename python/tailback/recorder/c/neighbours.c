@@ -1,6 +1,7 @@
 /* Neighbourhood collectives. OTF2 has no record of them, so each is recorded by its messages: a
  * non-blocking send to every neighbour and a non-blocking receive from every neighbour, all complete
- * at the end of the call. Their tags are above any that a program can use. */
+ * at the end of the call, or where the request of a non-blocking or persistent one is found complete.
+ * Their tags are above any that a program can use. */
 #include "recorder.h"
 
 #define TB_NEIGHBOUR_TAG 0x80000000u
@@ -50,42 +51,76 @@ static struct neighbours find(MPI_Comm comm) {
   return all;
 }
 
-static uint64_t bytes(const void *counts, int wide, long long one, MPI_Datatype type, int i) {
+/* Bytes to or from neighbour i. */
+static uint64_t bytes(const void *counts, const MPI_Datatype *types, int wide, long long one,
+                      MPI_Datatype type, int i) {
   if (counts) one = wide ? (long long)((const MPI_Count *)counts)[i] : ((const int *)counts)[i];
-  return tb_bytes(one, type);
+  return tb_bytes(one, types ? types[i] : type);
 }
 
-static void message(struct tb_thread *thread, enum tb_kind kind, int peer, uint64_t at,
-                    uint64_t size, uint64_t id) {
-  uint64_t *word = tb_put(thread, kind, 0, 0, (uint32_t)peer);
-  word[0] = at;
-  word[1] = size;
-  word[2] = id;
-}
-
-void tb_neighbours(struct tb_thread *thread, const struct tb_collective *call) {
+struct tb_exchange *tb_exchange_of(struct tb_thread *thread, const struct tb_collective *call) {
   const struct tb_vectors *v = &call->vectors;
   struct neighbours all = find(call->comm);
+  struct tb_exchange *out = malloc(sizeof *out + sizeof *out->part * (size_t)(all.ins + all.outs));
+  if (!out) abort();
   uint64_t comm = (uint64_t)tb_comm_of(thread, call->comm)->id << 32;
-  uint64_t first = tb_new_ids((uint64_t)(all.ins + all.outs)), sent = first + (uint64_t)all.ins;
+  out->ins = out->messages = 0;
   /* On a grid, what leaves in a direction arrives from the opposite one: with two ranks along a
    * dimension both are the same neighbour. */
   for (int i = 0; i < all.ins; i++)
-    if (all.in[i] >= 0) *tb_put(thread, TB_RECEIVING, 0, 0, 0) = first + (uint64_t)i;
-  for (int i = 0; i < all.outs; i++) {
-    uint32_t tag = TB_NEIGHBOUR_TAG + (uint32_t)(all.grid ? i : 0);
-    uint64_t size = bytes(v->send, v->wide, call->sends, call->send_type, i);
-    if (all.out[i] >= 0)
-      message(thread, TB_ISEND, all.out[i], comm | tag, size, sent + (uint64_t)i);
-  }
-  for (int i = 0; i < all.ins; i++) {
-    uint32_t tag = TB_NEIGHBOUR_TAG + (uint32_t)(all.grid ? i ^ 1 : 0);
-    uint64_t size = bytes(v->receive, v->wide, call->receives, call->receive_type, i);
     if (all.in[i] >= 0)
-      message(thread, TB_IRECEIVE, all.in[i], comm | tag, size, first + (uint64_t)i);
-  }
+      out->part[out->messages++] = (struct tb_part){
+          all.in[i], comm | (TB_NEIGHBOUR_TAG + (uint32_t)(all.grid ? i ^ 1 : 0)),
+          bytes(v->receive, v->receive_types, v->wide, call->receives, call->receive_type, i)};
+  out->ins = out->messages;
   for (int i = 0; i < all.outs; i++)
-    if (all.out[i] >= 0) *tb_put(thread, TB_SENT, 0, 0, 0) = sent + (uint64_t)i;
+    if (all.out[i] >= 0)
+      out->part[out->messages++] = (struct tb_part){
+          all.out[i], comm | (TB_NEIGHBOUR_TAG + (uint32_t)(all.grid ? i : 0)),
+          bytes(v->send, v->send_types, v->wide, call->sends, call->send_type, i)};
   free(all.in);
   free(all.out);
+  return out;
+}
+
+static void message(struct tb_thread *thread, enum tb_kind kind, const struct tb_part *part,
+                    uint64_t id) {
+  uint64_t *word = tb_put(thread, kind, 0, 0, (uint32_t)part->peer);
+  word[0] = part->channel;
+  word[1] = part->bytes;
+  word[2] = id;
+}
+
+void tb_post_exchange(struct tb_thread *thread, const struct tb_exchange *all, uint64_t first) {
+  for (int i = 0; i < all->ins; i++)
+    *tb_put(thread, TB_RECEIVING, 0, 0, 0) = first + (uint64_t)i;
+  for (int i = all->ins; i < all->messages; i++)
+    message(thread, TB_ISEND, &all->part[i], first + (uint64_t)i);
+}
+
+void tb_complete_exchange(struct tb_thread *thread, const struct tb_exchange *all, uint64_t first) {
+  for (int i = 0; i < all->ins; i++)
+    message(thread, TB_IRECEIVE, &all->part[i], first + (uint64_t)i);
+  for (int i = all->ins; i < all->messages; i++)
+    *tb_put(thread, TB_SENT, 0, 0, 0) = first + (uint64_t)i;
+}
+
+void tb_neighbours(struct tb_thread *thread, const struct tb_collective *call) {
+  struct tb_exchange *all = tb_exchange_of(thread, call);
+  uint64_t first = tb_new_ids((uint64_t)all->messages);
+  tb_post_exchange(thread, all, first);
+  tb_complete_exchange(thread, all, first);
+  free(all);
+}
+
+/* Datatypes of Fortran, one for each neighbour that this rank sends to or receives from. */
+MPI_Datatype *tb_neighbour_types(const MPI_Fint *types, MPI_Comm comm, int sends) {
+  struct neighbours all = find(comm);
+  int n = sends ? all.outs : all.ins;
+  MPI_Datatype *out = malloc(sizeof *out * (size_t)(n > 0 ? n : 1));
+  if (!out) abort();
+  for (int i = 0; i < n; i++) out[i] = PMPI_Type_f2c(types[i]);
+  free(all.in);
+  free(all.out);
+  return out;
 }

@@ -183,7 +183,24 @@ struct tb_collective {
 void tb_collect(struct tb_thread *, const struct tb_collective *);
 void tb_post_collective(struct tb_thread *, MPI_Request, const struct tb_collective *);
 void tb_init_collective(MPI_Request, const struct tb_collective *);
+
+/* A neighbourhood collective, as messages (neighbours.c). */
+struct tb_part {
+  int peer;
+  uint64_t channel; /* comm << 32 | tag */
+  uint64_t bytes;
+};
+struct tb_exchange {
+  int ins, messages; /* receives come first; without those of MPI_PROC_NULL */
+  struct tb_part part[];
+};
+struct tb_exchange *tb_exchange_of(struct tb_thread *, const struct tb_collective *); /* to free */
+void tb_post_exchange(struct tb_thread *, const struct tb_exchange *, uint64_t first);
+void tb_complete_exchange(struct tb_thread *, const struct tb_exchange *, uint64_t first);
 void tb_neighbours(struct tb_thread *, const struct tb_collective *);
+void tb_post_neighbours(struct tb_thread *, MPI_Request, const struct tb_collective *);
+void tb_init_neighbours(struct tb_thread *, MPI_Request, const struct tb_collective *);
+MPI_Datatype *tb_neighbour_types(const MPI_Fint *types, MPI_Comm, int sends); /* to free */
 uint64_t tb_new_ids(uint64_t n); /* numbers of n requests; returns the first */
 int tb_is_in_place(const void *buffer);
 

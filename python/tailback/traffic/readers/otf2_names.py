@@ -39,6 +39,7 @@ _ONE_SIDED = frozenset(
 _TIMED_ONLY = _ONE_SIDED | frozenset(
     f"mpi_{name}"
     for name in (
+        *("isendrecv", "isendrecv_replace"),
         *(f"neighbor_{name}" for name in _COLLECTIVES),
         *(f"ineighbor_{name}" for name in _COLLECTIVES),
     )
@@ -112,7 +113,8 @@ def is_one_sided(region: str) -> bool:
 def is_timed_only(region: str) -> bool:
     """Whether ``tailback record`` may write the time of a call and no messages.
 
-    That is so for one-sided calls to MPI_PROC_NULL and for non-blocking neighbourhood collectives.
+    That is so for MPI_Isendrecv, for one-sided calls to MPI_PROC_NULL, for neighbourhood
+    collectives without neighbours and, in older recordings, for all non-blocking ones.
     """
     return normalised_call(region) in _TIMED_ONLY
 
