@@ -279,13 +279,17 @@ def _special(call: MpiCall, argument: Argument, used: str) -> _Lines | None:
             [],
         )
     if name in ("sendtypes", "recvtypes") and _uses(used, name):
-        made = f"tb_types(f_{name}, PMPI_Comm_f2c(*f_comm))"
-        if call.kind in _NEIGHBOURHOOD:
-            sends = int(name == "sendtypes")
-            made = f"tb_neighbour_types(f_{name}, PMPI_Comm_f2c(*f_comm), {sends})"
-        line = f"  MPI_Datatype *{name} = {made};"
-        return [line], [], [f"  free({name});"]
+        return _types(call, name)
     return None
+
+
+def _types(call: MpiCall, name: str) -> _Lines:
+    """A datatype for each rank of the communicator, or for each neighbour."""
+    made = f"tb_types(f_{name}, PMPI_Comm_f2c(*f_comm))"
+    if call.kind in _NEIGHBOURHOOD:
+        sends = int(name == "sendtypes")
+        made = f"tb_neighbour_types(f_{name}, PMPI_Comm_f2c(*f_comm), {sends})"
+    return [f"  MPI_Datatype *{name} = {made};"], [], [f"  free({name});"]
 
 
 def _statuses(n: str) -> _Lines:
