@@ -272,7 +272,7 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*diagnosis.warnings, *note_on_effort(seeds, run), *notes_on_network(found.scenario)]
+    notes = [*notes_on_network(found.scenario), *diagnosis.warnings, *note_on_effort(seeds, run)]
     diagnosis = diagnosis.model_copy(update={"warnings": notes})
     step("charging the stall time", 1.0)
     return DiagnosisResult(

@@ -30,25 +30,34 @@ HEAD = (
     "ecn_marked,cnp_sent,cnp_handled,out_of_sequence,node_guid,rate\n"
 )
 GUIDS = {"a": "0000:0000:0000:0010", "b": "0000:0000:0000:0020", "c": "0000:0000:0000:0030"}
+ADAPTERS = """\
+Ca 1 "H-0000000000000010" # "a HCA-1"
+[1](11) "S-0000000000000001"[1] # lid 3 lmc 0 "left" lid 1 4xFDR
+Ca 1 "H-0000000000000020" # "b HCA-1"
+[1](21) "S-0000000000000001"[2] # lid 4 lmc 0 "left" lid 1 4xFDR
+Ca 1 "H-0000000000000030" # "c HCA-1"
+[1](31) "S-0000000000000002"[1] # lid 5 lmc 0 "right" lid 2 4xFDR
+"""
 FIRST = datetime(2026, 11, 22, 11, 6, 10, tzinfo=UTC)
 MIB = 1 << 20
 
 
-def row(host: str, at_ms: int, sent: int, wait: int = 0, **other: str) -> str:
-    stamp = (FIRST + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def row(
+    host: str, at_ms: int, sent: int, wait: int = 0, first: datetime = FIRST, **other: str
+) -> str:
+    stamp = (first + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     port, guid = other.get("port", "mlx5_0/1"), other.get("guid", GUIDS[host])
     return (
-        f"{stamp},{host},{port},{sent},{sent // 2048},{wait},0,0,0,,,,,{guid},"
-        "56 Gb/sec (4X FDR)\n"
+        f"{stamp},{host},{port},{sent},{sent // 2048},{wait},0,0,0,,,,,{guid},56 Gb/sec (4X FDR)\n"
     )
 
 
 def test_bytes_packets_and_stalls_of_a_recorded_port(tmp_path: Path) -> None:
-    (tmp_path / "fabric.txt").write_text(DISCOVERY)
+    (tmp_path / "fabric.txt").write_text(DISCOVERY + ADAPTERS)
     file = tmp_path / "infiniband-a-0.csv"
     file.write_text(
         HEAD + row("a", 0, 5 * MIB, 7) + row("a", 100, 9 * MIB, 1007)
-        # A second adapter that the fabric does not have, and one whose counters stand at the end.
+        # A second adapter, which the fabric does not have.
         + row("a", 0, 0, port="mlx5_1/1", guid="0000:0000:0000:0099")
         + row("a", 100, 4096, port="mlx5_1/1", guid="0000:0000:0000:0099")
     )  # fmt: skip
@@ -56,7 +65,7 @@ def test_bytes_packets_and_stalls_of_a_recorded_port(tmp_path: Path) -> None:
     archive, _ = load([file]).intervals(from_discovery(tmp_path / "fabric.txt"), None)
     rows = archive.rows.collect().sort("node_guid").to_dicts()
     assert len(rows) == 2
-    assert (rows[0]["node_name"], rows[0]["port"], rows[0]["data_bytes"]) == ("a", 1, 4 * MIB)
+    assert (rows[0]["node_name"], rows[0]["port"], rows[0]["data_bytes"]) == ("a HCA-1", 1, 4 * MIB)
     assert (rows[0]["packets"], rows[0]["xmit_wait_ticks"]) == (2048, 1000)
     # The tick of FDR devices is 22 ns.
     assert rows[0]["stall_fraction"] == pytest.approx(1000 * 22 / 100e6)
@@ -100,10 +109,11 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, line: str, said
     assert error.value.remedy
 
 
-@pytest.fixture
-def recording(tmp_path: Path) -> Path:
+@pytest.fixture(params=["", ADAPTERS], ids=["without-adapters", "with-adapters"])
+def recording(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Rank 0 on host a sends 64 MiB to rank 1 on host c; the recorder counted just that."""
     build: Build = writing(tmp_path)
+    now = datetime.now(UTC)  # The package dates the trace so.
     size, end = 64 * MIB, 400_000_000
     first, last = collective(0, 1_000), collective(end, end + 1_000)
     trace = build(
@@ -115,19 +125,23 @@ def recording(tmp_path: Path) -> Path:
     )
     (trace / "rank_host.csv").write_text("rank,host,cores\n0,a,0\n1,c,0\n")
     (trace / "recording.json").write_text("{}\n")
-    (trace / "fabric.txt").write_text(DISCOVERY)
+    (trace / "fabric.txt").write_text(DISCOVERY + request.param)
     (trace / "lfts.txt").write_text(LEFT + RIGHT)
     (trace / "counters").mkdir()
     for host, step in (("a", size), ("c", 4096)):
-        rows = [row(host, at, 10**9 + (step if at > 200 else 0), 5 if at > 200 else 0)
-                for at in range(-100, 601, 100)]  # fmt: skip
+        rows = [row(host, at, 10**9 + (step if at > 200 else 0), 10**6 if at > 200 else 0,
+                    now) for at in range(-500, 1001, 100)]  # fmt: skip
         (trace / "counters" / f"infiniband-{host}-0.csv").write_text(HEAD + "".join(rows))
     return trace
 
 
 def diagnosed(trace: Path, **options: str) -> DiagnosisResult:
     return diagnose(
-        trace, seeds=1, methods=("block",), remedies=("placement",), **options  # type: ignore[arg-type]
+        trace,
+        seeds=1,
+        methods=("block",),
+        remedies=("placement",),
+        **options,  # type: ignore[arg-type]
     )
 
 
@@ -137,7 +151,7 @@ def test_a_recording_needs_nothing_else(recording: Path) -> None:
     assert "fabric: from the recording (fabric.txt and lfts.txt)" in found.warnings
     assert found.explanation is not None
     assert not any("tailback collect" in text for text in found.explanation.missing)
-    assert any("counters" in text for text in found.explanation.sources)
+    assert any("counters of 2 links" in text for text in found.explanation.sources)
     assert "fabric: from the recording" in "\n".join(diagnosis_lines(found, recording))
 
 

@@ -1,4 +1,6 @@
-"""CSV of the InfiniBand adapters of a host, as ``tailback record`` samples them from sysfs::
+"""InfiniBand adapters of a host as CSV, as ``tailback record`` samples them from sysfs.
+
+A line is one reading of one port::
 
     time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,…,node_guid,rate
     2026-11-22T11:06:10.4Z,n1,mlx5_0/1,51615148,13197,90,…,b859:9f03:00c9:1a2c,100 Gb/sec (4X EDR)
