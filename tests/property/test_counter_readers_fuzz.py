@@ -35,6 +35,11 @@ TEXTS = {
         "time_utc,node,iface,tx_bytes,tx_packets,qdisc_backlog,qdisc_drops,speed_mbps\n"
         "2026-11-22T11:06:10.4Z,l0,swp1,5,1,0,0,10\n1795345571.5,l0,swp1,9,2,7,1,10\n"
     ),
+    "recorded-infiniband": (
+        "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,node_guid,rate\n"
+        "2026-11-22T11:06:10Z,a,mlx5_0/1,5,1,0,0000:0000:0000:0010,100 Gb/sec (4X EDR)\n"
+        "2026-11-22T11:06:11Z,a,mlx5_0/1,9,2,7,,\n"
+    ),
     "ldms-csv": (
         "#Time, Time_usec, CompId, X+_traffic (B), X+_credit_stall (ns), nettopo_mesh_coord_X,"
         " nettopo_mesh_coord_Y, nettopo_mesh_coord_Z\n1.5, 500000, 1, 2, 3, 4, 5, 6\n"

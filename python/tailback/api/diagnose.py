@@ -36,9 +36,10 @@ from tailback.api.measured_run import (
     with_round_robin_adapters,
 )
 from tailback.api.rankfiles import rank_files
+from tailback.api.recording import notes_on_network, recorded_counters
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
-from tailback.api.source import ScenarioOptions, Source, SourceLike, recorded_counters
+from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.spread import spread
 from tailback.api.sweep.workers import Progress
 from tailback.api.trace_calibration import TraceCalibration, calibrated_by_trace
@@ -271,7 +272,7 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*diagnosis.warnings, *note_on_effort(seeds, run)]
+    notes = [*notes_on_network(found.scenario), *diagnosis.warnings, *note_on_effort(seeds, run)]
     diagnosis = diagnosis.model_copy(update={"warnings": notes})
     step("charging the stall time", 1.0)
     return DiagnosisResult(
@@ -414,13 +415,15 @@ class _EvidenceFiles:
     ) -> NetworkEvidence:
         """The given counters, else those recorded with the trace if they fit the fabric."""
         section = next(job for job in prepared.scenario.job if job.observed)
-        recorded = recorded_counters(section.trace, prepared.fabric.host_name)
-        if not self.counters and recorded:
+        fabric, given = prepared.fabric, bool(self.counters)
+        named = fabric.link_interface is not None
+        recorded = recorded_counters(section.trace, fabric.host_name, interfaces=named)
+        for files in [] if given else recorded:
             try:
-                return read_network_evidence(prepared, measured, run, recorded, self.jobs)
+                return read_network_evidence(prepared, measured, run, files, self.jobs)
             except JoinError as error:
                 # They were not asked for, so a fabric with other interface names is not an error.
-                step(f"without the recorded counters: {error.message}", 0.0)
+                step(f"without {files[0].name}: {error.message}", 0.0)
         return read_network_evidence(prepared, measured, run, self.counters, self.jobs)
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:

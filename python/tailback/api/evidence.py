@@ -167,14 +167,28 @@ def _files(path: Path) -> list[Path]:
 
 
 def _ports(fabric: Fabric) -> pl.DataFrame:
-    """Link that leaves each port, by the device's name and the port's number."""
-    return pl.DataFrame(
+    """Link that leaves each port, by the device's name and the port's number.
+
+    The adapter of a host that has only one is also known by the name of the host.
+    """
+    by_device = pl.DataFrame(
         {
             "node_name": [fabric.vertex_name(int(v)) for v in fabric.link_src],
             "port": fabric.link_src_port,
             "link": np.arange(fabric.n_links),
         },
         schema={"node_name": pl.String, "port": pl.UInt16, "link": pl.UInt32},
+    )
+    adapters = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
+    host = {
+        fabric.node_name[node]: fabric.host_name[at]
+        for node, at in enumerate(fabric.node_host.tolist()) if adapters[at] == 1
+    }  # fmt: skip
+    by_host = by_device.with_columns(
+        pl.col("node_name").replace_strict(host, default=None, return_dtype=pl.String)
+    ).drop_nulls("node_name")
+    return pl.concat([by_device, by_host]).unique(
+        ["node_name", "port"], keep="first", maintain_order=True
     )
 
 

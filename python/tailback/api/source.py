@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
+from tailback.api.recording import recorded_fabric, recorded_forwarding
 from tailback.atomic_exchange import recover
 from tailback.errors import InvalidValueError, ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
@@ -155,7 +156,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     """The scenario that a path stands for.
 
     ``source`` is a scenario (:func:`is_scenario`), the folder of a run or of a diagnosis, or a
-    trace, which needs ``fabric``. Options override the settings of its first observed job.
+    trace, which needs ``fabric`` unless ``tailback record`` stored the fabric with it. Options
+    override the settings of its first observed job.
 
     Raises:
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a
@@ -175,6 +177,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
                 "port counters show where data waited, but not whose data or why", file=source,
                 remedy="use tailback counters; diagnose needs a trace or a scenario",
             )  # fmt: skip
+        if fabric is None and (fabric := recorded_fabric(source)) is not None:
+            options["forwarding"] = options.get("forwarding") or recorded_forwarding(source)
         if fabric is None:
             raise ScenarioError(
                 "a trace needs a network to run on", file=source,
@@ -220,26 +224,6 @@ def is_scenario(source: Path) -> bool:
             return _JOB.search(file.read(1 << 20)) is not None
     except (OSError, ValueError):
         return False
-
-
-def _is_recording(source: Path) -> bool:
-    """Whether a folder is what ``tailback record`` wrote."""
-    return (source / "recording.json").is_file()
-
-
-def recorded_counters(trace: Path | None, known: Collection[str]) -> list[Path]:
-    """Port counters that ``tailback record`` stored with a trace.
-
-    Args:
-        trace: The trace of a job.
-        known: Hosts of the fabric. Counters of other hosts do not apply: a trace recorded on a
-            laptop may be diagnosed on the fabric of a cluster.
-    """
-    if trace is None or not _is_recording(trace):
-        return []
-    if not set(rank_hosts(trace / "rank_host.csv")) <= set(known):
-        return []
-    return sorted((trace / "counters").glob("ethernet-*.csv"))
 
 
 def _is_counters(source: Path) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tailback.api.recording import recorded_fabric
 from tailback.cli.progress import meter
 from tailback.cli.text import printable
 from tailback.errors import TailbackError
@@ -39,11 +40,12 @@ def record(
 
     The program needs neither recompiling nor another tracer. The folder gets an
     OTF2 trace, the host of each rank, adapter counters of each host and the batch
-    system's description of the job.
+    system's description of the job. diagnose also needs --fabric if this user may
+    not ask the InfiniBand fabric (the last line of the output says so).
 
     \b
     tailback record --out evidence -- mpirun -np 64 ./app
-    tailback diagnose evidence --fabric fabric.txt
+    tailback diagnose evidence
     """
     if build:
         built = build_recorder(mpicc or compiler_for(command or ("mpirun",)))
@@ -70,16 +72,15 @@ def record(
     if found.exit_code:
         lines.append(f"note: the program ended with exit code {found.exit_code}; the evidence is "
                      "kept")  # fmt: skip
-    lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}")
+    lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}".rstrip())
     click.echo(printable("\n".join(lines), keep_newlines=True))
     return 0
 
 
 def _network(out: Path) -> str:
-    """Options of a diagnosis that give the network, from what is in the recording."""
-    given = [f"{option} {shlex.quote(str(out / name))}"
-             for option, name in (("--fabric", "fabric.txt"), ("--forwarding", "lfts.txt"))
-             if (out / name).is_file()]  # fmt: skip
-    if not given and (out / "topology.conf").is_file():
+    """Options of a diagnosis that give the network; none if it is in the recording."""
+    if recorded_fabric(out) is not None:
+        return ""
+    if (out / "topology.conf").is_file():
         return f"--fabric {shlex.quote(str(out / 'topology.conf'))} --cable-rate RATE"
-    return " ".join(given) or "--fabric FABRIC"
+    return "--fabric FABRIC"

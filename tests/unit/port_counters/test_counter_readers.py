@@ -296,6 +296,7 @@ def test_the_way_in(tmp_path: Path) -> None:
         "ldms-csv",
         "perfquery",
         "prometheus",
+        "recorded-infiniband",
         "sysfs",
     ]
 

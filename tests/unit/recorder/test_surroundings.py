@@ -163,6 +163,6 @@ def test_the_fabric_is_recorded_where_permitted_else_who_can_is_told(
     write_fabric(tmp_path, notes, devices)
     assert len(notes) == 2
     assert (tmp_path / "fabric.txt").read_text() == "vendid=0x2c9\n"
-    assert _network(tmp_path) == (
-        f"--fabric {tmp_path / 'fabric.txt'} --forwarding {tmp_path / 'lfts.txt'}"
-    )
+    assert _network(tmp_path) == "--fabric FABRIC"
+    (tmp_path / "recording.json").write_text("{}")
+    assert _network(tmp_path) == ""

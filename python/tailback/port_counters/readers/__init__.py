@@ -19,6 +19,7 @@ from tailback.port_counters.readers import (
     ldms_csv,
     perfquery,
     prometheus,
+    recorded_infiniband,
     sysfs,
 )
 from tailback.port_counters.readers.engine_run import from_run
@@ -37,6 +38,7 @@ READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("ldms-csv")(ldms_csv)
 READERS.register("perfquery")(perfquery)
 READERS.register("prometheus")(prometheus)
+READERS.register("recorded-infiniband")(recorded_infiniband)
 READERS.register("sysfs")(sysfs)
 
 

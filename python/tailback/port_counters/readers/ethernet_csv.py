@@ -60,6 +60,8 @@ def sniff(path: Path) -> bool:
     text = head(path)
     if text.lstrip().startswith("#"):  # LDMS
         return False
+    if "xmit_wait" in text.partition("\n")[0]:  # adapters of InfiniBand, recorded
+        return False
     return set(_NEEDED) <= set(header_of(text, ALIASES) or {})
 
 

@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ static char host[256], place[4096];
 
 struct port {
   char node[80], name[80], path[300];
+  char guid[24], speed[48]; /* of an InfiniBand port, as in sysfs */
   int infiniband;
   long long rate; /* Mbit/s, -1 unknown */
 };
@@ -88,6 +90,10 @@ static void find_infiniband(void) {
                device->d_name, number->d_name);
       snprintf(port->name, sizeof port->name, "%.48s/%.16s", device->d_name, number->d_name);
       port->infiniband = 1;
+      snprintf(path, sizeof path, "/sys/class/infiniband/%.64s", device->d_name);
+      if (!read_text(path, "node_guid", port->guid, sizeof port->guid)) port->guid[0] = 0;
+      if (!read_text(port->path, "rate", port->speed, sizeof port->speed)) port->speed[0] = 0;
+      port->guid[strcspn(port->guid, ",\"")] = port->speed[strcspn(port->speed, ",\"")] = 0;
     }
     if (inside) closedir(inside);
   }
@@ -122,12 +128,15 @@ static void write_row(FILE *out, const struct port *port) {
     if (!read_text(port->path, file, text, sizeof text) || text[strspn(text, "0123456789")])
       text[0] = 0;
     /* What InfiniBand counts as data are words of 4 bytes. */
-    if (port->infiniband && (i == 0 || i == 3) && *text)
-      fprintf(out, ",%llu", 4 * strtoull(text, NULL, 10));
-    else
+    if (port->infiniband && (i == 0 || i == 3) && *text) {
+      unsigned long long words = strtoull(text, NULL, 10);
+      fprintf(out, ",%llu", words > ULLONG_MAX / 4 ? ULLONG_MAX : 4 * words);
+    } else {
       fprintf(out, ",%s", text);
+    }
   }
-  if (!port->infiniband) fprintf(out, port->rate > 0 ? ",%lld" : ",", port->rate);
+  if (port->infiniband) fprintf(out, ",%s,%s", port->guid, port->speed);
+  else fprintf(out, port->rate > 0 ? ",%lld" : ",", port->rate);
   fputc('\n', out);
 }
 
@@ -144,7 +153,7 @@ static FILE *open_infiniband(void) {
   FILE *out = open_table("infiniband");
   if (!out) return NULL;
   fputs("time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,rx_bytes,rx_packets,tx_discards,"
-        "ecn_marked,cnp_sent,cnp_handled,out_of_sequence\n", out);
+        "ecn_marked,cnp_sent,cnp_handled,out_of_sequence,node_guid,rate\n", out);
   return out;
 }
 

@@ -1,0 +1,64 @@
+"""What ``tailback record`` stored beside a trace: port counters, the fabric, forwarding tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from tailback.placement.rank_hosts import rank_hosts
+from tailback.scenario import Scenario
+
+_FABRIC, _FORWARDING = "fabric.txt", "lfts.txt"
+
+
+def is_recording(source: Path) -> bool:
+    """Whether a folder is what ``tailback record`` wrote."""
+    return (source / "recording.json").is_file()
+
+
+def recorded_counters(
+    trace: Path | None, known: Collection[str], *, interfaces: bool
+) -> list[list[Path]]:
+    """Port counters that ``tailback record`` stored with a trace, by kind of adapter.
+
+    Args:
+        trace: The trace of a job.
+        known: Hosts of the fabric. Counters of other hosts do not apply: a trace recorded on a
+            laptop may be diagnosed on the fabric of a cluster.
+        interfaces: Whether the fabric names interfaces, as those of Ethernet do.
+
+    Returns:
+        Files of each kind that is there, the kind of the fabric first.
+    """
+    if trace is None or not is_recording(trace):
+        return []
+    if not set(rank_hosts(trace / "rank_host.csv")) <= set(known):
+        return []
+    kinds = ("ethernet", "infiniband") if interfaces else ("infiniband", "ethernet")
+    found = [sorted((trace / "counters").glob(f"{kind}-*.csv")) for kind in kinds]
+    return [files for files in found if files]
+
+
+def recorded_fabric(trace: Path) -> Path | None:
+    """The fabric that is in a recording; None if there is none."""
+    file = trace / _FABRIC
+    return file if is_recording(trace) and file.is_file() else None
+
+
+def recorded_forwarding(trace: Path) -> Path | None:
+    """The forwarding tables of the fabric that is in a recording; None if there are none."""
+    file = trace / _FORWARDING
+    return file if is_recording(trace) and file.is_file() else None
+
+
+def notes_on_network(scenario: Scenario) -> list[str]:
+    """A line if the fabric of a scenario is that of the recording of its job."""
+    trace = next((job.trace for job in scenario.job if job.observed and job.trace), None)
+    file, tables = scenario.fabric.file, scenario.fabric.forwarding
+    if trace is None or file is None or not is_recording(trace):
+        return []
+    if Path(file).resolve() != (trace / _FABRIC).resolve():
+        return []
+    same = tables is not None and Path(tables).resolve() == (trace / _FORWARDING).resolve()
+    own = f"{_FABRIC} and {_FORWARDING}" if same else _FABRIC
+    return [f"fabric: from the recording ({own})"]

@@ -1,0 +1,141 @@
+"""InfiniBand adapters of a host as CSV, as ``tailback record`` samples them from sysfs.
+
+A line is one reading of one port::
+
+    time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,…,node_guid,rate
+    2026-11-22T11:06:10.4Z,n1,mlx5_0/1,51615148,13197,90,…,b859:9f03:00c9:1a2c,100 Gb/sec (4X EDR)
+
+A port is found in the fabric by the GUID of its adapter; in recordings without GUIDs by host and
+port number, if the host has one adapter. Only adapters are counted: no port of a switch is in it.
+Data are bytes (the recorder multiplies the device's words of four octets), ``xmit_wait`` is in
+ticks of the device.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.delimited import Delimited, content, head, header_of, parse
+from tailback.fabric.rates import data_rate_gbps
+from tailback.port_counters.readers.model import U32_MAX, U64_MAX, WORD_BYTES, CounterData
+from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
+
+HAS_TIME_STAMPS = True
+
+ALIASES: Final = {
+    "time": ("time_utc",), "node": ("node",), "interface": ("iface",), "bytes": ("tx_bytes",),
+    "packets": ("tx_packets",), "wait": ("xmit_wait",), "guid": ("node_guid",), "rate": ("rate",),
+}  # fmt: skip
+_NEEDED: Final = ("time", "node", "interface", "bytes", "packets", "wait")
+_PORT: Final = r"^([^/]+)/([0-9]{1,3})$"
+_GUID: Final = re.compile(r"[0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){3}")
+_RATE: Final = re.compile(r"[0-9.]+ Gb/sec \((?P<width>[0-9]+X) (?P<speed>[A-Z0-9]+)\)")
+_AGAIN: Final = "the file was cut or edited: drop the line, or record again"
+
+
+def sniff(path: Path) -> bool:
+    """A CSV whose header names a time, a node, a device and its ``xmit_wait``."""
+    return path.is_file() and set(_NEEDED) <= set(header_of(head(path), ALIASES) or {})
+
+
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
+    """Read the counters of one file.
+
+    Args:
+        path: The file, plain or gzip.
+        time_ns: Not needed: every row has its time. Given, it is added to all of them.
+
+    Raises:
+        CounterError: It is damaged, a column is missing, or a value is not what it should be; with
+            line and column.
+    """
+    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, error_type=CounterError)
+    device, port = _ports(table)
+    table.need("time")
+    frame = pl.DataFrame(
+        {
+            "time_ns": table.instants("time") + (time_ns or 0), "node_guid": _guids(table),
+            "port": port, "node_name": table.need("node"), "device": device,
+            "data_bytes": table.number("bytes", whole=True),
+            "packets": table.number("packets", whole=True),
+            "xmit_wait_ticks": table.number("wait", whole=True),
+            "capacity_gbps": _rates(table),
+        }
+    ).with_columns(source=pl.lit("recorded infiniband"))  # fmt: skip
+    # Host and port number do not tell the ports of several adapters apart.
+    several = pl.col("device").n_unique().over("node_name") > 1
+    unclear = several & (pl.col("node_guid") == 0)
+    frame = frame.with_columns(
+        node_name=pl.when(unclear).then(pl.concat_str("node_name", pl.lit(" "), "device"))
+        .otherwise("node_name")
+    ).drop("device")  # fmt: skip
+    out = CounterData(conform(READINGS, _limited(frame)), unknown=table.unused)
+    if frame.is_empty():
+        out.notes.append(f"{path.name}: no row under its header")
+    return out
+
+
+def _limited(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the largest values of their counters, and flags of those that stand there."""
+    data, packets, wait = (pl.col(n) for n in ("data_bytes", "packets", "xmit_wait_ticks"))
+    # As for a sysfs tree: kernels read PortXmitWait from the 32-bit counter unless it is larger.
+    limits = frame.with_columns(
+        data_limit=pl.when(data == U32_MAX * WORD_BYTES).then(pl.lit(U32_MAX * WORD_BYTES)),
+        packets_limit=pl.when(packets == U32_MAX).then(pl.lit(U32_MAX)),
+        wait_limit=pl.when(wait <= U32_MAX).then(pl.lit(U32_MAX, pl.UInt64))
+        .when(wait.is_not_null()).then(pl.lit(U64_MAX, pl.UInt64)),
+    )  # fmt: skip
+    flags = (
+        (wait >= pl.col("wait_limit"), Flag.LATCHED | Flag.AT_LEAST),
+        (data >= pl.col("data_limit"), Flag.LATCHED | Flag.DATA_AT_LEAST),
+        (packets >= pl.col("packets_limit"), Flag.LATCHED | Flag.DATA_AT_LEAST),
+        (wait.is_null() | data.is_null(), Flag.NO_COUNTER),
+    )
+    found = pl.lit(0, pl.UInt32)
+    for when, flag in flags:
+        found = found | pl.when(when.fill_null(False)).then(int(flag)).otherwise(0).cast(pl.UInt32)
+    return limits.with_columns(flags=found)
+
+
+def _ports(table: Delimited) -> tuple[pl.Series, pl.Series]:
+    """Device and number of each row's port."""
+    text = table.need("interface")
+    device, port = text.str.extract(_PORT, 1), text.str.extract(_PORT, 2).cast(pl.UInt16)
+    _refuse(table, "interface", device.is_null(), "a device and its port, like mlx5_0/1")
+    return device, port
+
+
+def _guids(table: Delimited) -> pl.Series:
+    """GUID of each row's adapter, 0 where it is not recorded."""
+    if "guid" not in table.header:
+        return pl.Series([0], dtype=pl.UInt64).new_from_index(0, table.rows.height)
+    text = table.rows["guid"]
+    known = {
+        one: int(one.replace(":", ""), 16) for one in text.unique().drop_nulls().to_list()
+        if _GUID.fullmatch(one)
+    }  # fmt: skip
+    out = text.replace_strict(known, default=None, return_dtype=pl.UInt64)
+    _refuse(table, "guid", out.is_null() & text.is_not_null(), "a GUID like b859:9f03:00c9:1a2c")
+    return out.fill_null(0)
+
+
+def _rates(table: Delimited) -> pl.Series:
+    """Data rate of each row's port in Gb/s, null where it is unknown."""
+    if "rate" not in table.header:
+        return pl.Series([None], dtype=pl.Float64).new_from_index(0, table.rows.height)
+    text = table.rows["rate"]
+    found = {one: _RATE.fullmatch(one) for one in text.unique().drop_nulls().to_list()}
+    known = {one: data_rate_gbps(m["width"], m["speed"]) for one, m in found.items() if m}
+    return text.replace_strict(known, default=None, return_dtype=pl.Float64)
+
+
+def _refuse(table: Delimited, role: str, bad: pl.Series, wanted: str) -> None:
+    """Raise CounterError at the first bad row."""
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        value, line = str(table.rows[role][row])[:60], int(table.rows["line"][row])
+        raise table.error_at(role, line, f"{value!r} is not {wanted}", _AGAIN)

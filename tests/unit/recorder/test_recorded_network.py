@@ -1,0 +1,253 @@
+"""A diagnosis of a recording with its InfiniBand counters, fabric and forwarding tables."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.api.diagnose import DiagnosisResult, diagnose
+from tailback.api.recording import recorded_counters
+from tailback.api.source import load_scenario
+from tailback.cli.record import _network
+from tailback.cli.render import diagnosis_lines
+from tailback.port_counters.analysis.port_inventory import from_discovery
+from tailback.port_counters.analysis.sources import load
+from tailback.port_counters.readers import read_counters, reader_of
+from tailback.port_counters.schema import CounterError, Flag
+from tailback.recorder.session import record
+from tests.factories.evidence_traces import collective, receive, send
+from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
+from tests.factories.otf2_traces import Build, writing
+
+HEAD = (
+    "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,rx_bytes,rx_packets,tx_discards,"
+    "ecn_marked,cnp_sent,cnp_handled,out_of_sequence,node_guid,rate\n"
+)
+GUIDS = {"a": "0000:0000:0000:0010", "b": "0000:0000:0000:0020", "c": "0000:0000:0000:0030"}
+ADAPTERS = """\
+Ca 1 "H-0000000000000010" # "a HCA-1"
+[1](11) "S-0000000000000001"[1] # lid 3 lmc 0 "left" lid 1 4xFDR
+Ca 1 "H-0000000000000020" # "b HCA-1"
+[1](21) "S-0000000000000001"[2] # lid 4 lmc 0 "left" lid 1 4xFDR
+Ca 1 "H-0000000000000030" # "c HCA-1"
+[1](31) "S-0000000000000002"[1] # lid 5 lmc 0 "right" lid 2 4xFDR
+"""
+FIRST = datetime(2026, 11, 22, 11, 6, 10, tzinfo=UTC)
+MIB = 1 << 20
+
+
+def row(
+    host: str, at_ms: int, sent: int, wait: int = 0, first: datetime = FIRST, **other: str
+) -> str:
+    stamp = (first + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    port, guid = other.get("port", "mlx5_0/1"), other.get("guid", GUIDS[host])
+    return (
+        f"{stamp},{host},{port},{sent},{sent // 2048},{wait},0,0,0,,,,,{guid},56 Gb/sec (4X FDR)\n"
+    )
+
+
+def test_bytes_packets_and_stalls_of_a_recorded_port(tmp_path: Path) -> None:
+    (tmp_path / "fabric.txt").write_text(DISCOVERY + ADAPTERS)
+    file = tmp_path / "infiniband-a-0.csv"
+    file.write_text(
+        HEAD + row("a", 0, 5 * MIB, 7) + row("a", 100, 9 * MIB, 1007)
+        # A second adapter, which the fabric does not have.
+        + row("a", 0, 0, port="mlx5_1/1", guid="0000:0000:0000:0099")
+        + row("a", 100, 4096, port="mlx5_1/1", guid="0000:0000:0000:0099")
+    )  # fmt: skip
+    assert reader_of(file).__name__.endswith("recorded_infiniband")
+    archive, _ = load([file]).intervals(from_discovery(tmp_path / "fabric.txt"), None)
+    rows = archive.rows.collect().sort("node_guid").to_dicts()
+    assert len(rows) == 2
+    assert (rows[0]["node_name"], rows[0]["port"], rows[0]["data_bytes"]) == ("a HCA-1", 1, 4 * MIB)
+    assert (rows[0]["packets"], rows[0]["xmit_wait_ticks"]) == (2048, 1000)
+    # The tick of FDR devices is 22 ns.
+    assert rows[0]["stall_fraction"] == pytest.approx(1000 * 22 / 100e6)
+    assert rows[0]["capacity_gbps"] == pytest.approx(54.54, abs=0.01)
+
+
+def test_full_and_missing_counters_of_a_recorded_port_are_flagged(tmp_path: Path) -> None:
+    file = tmp_path / "infiniband-a-0.csv"
+    full = 2**32 - 1
+    file.write_text(
+        HEAD + row("a", 0, 4 * full, full) + row("a", 100, 8 * full, 2**40)
+        + "2026-11-22T11:06:11Z,a,mlx5_0/1,,,,,,,,,,,,\n"
+    )  # fmt: skip
+    found = read_counters(file).readings
+    assert found["wait_limit"].to_list() == [full, 2**64 - 1, None]
+    assert found["data_limit"].to_list() == [4 * full, None, None]
+    latched = int(Flag.LATCHED | Flag.AT_LEAST | Flag.DATA_AT_LEAST)
+    assert found["flags"].to_list() == [latched, 0, int(Flag.NO_COUNTER)]
+    assert found["node_guid"].to_list() == [0x10, 0x10, 0]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("2026-11-22T11:06:10Z,a,mlx5_0,1,1,1,0,0,0,,,,,,\n", "'mlx5_0' is not a device and"),
+        ("2026-11-22T11:06:10Z,a,mlx5_0/1,-4,1,1,0,0,0,,,,,,\n", "'-4' is not a whole number"),
+        ("2026-11-22T11:06:10Z,a,mlx5_0/1,1,1,1e99,0,0,0,,,,,,\n", "'1e99' is not a whole number"),
+        ("2026-11-22T11:06:10Z,a,mlx5_0/1,1,1,1,0,0,0,,,,,g:1,\n", "'g:1' is not a GUID"),
+        ("2026-11-22T11:06:10Z,a,mlx5_0/999,1,1,1,0,0,0,,,,,0:0,\n", "'0:0' is not a GUID"),
+        ("2026-11-22T1,a,mlx5_0/1,1,1,1,0,0,0,,,,,,\n", "'2026-11-22T1' is not a time"),
+        ("2026-11-22T11:06:10Z,a,ml", "line 3"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    file = tmp_path / "infiniband-a-0.csv"
+    file.write_text(HEAD + row("a", 0, 1) + line)
+    with pytest.raises(CounterError) as error:
+        read_counters(file)
+    text = str(error.value)
+    assert "infiniband-a-0.csv" in text and said in text and "line 3" in text
+    assert error.value.remedy
+
+
+@pytest.fixture(params=["", ADAPTERS], ids=["without-adapters", "with-adapters"])
+def recording(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Rank 0 on host a sends 64 MiB to rank 1 on host c; the recorder counted just that."""
+    build: Build = writing(tmp_path)
+    now = datetime.now(UTC)  # The package dates the trace so.
+    size, end = 64 * MIB, 400_000_000
+    first, last = collective(0, 1_000), collective(end, end + 1_000)
+    trace = build(
+        [
+            [*first, *send(200_000_000, 212_000_000, to=1, size=size), *last],
+            [*first, *receive(2_000, 212_000_000, source=0, size=size), *last],
+        ],
+        hosts=["a", "c"],
+    )
+    (trace / "rank_host.csv").write_text("rank,host,cores\n0,a,0\n1,c,0\n")
+    (trace / "recording.json").write_text("{}\n")
+    (trace / "fabric.txt").write_text(DISCOVERY + request.param)
+    (trace / "lfts.txt").write_text(LEFT + RIGHT)
+    (trace / "counters").mkdir()
+    for host, step in (("a", size), ("c", 4096)):
+        rows = [row(host, at, 10**9 + (step if at > 200 else 0), 10**6 if at > 200 else 0,
+                    now) for at in range(-500, 1001, 100)]  # fmt: skip
+        (trace / "counters" / f"infiniband-{host}-0.csv").write_text(HEAD + "".join(rows))
+    return trace
+
+
+def diagnosed(trace: Path, **options: str) -> DiagnosisResult:
+    return diagnose(
+        trace,
+        seeds=1,
+        methods=("block",),
+        remedies=("placement",),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_a_recording_needs_nothing_else(recording: Path) -> None:
+    assert _network(recording) == ""
+    found = diagnosed(recording).diagnosis
+    assert "fabric: from the recording (fabric.txt and lfts.txt)" in found.warnings
+    assert found.explanation is not None
+    assert not any("tailback collect" in text for text in found.explanation.missing)
+    assert any("counters of 2 links" in text for text in found.explanation.sources)
+    assert "fabric: from the recording" in "\n".join(diagnosis_lines(found, recording))
+
+
+def test_given_options_replace_what_was_recorded(recording: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text(DISCOVERY)
+    scenario = load_scenario(recording, fabric=other)
+    assert scenario.fabric.file == other and scenario.fabric.forwarding is None
+    tables = tmp_path / "tables.txt"
+    tables.write_text(LEFT + RIGHT)
+    scenario = load_scenario(recording, forwarding=tables)
+    assert scenario.fabric.file == recording / "fabric.txt"
+    assert scenario.fabric.forwarding == tables
+
+
+def test_counters_of_the_kind_of_the_fabric_come_first(recording: Path) -> None:
+    (recording / "counters" / "ethernet-a-0.csv").write_text("")
+    for interfaces, first in ((False, "infiniband"), (True, "ethernet")):
+        kinds = recorded_counters(recording, ["a", "b", "c"], interfaces=interfaces)
+        assert len(kinds) == 2 and kinds[0][0].name.startswith(first)
+    assert recorded_counters(recording, ["x"], interfaces=False) == []
+
+
+def test_damaged_recorded_counters_are_an_error(recording: Path) -> None:
+    file = recording / "counters" / "infiniband-c-0.csv"
+    file.write_text(file.read_text() + "2026-11-22T11:06:11Z,c,mlx5_0/1,x1,0,0,0,0,0,,,,,,\n")
+    with pytest.raises(CounterError, match="'x1' is not a whole number"):
+        diagnosed(recording)
+
+
+REDIRECT = r"""
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* InfiniBand devices are those of a folder. */
+static const char *moved(const char *path, char *buffer) {
+  if (strncmp(path, "/sys/class/infiniband", 21)) return path;
+  snprintf(buffer, 4096, "%s%s", getenv("TEST_DEVICES"), path + 21);
+  return buffer;
+}
+DIR *opendir(const char *path) {
+  char buffer[4096];
+  return ((DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir"))(moved(path, buffer));
+}
+int open(const char *path, int flags, ...) {
+  char buffer[4096];
+  va_list rest;
+  va_start(rest, flags);
+  int mode = flags & O_CREAT ? va_arg(rest, int) : 0;
+  va_end(rest);
+  int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open");
+  return real(moved(path, buffer), flags, mode);
+}
+"""
+
+
+@pytest.mark.tools
+def test_the_recorder_writes_what_the_reader_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which("mpicc") or not shutil.which("mpirun"):
+        pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    device = tmp_path / "devices" / "fake_0"
+    counters = device / "ports" / "1" / "counters"
+    counters.mkdir(parents=True)
+    (device / "node_guid").write_text("b859:9f03:00c9:1a2c\n")
+    (device / "ports" / "1" / "rate").write_text("100 Gb/sec (4X EDR)\n")
+    # The words of a counter that is full are more bytes than 64 bits hold.
+    values = {"port_xmit_data": 1000, "port_xmit_packets": 3, "port_xmit_wait": 2**32 - 1,
+              "port_rcv_data": 2**64 - 1}  # fmt: skip
+    for name, value in values.items():
+        (counters / name).write_text(f"{value}\n")
+    (tmp_path / "redirect.c").write_text(REDIRECT)
+    (tmp_path / "app.c").write_text(
+        "#include <mpi.h>\n#include <unistd.h>\nint main(int c, char **v) {\n"
+        "  MPI_Init(&c, &v);\n  usleep(300000);\n  MPI_Finalize();\n  return 0;\n}\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "redirect.c", "-o", "redirect.so", "-ldl"],
+                   cwd=tmp_path, check=True)  # fmt: skip
+    subprocess.run(["mpicc", "app.c", "-o", "app"], cwd=tmp_path, check=True)
+    monkeypatch.setenv("TEST_DEVICES", str(tmp_path / "devices"))
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "redirect.so"))
+    record(["mpirun", "--oversubscribe", "-np", "2", str(tmp_path / "app")], tmp_path / "out")
+    (file,) = (tmp_path / "out" / "counters").glob("infiniband-*.csv")
+    assert pl.read_csv(file)["rx_bytes"].cast(pl.String)[0].startswith("18446744073709551615"[:4])
+    found = read_counters(file).readings
+    assert found.height >= 3
+    assert set(found["node_guid"]) == {0xB8599F0300C91A2C} and set(found["port"]) == {1}
+    assert set(found["data_bytes"]) == {4000} and set(found["packets"]) == {3}
+    assert set(found["xmit_wait_ticks"]) == {2**32 - 1}
+    assert np.allclose(found["capacity_gbps"].to_numpy(), 100.0, rtol=0.04)
