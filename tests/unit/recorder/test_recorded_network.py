@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from tailback.recorder.session import record
 from tests.factories.evidence_traces import collective, receive, send
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 from tests.factories.otf2_traces import Build, writing
+from tests.factories.recorded_programs import idle_program, library_to_preload
 
 HEAD = (
     "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,rx_bytes,rx_packets,tx_discards,"
@@ -232,17 +232,11 @@ def test_the_recorder_writes_what_the_reader_needs(
               "port_rcv_data": 2**64 - 1}  # fmt: skip
     for name, value in values.items():
         (counters / name).write_text(f"{value}\n")
-    (tmp_path / "redirect.c").write_text(REDIRECT)
-    (tmp_path / "app.c").write_text(
-        "#include <mpi.h>\n#include <unistd.h>\nint main(int c, char **v) {\n"
-        "  MPI_Init(&c, &v);\n  usleep(300000);\n  MPI_Finalize();\n  return 0;\n}\n"
-    )
-    subprocess.run(["cc", "-shared", "-fPIC", "redirect.c", "-o", "redirect.so", "-ldl"],
-                   cwd=tmp_path, check=True)  # fmt: skip
-    subprocess.run(["mpicc", "app.c", "-o", "app"], cwd=tmp_path, check=True)
+    program = idle_program(tmp_path, 300_000)
+    redirect = library_to_preload(tmp_path, REDIRECT)
     monkeypatch.setenv("TEST_DEVICES", str(tmp_path / "devices"))
-    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "redirect.so"))
-    record(["mpirun", "--oversubscribe", "-np", "2", str(tmp_path / "app")], tmp_path / "out")
+    monkeypatch.setenv("LD_PRELOAD", str(redirect))
+    record(["mpirun", "--oversubscribe", "-np", "2", str(program)], tmp_path / "out")
     (file,) = (tmp_path / "out" / "counters").glob("infiniband-*.csv")
     assert pl.read_csv(file)["rx_bytes"].cast(pl.String)[0].startswith("18446744073709551615"[:4])
     found = read_counters(file).readings

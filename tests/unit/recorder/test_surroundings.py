@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +12,7 @@ from tailback.cli.record import _network
 from tailback.recorder.session import record
 from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
 from tailback.traffic.readers.recorded_cores import shared_cores
+from tests.factories.recorded_programs import idle_program, library_to_preload
 
 DRIVER = r"""
 #define _GNU_SOURCE
@@ -61,16 +61,10 @@ def test_pauses_discards_and_marks_of_drivers_are_recorded(
     monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
     monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "driver.c").write_text(DRIVER)
-    (tmp_path / "app.c").write_text(
-        "#include <mpi.h>\n#include <unistd.h>\nint main(int c, char **v) {\n"
-        "  MPI_Init(&c, &v);\n  usleep(500000);\n  MPI_Finalize();\n  return 0;\n}\n"
-    )
-    subprocess.run(["cc", "-shared", "-fPIC", "driver.c", "-o", "driver.so", "-ldl"],
-                   cwd=tmp_path, check=True)  # fmt: skip
-    subprocess.run(["mpicc", "app.c", "-o", "app"], cwd=tmp_path, check=True)
-    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "driver.so"))
-    command = ["mpirun", "--oversubscribe", "-np", "2", str(tmp_path / "app")]
+    program = idle_program(tmp_path, 500_000)
+    driver = library_to_preload(tmp_path, DRIVER)
+    monkeypatch.setenv("LD_PRELOAD", str(driver))
+    command = ["mpirun", "--oversubscribe", "-np", "2", str(program)]
     found = record(command, tmp_path / "out")
     (file,) = (tmp_path / "out" / "counters").glob("ethtool-*.csv")
     rows = pl.read_csv(file)
