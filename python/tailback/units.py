@@ -240,3 +240,10 @@ RateGbps = Annotated[
 
 LinkGbps = Annotated[RateGbps, Field(gt=0)]
 """The data rate of a link, which is above 0."""
+
+
+def rate_of_rate(served_gbps: float, nominal_gbps: float) -> str:
+    """Both rates in the unit of the larger: ``10 of 40 Mb/s``."""
+    units = (("Tb/s", 1e3), ("Gb/s", 1.0), ("Mb/s", 1e-3), ("kb/s", 1e-6))
+    unit, size = next((pair for pair in units if nominal_gbps >= pair[1]), units[-1])
+    return f"{served_gbps / size:.3g} of {nominal_gbps / size:.4g} {unit}"

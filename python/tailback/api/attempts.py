@@ -35,7 +35,7 @@ from tailback.api.network_clues import (
     routing_is_stated,
 )
 from tailback.api.simulated_hypotheses import SimulatedHypotheses
-from tailback.diagnosis.error_model import MISFIT_ERROR, Outcome
+from tailback.diagnosis.error_model import MISFIT_ERROR, Outcome, nearest_of
 from tailback.diagnosis.hidden_cables import CableSearch, CableTrials, Trial
 from tailback.diagnosis.hypotheses import (
     FAULT,
@@ -307,16 +307,8 @@ class ExplanationSearch(SimulatedHypotheses):
         alone = self.compare(self.alone(machine.name, None))
         if len(nodes) < 2 or alone.misfits.get("spread") is None:
             return
-        # Either any place fits as well as the one drawn, or some place fits, which is charged.
-        somewhere = {
-            kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0)
-            for kind in WHERE_IT_SENDS if kind in alone.misfits
-        }  # fmt: skip
         runs: dict[int, Run] = {}
         events = list[int]()
-
-        def placed(one: Outcome) -> Outcome:
-            return replace(one, misfits={**one.misfits, **somewhere})
 
         def with_job(draw: Draw) -> Outcome:
             messages = assumed_messages(
@@ -336,15 +328,22 @@ class ExplanationSearch(SimulatedHypotheses):
             with_job, self._jobs_to_try(), alone.elapsed_ps, self.inside_ps,
             more=lambda: sum(events) < SEARCH_EVENTS,
         )  # fmt: skip
-        if len(runs) > 1:
-            first, *others = runs.values()
-            between = self.compare.between(first, others).get("spread", 0.0)
-            self.job_spread = max(self.job_spread, between)
+        if not tried:
+            return
+        first, *rest = runs.values()
+        between = self.compare.between(first, rest)
+        self.job_spread = max(self.job_spread, between.get("spread", 0.0))
+        # Either any place fits as well as the one drawn, or the nearest of all places is right.
+        nearest = nearest_of(self.prior().cables)
+        somewhere = {
+            kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0)
+            + nearest * between.get(kind, 0.0)
+            for kind in WHERE_IT_SENDS if kind in alone.misfits
+        }  # fmt: skip
         for one in tried:
+            placed = replace(one.outcome, misfits={**one.outcome.misfits, **somewhere})
             self.add(machine, one.outcome, machine.slow, None, one.draw)
-            self.add(
-                machine, placed(one.outcome), machine.slow, None, replace(one.draw, place=True)
-            )
+            self.add(machine, placed, machine.slow, None, replace(one.draw, place=True))
 
     def _hosts_of_unknown_job(self, prepared: PreparedScenario) -> NDArray[np.int64]:
         """Nodes that an unknown job may use; none if the counters would show it."""

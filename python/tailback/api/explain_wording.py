@@ -12,8 +12,7 @@ from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import text
 from tailback.diagnosis.hypotheses import SlowerMachine
 from tailback.diagnosis.unknown_job import UnknownJob
-from tailback.evidence.port_wording import rate_of_rate
-from tailback.units import format_bytes, percent
+from tailback.units import format_bytes, percent, rate_of_rate
 
 MAX_HOSTS_NAMED: Final = 4
 """Number of hosts of a job that are named."""

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.evidence.port_verdict import PortVerdict, sentence
-from tailback.evidence.port_wording import CANNOT_TELL, port_label, rate_of_rate
-from tailback.units import counted, format_bytes, format_time, percent
+from tailback.evidence.port_wording import CANNOT_TELL, port_label
+from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
 
 _TITLE: Final = {
     "degraded": "LINKS SERVE LESS THAN THEIR RATE", "drops": "PORTS DROP PACKETS",

@@ -37,6 +37,11 @@ at once always costs something (healthy halo exchanges: 0.02 to 0.04 in the real
 0.08 on simulated machines), programs with dependencies always wait a little, and path hashing makes
 runs with the same placement differ as much as runs with different placements."""
 
+SAVED_WHOLE = ("placement",)
+"""Causes whose repair also saves what they cost in fault-free programs. An exchange with several
+partners remains one, and so do dependencies; but the best placement saves all that the present one
+costs, so it is compared with other causes by its whole cost."""
+
 ASSUMED = 0.6
 """The same for causes that rest on an untested assumption: those in the network if the hosts of the
 ranks are assumed, and slow links of a lossy network without counters, which could show other
@@ -190,7 +195,9 @@ def decide(
     missing = ensemble.missing[member] + behind
     columns.append(missing if change is None else np.maximum(missing, change.draw(rng, DRAWS)))
     excess = np.stack(columns, axis=1)
-    first = np.where(excess.max(axis=1) >= FAULT, excess.argmax(axis=1), len(columns))
+    whole = np.array([ORDINARY.get(name, 0.0) * (name in SAVED_WHOLE) for name in [*names, ""]])
+    largest = np.where(excess >= FAULT, excess + whole, -np.inf).argmax(axis=1)
+    first = np.where(excess.max(axis=1) >= FAULT, largest, len(columns))
     share = np.bincount(first, minlength=len(columns) + 1) / DRAWS
     chances = dict(zip([*names, UNEXPLAINED, HEALTHY], share.tolist(), strict=True))
     return _verdict(chances, known or {})

@@ -40,6 +40,19 @@ independent. With 9, the stated confidence in 36 diagnoses of build cases is 0.8
 0.94 are right; with 6 it is 0.82, and with 12 two right verdicts are lost."""
 
 
+def nearest_of(places: int) -> float:
+    """Misfit of the nearest of many simulations to the truth, over that between any two of them.
+
+    Points drawn at random in a space of as many dimensions as there are independent observations
+    (:data:`OBSERVATIONS`): the nearest of N is closer than a random one by N to the power of minus
+    one over the dimensions, and a misfit is a squared distance.
+
+    Args:
+        places: Number of simulations that differ at random, at least 1.
+    """
+    return float(max(places, 1) ** (-2.0 / OBSERVATIONS))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Prediction of a simulation, compared with the measurement.

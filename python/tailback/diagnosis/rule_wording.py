@@ -11,7 +11,7 @@ from typing import Final
 
 from tailback.diagnosis.fanin import FanIn
 from tailback.diagnosis.root_utilization import FULL_UTILIZATION
-from tailback.units import counted, percent
+from tailback.units import counted, percent, rate_of_rate
 
 ENDPOINT: Final = "Endpoint congestion: nodes are sent more than they can receive"
 PLACEMENT: Final = "Placement: your own traffic fills links inside the network"
@@ -350,7 +350,7 @@ def filled_slow_link(
     slow = "1 link that is" if links == 1 else f"{links:,} links that are"
     return (
         f"{percent(share)} of the congested packets wait for {slow} slow according to the "
-        f"evidence: {heaviest} serves {gbps:.3g} of {nominal_gbps:.4g} Gb/s, and your own traffic "
+        f"evidence: {heaviest} serves {rate_of_rate(gbps, nominal_gbps)}, and your own traffic "
         f"fills it to {percent(min(use, 1.0))} of that."
     )
 

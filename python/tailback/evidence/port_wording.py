@@ -11,7 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.port_names import Peers, link_name
-from tailback.units import counted, percent
+from tailback.units import counted, percent, rate_of_rate
 
 CANNOT_TELL: Final = (
     "whose packets waited: ours or another job's",
@@ -29,13 +29,6 @@ def port_label(row: Mapping[str, Any], peers: Peers) -> str:
     """Name of a port and, if known, of the device at the other end of its link."""
     device, port = str(row["node_name"]), int(row["port"])
     return link_name(device, port, peers.get((device, port)), row["interface"])
-
-
-def rate_of_rate(served_gbps: float, nominal_gbps: float) -> str:
-    """Both rates in the unit of the larger: ``10 of 40 Mb/s``."""
-    units = (("Tb/s", 1e3), ("Gb/s", 1.0), ("Mb/s", 1e-3), ("kb/s", 1e-6))
-    unit, size = next((pair for pair in units if nominal_gbps >= pair[1]), units[-1])
-    return f"{served_gbps / size:.3g} of {nominal_gbps / size:.4g} {unit}"
 
 
 def degraded_links(rows: pl.DataFrame, peers: Peers) -> str:

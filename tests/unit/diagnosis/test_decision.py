@@ -56,6 +56,15 @@ def test_of_two_equal_causes_each_holds_in_half_of_the_draws() -> None:
     assert found.confidence < 0.6
 
 
+def test_a_placement_competes_by_all_that_a_better_one_saves() -> None:
+    # A placement is only at fault from 10 % on, but then it is compared by its whole cost.
+    found = decided(cost("placement", 0.2), cost("noise", 0.2))
+    assert found.chances["placement"] == pytest.approx(found.chances["noise"], abs=0.06)
+    # What an exchange with several partners costs in any case remains.
+    rest = decided(cost("pattern", 0.29), cost("noise", 0.2))
+    assert rest.chances["pattern"] == pytest.approx(rest.chances["noise"], abs=0.06)
+
+
 @pytest.mark.parametrize("cause", ["slow-link", "pattern", "placement", "late-partner"])
 def test_a_cause_at_its_threshold_holds_in_half_of_the_draws(cause: str) -> None:
     found = decided(cost(cause, fault_share(cause)))

@@ -254,7 +254,7 @@ def test_links_that_may_be_slow_are_checked_first() -> None:
 def test_a_second_cause_that_costs_as_much_halves_the_confidence() -> None:
     alone = explained(expected(100, share("slow-link", 0.3)), measured(100), found=SLOW)
     both = explained(
-        expected(100, share("slow-link", 0.3), share("placement", 0.33)), measured(100), found=SLOW
+        expected(100, share("slow-link", 0.3), share("placement", 0.295)), measured(100), found=SLOW
     )
     assert both.cause == "slow-link"
     assert both.confidence == pytest.approx(alone.confidence / 2, rel=0.2)

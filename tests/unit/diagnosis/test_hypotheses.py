@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailback.diagnosis.error_model import ErrorModel, Outcome
+from tailback.diagnosis.error_model import OBSERVATIONS, ErrorModel, Outcome, nearest_of
 from tailback.diagnosis.hypotheses import (
     HIDDEN_SHARE,
     NAMED,
@@ -102,6 +102,16 @@ def test_evidence_without_any_cause_stays_unexplained() -> None:
     # What is no fault is no reason to look for one.
     assert compared(alone(0.96)).unexplained == 0.0
     assert 0.0 < compared(alone(0.92)).unexplained < 0.3
+
+
+def test_the_nearest_of_many_places_is_not_the_right_one() -> None:
+    rng = np.random.default_rng(3)
+    places, dimensions = 100, round(OBSERVATIONS)
+    drawn = rng.standard_normal((400, places + 1, dimensions))
+    apart = ((drawn[:, 1:] - drawn[:, :1]) ** 2).sum(axis=2)
+    nearest = float(apart.min(axis=1).mean() / apart.mean())
+    assert nearest_of(places) == pytest.approx(nearest, rel=0.5)
+    assert nearest_of(1) == 1.0 > nearest_of(10) > nearest_of(100) > 0.2
 
 
 def test_free_parameters_and_rare_assumptions_are_charged() -> None:

@@ -20,8 +20,8 @@ from tailback.evidence.port_findings import (
     queue_windows,
 )
 from tailback.evidence.port_verdict import assess_ports, sentence
-from tailback.evidence.port_wording import rate_of_rate
 from tailback.port_counters.schema import INTERVALS, conform
+from tailback.units import rate_of_rate
 from tests.factories.public_data import real
 
 STEP_NS = 1_000_000
