@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.site_quantiles import site_quantiles
+from tailback.identity_cache import PerObject
 from tailback.run import Run
 
 Floats = NDArray[np.float64]
@@ -43,6 +45,8 @@ class SendProfile:
     _messages: pl.DataFrame
     """One row per message and waiting call: ``src``, ``dst``, ``nth`` (index within the pair),
     ``call`` (the waiting call), ``sent`` (whether the waiting rank sends it), ``site``."""
+    _simulated: PerObject[Run, tuple[Floats, Floats] | None]
+    """Both quantiles of a simulation, shape (K, Q): every kind of evidence uses them."""
 
     @property
     def pairs(self) -> pl.DataFrame:
@@ -57,17 +61,8 @@ class SendProfile:
             posted: Whether to measure from the last post of all messages that the call waits for,
                 instead of from its first send.
         """
-        sent = _simulated(run)
-        rows = self._messages.join(sent, on=("src", "dst", "nth"), how="left")
-        if rows["arrival_ps"].null_count():
-            return None
-        calls = rows.group_by("call").agg(
-            pl.col("site").first(),
-            took=pl.col("arrival_ps").max() - _begin("post_ps", posted=posted),
-        )
-        took = calls["took"].to_numpy().astype(np.float64)
-        site = calls["site"].to_numpy().astype(np.int64)
-        return site_quantiles(site, np.maximum(took, 0.0), len(self.count))
+        times = self._simulated(run)
+        return None if times is None else times[posted]
 
 
 def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | None:
@@ -122,14 +117,34 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
     )  # fmt: skip
     site = calls["site"].to_numpy()
     count = np.bincount(site)
+    messages = rows.join(calls.select("call", "site"), on="call").select(
+        "src", "dst", "nth", "call", "sent", "site"
+    )
     return SendProfile(
         count.astype(np.float64),
         site_quantiles(site, calls["began"].to_numpy(), len(count)),
         site_quantiles(site, calls["posted"].to_numpy(), len(count)),
-        rows.join(calls.select("call", "site"), on="call").select(
-            "src", "dst", "nth", "call", "sent", "site"
-        ),
-    )  # fmt: skip
+        messages,
+        PerObject(partial(_times_in, messages, len(count))),
+    )
+
+
+def _times_in(messages: pl.DataFrame, sites: int, run: Run) -> tuple[Floats, Floats] | None:
+    """Quantiles of the times in a simulation, from the first send and from the last post."""
+    rows = messages.join(_simulated(run), on=("src", "dst", "nth"), how="left")
+    if rows["arrival_ps"].null_count():
+        return None
+    arrived = pl.col("arrival_ps").max()
+    calls = rows.group_by("call").agg(
+        pl.col("site").first(),
+        began=arrived - _begin("post_ps", posted=False),
+        posted=arrived - _begin("post_ps", posted=True),
+    )
+    site = calls["site"].to_numpy().astype(np.int64)
+    began, posted = (
+        np.maximum(calls[name].to_numpy().astype(np.float64), 0.0) for name in ("began", "posted")
+    )
+    return site_quantiles(site, began, sites), site_quantiles(site, posted, sites)
 
 
 def _begin(post: str, *, posted: bool) -> pl.Expr:
