@@ -23,7 +23,7 @@ LONGEST_PERIOD = 4
 """Maximum period, in steps, of exact repetition."""
 
 TREND = 0.005
-"""Maximum relative difference between the mean step times of the two halves."""
+"""Relative difference between the mean step times of the two halves that always passes for none."""
 
 SPREADING = 0.015
 """Maximum relative difference between a rank's step time and the mean over ranks."""
@@ -319,7 +319,8 @@ def _total_time(
     half = n // 2
     trend = float(rest[n - half :].mean() - rest[:half].mean())
     total = known + skipped * mean
-    if abs(trend) > max(TREND * step, 2 * spread * np.sqrt(4 / n)):
+    detectable = max(TREND * step, 2 * spread * np.sqrt(4 / n))
+    if abs(trend) > detectable:
         return total, 0.0, "step times have a trend"
     if n >= 8:
         # Step times are autocorrelated: batch means vary more than independent steps would.
@@ -332,9 +333,9 @@ def _total_time(
     from scipy.special import stdtrit  # takes a moment to load
 
     width = float(stdtrit(freedom, 0.975)) * spread * np.sqrt(skipped**2 / n + skipped)
-    # The observed trend, and the largest one that the test does not detect: a difference TREND
-    # between the halves is 2 TREND from first to last step, and may continue by as much again.
-    undetected = 2 * TREND * step * skipped
+    # The observed trend, and the largest one that the test lets pass: a difference between the
+    # halves is twice as large from first to last step, and may continue by as much again.
+    undetected = 2 * detectable * skipped
     return total, float(np.linalg.norm([width, skipped * trend / 2, undetected])), ""
 
 
