@@ -4,7 +4,7 @@ python bench/repetition.py --json             every application
 python bench/repetition.py --case alltoall    those whose names begin so
 python bench/repetition.py --write            writes its tables into docs/measurements/repetition.md
 python bench/repetition.py --longer           applications that take 5 to 60 s whole
-python bench/repetition.py --coverage 8       nine small applications with 8 seeds each
+python bench/repetition.py --coverage 8       nine small applications with 8 seeds, from --seed on
 python bench/repetition.py --second           one second of a 4608-node job at load 0.4, skipped
 
 Costs are processor time of this process, not affected by what else the machine does. Per-link
@@ -253,8 +253,8 @@ def compared(name: str, scenario: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def coverage(seeds: int) -> dict[str, Any]:
-    """How often intervals hold: small applications, 600 steps, several seeds.
+def coverage(seeds: int, first: int) -> dict[str, Any]:
+    """How often intervals hold: small applications, 600 steps, ``seeds`` seeds from ``first`` on.
 
     Ranks of the last ones move apart for a long time; every second seed places them at random, so
     that they meet on links.
@@ -282,7 +282,8 @@ def coverage(seeds: int) -> dict[str, Any]:
                      "placement": "random" if seed % 2 == 0 and number > 2 else "block"}],
             "engine": {"routing": routing},
         })
-        for number, (fabric, pattern, routing) in enumerate(cases) for seed in range(1, seeds + 1)
+        for number, (fabric, pattern, routing) in enumerate(cases)
+        for seed in range(first, first + seeds)
     ]  # fmt: skip
     rows = [row for row in rows if row["steps"]]
     return {
@@ -327,9 +328,10 @@ def main() -> None:
     parser.add_argument("--second", action="store_true", help="a second of 4608 nodes instead")
     parser.add_argument("--longer", action="store_true", help="longer applications instead")
     parser.add_argument("--coverage", type=int, help="several seeds of small applications instead")
+    parser.add_argument("--seed", type=int, default=1, help="first seed of --coverage")
     options = parser.parse_args()
     if options.coverage:
-        print(json.dumps(coverage(options.coverage), indent=2))
+        print(json.dumps(coverage(options.coverage, options.seed), indent=2))
         return
     if options.second:
         found = second()

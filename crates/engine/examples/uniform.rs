@@ -1,6 +1,6 @@
 //! Uniform random traffic on Tapered, for profilers: `cargo run --release --example uniform [all]
 //! [ports] [packets] [ports_up K pods P] [threads N] [shards N] [runs N]`: `all` takes samples and truth, `ports` counters
-//! and queues every 10 µs, `packets` keeps what every packet carries.
+//! and queues every 10 µs, `packets` keeps what every packet carries. The processor time is that of the main thread.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -111,6 +111,12 @@ fn settings() -> Settings {
     Settings { measure: asked("all"), probes, ..Settings::default() }
 }
 
+/// Nanoseconds for which a processor has worked on this thread; `None` where the system does not tell.
+fn processor_ns() -> Option<u64> {
+    let scheduled = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    scheduled.split_whitespace().next()?.parse().ok()
+}
+
 fn main() {
     let fabric = build(&shape()).expect("a tree");
     let routes = Routes::up_down(&fabric).expect("a tree");
@@ -128,18 +134,21 @@ fn main() {
     let threads = number("threads").unwrap_or(1);
     let shards = number("shards").map(|n| n as u32);
     for _ in 0..number("runs").unwrap_or(3) {
-        let began = Instant::now();
+        let (began, processor) = (Instant::now(), processor_ns());
         let mut watch = |_| ControlFlow::Continue(());
         let work = Parallelism { threads, shards };
         let outcome = simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch)
             .expect("traffic that ends");
         let seconds = began.elapsed().as_secs_f64();
-        println!(
+        print!(
             "{:.2} M packet-hops/s, {} hops, {} events, {:.3} s",
             outcome.packet_hops as f64 / seconds / 1e6,
             outcome.packet_hops,
             outcome.events,
             seconds
         );
+        let busy = processor.zip(processor_ns()).map(|(began, ended)| (ended - began) as f64);
+        let of_hop = busy.map(|ns| ns / outcome.packet_hops as f64);
+        println!("{}", of_hop.map_or(String::new(), |ns| format!(", {ns:.1} CPU ns a packet-hop")));
     }
 }

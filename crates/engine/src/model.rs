@@ -133,8 +133,7 @@ impl<'a> Model<'a> {
     /// Shard index of the first link that leaves a vertex.
     #[inline]
     pub fn first_port(&self, vertex: u32) -> u32 {
-        let first = self.fabric.out_start[vertex as usize];
-        first.wrapping_sub(self.partition.link_shift[vertex as usize])
+        self.partition.first_link[vertex as usize]
     }
 
     /// Group of a vertex within its shard.

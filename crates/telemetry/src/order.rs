@@ -87,10 +87,10 @@ impl<const N: usize> Block<N> {
         let mut places = [0; BLOCK];
         let places = places_of(&mut self.occupied, &mut places, |_| true);
         each(places, &self.sums);
-        for sums in &mut self.sums {
-            if places.len() > BLOCK / 4 {
-                sums.fill(0);
-            } else {
+        if places.len() > BLOCK / 4 {
+            self.sums.as_flattened_mut().fill(0);
+        } else {
+            for sums in &mut self.sums {
                 places.iter().for_each(|&place| sums[usize::from(place)] = 0);
             }
         }

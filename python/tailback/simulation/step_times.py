@@ -23,7 +23,7 @@ LONGEST_PERIOD = 4
 """Maximum period, in steps, of exact repetition."""
 
 TREND = 0.005
-"""Maximum relative difference between the mean step times of the two halves."""
+"""Relative difference between the mean step times of the two halves that always passes for none."""
 
 SPREADING = 0.015
 """Maximum relative difference between a rank's step time and the mean over ranks."""
@@ -33,7 +33,8 @@ MAX_MOVE = 4
 mean."""
 
 PRECISION = 0.02
-"""Maximum half-width of the 95 % interval of the extrapolated time, relative to that time."""
+"""Maximum half-width of the 95 % interval of the extrapolated time, relative to that time, if there
+is no trend above ``TREND``."""
 
 GROWTH = 1.25
 """Maximum ratio of the differences between ranks in the second half of the steps to the first."""
@@ -115,6 +116,21 @@ class StepTimes:
             counts.append((sums[end] - sums[begin]).sum(axis=0))
         latency = (total[end] - total[begin]).sum(axis=0) / np.maximum(counts[0], 1)
         return StepTimes(post, latency, np.stack(counts), bounds, columns)
+
+
+@dataclass(frozen=True)
+class TimeError:
+    """Uncertainty of the time of skipped steps.
+
+    Attributes:
+        steady_ps: Half the width of the 95 % interval if there is no trend above ``TREND``: it says
+            whether more steps are worth simulating.
+        half_ps: The same with any trend that the test lets pass, which may be more where step times
+            vary: what is stated.
+    """
+
+    steady_ps: float
+    half_ps: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +300,7 @@ def _statistically(
     post = times.post[times.sending, first:].astype(np.float64)
     n = post.shape[1] - 1
     spans = np.diff(post.mean(axis=0))
-    total, half, trend = _total_time(spans, skipped, known.models(), first)
+    total, error, trend = _total_time(spans, skipped, known.models(), first)
     why = why or trend or _growing_latency(times.latency[first:-1], float(spans.mean()))
     why = (
         why
@@ -292,17 +308,19 @@ def _statistically(
         or _drifting_apart(post, float(spans.mean()))
     )
     wanted = ceil(STEP_INCREASE * (n + 1 + first))
-    if not why and half > PRECISION * total:
-        why = f"the time of a step is known to {half / total:.1%} only"
+    steady = error.steady_ps / total
+    if not why and steady > PRECISION:
+        why = f"the time of a step is known to {steady:.1%} only"
         # The width falls with the square root of the number of steps; a third is added as margin.
-        wanted = ceil(first + 1 + n * max(1.33 * (half / (PRECISION * total)) ** 2, 1.5))
+        wanted = ceil(first + 1 + n * max(1.33 * (steady / PRECISION) ** 2, 1.5))
+    half = error.half_ps
     return Extrapolation(round(total), half, total / skipped, False, first, n, why, wanted)
 
 
 def _total_time(
     spans: NDArray[np.float64], skipped: int, models: list[NDArray[np.float64]], first: int
-) -> tuple[float, float, str]:
-    """Time of the skipped steps, half the width of its 95 % interval, and why it is unreliable.
+) -> tuple[float, TimeError, str]:
+    """Time of the skipped steps, its uncertainty, and why it is unreliable.
 
     If computations differ from step to step, the step times on a network without delay are known
     for all steps and serve as a control variate: only the difference from them is extrapolated.
@@ -319,8 +337,9 @@ def _total_time(
     half = n // 2
     trend = float(rest[n - half :].mean() - rest[:half].mean())
     total = known + skipped * mean
-    if abs(trend) > max(TREND * step, 2 * spread * np.sqrt(4 / n)):
-        return total, 0.0, "step times have a trend"
+    detectable = max(TREND * step, 2 * spread * np.sqrt(4 / n))
+    if abs(trend) > detectable:
+        return total, TimeError(0.0, 0.0), "step times have a trend"
     if n >= 8:
         # Step times are autocorrelated: batch means vary more than independent steps would.
         batches = min(n // 4, MAX_BATCHES)
@@ -332,10 +351,11 @@ def _total_time(
     from scipy.special import stdtrit  # takes a moment to load
 
     width = float(stdtrit(freedom, 0.975)) * spread * np.sqrt(skipped**2 / n + skipped)
-    # The observed trend, and the largest one that the test does not detect: a difference TREND
-    # between the halves is 2 TREND from first to last step, and may continue by as much again.
-    undetected = 2 * TREND * step * skipped
-    return total, float(np.linalg.norm([width, skipped * trend / 2, undetected])), ""
+    seen = np.hypot(width, skipped * trend / 2)
+    # The largest trend that the test lets pass: a difference between the halves is twice as large
+    # from first to last step, and may continue by as much again.
+    steady, undetected = 2 * TREND * step * skipped, 2 * detectable * skipped
+    return total, TimeError(float(np.hypot(seen, steady)), float(np.hypot(seen, undetected))), ""
 
 
 def _growing_differences(spans: NDArray[np.float64]) -> str:

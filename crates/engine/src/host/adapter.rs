@@ -20,12 +20,14 @@ pub(crate) struct Adapter {
     pub(super) link: u32,
     /// An event is pending for when it may send again.
     pub pending: bool,
-    others: VecDeque<Outgoing>,
     /// Since when it has had data but no credit for any of it, with a probe; [`NEVER`] while not.
     stalled_since: u64,
+    others: VecDeque<Outgoing>,
     /// The packets that it sends one after another without contention.
     pub(super) train: Train,
 }
+
+const _: () = assert!(std::mem::offset_of!(Adapter, others) == 64);
 
 /// Full packets of the first message of an adapter, sent one after another without contention
 /// (`host/uncontended.rs`).

@@ -12,6 +12,7 @@ use tailback_program::{Op, Rank, Request};
 
 use crate::events::queue::{Event, EventKind};
 use crate::intrinsics::prefetch;
+use crate::network::link::NIL;
 use crate::network::packet::{Flags, PacketKind};
 use crate::probe::{DeliveredPacket, Probe};
 use crate::program::Envelope;
@@ -300,13 +301,15 @@ impl<P: Probe> Shard<'_, P> {
                 if P::ON {
                     let size = u64::from(self.model.settings.packet_bytes);
                     let before = (packet.id - envelope.first_packet) * size;
+                    let nodes = &self.model.placement.node;
                     let bytes = (envelope.bytes - before).min(size) as u32;
                     let arrival = DeliveredPacket {
                         packet: packet.id,
                         message,
                         label: envelope.label,
                         bytes,
-                        src: self.model.placement.node[envelope.src as usize],
+                        // Not an index: a probe that does not use the node should not cost its bounds check.
+                        src: nodes.get(envelope.src as usize).map_or(NIL, |&node| node),
                         dst: packet.node,
                         hops: packet.hops,
                         observed: packet.observed(),

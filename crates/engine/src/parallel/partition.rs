@@ -27,6 +27,8 @@ pub(crate) struct Partition {
     pub of_node: Vec<u8>,
     /// By vertex: fabric number minus shard index of its links.
     pub link_shift: Vec<u32>,
+    /// Shard index of the first link that leaves each vertex.
+    pub first_link: Vec<u32>,
     /// Index of each node in its shard; empty with one shard.
     local_nodes: Vec<u32>,
     /// Index of each switch in its shard.
@@ -80,6 +82,7 @@ impl Partition {
         let (mut nodes, mut switches) = (vec![0u32; shards], vec![0u32; shards]);
         let mut local_switch = Vec::with_capacity(of_switch.len());
         let mut link_shift = Vec::with_capacity(fabric.n_vertices());
+        let mut first_link = Vec::with_capacity(fabric.n_vertices());
         let mut local_nodes = Vec::with_capacity(of_node.len());
         for vertex in 0..fabric.n_vertices() {
             let node = vertex < of_node.len();
@@ -88,6 +91,7 @@ impl Partition {
             let out = fabric.out_links(vertex as u32);
             // May wrap: only the difference matters.
             link_shift.push(out.start.wrapping_sub(links[shard]));
+            first_link.push(links[shard]);
             links[shard] += out.end - out.start;
             if node {
                 local_nodes.push(nodes[shard]);
@@ -102,6 +106,7 @@ impl Partition {
             of_switch,
             of_node,
             link_shift,
+            first_link,
             local_nodes: if shards == 1 { Vec::new() } else { local_nodes },
             group: if apart { local_switch.clone() } else { vec![0; local_switch.len()] },
             groups: if apart { switches } else { vec![1; shards] },

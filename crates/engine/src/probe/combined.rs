@@ -134,6 +134,7 @@ impl Probe for (WindowProbe, PortProbe) {
 
     #[inline]
     fn prefetch(&self, link: u32, input: u32) {
+        self.0.prefetch(link, input);
         self.1.prefetch(link, input);
     }
 

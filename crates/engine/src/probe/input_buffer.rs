@@ -5,19 +5,25 @@
 //! the stall of an input is the union of intervals that end with the latest start among the booked
 //! packets.
 
-/// The input buffer of the port that a link leaves from.
+/// The input buffer of the port that a link leaves from. None is on two cache lines.
 #[derive(Debug)]
+#[repr(align(32))]
 pub(super) struct InputBuffer {
     /// Time in which a packet was ready to leave. Counted up to `until` while packets wait.
     stalled_ps: u64,
     /// End of the last interval, which may lie in the future.
     until: u64,
+    /// When a packet last stopped waiting for the link. It is about the output, but there is room here, on a
+    /// line that is more likely to be in the cache than the port's history.
+    pub output_left_at: u64,
     /// Packets waiting.
     pub waiting: u32,
 }
 
+const _: () = assert!(size_of::<InputBuffer>() == 32);
+
 impl InputBuffer {
-    pub const EMPTY: Self = Self { stalled_ps: 0, until: 0, waiting: 0 };
+    pub const EMPTY: Self = Self { stalled_ps: 0, until: 0, output_left_at: 0, waiting: 0 };
 
     /// From `now` on, `packets` packets wait.
     pub fn wait(&mut self, now: u64, packets: u32) {

@@ -47,8 +47,6 @@ const _: () = assert!(size_of::<Port>() == 64);
 /// The history of a port before the current run.
 #[derive(Debug, Default)]
 struct PortHistory {
-    /// When a packet last stopped waiting.
-    left_at: u64,
     /// Bytes, packets and time before the current run.
     bytes: u64,
     packets: u64,
@@ -385,7 +383,7 @@ impl PortProbe {
             let input = &self.inputs[link];
             // In an interrupted run, credit that came after its end may have released
             // the last packets.
-            let (counted, queued) = port.at(past, input, end.max(past.left_at));
+            let (counted, queued) = port.at(past, input, end.max(input.output_left_at));
             let counted = PortCounters { inq_ps: input.at(end), ..counted };
             let PortSeries { counters, queues } = &mut self.series;
             if counters.interval() > 0 {
@@ -418,7 +416,10 @@ impl Probe for PortProbe {
     #[inline]
     fn prefetch(&self, link: u32, input: u32) {
         prefetch(&self.ports, link);
-        prefetch(&self.inputs, input);
+        // A prefetch beyond the end would do no harm, but look for the page.
+        if input != NIL {
+            prefetch(&self.inputs, input);
+        }
     }
 
     #[inline]
@@ -442,7 +443,7 @@ impl Probe for PortProbe {
         let port = self.port(now, link);
         port.wait(now, port.waiting - 1);
         port.waiting_bytes -= u64::from(wire);
-        self.pasts[link as usize].left_at = now;
+        self.inputs[link as usize].output_left_at = now;
     }
 
     #[inline]
@@ -450,7 +451,7 @@ impl Probe for PortProbe {
         let port = self.port(now, link);
         port.wait(now, u32::from(wire > 0));
         port.waiting_bytes = wire.into();
-        self.pasts[link as usize].left_at = now;
+        self.inputs[link as usize].output_left_at = now;
     }
 
     /// The transmitter is booked for a packet, which begins now or when the last one ends.

@@ -8,6 +8,7 @@ use tailback_telemetry::{BLOCK, Block, Log, RadixSorter, in_shares};
 
 use super::truth_table::{SUMS, TruthTable};
 use super::{SentPacket, Transmission};
+use crate::intrinsics::prefetch;
 use crate::network::cable::Cable;
 use crate::network::link::Link;
 
@@ -120,6 +121,14 @@ impl TruthLog {
         let (global, wire) = links.iter().map(|link| (link.global, link.cable)).unzip();
         let links = ShardLinks { global, wire, full };
         Self { links, pages: Vec::new(), tally: TruthSummer::default() }
+    }
+
+    /// Prefetches the counter of full packets of observed jobs of a link.
+    #[inline]
+    pub fn prefetch(&self, window: usize, link: u32) {
+        if let Some(page) = self.pages.get(window) {
+            prefetch(&page.full[1], link);
+        }
     }
 
     /// A link sends a packet in a window.
@@ -310,16 +319,21 @@ impl<'a> SortedLog<'a> {
         self.next += links.partition_point(|&link| link - first < BLOCK as u32);
         for (observed, full) in [false, true].into_iter().zip(self.full) {
             let full = full.get(begin..self.next).unwrap_or_default();
-            if full.iter().fold(0, |any, packets| any | packets) > 0 {
-                let links = global[begin..].iter().zip(&wire[begin..]).zip(full);
-                links.for_each(|((&link, wire), &packets)| {
-                    let (place, packets) = (link as u8, u64::from(packets));
-                    block.touch(place, packets > 0);
-                    *block.sum(BYTES, place) += packets * u64::from(self.links.full);
-                    *block.sum(BUSY_PS, place) += packets * wire.serialization_ps(self.links.full);
-                    *block.sum(PACKETS, place) += packets;
-                    *block.sum(PACKETS + 1, place) += if observed { packets } else { 0 };
-                });
+            let (global, wire) = (&global[begin..self.next], &wire[begin..self.next]);
+            // Which links sent any is unpredictable, so it is found out without branches.
+            let (mut sent, mut length) = ([0_u8; BLOCK], 0);
+            for (number, &packets) in full.iter().enumerate() {
+                sent[length] = number as u8;
+                length += usize::from(packets > 0);
+            }
+            for number in sent[..length].iter().map(|&number| usize::from(number)) {
+                let (place, packets) = (global[number] as u8, u64::from(full[number]));
+                block.touch(place, true);
+                *block.sum(BYTES, place) += packets * u64::from(self.links.full);
+                *block.sum(BUSY_PS, place) +=
+                    packets * wire[number].serialization_ps(self.links.full);
+                *block.sum(PACKETS, place) += packets;
+                *block.sum(PACKETS + 1, place) += if observed { packets } else { 0 };
             }
         }
         while let Some((&LinkEntry { link, what }, rest)) = self.noticed.split_first()

@@ -24,6 +24,8 @@ pub struct WindowProbe {
     windows: Windows,
     samples: SampleLog,
     truth: TruthLog,
+    /// The window at the present time.
+    present: usize,
     one_in: u64,
     deployment: Deployment,
 }
@@ -39,6 +41,7 @@ impl WindowProbe {
             windows: Windows { target: windows, shift },
             samples: SampleLog::new(links.len(), packet_bytes),
             truth: TruthLog::new(links, settings.wire_bytes(packet_bytes)),
+            present: 0,
             one_in: settings.one_in,
             deployment: Deployment::new(settings),
         }
@@ -126,8 +129,14 @@ impl Probe for WindowProbe {
     const ON: bool = true;
 
     #[inline]
+    fn prefetch(&self, link: u32, _: u32) {
+        self.truth.prefetch(self.present, link);
+    }
+
+    #[inline]
     fn begin_window(&mut self, now: u64) {
-        self.truth.compact_if_long((now >> self.windows.shift) as usize);
+        self.present = (now >> self.windows.shift) as usize;
+        self.truth.compact_if_long(self.present);
     }
 
     #[inline]

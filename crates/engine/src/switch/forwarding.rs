@@ -85,7 +85,15 @@ impl<P: Probe> Shard<'_, P> {
     /// The reverse link of the input port of a packet that waits for `link`; [`NIL`] if no
     /// probe needs it.
     pub fn input_link_of_waiting(&self, link: u32, slot: u32) -> u32 {
-        if P::ON && self.probe.wants_inputs() { self.input_link_of(link, slot) } else { NIL }
+        if !(P::ON && self.probe.wants_inputs()) {
+            return NIL;
+        }
+        let packet = &self.packets[slot];
+        if packet.from == self.number {
+            // Its lane is at hand, because its credit returns there.
+            return self.input_link(self.links.lane(packet.lane).dst, packet.input);
+        }
+        self.input_link_of(link, slot)
     }
 
     /// A packet of `wire` bytes takes its output or waits for it. `marks` says whether its hop

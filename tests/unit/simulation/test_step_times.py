@@ -1,0 +1,55 @@
+"""Extrapolation of step times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tailback.simulation.step_times import Computations, Extrapolation, StepTimes, extrapolate
+
+STEPS, SKIPPED = 45, 955
+
+
+def extrapolated(spans_ps: np.ndarray) -> Extrapolation:
+    """Extrapolation of ``SKIPPED`` steps after steps that take so long on all of four ranks."""
+    begin = np.concatenate([[0], np.cumsum(spans_ps)]).astype(np.int64)
+    post = begin + 1000 * np.arange(4)[:, None]
+    m = post.shape[1]
+    bounds = np.arange(m + 1) + m * np.arange(4)[:, None]
+    # Latencies differ a little, so that no two steps are equal.
+    arrival = post.ravel() + 500_000 + np.arange(post.size) % 7
+    columns = [post.ravel(), post.ravel(), arrival]
+    times = StepTimes(post, np.full(m, 500_000.0), np.ones((3, m), np.int64), bounds, columns)
+    return extrapolate(times, SKIPPED, Computations(None, None), alone=True)
+
+
+@pytest.mark.parametrize("noise", [0.002, 0.012])
+def test_the_interval_allows_for_any_trend_that_passes_for_none(noise: float) -> None:
+    """A trend that is not detected may go on, and grow as much again."""
+    number = np.arange(STEPS - 1)
+    # Pairs of steps cancel, so means vary by the trend alone.
+    noisy = 1e8 * (1 + noise * np.array([1, -1, -1, 1])[number % 4])
+    steady = extrapolated(noisy)
+    # Between the halves of the steps after a warm-up of two.
+    passes = max(0.005, 1.9 * noise * np.sqrt(4 / (STEPS - 3)))
+    drift = 2 * passes * (number / (STEPS - 1) - 0.5)
+    found = extrapolated(noisy * (1 + 0.95 * drift))
+    assert found.first == 2 and "trend" not in found.why_not
+    assert abs(found.shift_ps - steady.shift_ps) < 0.1 * steady.half_ps
+    assert found.half_ps > 2 * 0.95 * passes * found.shift_ps
+    assert not found.why_not and found.half_ps < 0.02 * found.shift_ps
+
+
+def test_vague_trends_widen_the_interval_and_take_no_more_steps() -> None:
+    """Whether steps suffice depends on the interval without trends above ``TREND``."""
+    noise = np.random.default_rng(3).normal(0, 0.03, STEPS - 1)
+    found = extrapolated(1e8 * (1 + noise))
+    assert not found.why_not
+    assert found.half_ps > 0.02 * found.shift_ps
+
+
+def test_steps_that_vary_more_than_the_interval_allows_are_not_skipped() -> None:
+    noise = np.random.default_rng(3).normal(0, 0.06, STEPS - 1)
+    found = extrapolated(1e8 * (1 + noise))
+    assert "the time of a step is known to" in found.why_not
+    assert found.wanted > STEPS
