@@ -394,7 +394,8 @@ def _name_sources(
         sampled = int((~np.isnan(evidence.congested)).sum())
         statements.sources.append(wording.sampled_links(sampled))
     if evidence.jobs is not None:
-        statements.sources.append(wording.listed_jobs(len(evidence.jobs)))
+        statements.sources.append(wording.listed_jobs(evidence.jobs, evidence.jobs_from))
+    statements.sources += evidence.notes
 
 
 def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:

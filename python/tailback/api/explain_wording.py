@@ -13,7 +13,7 @@ from tailback.calibration.file import text
 from tailback.diagnosis.hypotheses import SlowerMachine
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.port_wording import rate_of_rate
-from tailback.units import format_bytes, percent
+from tailback.units import counted, format_bytes, percent
 
 MAX_HOSTS_NAMED: Final = 4
 """Number of hosts of a job that are named."""
@@ -149,9 +149,11 @@ def sampled_links(links: int) -> str:
     return f"samples in packets: congestion of {links} links"
 
 
-def listed_jobs(jobs: int) -> str:
-    """The source: a job list."""
-    return f"job list: {jobs} other job{'s' * (jobs != 1)} at that time"
+def listed_jobs(jobs: Sequence[str], source: str) -> str:
+    """The source: a job list, the other jobs in it, and where it comes from unless given."""
+    named = f" ({_few(jobs)})" if jobs else ""
+    where = f" {source}" if source else ""
+    return f"job list{where}: {counted(len(jobs), 'other job')} at that time{named}"
 
 
 def slow_link(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 
 from tailback.placement.rank_hosts import rank_hosts
+from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario import Scenario
 
 _FABRIC, _FORWARDING = "fabric.txt", "lfts.txt"
+_OWN_JOB = re.compile(
+    r"^(SLURM_JOB_?ID(?:_HET_GROUP_\d+)?|SLURM_ARRAY_JOB_ID|SLURM_ARRAY_TASK_ID|PBS_JOBID)=(\S+)$",
+    re.MULTILINE,
+)
 
 
 def is_recording(source: Path) -> bool:
@@ -49,6 +55,28 @@ def recorded_forwarding(trace: Path) -> Path | None:
     """The forwarding tables of the fabric that is in a recording; None if there are none."""
     file = trace / _FORWARDING
     return file if is_recording(trace) and file.is_file() else None
+
+
+def recorded_jobs(trace: Path | None) -> Path | None:
+    """The list of the machine's jobs that is in a recording; None if there is none."""
+    if trace is None or not is_recording(trace):
+        return None
+    file = trace / JOBS_FILE
+    return file if file.is_file() else None
+
+
+def own_jobs(trace: Path | None) -> frozenset[str]:
+    """Identifiers by which a list of jobs may name the recorded job; empty if it has none.
+
+    A job of an array has its own number in Slurm, and one of the form ``17_3``; a heterogeneous
+    job has one for each of its parts.
+    """
+    file = None if trace is None or not is_recording(trace) else trace / "job.env"
+    if file is None or not file.is_file():
+        return frozenset()
+    found = dict(_OWN_JOB.findall(file.read_text(encoding="utf-8", errors="replace")))
+    array, task = found.pop("SLURM_ARRAY_JOB_ID", ""), found.pop("SLURM_ARRAY_TASK_ID", "")
+    return frozenset(found.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
 
 
 def notes_on_network(scenario: Scenario) -> list[str]:
