@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import polars as pl
 from tailback.api.captures import with_capture_telemetry
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.counter_alignment import Floats, JoinError, Sent
+from tailback.evidence.host_interfaces import host_interfaces
 from tailback.evidence.jobs import JobList
 from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
@@ -58,6 +59,8 @@ class NetworkEvidence:
         jobs: Names of jobs that ran at the same time; None without a job list.
         jobs_from: Where the job list comes from, in words; empty: the user gave it.
         notes: Remarks on evidence that is not used.
+        unused_interfaces: Interfaces of each host that do not carry the job's messages.
+        adapters: Table ``adapter_findings`` of the recording; None without one.
         congested: Congested fraction of each link from samples in our packets, NaN if unknown,
             shape (L,); None without samples.
         sampled: Our packets on each link from the same samples, shape (L,).
@@ -70,6 +73,8 @@ class NetworkEvidence:
     jobs: tuple[str, ...] | None = None
     jobs_from: str = ""
     notes: tuple[str, ...] = ()
+    unused_interfaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    adapters: pl.DataFrame | None = None
     congested: Floats | None = None
     sampled: Floats | None = None
     estimates: pl.DataFrame | None = None
@@ -127,16 +132,21 @@ def read_network_evidence(
     if not counters:
         return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
-    intervals = _intervals([Path(path) for path in counters], prepared)
     sent = own_messages(measured, run)
+    interfaces = host_interfaces(
+        _intervals([Path(path) for path in counters], prepared), fabric, sent, _span(measured)
+    )  # fmt: skip
+    intervals = interfaces.rows
     try:
         joined = join_counters(
             intervals, fabric, sent, elapsed_ps=measured.measured.elapsed_ps,
             origin_unix_ns=measured.origin_unix_ns, lossy=port_verdict.is_lossy(intervals),
         )  # fmt: skip
     except JoinError as error:
-        raise JoinError(error.message, file=counters[0], remedy=error.remedy) from None
-    joined = replace(joined, notes=[*joined.notes, *_foreign_ports(intervals)])
+        why = "; ".join((error.message, *interfaces.notes))
+        raise JoinError(why, file=counters[0], remedy=error.remedy) from None
+    notes = [*joined.notes, *interfaces.notes, *_foreign_ports(intervals)]
+    joined = replace(joined, notes=notes)
     of_host, names = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
     others = find_other_traffic(
         joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet,
@@ -144,7 +154,14 @@ def read_network_evidence(
     )  # fmt: skip
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
-    return NetworkEvidence(joined, others, names, "" if jobs is None else jobs.source)
+    source = "" if jobs is None else jobs.source
+    return NetworkEvidence(joined, others, names, source, unused_interfaces=interfaces.unused)
+
+
+def _span(measured: MeasuredRun) -> tuple[int, int] | None:
+    """Start and end of the run in UTC nanoseconds; None if the trace does not record it."""
+    start = measured.origin_unix_ns
+    return None if start is None else (start, start + max(measured.measured.elapsed_ps // 1000, 1))
 
 
 def _jobs_alone(
@@ -153,11 +170,10 @@ def _jobs_alone(
     """The evidence of a job list without counters."""
     if jobs is None:
         return NetworkEvidence()
-    start = measured.origin_unix_ns
-    if start is None:
+    span = _span(measured)
+    if span is None:
         return NetworkEvidence(notes=(JOBS_WITHOUT_TIME,))
-    end = start + max(measured.measured.elapsed_ps // 1000, 1)
-    names = _jobs_of_hosts(jobs, prepared, start, end)[1]
+    names = _jobs_of_hosts(jobs, prepared, *span)[1]
     return NetworkEvidence(jobs=names, jobs_from=jobs.source)
 
 

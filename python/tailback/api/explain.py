@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api import explain_wording as wording
+from tailback.api.adapter_statements import adapter_statements
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import SETTINGS
@@ -184,6 +185,7 @@ def _summary(
         others_shown_by=shown,
         shared_links=shared_links(search.others.traffic, fabric),
         sampled_links=sampled_links(evidence.estimates, fabric),
+        adapters=adapter_statements(evidence.adapters),
         unknown_job=job,
         alternatives=tuple(one for _, one in alternatives),
         others_range=_range(posterior),

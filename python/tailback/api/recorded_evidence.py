@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tailback.api.evidence import ListedJobs, NetworkEvidence, read_network_evidence
-from tailback.api.recording import own_jobs, recorded_counters, recorded_jobs
+from tailback.api.recording import is_recording, own_jobs, recorded_counters, recorded_jobs
 from tailback.evidence import MeasuredRun
+from tailback.evidence.adapter_findings import adapter_findings
 from tailback.evidence.counter_alignment import JoinError
 from tailback.evidence.jobs import JobListError, read_jobs
+from tailback.port_counters.recorded_statistics import recorded_statistics
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
 
@@ -39,16 +41,30 @@ def network_evidence(
     """
     trace = next(job for job in prepared.scenario.job if job.observed).trace
     notes: list[str] = []
+    evidence = _of_counters(prepared, measured, run, counters, jobs, trace, notes)
+    adapters = None
+    if trace is not None and is_recording(trace):
+        readings, damaged = recorded_statistics(trace / "counters")
+        notes += damaged
+        adapters = adapter_findings(readings, evidence.unused_interfaces)
+    return replace(evidence, adapters=adapters, notes=(*evidence.notes, *notes))
+
+
+def _of_counters(
+    prepared: PreparedScenario, measured: MeasuredRun, run: Run, counters: Sequence[str | Path],
+    jobs: str | Path | None, trace: Path | None, notes: list[str],
+) -> NetworkEvidence:  # fmt: skip
+    """What the counters of links and the job list show; extends ``notes``."""
     listed = _listed(trace, jobs, notes)
     fabric = prepared.fabric
     named = fabric.link_interface is not None
     recorded = recorded_counters(trace, fabric.host_name, interfaces=named)
     for files in [] if counters else recorded:
         try:
-            return _noted(read_network_evidence(prepared, measured, run, files, listed), notes)
+            return read_network_evidence(prepared, measured, run, files, listed)
         except JoinError as error:
             notes.append(f"recorded counters not used ({files[0].name} …): {error.message}")
-    return _noted(read_network_evidence(prepared, measured, run, counters, listed), notes)
+    return read_network_evidence(prepared, measured, run, counters, listed)
 
 
 def _listed(trace: Path | None, given: str | Path | None, notes: list[str]) -> ListedJobs | None:
@@ -65,7 +81,3 @@ def _listed(trace: Path | None, given: str | Path | None, notes: list[str]) -> L
         where = f", {error.place}" if error.place else ""
         notes.append(f"the recorded job list is not used ({file.name}{where}): {error.message}")
         return None
-
-
-def _noted(evidence: NetworkEvidence, notes: list[str]) -> NetworkEvidence:
-    return replace(evidence, notes=(*evidence.notes, *notes))
