@@ -97,8 +97,8 @@ def traced_calls(calls: int) -> str:
 def counted_links(links: int, *, lossy: bool, stalls: bool) -> str:
     """The source: port counters, and whether they tell where traffic was held up."""
     if lossy:
-        return f"counters of {links} links, with queues and drops (lossy network)"
-    return f"counters of {links} links, {'with' if stalls else 'without'} stalls"
+        return f"counters of {counted(links, 'link')}, with queues and drops (lossy network)"
+    return f"counters of {counted(links, 'link')}, {'with' if stalls else 'without'} stalls"
 
 
 def engine_settings(fitted: Sequence[FittedValue], *, stated: bool) -> str:

@@ -105,6 +105,20 @@ def test_a_recording_needs_nothing_else(recording: Path) -> None:
     assert "fabric: from the recording" in "\n".join(diagnosis_lines(found, recording))
 
 
+def test_a_second_adapter_that_the_fabric_does_not_have_is_not_joined(tmp_path: Path) -> None:
+    trace, now = infiniband_recording(tmp_path, ADAPTERS)
+    alone = diagnosed(trace).diagnosis.explanation
+    file = trace / "counters" / "infiniband-a-0.csv"
+    other = [
+        row("a", at, at * MIB, first=now, port="mlx5_1/1", guid="0000:0000:0000:0099")
+        for at in range(500, 1601, 100)
+    ]
+    file.write_text(file.read_text() + "".join(other))
+    found = diagnosed(trace).diagnosis.explanation
+    assert found is not None and alone is not None
+    assert found.costs == alone.costs and any("counters of 2 links" in s for s in found.sources)
+
+
 def test_given_options_replace_what_was_recorded(recording: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text(DISCOVERY)
@@ -182,6 +196,11 @@ def test_the_recorder_writes_what_the_reader_needs(
               "port_rcv_data": 2**64 - 1}  # fmt: skip
     for name, value in values.items():
         (counters / name).write_text(f"{value}\n")
+    (counters / "symbol_error").write_text("4\n")
+    hardware = device / "ports" / "1" / "hw_counters"
+    hardware.mkdir()
+    for number, name in enumerate(("np_cnp_sent", "packet_seq_err", "local_ack_timeout_err")):
+        (hardware / name).write_text(f"{number + 7}\n")
     program = idle_program(tmp_path, 300_000)
     redirect = library_to_preload(tmp_path, REDIRECT)
     monkeypatch.setenv("TEST_DEVICES", str(tmp_path / "devices"))
@@ -190,6 +209,12 @@ def test_the_recorder_writes_what_the_reader_needs(
     (file,) = (tmp_path / "out" / "counters").glob("infiniband-*.csv")
     received = pl.read_csv(file, schema_overrides={"rx_bytes": pl.UInt64})["rx_bytes"]
     assert set(received) == {2**64 - 1}
+    # Losses and errors are read seldom, and at both ends.
+    rows = pl.read_csv(file)
+    assert set(rows["cnp_sent"]) == {7}
+    for name, value in (("packet_seq_err", 8), ("local_ack_timeout_err", 9), ("symbol_error", 4)):
+        assert rows[name][0] == rows[name][-1] == value and rows[name].null_count() > 0
+    assert rows["rnr_nak_retry_err"].is_null().all()
     found = read_counters(file).readings
     assert found.height >= 3
     assert set(found["node_guid"]) == {0xB8599F0300C91A2C} and set(found["port"]) == {1}
