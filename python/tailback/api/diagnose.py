@@ -37,7 +37,7 @@ from tailback.api.measured_run import (
 )
 from tailback.api.rankfiles import rank_files
 from tailback.api.recorded_evidence import network_evidence
-from tailback.api.recording import notes_on_network
+from tailback.api.recording import notes_on_network, shared_cores_of
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
@@ -273,8 +273,9 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*notes_on_network(found.scenario), *diagnosis.warnings, *note_on_effort(seeds, run)]
-    diagnosis = diagnosis.model_copy(update={"warnings": notes})
+    notes = [*shared_cores_of(found.scenario), *notes_on_network(found.scenario),
+             *diagnosis.warnings, *note_on_effort(seeds, run)]  # fmt: skip
+    diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(notes))})
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,

@@ -21,6 +21,7 @@ from tailback.api.network_clues import (
     is_lossy,
     routing_is_stated,
 )
+from tailback.api.recording import shared_cores_of
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.changes_over_time import ChangeOverTime
@@ -123,7 +124,10 @@ def add_evidence(
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     found = _summary(search, posterior, candidates, statements)
-    found = replace(found, slow_anywhere=anywhere, change=change, place_open=place_open)
+    shared = "; ".join(shared_cores_of(prepared.scenario))
+    found = replace(
+        found, shared_cores=shared, slow_anywhere=anywhere, change=change, place_open=place_open
+    )
     return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
 
 

@@ -7,7 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tailback.api.evidence import ListedJobs, NetworkEvidence, read_network_evidence
-from tailback.api.recording import is_recording, own_jobs, recorded_counters, recorded_jobs
+from tailback.api.recording import (
+    hosts_outside,
+    is_recording,
+    own_jobs,
+    recorded_counters,
+    recorded_jobs,
+)
 from tailback.evidence import MeasuredRun
 from tailback.evidence.adapter_findings import adapter_findings
 from tailback.evidence.counter_alignment import JoinError
@@ -59,6 +65,10 @@ def _of_counters(
     fabric = prepared.fabric
     named = fabric.link_interface is not None
     recorded = recorded_counters(trace, fabric.host_name, interfaces=named)
+    outside = [] if counters else hosts_outside(trace, fabric.host_name)
+    if outside:
+        some = ", ".join(outside[:2]) + (" …" if len(outside) > 2 else "")
+        notes.append(f"recorded counters not used: hosts that the fabric does not have ({some})")
     for files in [] if counters else recorded:
         try:
             return read_network_evidence(prepared, measured, run, files, listed)

@@ -36,6 +36,7 @@ class EvidenceSummary:
         slow_anywhere: Which links may be slow if even their number is large; empty if none is.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
+        shared_cores: That ranks shared cores, as a note; empty if they did not.
         sources: Evidence used, one line each.
         missing: Evidence that would resolve open questions.
         change: A part of the run in which calls take longer than the expected run explains; None
@@ -59,6 +60,7 @@ class EvidenceSummary:
     place_open: bool = False
     slow_anywhere: str = ""
     assumed_hosts: str = ""
+    shared_cores: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     change: ChangeOverTime | None = None

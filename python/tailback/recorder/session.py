@@ -161,11 +161,23 @@ def _finish(
     if counters:
         (folder / "counters").mkdir()
         for file in counters:
+            _drop_half_line(file)
             file.rename(folder / "counters" / file.name)
     for pattern in _RAW:
         for file in folder.glob(pattern):
             file.unlink()
     return recording
+
+
+def _drop_half_line(file: Path) -> None:
+    """Cut a table after its last whole line: a host that failed may have left half of one."""
+    with file.open("rb+") as table:
+        size = table.seek(0, os.SEEK_END)
+        tail_start = max(size - 65536, 0)
+        table.seek(tail_start)
+        tail = table.read()
+        if tail and not tail.endswith(b"\n"):
+            table.truncate(tail_start + tail.rfind(b"\n") + 1)
 
 
 def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:

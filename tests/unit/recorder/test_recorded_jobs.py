@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from tailback.api.recording import own_jobs
+from tailback.errors import TraceError
+from tailback.recorder.session import _drop_half_line
 from tests.factories.recordings import evidence_of, infiniband_recording
 
 HEADER = "JobIDRaw|Start|End|State|NodeList\n"
@@ -80,3 +83,29 @@ def test_identifiers_of_the_own_job(tmp_path: Path) -> None:
     ):
         (tmp_path / "job.env").write_text(text)
         assert own_jobs(tmp_path) == own
+
+
+def test_what_an_incomplete_folder_lacks_is_said(
+    recording: tuple[Path, datetime], tmp_path: Path
+) -> None:
+    trace, _ = recording
+    fabric = tmp_path / "other.csv"
+    fabric.write_text("src,dst,rate_gbit\nx0,s,10\nx1,s,10\n")
+    evidence = evidence_of(trace, fabric=fabric)
+    assert "recorded counters not used: hosts that the fabric does not have (a, c)" in evidence
+    for part in trace.glob("traces*"):
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
+    with pytest.raises(TraceError, match=r"the trace of this recording is missing") as error:
+        evidence_of(trace, fabric=fabric)
+    assert "copy the whole folder" in str(error.value)
+
+
+def test_half_a_line_of_a_table_of_counters_is_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "ethernet-a-0.csv"
+    for text, kept in (
+        ("h\n1,2\n3", "h\n1,2\n"), ("h\n1,2\n", "h\n1,2\n"), ("h", ""), ("", ""),
+        ("h\n" + "1,2\n" * 30_000 + "3,", "h\n" + "1,2\n" * 30_000),
+    ):  # fmt: skip
+        file.write_text(text)
+        _drop_half_line(file)
+        assert file.read_text() == kept
