@@ -11,6 +11,8 @@ import pytest
 from tailback.api.recording import own_jobs
 from tailback.errors import TraceError
 from tailback.recorder.session import _drop_half_line
+from tailback.traffic.readers import read_trace
+from tests.factories.otf2_traces import writing
 from tests.factories.recordings import evidence_of, infiniband_recording
 
 HEADER = "JobIDRaw|Start|End|State|NodeList\n"
@@ -98,6 +100,16 @@ def test_what_an_incomplete_folder_lacks_is_said(
     with pytest.raises(TraceError, match=r"the trace of this recording is missing") as error:
         evidence_of(trace, fabric=fabric)
     assert "copy the whole folder" in str(error.value)
+
+
+def test_ranks_that_were_killed_before_they_wrote_anything_are_told(tmp_path: Path) -> None:
+    trace = writing(tmp_path)([[], []])
+    for name, said in (("", "eztrace"), ("recording.json", "record a run that ends")):
+        if name:
+            (trace / name).write_text("{}")
+        with pytest.raises(TraceError, match="has no MPI call") as error:
+            read_trace(trace)
+        assert said in str(error.value)
 
 
 def test_half_a_line_of_a_table_of_counters_is_dropped(tmp_path: Path) -> None:
