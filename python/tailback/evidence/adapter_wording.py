@@ -28,13 +28,13 @@ _SAID: Final = {
     "not-ready": ("was told {} that the receiver had no buffer", "time",
                   "the receiving rank was late: not the network"),
     "paused": ("received {}", "pause frame", "the far end of its link stopped it from sending, as "
-               "a queue was full there or further on; not known is whose packets filled it"),
+               "a queue was full there or further on; whose packets filled it is not known"),
     "pausing": ("sent {}", "pause frame", "this host took data more slowly than the network "
                 "delivered them, and held up its switch"),
     "marked": ("received {} with the mark of a long queue (ECN)", "packet",
-               "paths to this host were congested; not known is where, and by whose packets"),
+               "paths to this host were congested; where, and by whose packets, is not known"),
     "notifying": ("told senders {} to slow down (CNP)", "time",
-                  "paths to this host were congested; not known is where, and by whose packets"),
+                  "paths to this host were congested; where, and by whose packets, is not known"),
     "slowed": ("was asked {} to send more slowly (CNP)", "time",
                "its packets met long queues, and DCQCN made it send below the rate of its link"),
     "out-of-order": ("received {} out of order", "packet",
@@ -43,9 +43,12 @@ _SAID: Final = {
 """What the adapter did, the unit of the number, and what follows, by kind."""
 
 
+_LEAST_SHARE: Final = 0.001
+
+
 def adapter_label(row: Mapping[str, Any]) -> str:
-    """Host and interface: ``n3 (eth2)``."""
-    return f"{row['node_name']} ({row['interface']})"
+    """Host and interface: ``host n3 (eth2)``."""
+    return f"host {row['node_name']} ({row['interface']})"
 
 
 def adapters_counted(rows: pl.DataFrame) -> str:
@@ -61,7 +64,7 @@ def adapters_counted(rows: pl.DataFrame) -> str:
     if rows.height > 1:
         more = counted(rows.height - 1, "other adapter")
         rest = int(rows["count"].sum()) - int(worst["count"])
-        figures += f"; {more} {rest:,}" if rest else f"; {more} too"
+        figures += f"; {rest:,} on {more}" if rest else f"; {more} too"
     return f"{text} during the run ({figures}): {follows}"
 
 
@@ -77,4 +80,7 @@ def _figure(value: float) -> str:
 
 def _paused(row: Mapping[str, Any]) -> str:
     share = row["paused_share"]
-    return "" if share is None else f"paused {percent(min(share, 1.0), 1)} of the time"
+    if share is None:
+        return ""
+    shown = percent(min(share, 1.0), 1) if share >= _LEAST_SHARE else "less than 0.1 %"
+    return f"paused {shown} of the time"

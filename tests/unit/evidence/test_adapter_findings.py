@@ -58,10 +58,11 @@ def test_pause_frames_received_are_told_with_host_and_rate() -> None:
     assert rows["count"].to_list() == [12_355, 45]
     text = adapters_counted(rows)
     assert text.startswith(
-        "the adapter of n3 (eth2) received 12,355 pause frames during the run (1,236 a second, "
-        "paused 2.5 % of the time, rx_pause_ctrl_phy, rx_prio3_pause …; 1 other adapter 45): "
+        "the adapter of host n3 (eth2) received 12,355 pause frames during the run (1,236 "
+        "a second, paused 2.5 % of the time, rx_pause_ctrl_phy, rx_prio3_pause …; "
+        "45 on 1 other adapter): "
     )
-    assert "not known is whose packets" in text
+    assert text.endswith("whose packets filled it is not known")
 
 
 def test_a_time_without_frames_and_a_reset_counter() -> None:

@@ -110,7 +110,7 @@ def test_a_fabric_that_names_the_interface_decides(
 
 
 def test_pauses_of_the_job_s_interface_are_told_on_the_screen(
-    recording: tuple[Path, datetime], edges: Path
+    recording: tuple[Path, datetime], edges: Path, tmp_path: Path
 ) -> None:
     from tailback.cli.render import diagnosis_lines
 
@@ -124,7 +124,10 @@ def test_pauses_of_the_job_s_interface_are_told_on_the_screen(
         for name in ("eth0", "eth2")
     )
     (trace / "counters" / "ethtool-a-0.csv").write_text(STATISTICS_HEAD + rows)
-    quiet = diagnosed(trace, fabric=edges).diagnosis
+    result = diagnosed(trace, fabric=edges)
+    result.write(tmp_path / "out")
+    assert "received 12,345 pause frames" in (tmp_path / "out" / "report.html").read_text()
+    quiet = result.diagnosis
     (trace / "counters" / "ethtool-a-0.csv").unlink()
     without = diagnosed(trace, fabric=edges).diagnosis
     assert quiet.explanation is not None and without.explanation is not None
@@ -132,7 +135,9 @@ def test_pauses_of_the_job_s_interface_are_told_on_the_screen(
     (adapter,) = finding.adapters
     assert (adapter.host, adapter.interface, adapter.count) == ("a", "eth2", 12_345)
     screen = " ".join(line.strip() for line in diagnosis_lines(quiet, trace))
-    assert "adapters: the adapter of a (eth2) received 12,345 pause frames during the" in screen
+    assert (
+        "adapters: the adapter of host a (eth2) received 12,345 pause frames during the" in screen
+    )
     # It is evidence beside the verdict.
     assert quiet.cause == without.cause and quiet.confidence == without.confidence
     assert without.explanation.adapters == []
