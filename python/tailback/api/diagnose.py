@@ -26,7 +26,7 @@ from tailback.api.effort import (
     repetitions,
     worth_screening,
 )
-from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
+from tailback.api.evidence import NetworkEvidence, with_samples
 from tailback.api.explain import add_evidence
 from tailback.api.explain_wording import engine_settings, only_placements_tried
 from tailback.api.further_costs import further_costs
@@ -36,7 +36,8 @@ from tailback.api.measured_run import (
     with_round_robin_adapters,
 )
 from tailback.api.rankfiles import rank_files
-from tailback.api.recording import notes_on_network, recorded_counters
+from tailback.api.recorded_evidence import network_evidence
+from tailback.api.recording import notes_on_network, shared_cores_of
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
@@ -55,7 +56,6 @@ from tailback.diagnosis.wording import confidence_sentence, measured_confidence,
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
-from tailback.evidence.counter_alignment import JoinError
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend
@@ -214,7 +214,8 @@ def diagnose(
         contexts: For captures: folder with the addresses of nodes and the calls that packets belong
             to.
         counters: Port counters recorded during the traced run, as :func:`counters` takes them.
-        jobs: List of the jobs that ran at that time (docs/how-to/jobs.md).
+        jobs: List of the jobs that ran at that time (docs/how-to/jobs.md); default: that of the
+            recording.
         samples: Samples that receivers counted, by flow or cumulative (CSV).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
         methods: Placements to try; default: all that apply.
@@ -272,8 +273,9 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*notes_on_network(found.scenario), *diagnosis.warnings, *note_on_effort(seeds, run)]
-    diagnosis = diagnosis.model_copy(update={"warnings": notes})
+    notes = [*shared_cores_of(found.scenario), *notes_on_network(found.scenario),
+             *diagnosis.warnings, *note_on_effort(seeds, run)]  # fmt: skip
+    diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(notes))})
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
@@ -395,7 +397,7 @@ class _EvidenceFiles:
         self._refuse_without_times(measured, changed)
         if measured is not None and not changed:
             step("aligning counters with the trace", 0.0)
-            evidence = self._network_evidence(prepared, measured, run, step)
+            evidence = network_evidence(prepared, measured, run, self.counters, self.jobs)
             evidence = with_samples(evidence, self.samples, prepared)
             with stage("causes in the evidence"):
                 explained = add_evidence(
@@ -409,22 +411,6 @@ class _EvidenceFiles:
                 run = run_scenario(prepared, watch, threads=threads)
         run = decode_samples(run, prepared.fabric)
         return _Expected(prepared, run, measured, changed, evidence, found)
-
-    def _network_evidence(
-        self, prepared: PreparedScenario, measured: MeasuredRun, run: base.Run, step: Progress
-    ) -> NetworkEvidence:
-        """The given counters, else those recorded with the trace if they fit the fabric."""
-        section = next(job for job in prepared.scenario.job if job.observed)
-        fabric, given = prepared.fabric, bool(self.counters)
-        named = fabric.link_interface is not None
-        recorded = recorded_counters(section.trace, fabric.host_name, interfaces=named)
-        for files in [] if given else recorded:
-            try:
-                return read_network_evidence(prepared, measured, run, files, self.jobs)
-            except JoinError as error:
-                # They were not asked for, so a fabric with other interface names is not an error.
-                step(f"without {files[0].name}: {error.message}", 0.0)
-        return read_network_evidence(prepared, measured, run, self.counters, self.jobs)
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,8 @@ import polars as pl
 from tailback.api.captures import with_capture_telemetry
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.counter_alignment import Floats, JoinError, Sent
-from tailback.evidence.jobs import JobList, read_jobs
+from tailback.evidence.host_interfaces import host_interfaces
+from tailback.evidence.jobs import JobList
 from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
@@ -26,6 +27,27 @@ from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
+JOBS_WITHOUT_TIME = (
+    "the job list is not used: the trace does not record when the job ran (UTC), and there are no "
+    "counters to find that from"
+)
+"""Note on a job list that cannot be aligned with the trace."""
+
+
+@dataclass(frozen=True)
+class ListedJobs:
+    """The jobs of the machine, and which of them is ours.
+
+    Attributes:
+        jobs: The list.
+        own: Identifiers of our job; empty if unknown.
+        source: Where the list comes from, in words; empty: the user gave it.
+    """
+
+    jobs: JobList
+    own: frozenset[str] = frozenset()
+    source: str = ""
+
 
 @dataclass(frozen=True)
 class NetworkEvidence:
@@ -35,6 +57,10 @@ class NetworkEvidence:
         counters: Port counters by link; None without counters.
         others: Traffic of other jobs; None without counters of host ports.
         jobs: Names of jobs that ran at the same time; None without a job list.
+        jobs_from: Where the job list comes from, in words; empty: the user gave it.
+        notes: Remarks on evidence that is not used.
+        unused_interfaces: Interfaces of each host that do not carry the job's messages.
+        adapters: Table ``adapter_findings`` of the recording; None without one.
         congested: Congested fraction of each link from samples in our packets, NaN if unknown,
             shape (L,); None without samples.
         sampled: Our packets on each link from the same samples, shape (L,).
@@ -45,6 +71,10 @@ class NetworkEvidence:
     counters: LinkCounters | None = None
     others: OtherTraffic | None = None
     jobs: tuple[str, ...] | None = None
+    jobs_from: str = ""
+    notes: tuple[str, ...] = ()
+    unused_interfaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    adapters: pl.DataFrame | None = None
     congested: Floats | None = None
     sampled: Floats | None = None
     estimates: pl.DataFrame | None = None
@@ -85,42 +115,66 @@ def read_network_evidence(
     measured: MeasuredRun,
     run: Run,
     counters: Sequence[str | Path],
-    jobs: str | Path | None,
+    jobs: ListedJobs | None,
 ) -> NetworkEvidence:
-    """Read counters and job list, and align them with the trace.
+    """Read counters, and align them and the job list with the trace.
 
     Args:
         prepared: The scenario with the job's own traffic.
         measured: The measured run.
         run: The expected run, which has the messages of collectives.
         counters: Files or folders of port counters, as ``tailback counters`` takes them.
-        jobs: File of a job list.
+        jobs: The jobs of the machine.
 
     Raises:
         TailbackError: A file cannot be read, or does not belong to the fabric or the time.
     """
-    listed = None if jobs is None else read_jobs(Path(jobs))
     if not counters:
-        return NetworkEvidence(jobs=None if listed is None else ())
+        return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
-    intervals = _intervals([Path(path) for path in counters], prepared)
     sent = own_messages(measured, run)
+    interfaces = host_interfaces(
+        _intervals([Path(path) for path in counters], prepared), fabric, sent, _span(measured)
+    )  # fmt: skip
+    intervals = interfaces.rows
     try:
         joined = join_counters(
             intervals, fabric, sent, elapsed_ps=measured.measured.elapsed_ps,
             origin_unix_ns=measured.origin_unix_ns, lossy=port_verdict.is_lossy(intervals),
         )  # fmt: skip
     except JoinError as error:
-        raise JoinError(error.message, file=counters[0], remedy=error.remedy) from None
-    joined = replace(joined, notes=[*joined.notes, *_foreign_ports(intervals)])
-    of_host, names = _jobs_of_hosts(listed, prepared, joined)
+        why = "; ".join((error.message, *interfaces.notes))
+        raise JoinError(why, file=counters[0], remedy=error.remedy) from None
+    notes = [*joined.notes, *interfaces.notes, *_foreign_ports(intervals)]
+    joined = replace(joined, notes=notes)
+    of_host, names = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
     others = find_other_traffic(
         joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet,
         routes=forwarded_links(prepared.scenario, fabric),
     )  # fmt: skip
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
-    return NetworkEvidence(joined, others, names)
+    source = "" if jobs is None else jobs.source
+    return NetworkEvidence(joined, others, names, source, unused_interfaces=interfaces.unused)
+
+
+def _span(measured: MeasuredRun) -> tuple[int, int] | None:
+    """Start and end of the run in UTC nanoseconds; None if the trace does not record it."""
+    start = measured.origin_unix_ns
+    return None if start is None else (start, start + max(measured.measured.elapsed_ps // 1000, 1))
+
+
+def _jobs_alone(
+    jobs: ListedJobs | None, prepared: PreparedScenario, measured: MeasuredRun
+) -> NetworkEvidence:
+    """The evidence of a job list without counters."""
+    if jobs is None:
+        return NetworkEvidence()
+    span = _span(measured)
+    if span is None:
+        return NetworkEvidence(notes=(JOBS_WITHOUT_TIME,))
+    names = _jobs_of_hosts(jobs, prepared, *span)[1]
+    return NetworkEvidence(jobs=names, jobs_from=jobs.source)
 
 
 def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
@@ -234,18 +288,30 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
 
 
 def _jobs_of_hosts(
-    listed: JobList | None, prepared: PreparedScenario, joined: LinkCounters
+    listed: ListedJobs | None, prepared: PreparedScenario, start_ns: int, end_ns: int
 ) -> tuple[dict[str, str], tuple[str, ...] | None]:
-    """Job of each host that other jobs used while ours ran, and the names of those jobs."""
+    """Job of each host that other jobs used while ours ran, and the names of those jobs.
+
+    Our job is known by its identifier, so that another one on the same hosts is not taken for it;
+    without an identifier, it is whichever ran on them.
+    """
     if listed is None:
         return {}, None
     fabric = prepared.fabric
     mine = {fabric.host_name[h] for h in fabric.node_host[prepared.observed.node].tolist()}
     short = {name.partition(".")[0]: name for name in fabric.host_name}
+    own = {_without_server(job) for job in listed.own}
     of_host: dict[str, str] = {}
-    for job, hosts in listed.during(joined.start_ns, joined.end_ns).select("job", "hosts").rows():
+    names = set()
+    for job, hosts in listed.jobs.during(start_ns, end_ns).select("job", "hosts").rows():
         known = [short.get(str(host).partition(".")[0], str(host)) for host in hosts]
-        if set(known) & mine:
+        if _without_server(job) in own if own else set(known) & mine:
             continue  # Ours.
         of_host |= dict.fromkeys(known, str(job))
-    return of_host, tuple(sorted(set(of_host.values())))
+        names.add(str(job))
+    return of_host, tuple(sorted(names))
+
+
+def _without_server(job: str) -> str:
+    """Identifier of a job without the name of the server, which PBS may shorten: ``17.pbs``."""
+    return job.partition(".")[0]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api import explain_wording as wording
+from tailback.api.adapter_statements import adapter_statements
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import SETTINGS
@@ -20,6 +21,7 @@ from tailback.api.network_clues import (
     is_lossy,
     routing_is_stated,
 )
+from tailback.api.recording import shared_cores_of
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.changes_over_time import ChangeOverTime
@@ -122,7 +124,10 @@ def add_evidence(
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     found = _summary(search, posterior, candidates, statements)
-    found = replace(found, slow_anywhere=anywhere, change=change, place_open=place_open)
+    shared = "; ".join(shared_cores_of(prepared.scenario))
+    found = replace(
+        found, shared_cores=shared, slow_anywhere=anywhere, change=change, place_open=place_open
+    )
     return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
 
 
@@ -184,6 +189,7 @@ def _summary(
         others_shown_by=shown,
         shared_links=shared_links(search.others.traffic, fabric),
         sampled_links=sampled_links(evidence.estimates, fabric),
+        adapters=adapter_statements(evidence.adapters),
         unknown_job=job,
         alternatives=tuple(one for _, one in alternatives),
         others_range=_range(posterior),
@@ -394,7 +400,8 @@ def _name_sources(
         sampled = int((~np.isnan(evidence.congested)).sum())
         statements.sources.append(wording.sampled_links(sampled))
     if evidence.jobs is not None:
-        statements.sources.append(wording.listed_jobs(len(evidence.jobs)))
+        statements.sources.append(wording.listed_jobs(evidence.jobs, evidence.jobs_from))
+    statements.sources += evidence.notes
 
 
 def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:

@@ -12,7 +12,7 @@ from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import text
 from tailback.diagnosis.hypotheses import SlowerMachine
 from tailback.diagnosis.unknown_job import UnknownJob
-from tailback.units import format_bytes, percent, rate_of_rate
+from tailback.units import counted, format_bytes, percent, rate_of_rate
 
 MAX_HOSTS_NAMED: Final = 4
 """Number of hosts of a job that are named."""
@@ -96,8 +96,8 @@ def traced_calls(calls: int) -> str:
 def counted_links(links: int, *, lossy: bool, stalls: bool) -> str:
     """The source: port counters, and whether they tell where traffic was held up."""
     if lossy:
-        return f"counters of {links} links, with queues and drops (lossy network)"
-    return f"counters of {links} links, {'with' if stalls else 'without'} stalls"
+        return f"counters of {counted(links, 'link')}, with queues and drops (lossy network)"
+    return f"counters of {counted(links, 'link')}, {'with' if stalls else 'without'} stalls"
 
 
 def engine_settings(fitted: Sequence[FittedValue], *, stated: bool) -> str:
@@ -148,9 +148,11 @@ def sampled_links(links: int) -> str:
     return f"samples in packets: congestion of {links} links"
 
 
-def listed_jobs(jobs: int) -> str:
-    """The source: a job list."""
-    return f"job list: {jobs} other job{'s' * (jobs != 1)} at that time"
+def listed_jobs(jobs: Sequence[str], source: str) -> str:
+    """The source: a job list, the other jobs in it, and where it comes from unless given."""
+    named = f" ({_few(jobs)})" if jobs else ""
+    where = f" {source}" if source else ""
+    return f"job list{where}: {counted(len(jobs), 'other job')} at that time{named}"
 
 
 def slow_link(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 
 from tailback.placement.rank_hosts import rank_hosts
+from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario import Scenario
+from tailback.traffic.readers.recorded_cores import shared_cores
 
 _FABRIC, _FORWARDING = "fabric.txt", "lfts.txt"
+_OWN_JOB = re.compile(
+    r"^(SLURM_JOB_?ID(?:_HET_GROUP_\d+)?|SLURM_ARRAY_JOB_ID|SLURM_ARRAY_TASK_ID|PBS_JOBID)=(\S+)$",
+    re.MULTILINE,
+)
 
 
 def is_recording(source: Path) -> bool:
@@ -39,6 +46,18 @@ def recorded_counters(
     return [files for files in found if files]
 
 
+def hosts_outside(trace: Path | None, known: Collection[str]) -> list[str]:
+    """Hosts of a recording with counters that the fabric does not have, for which these are unused.
+
+    Args:
+        trace: The trace of a job.
+        known: Hosts of the fabric.
+    """
+    if trace is None or not is_recording(trace) or not any((trace / "counters").glob("*.csv")):
+        return []
+    return sorted(set(rank_hosts(trace / "rank_host.csv")) - set(known))
+
+
 def recorded_fabric(trace: Path) -> Path | None:
     """The fabric that is in a recording; None if there is none."""
     file = trace / _FABRIC
@@ -51,9 +70,42 @@ def recorded_forwarding(trace: Path) -> Path | None:
     return file if is_recording(trace) and file.is_file() else None
 
 
+def recorded_jobs(trace: Path | None) -> Path | None:
+    """The list of the machine's jobs that is in a recording; None if there is none."""
+    if trace is None or not is_recording(trace):
+        return None
+    file = trace / JOBS_FILE
+    return file if file.is_file() else None
+
+
+def own_jobs(trace: Path | None) -> frozenset[str]:
+    """Identifiers by which a list of jobs may name the recorded job; empty if it has none.
+
+    A job of an array has its own number in Slurm, and one of the form ``17_3``; a heterogeneous
+    job has one for each of its parts.
+    """
+    file = None if trace is None or not is_recording(trace) else trace / "job.env"
+    if file is None or not file.is_file():
+        return frozenset()
+    found = dict(_OWN_JOB.findall(file.read_text(encoding="utf-8", errors="replace")))
+    array, task = found.pop("SLURM_ARRAY_JOB_ID", ""), found.pop("SLURM_ARRAY_TASK_ID", "")
+    return frozenset(found.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
+
+
+def shared_cores_of(scenario: Scenario) -> list[str]:
+    """A note if ranks of the recorded job shared cores, which comes before all others."""
+    trace = _trace(scenario)
+    return [] if trace is None or not is_recording(trace) else shared_cores(trace)
+
+
+def _trace(scenario: Scenario) -> Path | None:
+    """The trace of the job that is diagnosed."""
+    return next((job.trace for job in scenario.job if job.observed and job.trace), None)
+
+
 def notes_on_network(scenario: Scenario) -> list[str]:
     """A line if the fabric of a scenario is that of the recording of its job."""
-    trace = next((job.trace for job in scenario.job if job.observed and job.trace), None)
+    trace = _trace(scenario)
     file, tables = scenario.fabric.file, scenario.fabric.forwarding
     if trace is None or file is None or not is_recording(trace):
         return []

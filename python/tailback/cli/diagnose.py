@@ -35,7 +35,7 @@ from tailback.run import check_writable
 @click.option(
     "--jobs", type=click.Path(path_type=Path), metavar="FILE",
     help="Jobs that ran at the same time: output of sacct or squeue, qstat -f, or a CSV of job, "
-         "start, end, hosts.",
+         "start, end, hosts (default: that of a recording).",
 )  # fmt: skip
 @click.option(
     "--samples", type=click.Path(path_type=Path), metavar="FILE",

@@ -6,7 +6,7 @@ from tailback.cli.text import align_columns, truncate, wrap
 from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import Cost, Explanation
 from tailback.evidence.other_traffic import UNKNOWN
-from tailback.units import format_time, percent
+from tailback.units import counted, format_time, percent
 
 _SMALL = 0.005
 """Minimum fraction of the measured time of a cause on the screen; others are in
@@ -14,6 +14,10 @@ _SMALL = 0.005
 
 _SAID = 3
 """Causes for which the screen shows the evidence."""
+
+
+_ADAPTERS = 4
+"""Findings on adapters on the screen; the report has all of them."""
 
 
 def explanation_lines(explanation: Explanation | None) -> list[str]:
@@ -44,6 +48,11 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
             f"shared link {link.link}: {jobs}, your job {percent(link.ours)} of its "
             f"bytes (± {_points(200 * link.error)})"
         )
+    for finding in explanation.adapters[:_ADAPTERS]:
+        lines += wrap(f"adapters: {finding.statement}")
+    if len(explanation.adapters) > _ADAPTERS:
+        more = len(explanation.adapters) - _ADAPTERS
+        lines += [f"  adapters: {counted(more, 'more finding')} in the report"]
     lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
     for text in explanation.missing[:2]:
         lines += wrap(f"still missing: {text}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.decision import Alternative
-from tailback.diagnosis.explanation import Origin, SampledLink, SharedLink
+from tailback.diagnosis.explanation import AdapterFinding, Origin, SampledLink, SharedLink
 from tailback.diagnosis.unknown_job import UnknownJob
 
 
@@ -22,6 +22,7 @@ class EvidenceSummary:
         others_shown_by: Evidence for the other traffic.
         shared_links: Links that our job shares with other jobs.
         sampled_links: Links with the most congested packets by the samples in our packets.
+        adapters: What the hosts' adapters counted of pauses, marks, losses and errors.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
         alternatives: The hypotheses, that of the expected run first; empty if none were compared.
         lossy: The network drops packets when queues are full.
@@ -35,6 +36,7 @@ class EvidenceSummary:
         slow_anywhere: Which links may be slow if even their number is large; empty if none is.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
+        shared_cores: That ranks shared cores, as a note; empty if they did not.
         sources: Evidence used, one line each.
         missing: Evidence that would resolve open questions.
         change: A part of the run in which calls take longer than the expected run explains; None
@@ -47,6 +49,7 @@ class EvidenceSummary:
     others_shown_by: str = ""
     shared_links: tuple[SharedLink, ...] = ()
     sampled_links: tuple[SampledLink, ...] = ()
+    adapters: tuple[AdapterFinding, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     others_more_ps: int = 0
     unknown_job: UnknownJob | None = None
@@ -57,6 +60,7 @@ class EvidenceSummary:
     place_open: bool = False
     slow_anywhere: str = ""
     assumed_hosts: str = ""
+    shared_cores: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     change: ChangeOverTime | None = None

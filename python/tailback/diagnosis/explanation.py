@@ -77,6 +77,42 @@ class SampledLink(FrozenModel):
     high: float
 
 
+class AdapterCount(FrozenModel):
+    """What one adapter counted of one kind.
+
+    Attributes:
+        host: Its host.
+        interface: Its interface, or device and port.
+        counters: Counters that rose, as the driver names them.
+        count: Events while the program ran.
+        per_second: The same a second; None if unknown.
+        paused_share: Share of the time that it was paused, 0–1; None if unknown.
+    """
+
+    host: str
+    interface: str
+    counters: tuple[str, ...]
+    count: int
+    per_second: float | None
+    paused_share: float | None
+
+
+class AdapterFinding(FrozenModel):
+    """What adapters of hosts counted of one kind, such as pause frames or lost packets.
+
+    It changes no verdict: the counters do not know whose packets they were.
+
+    Attributes:
+        finding: Kind, as in table ``adapter_findings``.
+        statement: One sentence, with the largest figure, and what does and does not follow.
+        adapters: The adapters, largest first.
+    """
+
+    finding: str
+    statement: str
+    adapters: list[AdapterCount]
+
+
 class Explanation(FrozenModel):
     """Breakdown of the measured time.
 
@@ -97,6 +133,8 @@ class Explanation(FrozenModel):
             if the counters cannot separate jobs.
         sampled_links: Links with the most congested packets by the samples in our packets; empty
             without samples.
+        adapters: What the hosts' adapters counted of pauses, marks, losses and errors; empty if
+            nothing, or without a recording.
     """
 
     elapsed_ps: int
@@ -108,6 +146,7 @@ class Explanation(FrozenModel):
     sources: list[str]
     shared_links: list[SharedLink] = Field(default_factory=list)
     sampled_links: list[SampledLink] = Field(default_factory=list)
+    adapters: list[AdapterFinding] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Explanation:

@@ -315,6 +315,18 @@ def one_of(candidates: Sequence[str]) -> str:
     return f"{ONE_OF}{'; '.join(candidates)}"
 
 
+LOOK_AT_THE_HOST: Final = (
+    "First look at the host itself: all ranks ran on one, so that no message crossed the network "
+    "(cores of each rank, memory bandwidth, other processes)."
+)
+"""Action if the cause is unknown and the network was not used."""
+
+
+def one_core_per_rank(shared: str) -> str:
+    """Action if ranks shared cores; ``shared``: the note on that."""
+    return f"First record it again with one core for each rank: {shared.partition(',')[0]}."
+
+
 def find_first(cause: Cause, missing: Sequence[str], slow: Sequence[str] = ()) -> str:
     """Action if the cause, or the source of other traffic, is unknown: collect evidence first.
 

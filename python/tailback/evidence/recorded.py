@@ -13,11 +13,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import TraceError
 from tailback.traffic.readers.narrow_columns import narrow_columns, narrowed
 from tailback.traffic.readers.otf2_collectives import agreement, locate
 from tailback.traffic.readers.otf2_columns import Trace
-from tailback.traffic.readers.otf2_compile import implied_waits, point_to_point, request_outcomes
+from tailback.traffic.readers.otf2_compile import (
+    implied_waits,
+    no_calls,
+    point_to_point,
+    request_outcomes,
+)
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, normalised_call
 from tailback.traffic.readers.posts import Posts, guess_sources, in_order
 
@@ -200,10 +204,7 @@ def record(trace: Trace, file: Path) -> RecordedRun:
         TraceError: The trace has no MPI call, or records contradict the definitions.
     """
     if not len(trace.calls.rank):
-        raise TraceError(
-            "the trace has no MPI call", file=file,
-            remedy="record with the tracer's MPI module, for example eztrace -t openmpi",
-        )  # fmt: skip
+        raise no_calls(file)
     origin = min(int(trace.calls.enter.min()), trace.start or int(trace.calls.enter.min()))
     clock = _Clock(trace.ticks_per_second, origin)
     notes: list[str] = []

@@ -56,6 +56,7 @@ class RankRecord:
         size: Ranks of the world.
         host: Its host.
         cores: Cores it may use, like ``0-3,8``.
+        slurm_job: The Slurm job that it belongs to, "" where there is none.
         mpi_library: The MPI library, as it names itself.
         monotonic_ns: A time of its clock …
         utc_ns: … and the nanoseconds since 1970 at that time.
@@ -73,6 +74,7 @@ class RankRecord:
     size: int = 0
     host: str = ""
     cores: str = ""
+    slurm_job: str = ""
     mpi_library: str = ""
     monotonic_ns: int = 0
     utc_ns: int = 0
@@ -164,7 +166,7 @@ def _take(out: RankRecord, line: str) -> None:
         # The C library prints a null pointer in its own way.
         start = int(base, 16) if base.startswith("0x") else 0
         out.sites[int(own)] = RankSite(int(region), int(address, 16), start, symbol, module)
-    elif word in ("host", "cores", "mpi_library", "full"):
+    elif word in ("host", "cores", "slurm_job", "mpi_library", "full"):
         setattr(out, word, rest)
     elif word in ("end", "exit"):
         out.end = word

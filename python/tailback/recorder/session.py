@@ -15,6 +15,7 @@ from pathlib import Path
 from tailback.folders import AtomicDirectory
 from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
+from tailback.recorder.job_list import JobWatch
 from tailback.recorder.launch import compiler_for, with_variables
 from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
 from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
@@ -82,7 +83,8 @@ def record(
         if built.fresh:
             step("compiled the recorder for this MPI library (once)")
         inside = folder.resolve()
-        code = _run(command, built.recorder, inside, clocks_every_s)
+        with JobWatch.of(os.environ, command) as jobs:
+            code = _run(command, built.recorder, inside, clocks_every_s)
         step("writing the trace")
         ranks = read_rank_files(inside)
         if not ranks:
@@ -91,7 +93,7 @@ def record(
                 remedy=_why_nothing(code),
             )
         try:
-            recording = _finish(command, code, ranks, inside, built.converter)
+            recording = _finish(command, code, ranks, inside, built.converter, jobs)
         except RecordError as error:
             # Keep the files of the ranks: they are worth more than a clean folder.
             problem = error
@@ -127,8 +129,9 @@ def _run(command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: f
 
 
 def _finish(
-    command: Sequence[str], code: int, ranks: list[RankRecord], folder: Path, converter: Path
-) -> Recording:
+    command: Sequence[str], code: int, ranks: list[RankRecord], folder: Path, converter: Path,
+    jobs: JobWatch,
+) -> Recording:  # fmt: skip
     notes: list[str] = []
     calls = write_archive(ranks, folder, library_path(), converter, notes)
     full = next((one for one in ranks if one.full), None)
@@ -140,7 +143,10 @@ def _finish(
                      "killed, their last calls are missing")  # fmt: skip
     _write_hosts(ranks, folder)
     notes.extend(shared_cores(folder))
-    write_job(os.environ, folder, notes)
+    # srun outside a job makes one, which only its ranks know.
+    job = {"SLURM_JOB_ID": ranks[0].slurm_job} if ranks[0].slurm_job else {}
+    write_job({**job, **os.environ}, folder, notes)
+    jobs.write(folder, notes)
     write_fabric(folder, notes)
     notes.extend(changed_statistics(sorted(folder.glob("ethtool-*.csv"))))
     recording = Recording(
@@ -155,11 +161,23 @@ def _finish(
     if counters:
         (folder / "counters").mkdir()
         for file in counters:
+            _drop_half_line(file)
             file.rename(folder / "counters" / file.name)
     for pattern in _RAW:
         for file in folder.glob(pattern):
             file.unlink()
     return recording
+
+
+def _drop_half_line(file: Path) -> None:
+    """Cut a table after its last whole line: a host that failed may have left half of one."""
+    with file.open("rb+") as table:
+        size = table.seek(0, os.SEEK_END)
+        tail_start = max(size - 65536, 0)
+        table.seek(tail_start)
+        tail = table.read()
+        if tail and not tail.endswith(b"\n"):
+            table.truncate(tail_start + tail.rfind(b"\n") + 1)
 
 
 def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:

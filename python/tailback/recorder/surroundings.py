@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tailback.recorder.commands import output_of
 from tailback.units import counted
 
 _JOB_PREFIXES = ("SLURM_", "PBS_", "LSB_", "OAR_", "COBALT_", "SGE_", "FLUX_")
 _SECRET = ("JWT", "TOKEN", "KEY", "SECRET", "PASS", "COOKIE", "CRED")
-_TIMEOUT_S = 120
 _INFINIBAND = Path("/sys/class/infiniband")
 _ASK = "an administrator can write it once: ibnetdiscover > fabric.txt; dump_fts > lfts.txt"
 
@@ -43,7 +42,7 @@ def write_job(environment: Mapping[str, str], folder: Path, notes: list[str]) ->
     if listed := environment.get("SLURM_JOB_NODELIST"):
         wanted["nodefile"] = ["scontrol", "show", "hostnames", listed]
     for name, command in wanted.items():
-        shown, problem = _shown(command)
+        shown, problem = output_of(command)
         if shown.strip():
             (folder / name).write_text(shown)
         elif problem:
@@ -63,32 +62,17 @@ def write_fabric(folder: Path, notes: list[str], devices: Path = _INFINIBAND) ->
     """
     if not devices.is_dir() or not any(devices.iterdir()):
         return
-    fabric, problem = _shown(["ibnetdiscover"])
+    fabric, problem = output_of(["ibnetdiscover"])
     if problem or not fabric.strip():
         notes.append(f"the fabric is not recorded: ibnetdiscover: {problem or 'no output'}; {_ASK}")
         return
     (folder / "fabric.txt").write_text(fabric)
-    tables, problem = _shown(["dump_fts"])
+    tables, problem = output_of(["dump_fts"])
     if problem or not tables.strip():
         notes.append("the forwarding tables are not recorded, so that all shortest paths count: "
                      f"dump_fts: {problem or 'no output'}; {_ASK}")  # fmt: skip
         return
     (folder / "lfts.txt").write_text(tables)
-
-
-def _shown(command: list[str]) -> tuple[str, str]:
-    """What a command prints, and why it could not, "" where it could."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace",
-                              timeout=_TIMEOUT_S, check=False)  # fmt: skip
-    except FileNotFoundError:
-        return "", "not installed here"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "", str(error)
-    if done.returncode == 0:
-        return done.stdout, ""
-    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return "", lines[0][:200]
 
 
 def changed_statistics(files: list[Path]) -> list[str]:

@@ -23,6 +23,7 @@ from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import (
     ClockReport,
     Efficiency,
+    HostReport,
     LateRank,
     Measured,
     Part,
@@ -532,6 +533,17 @@ def test_every_cause_has_advice_and_a_healthy_run_has_none() -> None:
     unknown = explained(expected(50).model_copy(update={"remedy": None}), measured(150))
     assert unknown.cause == "undetermined" and unknown.remedy is not None
     assert "one by one" in unknown.remedy.action
+
+
+def test_shared_cores_and_a_single_host_are_looked_at_before_the_network() -> None:
+    run, cores = expected(50).model_copy(update={"remedy": None}), "4 ranks share 2 cores on a, so"
+    shared = explained(run, measured(150), found=EvidenceSummary(shared_cores=cores))
+    assert shared.remedy is not None
+    assert shared.remedy.action.endswith("one core for each rank: 4 ranks share 2 cores on a.")
+    hosts = HostReport(source="the trace", hosts=1, most_ranks=4)
+    whole = measured(150).model_copy(update={"hosts": hosts})
+    alone = explained(run.model_copy(update={"measured": whole}), whole)
+    assert alone.remedy is not None and "look at the host itself" in alone.remedy.action
 
 
 def test_the_remedy_is_one_for_the_measured_cause() -> None:

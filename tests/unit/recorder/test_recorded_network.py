@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api.diagnose import DiagnosisResult, diagnose
 from tailback.api.recording import recorded_counters
 from tailback.api.source import load_scenario
 from tailback.cli.record import _network
@@ -20,16 +18,10 @@ from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.readers import read_counters, reader_of
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.recorder.session import record
-from tests.factories.evidence_traces import collective, receive, send
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
-from tests.factories.otf2_traces import Build, writing
 from tests.factories.recorded_programs import idle_program, library_to_preload
+from tests.factories.recordings import HEAD, MIB, diagnosed, infiniband_recording, row
 
-HEAD = (
-    "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,rx_bytes,rx_packets,tx_discards,"
-    "ecn_marked,cnp_sent,cnp_handled,out_of_sequence,node_guid,rate\n"
-)
-GUIDS = {"a": "0000:0000:0000:0010", "b": "0000:0000:0000:0020", "c": "0000:0000:0000:0030"}
 ADAPTERS = """\
 Ca 1 "H-0000000000000010" # "a HCA-1"
 [1](11) "S-0000000000000001"[1] # lid 3 lmc 0 "left" lid 1 4xFDR
@@ -38,18 +30,6 @@ Ca 1 "H-0000000000000020" # "b HCA-1"
 Ca 1 "H-0000000000000030" # "c HCA-1"
 [1](31) "S-0000000000000002"[1] # lid 5 lmc 0 "right" lid 2 4xFDR
 """
-FIRST = datetime(2026, 11, 22, 11, 6, 10, tzinfo=UTC)
-MIB = 1 << 20
-
-
-def row(
-    host: str, at_ms: int, sent: int, wait: int = 0, first: datetime = FIRST, **other: str
-) -> str:
-    stamp = (first + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    port, guid = other.get("port", "mlx5_0/1"), other.get("guid", GUIDS[host])
-    return (
-        f"{stamp},{host},{port},{sent},{sent // 2048},{wait},0,0,0,,,,,{guid},56 Gb/sec (4X FDR)\n"
-    )
 
 
 def test_bytes_packets_and_stalls_of_a_recorded_port(tmp_path: Path) -> None:
@@ -112,37 +92,7 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, line: str, said
 @pytest.fixture(params=["", ADAPTERS], ids=["without-adapters", "with-adapters"])
 def recording(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Rank 0 on host a sends 64 MiB to rank 1 on host c; the recorder counted just that."""
-    build: Build = writing(tmp_path)
-    now = datetime.now(UTC)  # The package dates the trace so.
-    size, end = 64 * MIB, 400_000_000
-    first, last = collective(0, 1_000), collective(end, end + 1_000)
-    trace = build(
-        [
-            [*first, *send(200_000_000, 212_000_000, to=1, size=size), *last],
-            [*first, *receive(2_000, 212_000_000, source=0, size=size), *last],
-        ],
-        hosts=["a", "c"],
-    )
-    (trace / "rank_host.csv").write_text("rank,host,cores\n0,a,0\n1,c,0\n")
-    (trace / "recording.json").write_text("{}\n")
-    (trace / "fabric.txt").write_text(DISCOVERY + request.param)
-    (trace / "lfts.txt").write_text(LEFT + RIGHT)
-    (trace / "counters").mkdir()
-    for host, step in (("a", size), ("c", 4096)):
-        rows = [row(host, at, 10**9 + (step if at > 200 else 0), 10**6 if at > 200 else 0,
-                    now) for at in range(-500, 1001, 100)]  # fmt: skip
-        (trace / "counters" / f"infiniband-{host}-0.csv").write_text(HEAD + "".join(rows))
-    return trace
-
-
-def diagnosed(trace: Path, **options: str) -> DiagnosisResult:
-    return diagnose(
-        trace,
-        seeds=1,
-        methods=("block",),
-        remedies=("placement",),
-        **options,  # type: ignore[arg-type]
-    )
+    return infiniband_recording(tmp_path, request.param)[0]
 
 
 def test_a_recording_needs_nothing_else(recording: Path) -> None:
@@ -153,6 +103,20 @@ def test_a_recording_needs_nothing_else(recording: Path) -> None:
     assert not any("tailback collect" in text for text in found.explanation.missing)
     assert any("counters of 2 links" in text for text in found.explanation.sources)
     assert "fabric: from the recording" in "\n".join(diagnosis_lines(found, recording))
+
+
+def test_a_second_adapter_that_the_fabric_does_not_have_is_not_joined(tmp_path: Path) -> None:
+    trace, now = infiniband_recording(tmp_path, ADAPTERS)
+    alone = diagnosed(trace).diagnosis.explanation
+    file = trace / "counters" / "infiniband-a-0.csv"
+    other = [
+        row("a", at, at * MIB, first=now, port="mlx5_1/1", guid="0000:0000:0000:0099")
+        for at in range(500, 1601, 100)
+    ]
+    file.write_text(file.read_text() + "".join(other))
+    found = diagnosed(trace).diagnosis.explanation
+    assert found is not None and alone is not None
+    assert found.costs == alone.costs and any("counters of 2 links" in s for s in found.sources)
 
 
 def test_given_options_replace_what_was_recorded(recording: Path, tmp_path: Path) -> None:
@@ -232,13 +196,25 @@ def test_the_recorder_writes_what_the_reader_needs(
               "port_rcv_data": 2**64 - 1}  # fmt: skip
     for name, value in values.items():
         (counters / name).write_text(f"{value}\n")
+    (counters / "symbol_error").write_text("4\n")
+    hardware = device / "ports" / "1" / "hw_counters"
+    hardware.mkdir()
+    for number, name in enumerate(("np_cnp_sent", "packet_seq_err", "local_ack_timeout_err")):
+        (hardware / name).write_text(f"{number + 7}\n")
     program = idle_program(tmp_path, 300_000)
     redirect = library_to_preload(tmp_path, REDIRECT)
     monkeypatch.setenv("TEST_DEVICES", str(tmp_path / "devices"))
     monkeypatch.setenv("LD_PRELOAD", str(redirect))
     record(["mpirun", "--oversubscribe", "-np", "2", str(program)], tmp_path / "out")
     (file,) = (tmp_path / "out" / "counters").glob("infiniband-*.csv")
-    assert pl.read_csv(file)["rx_bytes"].cast(pl.String)[0].startswith("18446744073709551615"[:4])
+    received = pl.read_csv(file, schema_overrides={"rx_bytes": pl.UInt64})["rx_bytes"]
+    assert set(received) == {2**64 - 1}
+    # Losses and errors are read seldom, and at both ends.
+    rows = pl.read_csv(file)
+    assert set(rows["cnp_sent"]) == {7}
+    for name, value in (("packet_seq_err", 8), ("local_ack_timeout_err", 9), ("symbol_error", 4)):
+        assert rows[name][0] == rows[name][-1] == value and rows[name].null_count() > 0
+    assert rows["rnr_nak_retry_err"].is_null().all()
     found = read_counters(file).readings
     assert found.height >= 3
     assert set(found["node_guid"]) == {0xB8599F0300C91A2C} and set(found["port"]) == {1}

@@ -34,13 +34,22 @@ static int n_ports;
 
 static const char *const ethernet[] = {"tx_bytes", "tx_packets", "tx_dropped", "rx_bytes",
                                        "rx_packets", "rx_dropped"};
+static const char *const ethernet_seldom[] = {"rx_errors", "tx_errors"};
 static const char *const infiniband[] = {
     "counters/port_xmit_data", "counters/port_xmit_packets", "counters/port_xmit_wait",
     "counters/port_rcv_data", "counters/port_rcv_packets", "counters/port_xmit_discards",
     "hw_counters/np_ecn_marked_roce_packets", "hw_counters/np_cnp_sent",
     "hw_counters/rp_cnp_handled", "hw_counters/out_of_sequence"};
+/* Of losses and errors the total matters: they are read every second, and at both ends. */
+static const char *const infiniband_seldom[] = {
+    "hw_counters/packet_seq_err", "hw_counters/local_ack_timeout_err",
+    "hw_counters/rnr_nak_retry_err", "hw_counters/out_of_buffer", "counters/symbol_error",
+    "counters/port_rcv_errors", "counters/link_error_recovery", "counters/link_downed"};
 #define ETHERNET (int)(sizeof ethernet / sizeof *ethernet)
 #define INFINIBAND (int)(sizeof infiniband / sizeof *infiniband)
+#define ETHERNET_SELDOM (int)(sizeof ethernet_seldom / sizeof *ethernet_seldom)
+#define INFINIBAND_SELDOM (int)(sizeof infiniband_seldom / sizeof *infiniband_seldom)
+#define SELDOM 10
 
 static int read_text(const char *folder, const char *name, char *text, size_t bytes) {
   char path[512];
@@ -117,16 +126,22 @@ static void stamp(char *text, size_t bytes) {
   snprintf(text, bytes, "%s.%09ldZ", seconds, now.tv_nsec);
 }
 
-static void write_row(FILE *out, const struct port *port) {
-  char now[64], text[64], file[96];
+static int read_counter(const struct port *port, const char *name, char *text, size_t bytes) {
+  char file[96];
+  snprintf(file, sizeof file, port->infiniband ? "%s" : "statistics/%s", name);
+  if (read_text(port->path, file, text, bytes) && !text[strspn(text, "0123456789")]) return 1;
+  text[0] = 0;
+  return 0;
+}
+
+static void write_row(FILE *out, const struct port *port, int all) {
+  char now[64], text[64];
   int n = port->infiniband ? INFINIBAND : ETHERNET;
+  int seldom = port->infiniband ? INFINIBAND_SELDOM : ETHERNET_SELDOM;
   stamp(now, sizeof now);
   fprintf(out, "%s,%s,%s", now, host, port->name);
   for (int i = 0; i < n; i++) {
-    snprintf(file, sizeof file, port->infiniband ? "%s" : "statistics/%s",
-             port->infiniband ? infiniband[i] : ethernet[i]);
-    if (!read_text(port->path, file, text, sizeof text) || text[strspn(text, "0123456789")])
-      text[0] = 0;
+    read_counter(port, port->infiniband ? infiniband[i] : ethernet[i], text, sizeof text);
     /* What InfiniBand counts as data are words of 4 bytes. */
     if (port->infiniband && (i == 0 || i == 3) && *text) {
       unsigned long long words = strtoull(text, NULL, 10);
@@ -134,6 +149,13 @@ static void write_row(FILE *out, const struct port *port) {
     } else {
       fprintf(out, ",%s", text);
     }
+  }
+  for (int i = 0; i < seldom; i++) {
+    text[0] = 0;
+    if (all)
+      read_counter(port, port->infiniband ? infiniband_seldom[i] : ethernet_seldom[i], text,
+                   sizeof text);
+    fprintf(out, ",%s", text);
   }
   if (port->infiniband) fprintf(out, ",%s,%s", port->guid, port->speed);
   else fprintf(out, port->rate > 0 ? ",%lld" : ",", port->rate);
@@ -145,6 +167,7 @@ static FILE *open_ethernet(void) {
   if (!out) return NULL;
   fputs("time_utc,node,iface", out);
   for (int i = 0; i < ETHERNET; i++) fprintf(out, ",%s", ethernet[i]);
+  for (int i = 0; i < ETHERNET_SELDOM; i++) fprintf(out, ",%s", ethernet_seldom[i]);
   fputs(",speed_mbps\n", out);
   return out;
 }
@@ -153,7 +176,10 @@ static FILE *open_infiniband(void) {
   FILE *out = open_table("infiniband");
   if (!out) return NULL;
   fputs("time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,rx_bytes,rx_packets,tx_discards,"
-        "ecn_marked,cnp_sent,cnp_handled,out_of_sequence,node_guid,rate\n", out);
+        "ecn_marked,cnp_sent,cnp_handled,out_of_sequence", out);
+  for (int i = 0; i < INFINIBAND_SELDOM; i++)
+    fprintf(out, ",%s", strchr(infiniband_seldom[i], '/') + 1);
+  fputs(",node_guid,rate\n", out);
   return out;
 }
 
@@ -164,12 +190,14 @@ static FILE *open_drivers(void) {
 }
 
 static void read_all(FILE *eth, FILE *ib, FILE *driver, int at_an_end) {
+  static unsigned readings;
   char now[64];
+  int all = at_an_end || readings++ % SELDOM == 0;
   stamp(now, sizeof now);
   tb_write_drivers(driver, now, host, at_an_end);
   for (int i = 0; i < n_ports; i++) {
     FILE *out = ports[i].infiniband ? ib : eth;
-    if (out) write_row(out, &ports[i]);
+    if (out) write_row(out, &ports[i], all);
   }
   if (eth) fflush(eth);
   if (ib) fflush(ib);

@@ -156,6 +156,7 @@ void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
   char name[4096], host[256] = "", cores[2048], version[MPI_MAX_LIBRARY_VERSION_STRING];
   int size, length, provided;
   struct timespec real;
+  const char *job = getenv("SLURM_JOB_ID");
   folder = getenv("TAILBACK_RECORD");
   if (!folder || !*folder || tb_recording) return;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
@@ -191,6 +192,7 @@ void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
   tb_meta("rank %d %d", world_rank, size);
   tb_meta("host %s", host);
   tb_meta("cores %s", cores);
+  if (job && *job && !job[strspn(job, "0123456789")]) tb_meta("slurm_job %s", job);
   tb_meta("threads %d", provided);
   tb_meta("mpi_library %s", version);
   tb_meta("utc %llu %llu", (unsigned long long)(before + (after - before) / 2),

@@ -68,6 +68,20 @@ KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MP
 """Calls of records outside of any call."""
 
 
+def no_calls(file: Path) -> TraceError:
+    """The error for a trace without any MPI call."""
+    if (file.parent / "recording.json").is_file():
+        return TraceError(
+            "the recording has no MPI call", file=file,
+            remedy="its ranks were killed before they wrote any, which they do after 1 MB of calls "
+            "and at their end: record a run that ends",
+        )  # fmt: skip
+    return TraceError(
+        "the trace has no MPI call", file=file,
+        remedy="record with the tracer's MPI module, for example eztrace -t openmpi",
+    )  # fmt: skip
+
+
 def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     """Compile a trace to a rank program.
 
@@ -86,11 +100,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
         TraceError: Records contradict the definitions, or there is no MPI call.
     """
     if not len(trace.calls.rank) and not len(trace.messages.rank):
-        raise TraceError(
-            "the trace has no MPI call",
-            file=file,
-            remedy="record with the tracer's MPI module, for example eztrace -t openmpi",
-        )
+        raise no_calls(file)
     notes: list[str] = []
     labels = Labels(trace)
     posts = Posts.join(_all_posts(trace, labels, notes, file))
