@@ -53,7 +53,10 @@ _RECORD = {
     "precv_init": "tb_init_partitioned(*request, comm, source, tag, "
                   "(long long)partitions * count, datatype, TB_IRECEIVE);",
     "partition": "",
-    "isendrecv": "",
+    "isendrecv": "struct tb_pair pair = {dest, tag, count, datatype, source, recvtag, recvcount, "
+                 "recvtype};\n    tb_post_pair(thread, *request, comm, &pair);",
+    "isendrecv_replace": "struct tb_pair pair = {dest, tag, count, datatype, source, recvtag, "
+                         "count, datatype};\n    tb_post_pair(thread, *request, comm, &pair);",
     "comm": "tb_new_comm(*newcomm);",
     "comm_free": "",
     "win": "tb_new_window(*win, comm);",

@@ -9,10 +9,12 @@ struct request {
   uint64_t id, bytes, received;
   MPI_Comm comm;
   int peer, tag;
+  int source, source_tag; /* of the receive of a pair */
   const struct tb_thread *by; /* thread that posted it */
   struct tb_exchange *exchange; /* of a neighbourhood collective, else NULL */
   enum tb_kind kind; /* of its completion */
   uint8_t op, persistent, active, partitioned;
+  uint8_t pair; /* a send and a receive in one request: MPI_Isendrecv */
 };
 
 /* Some libraries give every send that is done at once the same handle, so a key may be there many
@@ -136,27 +138,28 @@ void tb_receive(struct tb_thread *thread, MPI_Comm comm, const MPI_Status *statu
   word[1] = bytes_of(status);
 }
 
-static void put_isend(struct tb_thread *thread, const struct request *one) {
+static void put_isend(struct tb_thread *thread, const struct request *one, uint64_t id) {
   uint64_t at = channel(thread, one->comm, one->tag);
   uint64_t *word = tb_put(thread, TB_ISEND, 0, 0, (uint32_t)one->peer);
   word[0] = at;
   word[1] = one->bytes;
-  word[2] = one->id;
+  word[2] = id;
 }
 
 static void begin(struct tb_thread *thread, struct request *one) {
   one->id = n_ids + 1;
-  n_ids += one->exchange ? (uint64_t)one->exchange->messages : 1;
+  n_ids += one->exchange ? (uint64_t)one->exchange->messages : 1u + one->pair;
   one->by = thread;
   one->active = 1;
   if (one->exchange)
     tb_post_exchange(thread, one->exchange, one->id);
   else if (one->kind == TB_SENT)
-    put_isend(thread, one);
+    put_isend(thread, one, one->id);
   else if (one->kind == TB_IRECEIVE)
     *tb_put(thread, TB_RECEIVING, 0, 0, 0) = one->id;
   else
     *tb_put(thread, TB_COLLECTING, 0, 0, 0) = one->id;
+  if (one->pair && one->peer != MPI_PROC_NULL) put_isend(thread, one, one->id + 1);
 }
 
 void tb_post_send(struct tb_thread *thread, MPI_Request request, MPI_Comm comm, int dest, int tag,
@@ -173,6 +176,23 @@ void tb_post_receive(struct tb_thread *thread, MPI_Request request, MPI_Comm com
   if (source == MPI_PROC_NULL) return;
   lock();
   begin(thread, add(TB_KEY(request), comm, source, 0, TB_IRECEIVE));
+  unlock();
+}
+
+void tb_post_pair(struct tb_thread *thread, MPI_Request request, MPI_Comm comm,
+                  const struct tb_pair *pair) {
+  if (pair->source == MPI_PROC_NULL) {
+    tb_post_send(thread, request, comm, pair->dest, pair->tag, pair->count, pair->type);
+    return;
+  }
+  lock();
+  struct request *one = add(TB_KEY(request), comm, pair->dest, pair->tag, TB_IRECEIVE);
+  one->pair = 1;
+  one->bytes = tb_bytes(pair->count, pair->type);
+  one->source = pair->source;
+  one->source_tag = pair->source_tag;
+  one->received = tb_bytes(pair->receives, pair->receive_type);
+  begin(thread, one);
   unlock();
 }
 
@@ -209,6 +229,22 @@ void tb_begin_request(struct tb_thread *thread, MPI_Request request) {
   unlock();
 }
 
+static void put_receive(struct tb_thread *thread, const struct request *one, int source, int tag,
+                        uint64_t bytes) {
+  uint64_t from = channel(thread, one->comm, tag);
+  uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)source);
+  word[0] = from;
+  word[1] = bytes;
+  word[2] = one->id;
+}
+
+/* Whether the status of MPI_Isendrecv is that of its receive: MPICH 4 and 5 do not fill it. */
+#ifdef OPEN_MPI
+static const int fills_pairs = 1;
+#else
+static const int fills_pairs = 0;
+#endif
+
 static void put_completion(struct tb_thread *thread, const struct request *one,
                            const MPI_Status *status) {
   int cancelled = 0;
@@ -231,23 +267,24 @@ static void put_completion(struct tb_thread *thread, const struct request *one,
   }
   if (one->partitioned) {
     /* Libraries do not fill the status alike. */
-    uint64_t from = channel(thread, one->comm, one->tag);
-    uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)one->peer);
-    word[0] = from;
-    word[1] = one->bytes;
-    word[2] = one->id;
+    put_receive(thread, one, one->peer, one->tag, one->bytes);
     return;
+  }
+  if (one->pair) {
+    if (one->peer != MPI_PROC_NULL) *tb_put(thread, TB_SENT, 0, 0, 0) = one->id + 1;
+    if (!fills_pairs) {
+      /* A wildcard stays open: readers find the message that nobody else receives. */
+      if (one->source != MPI_ANY_SOURCE && one->source_tag != MPI_ANY_TAG)
+        put_receive(thread, one, one->source, one->source_tag, one->received);
+      return;
+    }
   }
   PMPI_Test_cancelled(status, &cancelled);
   if (cancelled || status->MPI_SOURCE < 0) {
     *tb_put(thread, TB_CANCELLED, 0, 0, 0) = one->id;
     return;
   }
-  uint64_t at = channel(thread, one->comm, status->MPI_TAG);
-  uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)status->MPI_SOURCE);
-  word[0] = at;
-  word[1] = bytes_of(status);
-  word[2] = one->id;
+  put_receive(thread, one, status->MPI_SOURCE, status->MPI_TAG, bytes_of(status));
 }
 
 /* A request that a Wait or Test call found complete. */

@@ -153,6 +153,15 @@ void tb_receive(struct tb_thread *, MPI_Comm, const MPI_Status *);
 void tb_post_send(struct tb_thread *, MPI_Request, MPI_Comm, int dest, int tag, long long count,
                   MPI_Datatype);
 void tb_post_receive(struct tb_thread *, MPI_Request, MPI_Comm, int source);
+struct tb_pair { /* the send and the receive of MPI_Isendrecv */
+  int dest, tag;
+  long long count;
+  MPI_Datatype type;
+  int source, source_tag;
+  long long receives;
+  MPI_Datatype receive_type;
+};
+void tb_post_pair(struct tb_thread *, MPI_Request, MPI_Comm, const struct tb_pair *);
 void tb_init_send(MPI_Request, MPI_Comm, int dest, int tag, long long count, MPI_Datatype);
 void tb_init_receive(MPI_Request, MPI_Comm, int source);
 void tb_init_partitioned(MPI_Request, MPI_Comm, int peer, int tag, long long count, MPI_Datatype,
