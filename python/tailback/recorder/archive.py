@@ -180,8 +180,9 @@ class _Archive:
         arrays = [(c_uint32 * max(len(one), 1))(*one)
                   for one in (comms, windows, contexts, of_region, sizes)]  # fmt: skip
         addresses = [ctypes.addressof(one) for one in arrays]
+        add_string = self.otf2.address("OTF2_AttributeList_AddStringRef")
         maps = _Maps(*addresses, len(comms), len(windows), n_sites, n_regions, len(sizes), 0, 0,
-                     self._attributes, self.otf2.address("OTF2_AttributeList_AddStringRef"))  # fmt: skip
+                     self._attributes, add_string)  # fmt: skip
         return maps, arrays
 
     def _write_offsets(self, handle: int) -> None:

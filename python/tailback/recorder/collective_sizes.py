@@ -1,10 +1,10 @@
 """Bytes to each partner of collectives, from the files of ranks to strings of an OTF2 archive.
 
-OTF2 records of collectives have totals only. Where a rank sends different sizes to the partners of an
-MPI_Alltoallv or MPI_Alltoallw, the record of its end has the attribute :data:`ATTRIBUTE`, a string:
-the bytes to each rank of the communicator in its order, separated by spaces, a run of equal numbers as
-``TIMES*BYTES``. Equal vectors of all ranks are one string. Records without the attribute are of equal
-sizes; the definition of the attribute says that this is so.
+OTF2 records of collectives have totals only. Where a rank sends different sizes to the partners of
+an MPI_Alltoallv or MPI_Alltoallw, the record of its end has the attribute :data:`ATTRIBUTE`, a
+string: the bytes to each rank of the communicator in its order, separated by spaces, a run of equal
+numbers as ``TIMES*BYTES``. Equal vectors of all ranks are one string. Records without the attribute
+are of equal sizes; the definition of the attribute says that this is so.
 """
 
 from __future__ import annotations
