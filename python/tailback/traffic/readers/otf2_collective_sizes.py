@@ -10,6 +10,7 @@ MPI_Scatterv every rank records its own share, which is what its message has.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ def sizes_by_partner(
     counts: list[Counts] = []
     known: dict[tuple[int, bytes, bytes, bytes], _Numbers | None] = {}
     even: Counter[str] = Counter()
-    for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(order)], strict=True):
+    for begin, end in pairwise([*first.tolist(), len(order)]):
         mine = order[begin:end]
         records = row[mine]
         operation = int(m.tag[records[0]])
@@ -168,10 +169,10 @@ def parse_sizes(text: str, n: int) -> tuple[int, ...]:
     """
     out: list[int] = []
     for word in text.split(" "):
-        times, _, number = word.rpartition("*")
-        if not (times or "1").isdecimal() or not number.isdecimal() or len(number) > 19:
+        times, run, number = word.rpartition("*")
+        if not number.isdecimal() or len(number) > 19 or (run and not times.isdecimal()):
             raise ValueError(f"{word[:60]!r} is not a number of bytes")
-        count, value = int((times or "1")[:12]), int(number)
+        count, value = int(times[:12]) if run else 1, int(number)
         if len(out) + count > n or value >= 2**63:
             raise ValueError(f"{text[:60]!r} is not of {n} ranks")
         out += [value] * count
