@@ -452,6 +452,19 @@ mod tests {
     }
 
     #[test]
+    fn strings_are_kept_if_collectives_name_them() {
+        let mut read = small_world();
+        read.push(Definition::String { id: 90, text: "another".into() });
+        read.push(Definition::Attribute { id: 1, name: 90 });
+        assert_eq!(resolve(small_world()).unwrap().sizes, None);
+        read.push(Definition::String { id: 91, text: SIZES_ATTRIBUTE.into() });
+        read.push(Definition::Attribute { id: 2, name: 91 });
+        let out = resolve(read).unwrap();
+        assert_eq!(out.sizes, Some(2));
+        assert_eq!(out.strings[&90], "another");
+    }
+
+    #[test]
     fn no_clock_is_an_error() {
         assert!(resolve(Vec::new()).unwrap_err().to_string().contains("no clock"));
     }
