@@ -299,6 +299,7 @@ class TraceColumns(TypedDict):
     creator: str
     definitions: TraceDefinitions
     locations: list[LocationColumns]
+    size_texts: dict[int, str] | None
 
 class PostLabelColumns(TypedDict):
     """Labels of the messages of all locations, one location after the other."""

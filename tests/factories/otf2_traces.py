@@ -55,6 +55,13 @@ class Writer:
             group = d.group(name, group_type=GroupType.COMM_GROUP, members=members, **mpi)
             self.comms[name] = d.comm(name, group=group)
         self.regions: dict[str, Any] = {}
+        self.attribute: Any = None
+
+    def define_attribute(self, name: str) -> None:
+        """An attribute of events whose values are texts."""
+        from otf2.enums import Type
+
+        self.attribute = self.definitions.attribute(name, type=Type.STRING)
 
     def region(self, name: str) -> Any:
         if name not in self.regions:
@@ -64,7 +71,10 @@ class Writer:
         return self.regions[name]
 
     def play(self, location: int, script: list[tuple[Any, ...]]) -> None:
-        """Write events `(time, what, *arguments)` of one location."""
+        """Write events `(time, what, *arguments)` of one location.
+
+        A dictionary as last argument has the event's attribute, under `text`.
+        """
         writer = self.archive.event_writer_from_location(self.locations[location])
         for time, what, *arguments in script:
             values = [
@@ -73,7 +83,10 @@ class Writer:
             ]
             if what in ("enter", "leave"):
                 values = [self.region(arguments[0])]
-            getattr(writer, what)(time, *values)
+            named: dict[str, Any] = {}
+            if values and isinstance(values[-1], dict):
+                named["attributes"] = {self.attribute: values.pop()["text"]}
+            getattr(writer, what)(time, *values, **named)
 
     def clock_offsets(self, location: int, offsets: list[tuple[int, int]]) -> None:
         """Write `(time of its own clock, what to add to it)` of one location, in ticks."""
@@ -103,6 +116,7 @@ def writing(folder: Path) -> Build:
         hosts: list[str] | None = None,
         offsets: list[list[tuple[int, int]]] | None = None,
         windows: dict[str, str] | None = None,
+        attribute: str = "",
     ) -> Path:
         path = folder / f"trace{next(number)}"
         n_ranks = len(scripts) // threads
@@ -114,6 +128,8 @@ def writing(folder: Path) -> Build:
             for window, comm in (windows or {}).items():
                 windowed = writer.comms[comm]
                 writer.comms[window] = writer.definitions.rma_win(window, comm=windowed)
+            if attribute:
+                writer.define_attribute(attribute)
             if grid:
                 sides = tuple(
                     writer.definitions.cart_dimension(f"d{at}", size=side)

@@ -10,7 +10,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use tailback_readers::post_rows::{ComputeRow, PostRow, RecordedRanks};
-use tailback_trace::{Definitions, LocationEvents, PostTrace, SystemNode, Trace, TraceError};
+use tailback_trace::{
+    Definitions, LocationEvents, NO_ID, PostTrace, RecordKind, SystemNode, Trace, TraceError,
+};
 
 use crate::dumpi::{Compiled, already_read, compiled};
 use crate::readers::{PostColumns, PostEnds};
@@ -245,6 +247,7 @@ fn value_error(error: TraceError) -> PyErr {
 
 fn convert(py: Python<'_>, trace: Trace) -> PyResult<Bound<'_, PyDict>> {
     let out = PyDict::new(py);
+    out.set_item("size_texts", size_texts(py, &trace)?)?;
     out.set_item("creator", trace.creator)?;
     out.set_item("definitions", definitions(py, &trace.definitions)?)?;
     let locations = PyList::empty(py);
@@ -253,6 +256,24 @@ fn convert(py: Python<'_>, trace: Trace) -> PyResult<Bound<'_, PyDict>> {
     }
     out.set_item("locations", locations)?;
     Ok(out)
+}
+
+/// Text of the bytes to each partner by the number in column `message` of collectives; None if the trace
+/// has no such texts.
+fn size_texts<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Option<Bound<'py, PyDict>>> {
+    if trace.definitions.sizes.is_none() {
+        return Ok(None);
+    }
+    let kinds = [RecordKind::CollectiveEnd as u8, RecordKind::IcollectiveComplete as u8];
+    let out = PyDict::new(py);
+    let rows = trace.locations.iter().map(|one| &one.messages);
+    for (kind, &number) in rows.flat_map(|m| m.kind.iter().zip(&m.message)) {
+        if number != NO_ID && kinds.contains(kind) && !out.contains(number)? {
+            let text = u32::try_from(number).ok().and_then(|id| trace.definitions.strings.get(&id));
+            out.set_item(number, text.map_or("", String::as_str))?;
+        }
+    }
+    Ok(Some(out))
 }
 
 fn definitions<'py>(py: Python<'py>, from: &Definitions) -> PyResult<Bound<'py, PyDict>> {

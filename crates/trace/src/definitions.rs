@@ -15,6 +15,9 @@ const GROUP_COMM_SELF: u8 = 6;
 const LOCATION_CPU_THREAD: u8 = 1;
 const UNDEFINED: u32 = u32::MAX;
 
+/// Name of the attribute in which `tailback record` keeps the bytes to each partner of a collective.
+const SIZES_ATTRIBUTE: &str = "tailback::bytes_to_each_rank";
+
 /// A global definition.
 ///
 /// Ids are those of the trace; names are ids of strings, `u32::MAX` if undefined.
@@ -31,6 +34,7 @@ pub(crate) enum Definition {
     Group { id: u32, kind: u8, paradigm: u8, members: Vec<u64> },
     Comm { id: u32, name: u32, group: u32 },
     InterComm { id: u32, name: u32, group_a: u32, group_b: u32 },
+    Attribute { id: u32, name: u32 },
     RmaWindow { id: u32, comm: u32 },
     CartDimension { id: u32, size: u32 },
     CartTopology { comm: u32, dimensions: Vec<u32> },
@@ -96,6 +100,11 @@ pub struct Definitions {
     pub communicators: BTreeMap<u32, Communicator>,
     /// Cartesian topologies in the order of their definition.
     pub cartesian: Vec<Cartesian>,
+    /// Attribute of collectives that names a string with the bytes to each partner ([`SIZES_ATTRIBUTE`]),
+    /// if the trace has it.
+    pub sizes: Option<u32>,
+    /// All strings by id, if it has.
+    pub strings: HashMap<u32, String>,
     /// Locations declared to have no events: they may have no file.
     pub(crate) without_events: HashSet<u64>,
     pub(crate) classes: HashMap<u32, RegionClass>,
@@ -124,6 +133,7 @@ struct Raw {
     sites: Vec<(u32, u32, u32)>,
     contexts: HashMap<u32, Context>,
     windows: HashMap<u32, u32>,
+    attributes: Vec<(u32, u32)>,
     /// Locations of MPI_COMM_WORLD by rank. Kept apart from `groups`, because EZTrace defines group 0
     /// twice: as the list of locations and as the group of MPI_COMM_WORLD.
     world: Vec<u64>,
@@ -166,6 +176,7 @@ impl Raw {
                 Definition::CallingContext { id, region, site, parent } => {
                     raw.contexts.insert(id, Context { region, site, parent });
                 }
+                Definition::Attribute { id, name } => raw.attributes.push((id, name)),
                 Definition::RmaWindow { id, comm } => {
                     raw.windows.insert(id, comm);
                 }
@@ -284,6 +295,11 @@ impl Definitions {
             if let Some(extents) = extents {
                 out.cartesian.push(Cartesian { comm: *comm, extents });
             }
+        }
+        let is_sizes = |&&(_, name): &&(u32, u32)| raw.name(name) == Some(SIZES_ATTRIBUTE);
+        out.sizes = raw.attributes.iter().find(is_sizes).map(|&(id, _)| id);
+        if out.sizes.is_some() {
+            out.strings = raw.strings;
         }
         Ok(out)
     }
@@ -433,6 +449,19 @@ mod tests {
             error.to_string(),
             "trace.def: communicator 3: group 3 names rank 2, but the trace has 2 ranks, from 0"
         );
+    }
+
+    #[test]
+    fn strings_are_kept_if_collectives_name_them() {
+        let mut read = small_world();
+        read.push(Definition::String { id: 90, text: "another".into() });
+        read.push(Definition::Attribute { id: 1, name: 90 });
+        assert_eq!(resolve(small_world()).unwrap().sizes, None);
+        read.push(Definition::String { id: 91, text: SIZES_ATTRIBUTE.into() });
+        read.push(Definition::Attribute { id: 2, name: 91 });
+        let out = resolve(read).unwrap();
+        assert_eq!(out.sizes, Some(2));
+        assert_eq!(out.strings[&90], "another");
     }
 
     #[test]

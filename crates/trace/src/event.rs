@@ -61,6 +61,8 @@ pub(crate) enum TraceEvent {
         root: u32,
         sent: u64,
         received: u64,
+        /// String with the bytes to each partner, `NONE` without.
+        sizes: u32,
     },
     IcollectiveRequest {
         request: u64,
@@ -72,6 +74,8 @@ pub(crate) enum TraceEvent {
         sent: u64,
         received: u64,
         request: u64,
+        /// As of a blocking collective.
+        sizes: u32,
     },
     Probe {
         peer: u32,

@@ -40,6 +40,12 @@ struct Ids {
 
 impl Ids {
     const NONE: Self = Self { request: NO_ID, message: NO_ID, posted: NONE, probed: NONE };
+
+    /// Those of a collective whose sizes are in a string.
+    fn sizes(string: u32) -> Self {
+        let message = if string == NONE { NO_ID } else { u64::from(string) };
+        Self { message, ..Self::NONE }
+    }
 }
 
 /// Builds [`LocationEvents`] from the events of one location.
@@ -444,16 +450,24 @@ impl<'a> Collector<'a> {
             self.unusual |= !matches!(event, TraceEvent::CollectiveEnd { .. });
         }
         match event {
-            TraceEvent::CollectiveEnd { operation, comm, root, sent, received } => {
+            TraceEvent::CollectiveEnd { operation, comm, root, sent, received, sizes } => {
                 let what = (root, comm, u32::from(operation), sent);
-                self.push(RecordKind::CollectiveEnd, time, what, received, Ids::NONE);
+                self.push(RecordKind::CollectiveEnd, time, what, received, Ids::sizes(sizes));
             }
             TraceEvent::IcollectiveRequest { request } => {
                 let ids = self.post(request);
                 self.push(RecordKind::IcollectiveRequest, time, NOTHING, 0, ids);
             }
-            TraceEvent::IcollectiveComplete { operation, comm, root, sent, received, request } => {
-                let ids = self.complete(request);
+            TraceEvent::IcollectiveComplete {
+                operation,
+                comm,
+                root,
+                sent,
+                received,
+                request,
+                sizes,
+            } => {
+                let ids = Ids { message: Ids::sizes(sizes).message, ..self.complete(request) };
                 let what = (root, comm, u32::from(operation), sent);
                 self.push(RecordKind::IcollectiveComplete, time, what, received, ids);
             }

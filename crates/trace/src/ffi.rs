@@ -1,4 +1,4 @@
-//! Safe wrappers of the OTF2 C library; the only file of this crate with `unsafe` code.
+//! Safe wrappers of the OTF2 C library; with its callbacks the only code of this crate that is `unsafe`.
 //!
 //! The library is loaded at run time, because it comes in a Python wheel. Declarations follow the
 //! OTF2 3.x reference. Soundness rests on these points:
@@ -8,6 +8,8 @@
 //! * callbacks only append to Rust collections and never unwind into C;
 //! * data behind pointers passed to a callback (strings, member lists) is copied before it returns.
 
+mod callbacks;
+
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -16,8 +18,10 @@ use std::slice;
 
 use crate::definitions::Definition;
 use crate::error::TraceError;
-use crate::event::{EventSink, TraceEvent};
+use crate::event::EventSink;
 use crate::tables::ClockOffset;
+
+use callbacks::*;
 
 type Handle = *mut c_void;
 type Code = c_int;
@@ -63,6 +67,7 @@ api! {
     on_context = b"OTF2_GlobalDefReaderCallbacks_SetCallingContextCallback\0": fn(Handle, *const c_void) -> Code;
     on_group = b"OTF2_GlobalDefReaderCallbacks_SetGroupCallback\0": fn(Handle, *const c_void) -> Code;
     on_comm = b"OTF2_GlobalDefReaderCallbacks_SetCommCallback\0": fn(Handle, *const c_void) -> Code;
+    on_attribute = b"OTF2_GlobalDefReaderCallbacks_SetAttributeCallback\0": fn(Handle, *const c_void) -> Code;
     on_window = b"OTF2_GlobalDefReaderCallbacks_SetRmaWinCallback\0": fn(Handle, *const c_void) -> Code;
     on_cart_dimension = b"OTF2_GlobalDefReaderCallbacks_SetCartDimensionCallback\0": fn(Handle, *const c_void) -> Code;
     on_cart_topology = b"OTF2_GlobalDefReaderCallbacks_SetCartTopologyCallback\0": fn(Handle, *const c_void) -> Code;
@@ -115,6 +120,8 @@ api! {
     on_rma_group = b"OTF2_EvtReaderCallbacks_SetRmaGroupSyncCallback\0": fn(Handle, *const c_void) -> Code;
     on_rma_sync = b"OTF2_EvtReaderCallbacks_SetRmaSyncCallback\0": fn(Handle, *const c_void) -> Code;
     on_rma_release = b"OTF2_EvtReaderCallbacks_SetRmaReleaseLockCallback\0": fn(Handle, *const c_void) -> Code;
+    has_attribute = b"OTF2_AttributeList_TestAttributeByID\0": fn(Handle, u32) -> bool;
+    string_of = b"OTF2_AttributeList_GetStringRef\0": fn(Handle, u32, *mut u32) -> Code;
 }
 
 unsafe extern "C" {
@@ -296,6 +303,7 @@ impl Archive<'_> {
             (api.on_group)(callbacks, define_group as *const c_void);
             (api.on_comm)(callbacks, define_comm as *const c_void);
             (api.on_inter_comm)(callbacks, define_inter_comm as *const c_void);
+            (api.on_attribute)(callbacks, define_attribute as *const c_void);
             (api.on_window)(callbacks, define_window as *const c_void);
             (api.on_cart_dimension)(callbacks, define_cart_dimension as *const c_void);
             (api.on_cart_topology)(callbacks, define_cart_topology as *const c_void);
@@ -383,11 +391,14 @@ impl Archive<'_> {
 
     /// Reads the events of a selected location into `sink`; returns the number of records read.
     ///
+    /// Collectives with the attribute `sizes` refer to the string that it names.
+    ///
     /// # Errors
     /// [`TraceError::Events`] if the file is missing, truncated or damaged.
     pub(crate) fn events<S: EventSink>(
         &self,
         location: u64,
+        sizes: Option<u32>,
         sink: &mut S,
     ) -> Result<u64, TraceError> {
         let api = &self.otf2.api;
@@ -404,6 +415,7 @@ impl Archive<'_> {
             return Err(failed(0, format!("cannot be opened ({})", self.otf2.last_error())));
         }
         let mut read = 0;
+        look_for_sizes(sizes, api.has_attribute, api.string_of);
         // SAFETY: as in `definitions`: the signatures are those of OTF2 3.x and `sink` outlives the
         // call that uses it.
         let code = unsafe {
@@ -534,67 +546,10 @@ definition_callbacks! {
     define_comm(id: u32, name: u32, group: u32) => Definition::Comm { id, name, group };
     define_inter_comm(id: u32, name: u32, group_a: u32, group_b: u32) =>
         Definition::InterComm { id, name, group_a, group_b };
+    define_attribute(id: u32, name: u32) => Definition::Attribute { id, name };
     define_window(id: u32, _name: u32, comm: u32, _flags: u32) => Definition::RmaWindow { id, comm };
     define_cart_dimension(id: u32, _name: u32, size: u32) =>
         Definition::CartDimension { id, size };
     define_cart_topology(_id: u32, _name: u32, comm: u32, n: u8, dimensions: *const u32) =>
         Definition::CartTopology { comm, dimensions: copied(dimensions, usize::from(n)) };
-}
-
-/// Passes an event to the sink behind `data`; stops the library if the sink returns `false`.
-///
-/// # Safety
-/// `data` is the pointer that [`Archive::events`] registered for the same `S`.
-#[inline]
-unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: TraceEvent) -> Code {
-    // SAFETY: see above; no other reference to the sink is alive while the library reads.
-    if unsafe { (*data.cast::<S>()).event(position, time, event) } { CONTINUE } else { INTERRUPT }
-}
-
-macro_rules! event_callbacks {
-    ($($name:ident($($arg:ident: $type:ty),*) => $event:expr;)*) => {$(
-        unsafe extern "C" fn $name<S: EventSink>(
-            _location: u64, time: u64, position: u64, data: Handle, _attributes: Handle $(, $arg: $type)*
-        ) -> Code {
-            unsafe { emit::<S>(data, position, time, $event) }
-        }
-    )*};
-}
-
-event_callbacks! {
-    enter(region: u32) => TraceEvent::Enter { region };
-    leave(region: u32) => TraceEvent::Leave { region };
-    context_enter(context: u32) => TraceEvent::ContextEnter { context };
-    context_leave(context: u32) => TraceEvent::ContextLeave { context };
-    measurement(_mode: u8) => TraceEvent::MeasurementOnOff;
-    send(peer: u32, comm: u32, tag: u32, bytes: u64) => TraceEvent::Send { peer, comm, tag, bytes };
-    recv(peer: u32, comm: u32, tag: u32, bytes: u64) => TraceEvent::Recv { peer, comm, tag, bytes };
-    isend(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
-        TraceEvent::Isend { peer, comm, tag, bytes, request };
-    isend_complete(request: u64) => TraceEvent::IsendComplete { request };
-    irecv_request(request: u64) => TraceEvent::IrecvRequest { request };
-    irecv(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
-        TraceEvent::Irecv { peer, comm, tag, bytes, request };
-    test(request: u64) => TraceEvent::RequestTest { request };
-    cancelled(request: u64) => TraceEvent::RequestCancelled { request };
-    collective_begin() => TraceEvent::CollectiveBegin;
-    collective_end(operation: u8, comm: u32, root: u32, sent: u64, received: u64) =>
-        TraceEvent::CollectiveEnd { operation, comm, root, sent, received };
-    icollective(request: u64) => TraceEvent::IcollectiveRequest { request };
-    icollective_complete(operation: u8, comm: u32, root: u32, sent: u64, received: u64, request: u64) =>
-        TraceEvent::IcollectiveComplete { operation, comm, root, sent, received, request };
-    probe(peer: u32, comm: u32, tag: u32, message: u64) => TraceEvent::Probe { peer, comm, tag, message };
-    mrecv(message: u64, bytes: u64) => TraceEvent::Mrecv { message, bytes };
-    imrecv_request(message: u64, request: u64) => TraceEvent::ImrecvRequest { message, request };
-    imrecv(request: u64, bytes: u64) => TraceEvent::Imrecv { request, bytes };
-    put(window: u32, peer: u32, sent: u64, id: u64) => TraceEvent::OneSided { window, peer, sent, received: 0, id };
-    get(window: u32, peer: u32, received: u64, id: u64) => TraceEvent::OneSided { window, peer, sent: 0, received, id };
-    atomic(window: u32, peer: u32, _kind: u8, sent: u64, received: u64, id: u64) =>
-        TraceEvent::OneSided { window, peer, sent, received, id };
-    rma_complete(_window: u32, id: u64) => TraceEvent::OneSidedComplete { id };
-    rma_collective(_kind: u8, _level: u32, window: u32, _root: u32, _sent: u64, _received: u64) =>
-        TraceEvent::OneSidedSync { window };
-    rma_group(_level: u32, window: u32, _group: u32) => TraceEvent::OneSidedSync { window };
-    rma_sync(window: u32, _peer: u32, _kind: u8) => TraceEvent::OneSidedSync { window };
-    rma_release(window: u32, _peer: u32, _lock: u64) => TraceEvent::OneSidedSync { window };
 }

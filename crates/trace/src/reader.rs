@@ -264,7 +264,7 @@ fn read_location<'a>(
     let has_definitions = local.exists() && check_definitions(&local, layout)?;
     let archive = opened.library.open(anchor)?;
     let clock_offsets = archive.select(location, has_definitions)?;
-    let outcome = archive.events(location, &mut collector);
+    let outcome = archive.events(location, definitions.sizes, &mut collector);
     archive.close_events();
     if let Some(reason) = collector.fault.take() {
         return Err(fault(collector.seen(), reason));

@@ -105,7 +105,8 @@ pub struct Messages {
     pub received: Vec<u64>,
     /// Request that is posted, tested, completed or cancelled, [`NO_ID`] if none, shape (M,).
     pub request: Vec<u64>,
-    /// Message that a matched probe found or that is received, [`NO_ID`] if none, shape (M,).
+    /// Message that a matched probe found or that is received; for collectives the string with the bytes
+    /// to each partner; [`NO_ID`] if none, shape (M,).
     pub message: Vec<u64>,
     /// Row of this table that posted the request, [`NONE`] if unknown, shape (M,).
     pub posted: Vec<u32>,

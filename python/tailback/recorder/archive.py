@@ -6,6 +6,7 @@ import ctypes
 import mmap
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Mapping
 from ctypes import c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import tailback
 from tailback.recorder import otf2_library as o
 from tailback.recorder.call_sites import CallLocation, locate_call_sites
 from tailback.recorder.calls import regions
+from tailback.recorder.collective_sizes import ATTRIBUTE, DESCRIPTION, SizeTexts
 from tailback.recorder.communicators import RecordedCommunicator, unite
 from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
 from tailback.recorder.rank_files import RankRecord, RecordError
@@ -25,9 +27,10 @@ _TICKS_PER_SECOND = 10**9
 class _Maps(ctypes.Structure):
     _fields_ = (
         ("comms", c_void_p), ("windows", c_void_p), ("contexts", c_void_p),
-        ("site_regions", c_void_p),
+        ("site_regions", c_void_p), ("sizes", c_void_p),
         ("n_comms", c_uint32), ("n_windows", c_uint32), ("n_sites", c_uint32),
-        ("n_regions", c_uint32),
+        ("n_regions", c_uint32), ("n_sizes", c_uint32), ("unknown_sizes", c_uint32),
+        ("sizes_attribute", c_uint32), ("attributes", c_void_p), ("add_string", c_void_p),
     )  # fmt: skip
 
 
@@ -100,31 +103,43 @@ class _Archive:
         handle = otf2.open(folder, "traces")
         otf2.archive("SetCreator", handle, f"Tailback {tailback.__version__}".encode())
         otf2.archive("OpenEvtFiles", handle)
-        convert = ctypes.CDLL(str(converter)).tb_convert
+        library = ctypes.CDLL(str(converter))
+        sizes = SizeTexts(library)
+        convert = library.tb_convert
         convert.restype, convert.argtypes = None, (c_void_p,) * 4 + (c_uint64, c_void_p)
         writers, total, dropped, cut = otf2.events(), 0, 0, 0
+        self._attributes = otf2.new_attributes()
+        of_rank = [sizes.read(one.sizes) if one.sizes else [] for one in self.ranks]
         for location in self.locations:
-            result = self._convert(convert, writers, handle, location)
+            result = self._convert(convert, writers, handle, location,
+                                   of_rank[location.rank.rank])  # fmt: skip
             total += int(result.calls)
             dropped += int(result.dropped)
             cut += int(result.damaged)
         otf2.archive("CloseEvtFiles", handle)
+        otf2.delete_attributes(self._attributes)
+        if sizes.lost:
+            self.notes.append(f"{sizes.lost} vectors of bytes to each rank of MPI_Alltoallv and "
+                              "MPI_Alltoallw are left out: they are more than fit in the trace; "
+                              "of these calls only totals are known")  # fmt: skip
         if dropped:
             self.notes.append(f"{dropped} records are left out: their communicator or window was "
                               "made where the recorder could not see it")  # fmt: skip
         if cut:
             self.notes.append(f"{cut} event files are damaged; what comes before is kept")
         self._write_offsets(handle)
-        self._define(handle)
+        self._define(handle, sizes)
         otf2.archive("Close", handle)
         return total
 
-    def _convert(self, convert: Any, writers: Any, handle: int, location: _Location) -> _Result:
+    def _convert(
+        self, convert: Any, writers: Any, handle: int, location: _Location, sizes: list[int]
+    ) -> _Result:
         rank, result = location.rank, _Result()
         writer = self.otf2.writer("GetEvtWriter", handle, location.number)
         path = rank.events.get(location.thread)
         if path is not None and path.stat().st_size:
-            maps, _kept = self._maps(rank)
+            maps, _kept = self._maps(rank, sizes)
             with path.open("rb") as file, mmap.mmap(
                 file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
             ) as data:  # fmt: skip
@@ -138,7 +153,7 @@ class _Archive:
         self.otf2.archive("CloseEvtWriter", handle, writer)
         return result
 
-    def _maps(self, rank: RankRecord) -> tuple[_Maps, list[Any]]:
+    def _maps(self, rank: RankRecord, sizes: list[int]) -> tuple[_Maps, list[Any]]:
         """Maps a rank's numbers to the archive's; also returns the objects that must stay alive."""
         n_regions = len(self.regions)
         comms = [UNDEFINED] * (max(rank.comms, default=-1) + 1)
@@ -163,9 +178,12 @@ class _Archive:
             contexts[number] = self.contexts.setdefault(key, len(self.contexts))
             of_region[number] = site.region
         arrays = [(c_uint32 * max(len(one), 1))(*one)
-                  for one in (comms, windows, contexts, of_region)]  # fmt: skip
+                  for one in (comms, windows, contexts, of_region, sizes)]  # fmt: skip
         addresses = [ctypes.addressof(one) for one in arrays]
-        return _Maps(*addresses, len(comms), len(windows), n_sites, n_regions), arrays
+        add_string = self.otf2.address("OTF2_AttributeList_AddStringRef")
+        maps = _Maps(*addresses, len(comms), len(windows), n_sites, n_regions, len(sizes), 0, 0,
+                     self._attributes, add_string)  # fmt: skip
+        return maps, arrays
 
     def _write_offsets(self, handle: int) -> None:
         self.otf2.archive("OpenDefFiles", handle)
@@ -186,10 +204,12 @@ class _Archive:
         # A line through two points may differ by a few ticks from OTF2's rounding.
         return (max(min(first) - 1000, 0), max(last)) if first else (0, 0)
 
-    def _define(self, handle: int) -> None:
+    def _define(self, handle: int, sizes: SizeTexts) -> None:
         otf2 = self.otf2
         writer = otf2.writer("GetGlobalDefWriter", handle)
-        strings = _Strings(otf2, writer)
+        # Events refer to these strings by number, so they come first.
+        strings = _Strings(otf2, writer, sizes.numbers)
+        otf2.define("Attribute", writer, 0, strings(ATTRIBUTE), strings(DESCRIPTION), o.STRING_TYPE)
         begin, end = self._span()
         utc = self.ranks[0].utc_ns + begin - self.ranks[0].monotonic_ns
         otf2.define("ClockProperties", writer, _TICKS_PER_SECOND, begin, end - begin, utc)
@@ -284,9 +304,11 @@ def _define_comm(
 class _Strings:
     """Numbers of the strings of an archive, each written once."""
 
-    def __init__(self, otf2: Otf2Library, writer: int) -> None:
+    def __init__(self, otf2: Otf2Library, writer: int, first: Mapping[bytes, int]) -> None:
         self._otf2, self._writer = otf2, writer
         self._numbers: dict[str, int] = {}
+        for text in first:
+            self(text.decode())
 
     def __call__(self, text: str) -> int:
         if text not in self._numbers:

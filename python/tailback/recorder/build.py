@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tailback.recorder.available_calls import available_calls
+from tailback.recorder.calls import calls
 from tailback.recorder.rank_files import RecordError
 from tailback.recorder.wrappers import source
 
@@ -52,10 +54,9 @@ def build(mpicc: str) -> Built:
             "MPI library",
             remedy="load the module of your MPI library, or name its compiler with --mpicc",
         )
-    wrappers = source()
     files = sorted(_SOURCES.iterdir())
     key = hashlib.sha256()
-    for part in (*_identity(found), wrappers, *(file.read_text() for file in files)):
+    for part in (*_identity(found), source(), *(file.read_text() for file in files)):
         key.update(part.encode() + b"\0")
     place = _cache() / key.hexdigest()[:16]
     out = Built(place / "librecorder.so", place / "libconvert.so", fresh=False)
@@ -63,7 +64,7 @@ def build(mpicc: str) -> Built:
         return out
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as work:
-        _compile(found, wrappers, Path(work))
+        _compile(found, Path(work))
         place.mkdir(exist_ok=True)
         for name in ("libconvert.so", "librecorder.so"):
             os.replace(Path(work) / name, place / name)
@@ -83,9 +84,12 @@ def _identity(mpicc: str) -> tuple[str, str]:
     return shown, "\n".join(" ".join(pair) for pair in _VERSION.findall(defined))
 
 
-def _compile(mpicc: str, wrappers: str, work: Path) -> None:
-    (work / "wrappers.c").write_text(wrappers)
-    parts = ("recorder", "clock", "comms", "messages", "neighbours", "counters", "ethtool")
+def _compile(mpicc: str, work: Path) -> None:
+    available = {call.name for call in available_calls(mpicc, calls(), work)}
+    # Without any, the compiler is to say what is wrong.
+    (work / "wrappers.c").write_text(source(available or None))
+    parts = ("recorder", "clock", "comms", "messages", "collectives", "sizes", "neighbours",
+             "counters", "ethtool")  # fmt: skip
     common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
     _run([mpicc, *common, "-pthread", "-o", str(work / "librecorder.so"),
           str(work / "wrappers.c"), *(str(_SOURCES / f"{part}.c") for part in parts), "-ldl"],

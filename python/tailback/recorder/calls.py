@@ -52,8 +52,6 @@ class MpiCall:
     kind: str
     op: str
     arguments: tuple[Argument, ...]
-    since: int = 3
-    """Version of the MPI standard that has it."""
 
     @property
     def large(self) -> bool:
@@ -88,7 +86,6 @@ def calls() -> list[MpiCall]:
     """Every recorded call but MPI_Init, MPI_Init_thread and MPI_Finalize."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     found = [_parse(line) for line in lines if not line.startswith("#")]
-    found = [replace(call, since=4) if call.kind in _MPI_4 else call for call in found]
     request = Argument("MPI_Request", "request", pointer=True, array=False)
     by_name = {call.name: call for call in found}
     for name in NON_BLOCKING:
@@ -99,12 +96,8 @@ def calls() -> list[MpiCall]:
         kind = {"coll": "coll_init", "neighbour": "neighbour_init"}[call.kind]
         info = Argument("MPI_Info", "info", pointer=False, array=False)
         found.append(MpiCall(f"MPI_{name}_init", kind, call.op,
-                          (*call.arguments, info, request), since=4))  # fmt: skip
+                          (*call.arguments, info, request)))  # fmt: skip
     return [*found, *filter(None, map(_with_large_counts, found))]
-
-
-_MPI_4 = ("psend_init", "precv_init", "partition", "isendrecv")
-"""Kinds of calls that MPI 4 added."""
 
 
 def _with_large_counts(call: MpiCall) -> MpiCall | None:
@@ -118,7 +111,7 @@ def _with_large_counts(call: MpiCall) -> MpiCall | None:
     )
     if wider == call.arguments:
         return None
-    return MpiCall(f"{call.name}_c", call.kind, call.op, wider, since=4)
+    return MpiCall(f"{call.name}_c", call.kind, call.op, wider)
 
 
 SPECIAL = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")

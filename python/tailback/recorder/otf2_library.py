@@ -43,6 +43,7 @@ _WRITERS = {"GetEvtWriter": (c_uint64,), "GetDefWriter": (c_uint64,), "GetGlobal
 _DEFINITIONS: dict[str, tuple[Any, ...]] = {
     "ClockProperties": (c_uint64, c_uint64, c_uint64, c_uint64),
     "String": (c_uint32, c_char_p),
+    "Attribute": (c_uint32, c_uint32, c_uint32, c_uint8),
     "SystemTreeNode": (c_uint32, c_uint32, c_uint32, c_uint32),
     "LocationGroup": (c_uint32, c_uint32, c_uint8, c_uint32, c_uint32),
     "LocationGroupProperty": (c_uint32, c_uint32, c_uint8, c_uint64),
@@ -120,6 +121,18 @@ class Otf2Library:
         addresses = [ctypes.cast(getattr(self._library, f"OTF2_EvtWriter_{name}"), c_void_p).value
                      for name in EVENTS]  # fmt: skip
         return (c_void_p * len(EVENTS))(*addresses)
+
+    def new_attributes(self) -> int:
+        """An empty list of attributes of an event, which every event that takes it empties."""
+        return int(self._function("OTF2_AttributeList_New", (), c_void_p)())
+
+    def delete_attributes(self, attributes: int) -> None:
+        """Free a list of attributes."""
+        self._function("OTF2_AttributeList_Delete", (c_void_p,), c_int)(attributes)
+
+    def address(self, name: str) -> int | None:
+        """Address of a function."""
+        return ctypes.cast(getattr(self._library, name), c_void_p).value
 
     def check(self, code: int, what: str) -> None:
         """Raise RecordError for a code that is not success."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from tailback.errors import TailbackError
 
 _NAME = re.compile(r"rank-(\d{6,})\.meta")
+_SIZES = re.compile(r"rank-(\d{6,})\.sizes")
 _EVENTS = re.compile(r"rank-(\d{6,})-(\d+)\.events")
 
 
@@ -68,6 +69,7 @@ class RankRecord:
         end: How it ended: ``end`` (MPI_Finalize), ``exit`` or "" (killed).
         full: Why it stopped writing, "" where it did not.
         events: Event file of each thread.
+        sizes: File of the bytes to each partner of collectives, None without any.
     """
 
     rank: int
@@ -85,6 +87,7 @@ class RankRecord:
     end: str = ""
     full: str = ""
     events: dict[int, Path] = field(default_factory=dict)
+    sizes: Path | None = None
 
 
 def read_rank_files(folder: Path) -> list[RankRecord]:
@@ -101,6 +104,9 @@ def read_rank_files(folder: Path) -> list[RankRecord]:
         match = _EVENTS.fullmatch(path.name)
         if match and int(match[1]) in found:
             found[int(match[1])].events[int(match[2])] = path
+        match = _SIZES.fullmatch(path.name)
+        if match and int(match[1]) in found:
+            found[int(match[1])].sizes = path
     if not found:
         return []
     size = max(one.size for one in found.values())

@@ -23,7 +23,7 @@ from tailback.traffic.readers.otf2 import library_path
 from tailback.traffic.readers.recorded_cores import shared_cores
 from tailback.units import counted
 
-_RAW = ("*.meta", "*.events")
+_RAW = ("*.meta", "*.events", "*.sizes")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ same C variables (``dest``, ``comm``, ``status`` …) and record them by the sam
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tailback.recorder.calls import SPECIAL, Argument, MpiCall, calls
 
 _F2C = {
@@ -51,7 +53,10 @@ _RECORD = {
     "precv_init": "tb_init_partitioned(*request, comm, source, tag, "
                   "(long long)partitions * count, datatype, TB_IRECEIVE);",
     "partition": "",
-    "isendrecv": "",
+    "isendrecv": "struct tb_pair pair = {dest, tag, count, datatype, source, recvtag, recvcount, "
+                 "recvtype};\n    tb_post_pair(thread, *request, comm, &pair);",
+    "isendrecv_replace": "struct tb_pair pair = {dest, tag, count, datatype, source, recvtag, "
+                         "count, datatype};\n    tb_post_pair(thread, *request, comm, &pair);",
     "comm": "tb_new_comm(*newcomm);",
     "comm_free": "",
     "win": "tb_new_window(*win, comm);",
@@ -89,16 +94,21 @@ _Static_assert(sizeof(MPI_Fint) == sizeof(int), "INTEGER of Fortran is int of C"
 """
 
 
-def source() -> str:
-    """The C source of all wrappers."""
+def source(available: Collection[str] | None = None) -> str:
+    """The C source of the wrappers.
+
+    Args:
+        available: Names of the calls that the MPI library has; all calls when None.
+    """
     parts = [_HEAD, _SPECIAL]
     for region, call in enumerate(calls(), len(SPECIAL)):
-        own = [_c_wrapper(call, region)]
+        if available is not None and call.name not in available:
+            continue
+        parts.append(_c_wrapper(call, region))
         if not call.large:
             # Large counts of Fortran have other entry points in every library.
             names = (call.fortran, call.fortran[:-1] + "_f08_")
-            own += [_fortran(call, region, name) for name in names]
-        parts += own if call.since <= 3 else [f"#if MPI_VERSION >= {call.since}", *own, "#endif"]
+            parts += [_fortran(call, region, name) for name in names]
     return "\n".join(parts)
 
 

@@ -319,23 +319,23 @@ def _bcast(size: int, me: int, root: int, send: int, recv: int) -> list[Collecti
             )
             distance *= 2
         return steps
-    return steps + _ring(size, me, (me + 1) % size, (me - 1) % size, virtual, total)
+    return steps + _ring(size, (me + 1) % size, (me - 1) % size, virtual, total)
 
 
-def _ring(
-    size: int, me: int, right: int, left: int, first: int, total: int
+def _ring(size: int, right: int, left: int, first: int, total: int) -> list[CollectiveStep]:
+    """Pass even shares of ``total`` to the right; this rank starts with share ``first``."""
+    return ring_of(size, right, left, first, lambda begin, end: _run(total, size, begin, end))
+
+
+def ring_of(
+    size: int, right: int, left: int, first: int, run: Callable[[int, int], int]
 ) -> list[CollectiveStep]:
-    """Pass even shares of ``total`` to the right; this rank starts with share ``first``.
-
-    Shares differ by at most a byte, so few steps differ: equal ones are one object.
-    """
+    """Pass shares, as of :func:`reduce_scatter_of`, to the right; equal steps are one object."""
     known: dict[tuple[int, int], CollectiveStep] = {}
     steps = []
     for k in range(size - 1):
-        pair = (
-            _share(total, size, (first - k) % size),
-            _share(total, size, (first - k - 1) % size),
-        )
+        passed, next_ = (first - k) % size, (first - k - 1) % size
+        pair = (run(passed, passed + 1), run(next_, next_ + 1))
         if pair not in known:
             known[pair] = _exchange(right, pair[0], left, pair[1])
         steps.append(known[pair])
@@ -374,9 +374,7 @@ def _allreduce(size: int, me: int, root: int, send: int, recv: int) -> list[Coll
         if total // ELEMENT_BYTES > size:
             # Reduce-scatter around the ring ends with share me + 1 at this rank.
             right, left = (me + 1) % size, (me - 1) % size
-            return _ring(size, me, right, left, me, total) + _ring(
-                size, me, right, left, me + 1, total
-            )
+            return _ring(size, right, left, me, total) + _ring(size, right, left, me + 1, total)
         return _reduce(size, me, 0, total, 0) + _bcast(size, me, 0, 0, total)
     surplus, power, virtual = _fold(size, me)
     if virtual < 0:
@@ -454,7 +452,7 @@ def _allgather(size: int, me: int, root: int, send: int, recv: int) -> list[Coll
     steps = []
     if block * size >= ALLGATHER_RING_BYTES and size > 2:
         if size % 2:
-            return _ring(size, me, right, left, me, block * size)
+            return _ring(size, right, left, me, block * size)
         # Even ranks start with the right neighbour, odd ones with the left, then they alternate.
         pair = (left, right) if me % 2 else (right, left)
         steps = [_exchange(pair[0], block, pair[0], block)]
@@ -475,7 +473,7 @@ def _allgather(size: int, me: int, root: int, send: int, recv: int) -> list[Coll
 
 def _allgatherv(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Ring [tuned]."""
-    return _ring(size, me, (me + 1) % size, (me - 1) % size, me, recv or send * size)
+    return _ring(size, (me + 1) % size, (me - 1) % size, me, recv or send * size)
 
 
 def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
@@ -517,22 +515,29 @@ def _alltoallv(size: int, me: int, root: int, send: int, recv: int) -> list[Coll
 def _reduce_scatter(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Recursive halving, ring for large vectors [tuned], [TRG05 4.3]."""
     total = send or recv
+    return reduce_scatter_of(size, me, total, lambda first, last: _run(total, size, first, last))
+
+
+def reduce_scatter_of(
+    size: int, me: int, total: int, run: Callable[[int, int], int]
+) -> list[CollectiveStep]:
+    """Reduce_scatter of shares: ``run`` has the bytes of those from one up to another rank's."""
     limit = REDUCE_SCATTER_LARGE_BYTES if _is_power_of_two(size) else REDUCE_SCATTER_SMALL_BYTES
     if total > limit and size < REDUCE_SCATTER_SLOPE * total + REDUCE_SCATTER_OFFSET:
         # Share me - 1 goes first, so that share me arrives last, complete.
-        return _ring(size, me, (me + 1) % size, (me - 1) % size, me - 1, total)
+        return ring_of(size, (me + 1) % size, (me - 1) % size, me - 1, run)
     surplus, power, virtual = _fold(size, me)
     if virtual < 0:
         return [
             CollectiveStep(((me + 1, total),), ()),
-            CollectiveStep((), ((me + 1, _share(total, size, me)),)),
+            CollectiveStep((), ((me + 1, run(me, me + 1)),)),
         ]
     steps = [CollectiveStep((), ((me - 1, total),))] if me < 2 * surplus else []
 
     def carry(first: int, last: int) -> int:
         """Bytes of the shares of those virtual ranks; a folded one keeps two."""
         start, end = (2 * v if v < surplus else v + surplus for v in (first, last))
-        return _run(total, size, start, end)
+        return run(start, end)
 
     distance = power // 2
     while distance:
@@ -544,7 +549,7 @@ def _reduce_scatter(size: int, me: int, root: int, send: int, recv: int) -> list
         )
         distance //= 2
     if me < 2 * surplus:
-        steps.append(CollectiveStep(((me - 1, _share(total, size, me - 1)),), ()))
+        steps.append(CollectiveStep(((me - 1, run(me - 1, me)),), ()))
     return steps
 
 

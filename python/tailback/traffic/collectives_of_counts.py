@@ -6,10 +6,16 @@ algorithms are those of :mod:`tailback.traffic.collectives` for the same calls.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import NamedTuple
 
 from tailback.errors import TraceError, nearest
-from tailback.traffic.collectives import CollectiveStep, blocking_name
+from tailback.traffic.collectives import (
+    CollectiveStep,
+    blocking_name,
+    reduce_scatter_of,
+    ring_of,
+)
 
 
 class Counts(NamedTuple):
@@ -24,7 +30,10 @@ class Counts(NamedTuple):
     source: tuple[int, ...]
 
 
-COUNTED = ("MPI_Alltoallv", "MPI_Alltoallw", "MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv")
+COUNTED = (
+    "MPI_Alltoallv", "MPI_Alltoallw", "MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv",
+    "MPI_Reduce_scatter",
+)  # fmt: skip
 """The calls that can be expanded from counts."""
 
 
@@ -38,7 +47,8 @@ def schedule_of_counts(
         size: Ranks of the communicator.
         me: This rank within it.
         root: Root within it; ignored by calls without one.
-        counts: ``MPI_Alltoallv``: both vectors. ``MPI_Allgatherv``: ``source``. ``MPI_Gatherv``:
+        counts: ``MPI_Alltoallv``: both vectors. ``MPI_Allgatherv``: ``source``.
+            ``MPI_Reduce_scatter``: the share of every rank as ``source``. ``MPI_Gatherv``:
             own bytes as ``to`` and, at the root, ``source``. ``MPI_Scatterv``: at the root
             ``to``, and own bytes as ``source``.
 
@@ -69,14 +79,17 @@ def schedule_of_counts(
         messages = tuple((peer, long[peer]) for peer in others)
         return [CollectiveStep((), messages) if gather else CollectiveStep(messages, ())]
     _require(call, counts.source, size)
-    steps = []
-    if name == "MPI_Allgatherv":
-        right, left = (me + 1) % size, (me - 1) % size
-        for k in range(size - 1):
-            passed, next_ = counts.source[(me - k) % size], counts.source[(me - k - 1) % size]
-            steps.append(CollectiveStep(((right, passed),), ((left, next_),)))
-        return steps
+    if name in ("MPI_Allgatherv", "MPI_Reduce_scatter"):
+        ends = [0, *accumulate(counts.source)]
+
+        def shares(first: int, last: int) -> int:
+            return ends[last] - ends[first]
+
+        if name == "MPI_Allgatherv":
+            return ring_of(size, (me + 1) % size, (me - 1) % size, me, shares)
+        return reduce_scatter_of(size, me, ends[-1], shares)
     _require(call, counts.to, size)
+    steps = []
     for k in range(1, size):
         to, source = (me + k) % size, (me - k) % size
         steps.append(CollectiveStep(((to, counts.to[to]),), ((source, counts.source[source]),)))

@@ -167,3 +167,33 @@ fn a_one_sided_operation_has_the_communicator_of_its_window_and_its_completion()
     assert_eq!((out.bytes[0], out.received[0]), (8, 2));
     assert_eq!(out.posted[2..5], [1, 0, NONE]);
 }
+
+#[test]
+fn a_collective_names_the_string_with_its_sizes() {
+    let (classes, none) = (classes(), HashMap::new());
+    let mut collector = Collector::new(7, &classes, &none, 100);
+    let of = |sizes| TraceEvent::CollectiveEnd {
+        operation: 9,
+        comm: 0,
+        root: NONE,
+        sent: 8,
+        received: 2,
+        sizes,
+    };
+    let started = TraceEvent::IcollectiveComplete {
+        operation: 9,
+        comm: 0,
+        root: NONE,
+        sent: 8,
+        received: 2,
+        request: 5,
+        sizes: 4,
+    };
+    let events = [of(3), of(NONE), TraceEvent::IcollectiveRequest { request: 5 }, started];
+    for (time, event) in (0..).zip(events) {
+        assert!(collector.event(time + 1, time, event));
+    }
+    let out = collector.finish(4).messages;
+    assert_eq!(out.message, [3, NO_ID, NO_ID, 4]);
+    assert_eq!((out.request[3], out.posted[3]), (5, 2));
+}

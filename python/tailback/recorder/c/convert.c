@@ -44,7 +44,13 @@ struct tb_otf2 {
 struct tb_maps {
   const uint32_t *comms, *windows;
   const uint32_t *contexts, *site_regions; /* by site: the calling context of calls of a region */
-  uint32_t n_comms, n_windows, n_sites, n_regions;
+  const uint32_t *sizes;                   /* by vector of rank-R.sizes: the string with its text */
+  uint32_t n_comms, n_windows, n_sites, n_regions, n_sizes;
+  uint32_t unknown_sizes; /* the string of vectors that are missing */
+  /* How a string becomes the attribute `sizes_attribute` of the next event. */
+  uint32_t sizes_attribute;
+  void *attributes;
+  int (*add_string)(void *, uint32_t, uint32_t);
 };
 
 struct tb_result {
@@ -62,6 +68,7 @@ struct state {
   uint64_t enter, leave, time, matching;
   uint64_t pause_from, pause_to; /* written when its call is closed: a Waitall may be in between */
   uint32_t region, context;
+  uint64_t sizes; /* of the collective whose record follows, 0 without */
   int open;
 };
 
@@ -129,22 +136,37 @@ static int message(struct state *s, const struct tb_header *h, const uint64_t *w
   }
 }
 
+/* Attributes of the end of a collective: NULL where all its partners get the same. */
+static void *attributes(struct state *s, int *error) {
+  const struct tb_maps *maps = s->maps;
+  if (!s->sizes) return NULL;
+  uint32_t text = mapped(maps->sizes, maps->n_sizes, s->sizes - 1);
+  if (text == UNDEFINED) text = maps->unknown_sizes;
+  s->sizes = 0;
+  *error = maps->add_string(maps->attributes, maps->sizes_attribute, text);
+  return *error ? NULL : maps->attributes;
+}
+
 static int collective(struct state *s, const struct tb_header *h, const uint64_t *w) {
   uint32_t comm = mapped(s->maps->comms, s->maps->n_comms, w[0]);
+  int error = 0;
   if (comm == UNDEFINED) {
     s->result->dropped++;
+    s->sizes = 0;
     return 0;
   }
-  if (h->kind == TB_COLLECTED) {
+  if (h->kind != TB_COLLECTED) {
     s->result->events++;
-    return s->otf2->collected(s->writer, NULL, not_before(s, s->leave), h->op, comm, h->peer, w[1],
-                              w[2], w[3]);
+    error = s->otf2->collective_begin(s->writer, NULL, s->time);
+    if (error) return error;
   }
-  s->result->events += 2;
-  int error = s->otf2->collective_begin(s->writer, NULL, s->time);
-  int end = s->otf2->collective_end(s->writer, NULL, not_before(s, s->leave), h->op, comm, h->peer,
-                                    w[1], w[2]);
-  return error ? error : end;
+  void *more = attributes(s, &error);
+  if (error) return error;
+  s->result->events++;
+  uint64_t at = not_before(s, s->leave);
+  if (h->kind == TB_COLLECTED)
+    return s->otf2->collected(s->writer, more, at, h->op, comm, h->peer, w[1], w[2], w[3]);
+  return s->otf2->collective_end(s->writer, more, at, h->op, comm, h->peer, w[1], w[2]);
 }
 
 static int one_sided(struct state *s, const struct tb_header *h, const uint64_t *w) {
@@ -192,6 +214,7 @@ static int record(struct state *s, const struct tb_header *h, const uint64_t *w)
     case TB_IRECEIVE: return message(s, h, w);
     case TB_COLLECTIVE:
     case TB_COLLECTED: return collective(s, h, w);
+    case TB_SIZES: s->sizes = w[0]; return 0;
     case TB_RMA: return one_sided(s, h, w);
     case TB_SYNC: return synchronised(s, h, w);
     default: s->result->events++;
@@ -230,4 +253,31 @@ void tb_convert(const struct tb_otf2 *otf2, void *writer, const struct tb_maps *
   int error = close_call(&s);
   if (!result->error) result->error = error;
   result->last = s.time;
+}
+
+static char *decimal(char *at, uint64_t value) {
+  char digits[20];
+  int n = 0;
+  do digits[n++] = (char)('0' + value % 10);
+  while (value /= 10);
+  while (n) *at++ = digits[--n];
+  return at;
+}
+
+/* Text of a vector of n values of 4 or 8 bytes: numbers, a run of equal ones as TIMES*NUMBER. Needs
+ * room for 21 characters a value; returns the number of characters. */
+uint64_t tb_sizes_text(const unsigned char *values, uint64_t n, uint32_t width, char *text) {
+  char *at = text;
+  for (uint64_t i = 0, run; i < n; i += run) {
+    uint64_t value = 0;
+    memcpy(&value, values + i * width, width);
+    for (run = 1; i + run < n && !memcmp(values + (i + run) * width, &value, width);) run++;
+    if (i) *at++ = ' ';
+    if (run > 1) {
+      at = decimal(at, run);
+      *at++ = '*';
+    }
+    at = decimal(at, value);
+  }
+  return (uint64_t)(at - text);
 }

@@ -1,4 +1,4 @@
-/* Messages, requests and matched probes: what the wrappers record of them after a call. */
+/* Messages, requests, matched probes, collectives: what the wrappers record after a call. */
 #include "recorder.h"
 
 #include <pthread.h>
@@ -9,10 +9,13 @@ struct request {
   uint64_t id, bytes, received;
   MPI_Comm comm;
   int peer, tag;
+  int source, source_tag; /* of the receive of a pair */
+  uint32_t sizes;         /* of a collective */
   const struct tb_thread *by; /* thread that posted it */
   struct tb_exchange *exchange; /* of a neighbourhood collective, else NULL */
   enum tb_kind kind; /* of its completion */
   uint8_t op, persistent, active, partitioned;
+  uint8_t pair; /* a send and a receive in one request: MPI_Isendrecv */
 };
 
 /* Some libraries give every send that is done at once the same handle, so a key may be there many
@@ -136,27 +139,28 @@ void tb_receive(struct tb_thread *thread, MPI_Comm comm, const MPI_Status *statu
   word[1] = bytes_of(status);
 }
 
-static void put_isend(struct tb_thread *thread, const struct request *one) {
+static void put_isend(struct tb_thread *thread, const struct request *one, uint64_t id) {
   uint64_t at = channel(thread, one->comm, one->tag);
   uint64_t *word = tb_put(thread, TB_ISEND, 0, 0, (uint32_t)one->peer);
   word[0] = at;
   word[1] = one->bytes;
-  word[2] = one->id;
+  word[2] = id;
 }
 
 static void begin(struct tb_thread *thread, struct request *one) {
   one->id = n_ids + 1;
-  n_ids += one->exchange ? (uint64_t)one->exchange->messages : 1;
+  n_ids += one->exchange ? (uint64_t)one->exchange->messages : 1u + one->pair;
   one->by = thread;
   one->active = 1;
   if (one->exchange)
     tb_post_exchange(thread, one->exchange, one->id);
   else if (one->kind == TB_SENT)
-    put_isend(thread, one);
+    put_isend(thread, one, one->id);
   else if (one->kind == TB_IRECEIVE)
     *tb_put(thread, TB_RECEIVING, 0, 0, 0) = one->id;
   else
     *tb_put(thread, TB_COLLECTING, 0, 0, 0) = one->id;
+  if (one->pair && one->peer != MPI_PROC_NULL) put_isend(thread, one, one->id + 1);
 }
 
 void tb_post_send(struct tb_thread *thread, MPI_Request request, MPI_Comm comm, int dest, int tag,
@@ -173,6 +177,23 @@ void tb_post_receive(struct tb_thread *thread, MPI_Request request, MPI_Comm com
   if (source == MPI_PROC_NULL) return;
   lock();
   begin(thread, add(TB_KEY(request), comm, source, 0, TB_IRECEIVE));
+  unlock();
+}
+
+void tb_post_pair(struct tb_thread *thread, MPI_Request request, MPI_Comm comm,
+                  const struct tb_pair *pair) {
+  if (pair->source == MPI_PROC_NULL) {
+    tb_post_send(thread, request, comm, pair->dest, pair->tag, pair->count, pair->type);
+    return;
+  }
+  lock();
+  struct request *one = add(TB_KEY(request), comm, pair->dest, pair->tag, TB_IRECEIVE);
+  one->pair = 1;
+  one->bytes = tb_bytes(pair->count, pair->type);
+  one->source = pair->source;
+  one->source_tag = pair->source_tag;
+  one->received = tb_bytes(pair->receives, pair->receive_type);
+  begin(thread, one);
   unlock();
 }
 
@@ -209,6 +230,27 @@ void tb_begin_request(struct tb_thread *thread, MPI_Request request) {
   unlock();
 }
 
+static void put_receive(struct tb_thread *thread, const struct request *one, int source, int tag,
+                        uint64_t bytes) {
+  uint64_t from = channel(thread, one->comm, tag);
+  uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)source);
+  word[0] = from;
+  word[1] = bytes;
+  word[2] = one->id;
+}
+
+/* Whether the status of MPI_Isendrecv is that of its receive: MPICH 4 and 5 do not fill it. */
+#ifdef OPEN_MPI
+static const int fills_pairs = 1;
+#else
+static const int fills_pairs = 0;
+#endif
+
+/* Where the bytes to each partner of the next collective are. */
+static void put_sizes(struct tb_thread *thread, uint32_t sizes) {
+  if (sizes) *tb_put(thread, TB_SIZES, 0, 0, 0) = sizes;
+}
+
 static void put_completion(struct tb_thread *thread, const struct request *one,
                            const MPI_Status *status) {
   int cancelled = 0;
@@ -218,6 +260,7 @@ static void put_completion(struct tb_thread *thread, const struct request *one,
   }
   if (one->kind == TB_COLLECTED) {
     uint32_t comm = tb_comm_of(thread, one->comm)->id;
+    put_sizes(thread, one->sizes);
     uint64_t *word = tb_put(thread, TB_COLLECTED, one->op, 0, (uint32_t)one->peer);
     word[0] = comm;
     word[1] = one->bytes;
@@ -231,23 +274,24 @@ static void put_completion(struct tb_thread *thread, const struct request *one,
   }
   if (one->partitioned) {
     /* Libraries do not fill the status alike. */
-    uint64_t from = channel(thread, one->comm, one->tag);
-    uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)one->peer);
-    word[0] = from;
-    word[1] = one->bytes;
-    word[2] = one->id;
+    put_receive(thread, one, one->peer, one->tag, one->bytes);
     return;
+  }
+  if (one->pair) {
+    if (one->peer != MPI_PROC_NULL) *tb_put(thread, TB_SENT, 0, 0, 0) = one->id + 1;
+    if (!fills_pairs) {
+      /* A wildcard stays open: readers find the message that nobody else receives. */
+      if (one->source != MPI_ANY_SOURCE && one->source_tag != MPI_ANY_TAG)
+        put_receive(thread, one, one->source, one->source_tag, one->received);
+      return;
+    }
   }
   PMPI_Test_cancelled(status, &cancelled);
   if (cancelled || status->MPI_SOURCE < 0) {
     *tb_put(thread, TB_CANCELLED, 0, 0, 0) = one->id;
     return;
   }
-  uint64_t at = channel(thread, one->comm, status->MPI_TAG);
-  uint64_t *word = tb_put(thread, TB_IRECEIVE, 0, 0, (uint32_t)status->MPI_SOURCE);
-  word[0] = at;
-  word[1] = bytes_of(status);
-  word[2] = one->id;
+  put_receive(thread, one, status->MPI_SOURCE, status->MPI_TAG, bytes_of(status));
 }
 
 /* A request that a Wait or Test call found complete. */
@@ -320,154 +364,39 @@ void tb_sync(struct tb_thread *thread, MPI_Win window, int target, int is_fence)
 
 /* Collectives ---------------------------------------------------------------------------------- */
 
-/* Where Fortran keeps its MPI_IN_PLACE: a common block of Open MPI, a pointer of MPICH. */
-extern int mpi_fortran_in_place_ __attribute__((weak));
-extern void *MPIR_F_MPI_IN_PLACE __attribute__((weak));
-
-int tb_is_in_place(const void *buffer) {
-  return buffer == MPI_IN_PLACE || (&mpi_fortran_in_place_ && buffer == &mpi_fortran_in_place_) ||
-         (&MPIR_F_MPI_IN_PLACE && buffer == MPIR_F_MPI_IN_PLACE);
-}
-
-static long long count_of(const void *counts, int wide, uint64_t i) {
-  return wide ? (long long)((const MPI_Count *)counts)[i] : ((const int *)counts)[i];
-}
-
-static uint64_t vector(const void *counts, const MPI_Datatype *types, MPI_Datatype type, int wide,
-                       uint64_t n) {
-  long long total = 0;
-  uint64_t bytes = 0;
-  if (!counts) return 0;
-  for (uint64_t i = 0; i < n; i++)
-    if (types)
-      bytes += tb_bytes(count_of(counts, wide, i), types[i]);
-    else
-      total += count_of(counts, wide, i);
-  return types ? bytes : tb_bytes(total, type);
-}
-
-/* Bytes as Score-P counts them: what a rank would move if it served every other by itself. */
-static void count(const struct tb_collective *call, const struct tb_comm *comm, uint64_t *sent,
-                  uint64_t *received) {
-  uint64_t n = (uint64_t)comm->size, rank = (uint64_t)comm->rank;
-  int root = comm->inter ? call->root == MPI_ROOT : call->root == comm->rank;
-  const struct tb_vectors *v = &call->vectors;
-  *sent = *received = 0;
-  switch (call->op) {
-    case TB_BARRIER: break;
-    case TB_BCAST: {
-      uint64_t bytes = tb_bytes(call->sends, call->send_type);
-      *sent = root ? n * bytes : 0;
-      *received = bytes;
-      break;
-    }
-    case TB_REDUCE: {
-      uint64_t bytes = tb_bytes(call->sends, call->send_type);
-      *sent = bytes;
-      *received = root ? n * bytes : 0;
-      break;
-    }
-    case TB_GATHER: {
-      uint64_t bytes = root ? tb_bytes(call->receives, call->receive_type)
-                            : tb_bytes(call->sends, call->send_type);
-      *sent = bytes;
-      *received = root ? n * bytes : 0;
-      break;
-    }
-    case TB_SCATTER: {
-      uint64_t bytes = root ? tb_bytes(call->sends, call->send_type)
-                            : tb_bytes(call->receives, call->receive_type);
-      *sent = root ? n * bytes : 0;
-      *received = bytes;
-      break;
-    }
-    case TB_GATHERV:
-      if (root) {
-        *received = vector(v->receive, NULL, call->receive_type, v->wide, n);
-        if (!comm->inter) *sent = tb_bytes(count_of(v->receive, v->wide, rank), call->receive_type);
-      } else {
-        *sent = tb_bytes(call->sends, call->send_type);
-      }
-      break;
-    case TB_SCATTERV:
-      if (root) {
-        *sent = vector(v->send, NULL, call->send_type, v->wide, n);
-        if (!comm->inter) *received = tb_bytes(count_of(v->send, v->wide, rank), call->send_type);
-      } else {
-        *received = tb_bytes(call->receives, call->receive_type);
-      }
-      break;
-    case TB_ALLGATHER:
-    case TB_ALLTOALL:
-      *received = n * tb_bytes(call->receives, call->receive_type);
-      *sent = *received;
-      break;
-    case TB_ALLGATHERV:
-      *received = vector(v->receive, NULL, call->receive_type, v->wide, n);
-      *sent = call->in_place ? tb_bytes(count_of(v->receive, v->wide, rank), call->receive_type)
-                             : tb_bytes(call->sends, call->send_type);
-      break;
-    case TB_ALLTOALLV:
-    case TB_ALLTOALLW:
-      *received = vector(v->receive, v->receive_types, call->receive_type, v->wide, n);
-      *sent = call->in_place ? *received : vector(v->send, v->send_types, call->send_type, v->wide, n);
-      break;
-    case TB_ALLREDUCE:
-      *sent = *received = n * tb_bytes(call->sends, call->send_type);
-      break;
-    case TB_REDUCE_SCATTER:
-      *sent = vector(v->receive, NULL, call->send_type, v->wide, n);
-      *received = comm->inter ? 0 : n * tb_bytes(count_of(v->receive, v->wide, rank), call->send_type);
-      break;
-    case TB_REDUCE_SCATTER_BLOCK:
-      *sent = *received = n * tb_bytes(call->sends, call->send_type);
-      break;
-    case TB_SCAN:
-      *sent = (n - rank) * tb_bytes(call->sends, call->send_type);
-      *received = (rank + 1) * tb_bytes(call->sends, call->send_type);
-      break;
-    case TB_EXSCAN:
-      *sent = (n - 1 - rank) * tb_bytes(call->sends, call->send_type);
-      *received = rank * tb_bytes(call->sends, call->send_type);
-      break;
-  }
-}
-
 void tb_collect(struct tb_thread *thread, const struct tb_collective *call) {
   struct tb_comm *comm = tb_comm_of(thread, call->comm);
-  uint64_t sent, received;
-  count(call, comm, &sent, &received);
+  struct tb_moved moved = tb_moved_by(call, comm);
+  put_sizes(thread, moved.sizes);
   uint64_t *word = tb_put(thread, TB_COLLECTIVE, call->op, 0, (uint32_t)call->root);
   word[0] = comm->id;
-  word[1] = sent;
-  word[2] = received;
+  word[1] = moved.sent;
+  word[2] = moved.received;
   tb_synchronise_again(thread, call->op, comm);
 }
 
-/* Bytes of a collective, in a request that is to complete. */
-static struct request *add_collective(struct tb_comm *comm, MPI_Request request,
-                                      const struct tb_collective *call) {
-  uint64_t sent, received;
-  count(call, comm, &sent, &received);
+static struct request *add_collective(MPI_Request request, const struct tb_collective *call,
+                                      const struct tb_moved *moved) {
   struct request *one = add(TB_KEY(request), call->comm, call->root, 0, TB_COLLECTED);
-  one->bytes = sent;
-  one->received = received;
+  one->bytes = moved->sent;
+  one->received = moved->received;
+  one->sizes = moved->sizes;
   one->op = (uint8_t)call->op;
   return one;
 }
 
 void tb_post_collective(struct tb_thread *thread, MPI_Request request,
                         const struct tb_collective *call) {
-  struct tb_comm *comm = tb_comm_of(thread, call->comm);
+  struct tb_moved moved = tb_moved_by(call, tb_comm_of(thread, call->comm));
   lock();
-  begin(thread, add_collective(comm, request, call));
+  begin(thread, add_collective(request, call, &moved));
   unlock();
 }
 
 void tb_init_collective(MPI_Request request, const struct tb_collective *call) {
-  struct tb_comm *comm = tb_find_comm(call->comm);
+  struct tb_moved moved = tb_moved_by(call, tb_find_comm(call->comm));
   lock();
-  add_collective(comm, request, call)->persistent = 1;
+  add_collective(request, call, &moved)->persistent = 1;
   unlock();
 }
 

@@ -62,6 +62,20 @@ void tb_meta(const char *format, ...) {
   pthread_mutex_unlock(&writing);
 }
 
+int tb_create(const char *suffix) {
+  char name[4096];
+  snprintf(name, sizeof name, "%s/rank-%06d%s", folder, world_rank, suffix);
+  return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+int tb_write(int fd, const void *data, size_t bytes) {
+  if (write_all(fd, data, bytes)) return 1;
+  int reason = errno;
+  tb_recording = 0;
+  tb_meta("full %s", strerror(reason));
+  return 0;
+}
+
 /* Writes the buffer between calls; the time that takes is recorded as a pause. */
 void tb_flush(struct tb_thread *thread) {
   uint64_t from = tb_now();
@@ -72,27 +86,24 @@ void tb_flush(struct tb_thread *thread) {
     tb_recording = 0;
     return;
   }
-  if (!write_all(thread->fd, thread->begin, bytes)) {
-    int reason = errno;
-    tb_recording = 0;
-    tb_meta("full %s", strerror(reason));
-    return;
-  }
+  /* First what the records refer to. */
+  tb_flush_sizes();
+  if (!tb_write(thread->fd, thread->begin, bytes)) return;
   uint64_t *word = tb_put(thread, TB_PAUSE, 0, 0, 0);
   word[0] = from;
   word[1] = tb_now();
 }
 
 struct tb_thread *tb_new_thread(void) {
-  char name[4096];
+  char suffix[32];
   struct tb_thread *thread = calloc(1, sizeof *thread);
   if (!thread) return NULL;
   thread->begin = malloc(BUFFER_BYTES);
   pthread_mutex_lock(&writing);
   thread->number = n_threads++;
   pthread_mutex_unlock(&writing);
-  snprintf(name, sizeof name, "%s/rank-%06d-%u.events", folder, world_rank, thread->number);
-  thread->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  snprintf(suffix, sizeof suffix, "-%u.events", thread->number);
+  thread->fd = tb_create(suffix);
   if (!thread->begin || thread->fd < 0) {
     free(thread->begin);
     free(thread);
@@ -209,6 +220,7 @@ void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
 }
 
 static void flush_all(void) {
+  if (getpid() == owner) tb_flush_sizes();
   pthread_mutex_lock(&writing);
   struct tb_thread *first = threads;
   pthread_mutex_unlock(&writing);

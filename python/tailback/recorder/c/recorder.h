@@ -1,9 +1,10 @@
 /* What the wrappers of MPI calls and the parts of the recorder share.
  *
- * A rank writes two kinds of files into the folder TAILBACK_RECORD names: rank-R.meta, lines of
- * text for what is rare (host, communicators, call sites, clock offsets), and rank-R-T.events, the
- * records of thread T. A record is a header of 8 bytes and as many words of 8 bytes as its kind
- * has; python/tailback/recorder/c/convert.c reads them.
+ * A rank writes three kinds of files into the folder TAILBACK_RECORD names: rank-R.meta, lines of
+ * text for what is rare (host, communicators, call sites, clock offsets), rank-R.sizes, the bytes to
+ * each partner of collectives (sizes.c), and rank-R-T.events, the records of thread T. A record is a
+ * header of 8 bytes and as many words of 8 bytes as its kind has;
+ * python/tailback/recorder/c/convert.c reads them.
  */
 #ifndef TAILBACK_RECORDER_H
 #define TAILBACK_RECORDER_H
@@ -53,6 +54,8 @@ void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site);
 void tb_finish(uint64_t enter, uint16_t region, void *site);
 void tb_give_up(void);
 int tb_world_rank(void);
+int tb_create(const char *suffix); /* a file of this rank; its descriptor, negative: none */
+int tb_write(int fd, const void *data, size_t bytes); /* whether all was written, else stops */
 /* Clocks (clock.c) */
 void tb_synchronise(void);
 void tb_synchronise_again(struct tb_thread *, enum tb_collective_op, const struct tb_comm *);
@@ -144,15 +147,29 @@ static inline uint64_t tb_bytes(long long count, MPI_Datatype datatype) {
   int size = 0;
   if (count <= 0 || datatype == MPI_DATATYPE_NULL) return 0;
   PMPI_Type_size(datatype, &size);
-  return (uint64_t)count * (uint64_t)(size > 0 ? size : 0);
+  if (__builtin_expect(size < 0, 0)) { /* MPI_UNDEFINED: more than an int can say */
+    MPI_Count large = 0;
+    PMPI_Type_size_x(datatype, &large);
+    return (uint64_t)count * (uint64_t)(large > 0 ? large : 0);
+  }
+  return (uint64_t)count * (uint64_t)size;
 }
 
-/* What happened in a call (messages.c, collectives.c): recorded after it. */
+/* What happened in a call (messages.c): recorded after it. */
 void tb_send(struct tb_thread *, MPI_Comm, int dest, int tag, long long count, MPI_Datatype);
 void tb_receive(struct tb_thread *, MPI_Comm, const MPI_Status *);
 void tb_post_send(struct tb_thread *, MPI_Request, MPI_Comm, int dest, int tag, long long count,
                   MPI_Datatype);
 void tb_post_receive(struct tb_thread *, MPI_Request, MPI_Comm, int source);
+struct tb_pair { /* the send and the receive of MPI_Isendrecv */
+  int dest, tag;
+  long long count;
+  MPI_Datatype type;
+  int source, source_tag;
+  long long receives;
+  MPI_Datatype receive_type;
+};
+void tb_post_pair(struct tb_thread *, MPI_Request, MPI_Comm, const struct tb_pair *);
 void tb_init_send(MPI_Request, MPI_Comm, int dest, int tag, long long count, MPI_Datatype);
 void tb_init_receive(MPI_Request, MPI_Comm, int source);
 void tb_init_partitioned(MPI_Request, MPI_Comm, int peer, int tag, long long count, MPI_Datatype,
@@ -180,6 +197,24 @@ struct tb_collective {
   struct tb_vectors vectors;
   int in_place;
 };
+
+/* What a rank moves in one collective (collectives.c). */
+struct tb_moved {
+  uint64_t sent, received; /* bytes, in total */
+  uint32_t sizes; /* number of the vector of bytes to each partner, 0: all are equal, or no vector */
+};
+struct tb_moved tb_moved_by(const struct tb_collective *, const struct tb_comm *);
+/* Counts and types of the parts for each of n partners, and the bytes they make (sizes.c). */
+struct tb_parts {
+  const void *counts; /* NULL: none */
+  const MPI_Datatype *types; /* NULL: all of this type */
+  MPI_Datatype type;
+  int wide;
+  uint64_t n;
+};
+uint64_t tb_total(const struct tb_parts *);
+uint32_t tb_number_sizes(const struct tb_parts *, uint64_t *total);
+void tb_flush_sizes(void);
 void tb_collect(struct tb_thread *, const struct tb_collective *);
 void tb_post_collective(struct tb_thread *, MPI_Request, const struct tb_collective *);
 void tb_init_collective(MPI_Request, const struct tb_collective *);

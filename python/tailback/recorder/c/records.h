@@ -20,7 +20,8 @@
   X(TB_COLLECTING, 1) /* request: a non-blocking one is posted */     \
   X(TB_COLLECTED, 4) /* op, root; comm, sent, received, request */    \
   X(TB_RMA, 2)       /* op, target; window, bytes */                  \
-  X(TB_SYNC, 1)      /* 1 for a fence, target; window */
+  X(TB_SYNC, 1)      /* 1 for a fence, target; window */             \
+  X(TB_SIZES, 1)     /* of the collective that follows: a vector of rank-R.sizes, from 1 */
 
 enum tb_kind {
 #define X(kind, words) kind,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tailback.errors import TraceError
 from tailback.traffic.collectives import call_bytes
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
+from tailback.traffic.readers.otf2_collective_sizes import sizes_by_partner
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_links import (
     COLLECTIVE,
@@ -84,6 +85,9 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
         )
         records, operation, root = records.take(agree), operation[agree], root[agree]
     sent, received = _bytes_of_calls(trace, records, operation)
+    by_partner, counts = sizes_by_partner(
+        trace, records.row, records.instance, records.me, notes, file
+    )
     names = [f"MPI_I{name.removeprefix('MPI_').lower()}" for name in OPERATIONS]
     calls = dict(enumerate([*OPERATIONS, *names]))
     at, none = records.start, np.full(len(operation), -1)
@@ -103,10 +107,10 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
         root=root,
         sent=sent,
         received=received,
-        counts=none,
+        counts=by_partner,
     )
     members = {number: one.members for number, one in trace.communicators.items()}
-    return collective_posts(calls_made, OPERATIONS, members, first_channel, file)
+    return collective_posts(calls_made, OPERATIONS, members, first_channel, file, counts)
 
 
 def _bytes_of_calls(

@@ -13,13 +13,22 @@ from tailback.traffic.readers.narrow_columns import (
     narrowed,
     return_freed_memory,
 )
-from tailback.traffic.readers.otf2_links import across_threads, as_receives
+from tailback.traffic.readers.otf2_links import (
+    COLLECTIVE,
+    ICOLLECTIVE_COMPLETE,
+    across_threads,
+    as_receives,
+)
+from tailback.traffic.readers.posts import among
 
 if TYPE_CHECKING:
     from tailback import _core
 
 NONE = 2**32 - 1
 """No value, in a column of 32 bits."""
+
+NO_ID = 2**64 - 1
+"""No request or message."""
 
 _LARGE = 2**20
 """Bytes of a column from which on its memory is worth returning to the system."""
@@ -130,6 +139,21 @@ class MessageColumns:
         return f"location {int(self.locations[self.thread[row]])}, event {int(self.event[row])}"
 
 
+@dataclass(frozen=True)
+class PartnerSizes:
+    """Texts of the bytes to each partner of collectives, V of them; all others are even.
+
+    Attributes:
+        rows: Their rows of :class:`MessageColumns`, ascending, shape (V,).
+        text: Number of the text of each, shape (V,).
+        texts: Text by number.
+    """
+
+    rows: NDArray[np.int64]
+    text: NDArray[np.int64]
+    texts: dict[int, str]
+
+
 class PathTable:
     """The distinct call paths of all locations, as text.
 
@@ -194,6 +218,7 @@ class Trace:
         threaded: Whether several threads of a rank call MPI, shape (n_ranks,).
         paths: Every call path as text, outermost frame first; the first is the empty one.
         innermost: The innermost frame of each path.
+        sizes: Bytes to each partner of collectives, None if the tracer does not record them.
     """
 
     creator: str
@@ -214,6 +239,7 @@ class Trace:
     threaded: NDArray[np.bool_]
     paths: list[str]
     innermost: list[str]
+    sizes: PartnerSizes | None
 
     @classmethod
     def from_core(cls, raw: _core.TraceColumns) -> Trace:
@@ -235,7 +261,8 @@ class Trace:
             for one in raw["locations"]
         ]
         threaded = np.bincount(ranks, used, minlength=definitions["n_ranks"]) > 1
-        calls, messages = _join(raw["locations"], ranks, threaded, paths)
+        calls, messages, sized = _join(raw["locations"], ranks, threaded, paths)
+        texts = raw["size_texts"]
         return cls(
             creator=raw["creator"],
             n_ranks=definitions["n_ranks"],
@@ -259,6 +286,7 @@ class Trace:
             threaded=threaded,
             paths=paths.texts,
             innermost=paths.innermost,
+            sizes=None if texts is None else PartnerSizes(*sized, texts),
         )
 
 
@@ -286,7 +314,7 @@ def _join(
     ranks: NDArray[np.int64],
     threaded: NDArray[np.bool_],
     paths: PathTable,
-) -> tuple[CallColumns, MessageColumns]:
+) -> tuple[CallColumns, MessageColumns, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     n_calls = np.array([len(one["calls"]["region"]) for one in locations], np.int64)
     n_rows = np.array([len(one["messages"]["kind"]) for one in locations], np.int64)
     of_call = np.repeat(np.arange(len(locations)), n_calls)
@@ -308,9 +336,12 @@ def _join(
         leave_position=leave_position,
         path=narrowed(number_paths(locations, c.pop("path"), n_calls, paths)),
     )
-    return calls, _messages(
-        locations, ranks, threaded, paths, m, (of_row, position, n_calls, n_rows)
+    sized = np.flatnonzero(
+        among(m["kind"], (COLLECTIVE, ICOLLECTIVE_COMPLETE)) & (m["message"] != NO_ID)
     )
+    texts = m["message"][sized].astype(np.int64)
+    places = (of_row, position, n_calls, n_rows)
+    return calls, _messages(locations, ranks, threaded, paths, m, places), (sized, texts)
 
 
 def _messages(

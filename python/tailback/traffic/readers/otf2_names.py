@@ -113,8 +113,9 @@ def is_one_sided(region: str) -> bool:
 def is_timed_only(region: str) -> bool:
     """Whether ``tailback record`` may write the time of a call and no messages.
 
-    That is so for MPI_Isendrecv, for one-sided calls to MPI_PROC_NULL, for neighbourhood
-    collectives without neighbours and, in older recordings, for all non-blocking ones.
+    That is so for MPI_Isendrecv and one-sided calls with MPI_PROC_NULL, for neighbourhood
+    collectives without neighbours and, in older recordings, for every MPI_Isendrecv and every
+    non-blocking neighbourhood collective.
     """
     return normalised_call(region) in _TIMED_ONLY
 

@@ -1,0 +1,100 @@
+//! Functions that the OTF2 library calls for each event.
+
+use std::cell::Cell;
+
+use super::{CONTINUE, Code, Handle, INTERRUPT};
+use crate::event::{EventSink, TraceEvent};
+use crate::tables::NONE;
+
+type HasAttribute = unsafe extern "C" fn(Handle, u32) -> bool;
+type StringOf = unsafe extern "C" fn(Handle, u32, *mut u32) -> Code;
+
+thread_local! {
+    /// The attribute of collectives that names a string with their sizes in the archive whose events this
+    /// thread reads, and how its value is asked for.
+    static SIZES: Cell<Option<(u32, HasAttribute, StringOf)>> = const { Cell::new(None) };
+}
+
+/// Sets the attribute of the archive whose events this thread is about to read, and the functions of the
+/// library that reads it.
+pub(super) fn look_for_sizes(attribute: Option<u32>, has: HasAttribute, string: StringOf) {
+    SIZES.set(attribute.map(|id| (id, has, string)));
+}
+
+/// String that the attributes of a collective name, [`NONE`] without.
+fn sizes_of(attributes: Handle) -> u32 {
+    let Some((id, has, string_of)) = SIZES.get().filter(|_| !attributes.is_null()) else {
+        return NONE;
+    };
+    let mut string = NONE;
+    // SAFETY: the functions belong to the library that calls, and take its list of attributes, which is
+    // valid during the call; `string` is written if there is such an attribute of this type.
+    unsafe {
+        if has(attributes, id) {
+            string_of(attributes, id, &mut string);
+        }
+    }
+    string
+}
+
+/// Passes an event to the sink behind `data`; stops the library if the sink returns `false`.
+///
+/// # Safety
+/// `data` is the pointer that [`Archive::events`] registered for the same `S`.
+#[inline]
+unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: TraceEvent) -> Code {
+    // SAFETY: see above; no other reference to the sink is alive while the library reads.
+    if unsafe { (*data.cast::<S>()).event(position, time, event) } { CONTINUE } else { INTERRUPT }
+}
+
+macro_rules! event_callbacks {
+    ($list:ident; $($name:ident($($arg:ident: $type:ty),*) => $event:expr;)*) => {$(
+        #[allow(unused_variables)]
+        pub(super) unsafe extern "C" fn $name<S: EventSink>(
+            _location: u64, time: u64, position: u64, data: Handle, $list: Handle $(, $arg: $type)*
+        ) -> Code {
+            unsafe { emit::<S>(data, position, time, $event) }
+        }
+    )*};
+}
+
+event_callbacks! {
+    list;
+    enter(region: u32) => TraceEvent::Enter { region };
+    leave(region: u32) => TraceEvent::Leave { region };
+    context_enter(context: u32) => TraceEvent::ContextEnter { context };
+    context_leave(context: u32) => TraceEvent::ContextLeave { context };
+    measurement(_mode: u8) => TraceEvent::MeasurementOnOff;
+    send(peer: u32, comm: u32, tag: u32, bytes: u64) => TraceEvent::Send { peer, comm, tag, bytes };
+    recv(peer: u32, comm: u32, tag: u32, bytes: u64) => TraceEvent::Recv { peer, comm, tag, bytes };
+    isend(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
+        TraceEvent::Isend { peer, comm, tag, bytes, request };
+    isend_complete(request: u64) => TraceEvent::IsendComplete { request };
+    irecv_request(request: u64) => TraceEvent::IrecvRequest { request };
+    irecv(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
+        TraceEvent::Irecv { peer, comm, tag, bytes, request };
+    test(request: u64) => TraceEvent::RequestTest { request };
+    cancelled(request: u64) => TraceEvent::RequestCancelled { request };
+    collective_begin() => TraceEvent::CollectiveBegin;
+    collective_end(operation: u8, comm: u32, root: u32, sent: u64, received: u64) =>
+        TraceEvent::CollectiveEnd { operation, comm, root, sent, received, sizes: sizes_of(list) };
+    icollective(request: u64) => TraceEvent::IcollectiveRequest { request };
+    icollective_complete(operation: u8, comm: u32, root: u32, sent: u64, received: u64, request: u64) =>
+        TraceEvent::IcollectiveComplete {
+            operation, comm, root, sent, received, request, sizes: sizes_of(list)
+        };
+    probe(peer: u32, comm: u32, tag: u32, message: u64) => TraceEvent::Probe { peer, comm, tag, message };
+    mrecv(message: u64, bytes: u64) => TraceEvent::Mrecv { message, bytes };
+    imrecv_request(message: u64, request: u64) => TraceEvent::ImrecvRequest { message, request };
+    imrecv(request: u64, bytes: u64) => TraceEvent::Imrecv { request, bytes };
+    put(window: u32, peer: u32, sent: u64, id: u64) => TraceEvent::OneSided { window, peer, sent, received: 0, id };
+    get(window: u32, peer: u32, received: u64, id: u64) => TraceEvent::OneSided { window, peer, sent: 0, received, id };
+    atomic(window: u32, peer: u32, _kind: u8, sent: u64, received: u64, id: u64) =>
+        TraceEvent::OneSided { window, peer, sent, received, id };
+    rma_complete(_window: u32, id: u64) => TraceEvent::OneSidedComplete { id };
+    rma_collective(_kind: u8, _level: u32, window: u32, _root: u32, _sent: u64, _received: u64) =>
+        TraceEvent::OneSidedSync { window };
+    rma_group(_level: u32, window: u32, _group: u32) => TraceEvent::OneSidedSync { window };
+    rma_sync(window: u32, _peer: u32, _kind: u8) => TraceEvent::OneSidedSync { window };
+    rma_release(window: u32, _peer: u32, _lock: u64) => TraceEvent::OneSidedSync { window };
+}
