@@ -104,7 +104,7 @@ class Browser:
 
     def wait(self, script: str) -> None:
         """Wait until the script returns something true."""
-        WebDriverWait(self._driver, 10, poll_frequency=0.05).until(
+        WebDriverWait(self._driver, 60, poll_frequency=0.05).until(
             lambda _: self.run(script), message=script
         )
 
