@@ -20,6 +20,7 @@ from tailback.recorder.collective_sizes import ATTRIBUTE, DESCRIPTION, SizeTexts
 from tailback.recorder.communicators import RecordedCommunicator, unite
 from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
 from tailback.recorder.rank_files import RankRecord, RecordError
+from tailback.units import counted
 
 _TICKS_PER_SECOND = 10**9
 
@@ -82,8 +83,8 @@ class _Archive:
         self.notes = notes
         self.comms, self.numbers, unknown = unite(ranks)
         if unknown:
-            notes.append(f"{unknown} communicators with processes outside of this program are "
-                         "left out, with their messages")  # fmt: skip
+            notes.append(f"{counted(unknown, 'communicator')} with processes outside of this "
+                         "program left out, with all messages on them")  # fmt: skip
         # By communicator and number among its windows.
         self.windows: dict[tuple[int, int], int] = {}
         self.places = locate_call_sites(

@@ -42,12 +42,24 @@ def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tupl
         return given, True
     kind = _kind(found)
     if kind == "Open MPI":
-        options = [part for key, value in variables.items() for part in ("-x", f"{key}={value}")]
-    elif kind == "Hydra":
-        options = [part for key, value in variables.items() for part in ("-genv", key, value)]
-    else:
+        return _open_mpi(given, variables), False
+    if kind != "Hydra":
         return given, True
+    options = [part for key, value in variables.items() for part in ("-genv", key, value)]
     return [given[0], *options, *given[1:]], False
+
+
+def _open_mpi(command: list[str], variables: Mapping[str, str]) -> list[str]:
+    """Open MPI passes variables to the program before the next colon only.
+
+    Ranks of a program that does not have them would not take part in the recorder's collectives,
+    for which the others would wait for ever.
+    """
+    options = [part for key, value in variables.items() for part in ("-x", f"{key}={value}")]
+    out = [command[0], *options]
+    for word in command[1:]:
+        out += [word, *options] if word == ":" else [word]
+    return out
 
 
 def _srun(command: list[str], variables: Mapping[str, str]) -> list[str]:

@@ -152,6 +152,20 @@ def test_variables_go_through_srun_beside_those_of_the_user() -> None:
     assert launch._srun(["srun", "--export=X", "app"], variables)[1] == "--export=X,A=1,B=2"
 
 
+@pytest.mark.tools
+def test_several_programs_of_one_run_are_all_recorded(program, tmp_path) -> None:
+    # Open MPI gives variables to the program before the next colon only: without them on
+    # both sides, the recorder of one would wait for ever for ranks of the other.
+    copy = tmp_path / "other"
+    shutil.copy(program[-1], copy)
+    command = [*program, ":", "-np", "2", str(copy)]
+    assert launch._open_mpi(command, {"A": "1"}).count("A=1") == 2
+    record(command, tmp_path / "out")
+    trace = load(tmp_path / "out")
+    assert trace.n_ranks == 4
+    assert set(trace.calls.rank.tolist()) == {0, 1, 2, 3}
+
+
 def test_communicators_with_the_same_members_stay_apart() -> None:
     ranks = [RankRecord(rank, size=2) for rank in range(2)]
     for one in ranks:
