@@ -44,7 +44,7 @@ def listed(folder: Path, environment: dict[str, str], launcher: str = "mpirun") 
     watch = JobWatch.of(environment, [launcher])
     watch.every_s = 0.01
     with watch:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while watch.system and watch.listings < 3 and not watch.problem and time.monotonic() < end:
             time.sleep(0.01)
     watch.write(folder, notes)
@@ -67,7 +67,9 @@ def test_jobs_of_listings_end_when_they_are_gone(programs: Path, tmp_path: Path)
             .jobs.rows()}  # fmt: skip
     assert set(jobs) == {"17", "19", "90"}
     assert jobs["17"][0] == ["n3", "n4"] and jobs["90"] == (["n0", "n1"], None)
-    assert jobs["17"][1] is not None and abs(jobs["17"][1] / 1e9 - time.time()) < 30
+    # It ended between the listings, which the recorder took while this test ran.
+    assert jobs["17"][1] is not None
+    assert began + 60 <= jobs["17"][1] / 1e9 + 1 and jobs["17"][1] / 1e9 <= time.time() + 1
 
 
 def test_accounting_is_preferred_to_listings(programs: Path, tmp_path: Path) -> None:
