@@ -33,6 +33,7 @@ from tailback.diagnosis.evidence_summary import EvidenceSummary
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
 from tailback.diagnosis.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.diagnosis.interruptions import Interruptions
+from tailback.diagnosis.lossy_costs import with_lossy_costs
 from tailback.diagnosis.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.evidence.model import Measured
@@ -123,6 +124,7 @@ def explain(
     costs = _costs(diagnosis, measured, found, further, scale, surplus)
     if found.unknown_job is None:
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
+    costs = with_lossy_costs(costs, inside, expected, scale) if found.lossy else costs
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
