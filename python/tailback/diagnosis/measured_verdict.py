@@ -431,6 +431,7 @@ def _parts(
             if name in ("in-host", "pattern", ADAPTER_ORDER, "network", "placement", "routing",
                         "slow links", "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
+        parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
