@@ -38,7 +38,7 @@ from tailback.api.measured_run import (
 )
 from tailback.api.rankfiles import rank_files
 from tailback.api.recorded_evidence import network_evidence
-from tailback.api.recording import notes_on_network, shared_cores_of
+from tailback.api.recording import notes_on_network, notes_on_recording
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
@@ -274,7 +274,7 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*shared_cores_of(found.scenario), *notes_on_network(found.scenario),
+    notes = [*notes_on_recording(found.scenario), *notes_on_network(found.scenario),
              *diagnosis.warnings, *note_on_effort(seeds, run)]  # fmt: skip
     diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(notes))})
     step("charging the stall time", 1.0)
@@ -414,7 +414,9 @@ class _EvidenceFiles:
                 explained = add_evidence(
                     prepared, measured, run, evidence, step,
                     fifo=None if fifo is prepared else fifo, threads=threads,
-                    settings=engine_settings(machine.fitted, stated=machine.stated),
+                    settings=engine_settings(
+                        machine.fitted, stated=machine.stated, lacks=machine.lacks
+                    ),
                 )  # fmt: skip
             found = explained.found
             if explained.prepared is not prepared:

@@ -23,6 +23,7 @@ from tailback.evidence.model import (
     PhaseTime,
 )
 from tailback.evidence.one_sided import with_fences
+from tailback.evidence.other_calls import note_on_other_calls
 from tailback.evidence.recorded import RecordedRun, record
 from tailback.evidence.split import PARTS, Elapsed, elapsed, split
 from tailback.evidence.tables import make_tables
@@ -31,6 +32,7 @@ from tailback.evidence.waits import KINDS, find_waits
 from tailback.traffic.readers import otf2
 from tailback.traffic.readers.narrow_columns import return_freed_memory
 from tailback.traffic.readers.otf2_columns import Trace
+from tailback.traffic.readers.recorded_cores import common_clocks
 
 _PHASES = 20
 _LATECOMERS = 16
@@ -99,6 +101,7 @@ def measure(
     clocks = solve(
         constraints(recorded, latency), recorded.n_ranks,
         rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
+        common_clocks(anchor.parent, recorded.n_ranks),
     )  # fmt: skip
     return_freed_memory()
     recorded, repair = correct(recorded, clocks, latency)
@@ -128,7 +131,7 @@ def measure(
         efficiency=_efficiency(parts, total, recorded.n_ranks),
         clocks=_clock_report(recorded, clocks, repair),
         hosts=_host_report(rank_hosts),
-        notes=recorded.notes,
+        notes=[*recorded.notes, *note_on_other_calls(recorded, total.elapsed_ps)],
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 
@@ -276,6 +279,7 @@ def _clock_report(recorded: RecordedRun, clocks: Clocks, repair: CausalityRepair
         repaired=clocks.left,
         largest_repair_ps=clocks.left_largest_ps,
         left=repair.left,
+        clocks=len(np.unique(clocks.bounds.clock_of)),
     )
 
 
