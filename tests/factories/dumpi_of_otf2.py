@@ -12,6 +12,13 @@ BYTE = 2
 _ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Reduce")
 
 
+def whole(script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The events between those of MPI_Init and MPI_Finalize that a DUMPI file is written with."""
+    last = script[-1][0]
+    return [(0, "enter", "MPI_Init"), (10, "leave", "MPI_Init"), *script,
+            (last, "enter", "MPI_Finalize"), (last + 5, "leave", "MPI_Finalize")]  # fmt: skip
+
+
 def dumpi_scripts(
     scripts: Sequence[list[tuple[Any, ...]]],
     comms: Mapping[str, list[int]] | None = None,

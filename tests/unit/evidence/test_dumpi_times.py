@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tailback.evidence import MeasuredRun, measure
-from tests.factories.dumpi_of_otf2 import dumpi_scripts
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
 from tests.factories.dumpi_traces import WORLD as WORLD_HANDLE
 from tests.factories.dumpi_traces import Recorder, write
 from tests.factories.evidence_traces import WORLD, Script
@@ -23,13 +23,6 @@ US = 10**6
 @pytest.fixture
 def otf2(tmp_path: Path) -> Build:
     return writing(tmp_path)
-
-
-def whole(script: Script) -> Script:
-    """The events between those of MPI_Init and MPI_Finalize that a DUMPI file is written with."""
-    last = script[-1][0]
-    return [(0, "enter", "MPI_Init"), (10, "leave", "MPI_Init"), *script,
-            (last, "enter", "MPI_Finalize"), (last + 5, "leave", "MPI_Finalize")]  # fmt: skip
 
 
 class Exchange:
