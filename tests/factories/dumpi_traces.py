@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tailback.traffic.readers.dumpi_compile import read_files
 
 Script = Sequence[tuple[int, int, str, dict[str, Any]]]
-"""Calls of a rank: nanoseconds of entry and exit, name, arguments by name."""
+"""Calls of a rank: nanoseconds of entry and exit, name, arguments by name and ``thread``."""
 
 TYPE_BYTES = [0, 0, 1, 1, 1, 1, 4, 2, 2, 4, 4, 8, 8, 4, 8]
 INT = 9
@@ -88,11 +88,15 @@ SIGNATURES = _signatures()
 
 
 class Recorder(NamedTuple):
-    """What a file says of its rank: host, start in seconds since 1970, and its clock's then."""
+    """What a file says of its rank: host, start in seconds since 1970, and its clock's then.
+
+    Without ``wall``, calls have processor time only.
+    """
 
     host: str = "h"
     start_s: int = 1_000
     clock_s: int = 1_000
+    wall: bool = True
 
 
 RECORDER = Recorder()
@@ -116,8 +120,8 @@ def binary(
                 for code, one in zip(signature.codes, signature.arguments, strict=True)
                 if code not in "xXy" or given["commrank"] == given["root"]
             )
-        stream += struct.pack(">HBH", number, 64 | 8 | 4 | 3, 0)
-        stream += struct.pack(">HIHI", 0, enter, 0, leave) * 2 + arguments
+        stream += struct.pack(">HBH", number, 64 | 8 * of.wall | 4 | 3, given.get("thread", 0))
+        stream += struct.pack(">HIHI", 0, enter, 0, leave) * (1 + of.wall) + arguments
     assert end < 2**32
     stream += struct.pack(">H", _END)
     sizes = struct.pack(f">{len(TYPE_BYTES) + 1}i", len(TYPE_BYTES), *TYPE_BYTES)
@@ -134,8 +138,11 @@ def text(script: Script, of: Recorder = RECORDER) -> str:
     start = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(of.start_s))
     out = ["version=1.0.0", f"starttime={start}", f"hostname={of.host}", "meshdim=0"]
     for enter, leave, name, given in _whole(script):
-        times = [f"{of.clock_s + now // 10**9}.{now % 10**9:09d}, cputime 0.{now % 10**9:09d} "
-                 "seconds in thread 0." for now in (enter, leave)]  # fmt: skip
+        times = [
+            f"{(of.clock_s + now // 10**9) * of.wall}.{now % 10**9 * of.wall:09d}, cputime "
+            f"0.{now % 10**9:09d} seconds in thread {given.get('thread', 0)}."
+            for now in (enter, leave)
+        ]  # fmt: skip
         out.append(f"{name} entering at walltime {times[0]}")
         for key in SIGNATURES[name].arguments if name in SIGNATURES else ():
             value = given.get(key, "<IGNORED>")

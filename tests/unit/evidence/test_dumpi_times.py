@@ -9,12 +9,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tailback.evidence import MeasuredRun, measure
+from tailback.errors import TraceError
+from tailback.evidence import MeasuredRun, has_times, measure
+from tailback.traffic.readers import read_trace, timed_reader
 from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
 from tests.factories.dumpi_traces import WORLD as WORLD_HANDLE
-from tests.factories.dumpi_traces import Recorder, write
-from tests.factories.evidence_traces import WORLD, Script
+from tests.factories.dumpi_traces import Recorder, binary, write
+from tests.factories.evidence_traces import WORLD, Script, collective, receive, send
 from tests.factories.otf2_traces import Build, writing
+from tests.factories.public_data import real
 
 COMMS = {"even": [2, 0], "odd": [1, 3]}
 US = 10**6
@@ -171,3 +174,134 @@ def test_a_run_is_the_same_from_otf2_and_from_dumpi(
     assert set(two.tables["transfers"]["source"]) == {"measured"}
     left = one.measured.model_copy(update={"notes": []})
     assert two.measured.model_copy(update={"notes": []}) == left
+
+
+def two_ranks(tmp_path: Path, *of: Recorder, as_text: bool = False) -> Path:
+    """Two barriers, 1 ms apart, and a message between them."""
+    barriers = [collective(20, 1_000), collective(1_001_000, 1_002_000)]
+    scripts = [[*barriers[0], *send(901_000, 902_000, to=1), *barriers[1]],
+               [*barriers[0], *receive(1_000, 903_000, source=0), *barriers[1]]]  # fmt: skip
+    folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+    folder.mkdir()
+    return write(folder, *dumpi_scripts(scripts), of=of, as_text=as_text)
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
+def test_a_clock_that_shows_utc_tells_when_the_run_began(tmp_path: Path, as_text: bool) -> None:
+    start = 1_700_000_000
+    path = two_ranks(tmp_path, *[Recorder("h", start, start)] * 2, as_text=as_text)
+    run = measure(path, environment={})
+    # When MPI_Init is left.
+    assert run.origin_unix_ns == start * 10**9 + 10
+    assert run.measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+    assert run.tables["hosts"]["host"].to_list() == ["h", "h"]
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
+def test_clocks_of_hosts_that_were_started_years_apart_are_compared(
+    tmp_path: Path, as_text: bool
+) -> None:
+    start = 1_700_000_000
+    path = two_ranks(tmp_path, Recorder("a", start, 777), Recorder("b", start, 150_000_000),
+                     as_text=as_text)  # fmt: skip
+    run = measure(path, environment={})
+    assert run.origin_unix_ns is None
+    assert run.measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+    # Without a start, too: then both begin at the same time.
+    lines = sorted(path.glob("*.txt"))
+    for file in lines:
+        file.write_text(file.read_text().split("\n", 4)[-1])
+    assert len(lines) == 2 * as_text
+    assert measure(path, environment={}).measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+
+
+def test_ranks_of_a_host_have_one_clock(tmp_path: Path) -> None:
+    """Starts are whole seconds, which may pass between two ranks."""
+    path = two_ranks(tmp_path, Recorder("a", 1_700_000_000, 777), Recorder("a", 1_700_000_001, 777))
+    assert measure(path, environment={}).measured.clocks.violated == 0
+    assert measure(path, environment={}).measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
+def test_processor_time_is_no_time_of_the_run(tmp_path: Path, as_text: bool) -> None:
+    path = two_ranks(tmp_path, *[Recorder(wall=False)] * 2, as_text=as_text)
+    assert not has_times(path)
+    assert timed_reader(path) is None
+    with pytest.raises(TraceError, match="has no times of calls"):
+        measure(path)
+    assert read_trace(path).recording is not None
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
+def test_the_time_of_the_thread_with_most_calls_is_split(tmp_path: Path, as_text: bool) -> None:
+    message = {"count": 3, "datatype": 2, "comm": WORLD_HANDLE, "tag": 4}
+    there = [(at, at + 50, "MPI_Send", {**message, "dest": 1, "thread": thread})
+             for at, thread in ((20, 0), (60, 1), (80, 0), (200, 0))]  # fmt: skip
+    here = [(at, at + 50, "MPI_Recv", {**message, "source": 0, "status": []})
+            for at in (20, 80, 140, 200)]  # fmt: skip
+    run = measure(write(tmp_path, there, here, as_text=as_text), environment={})
+    assert any("1 ranks call MPI from several threads" in note for note in run.measured.notes)
+    calls = run.tables["calls"].filter(pl.col("rank") == 0)
+    assert calls["enter_ps"].to_list() == [10_000, 70_000, 190_000]
+    # The other message arrives, and nobody in the table has sent it.
+    assert run.tables["transfers"]["send_call"].to_list() == [0, None, 1, 2]
+
+
+def test_receives_without_status_are_matched_and_marked(tmp_path: Path) -> None:
+    message = {"count": 3, "datatype": 2, "comm": WORLD_HANDLE, "tag": 4}
+    one = [(20, 30, "MPI_Send", {**message, "dest": 1}),
+           (40, 50, "MPI_Send", {**message, "dest": 1, "tag": 5})]  # fmt: skip
+    two = [(20, 40, "MPI_Recv", {**message, "source": -1, "tag": -1, "status": []})]
+    run = measure(write(tmp_path, one, two), environment={})
+    assert run.tables["transfers"]["source"].to_list() == ["inferred"]
+    assert any("does not record the source of 1 receives" in note for note in run.measured.notes)
+    assert any("1 sends and receives have no other end" in note for note in run.measured.notes)
+
+
+def test_damaged_files_are_refused_or_read_and_never_end_otherwise(tmp_path: Path) -> None:
+    """Headers, which reading the calls does not need, are damaged as well."""
+    path = two_ranks(tmp_path, *[Recorder("host-7", 1_700_000_000, 5)] * 2)
+    draw = random.Random(5)
+    file = path / "run-0001.bin"
+    whole_file = file.read_bytes()
+    header = whole_file.index(b"host-7") - 20
+    refused = 0
+    for turn in range(600):
+        data = bytearray(whole_file)
+        for _ in range(draw.randrange(1, 4)):
+            low = header if turn % 2 else 0
+            data[draw.randrange(low, len(data))] = draw.choice((0, 1, 127, 128, 255))
+        file.write_bytes(data[: len(data) - draw.choice((0, 0, 0, 1, 60))])
+        try:
+            assert timed_reader(path, "dumpi") is not None
+            run = measure(path, environment={}, format="dumpi")
+            assert run.measured.elapsed_ps >= 0
+        except TraceError:
+            refused += 1
+    assert 100 < refused < 600
+
+
+def test_what_compiling_refuses_measuring_refuses(tmp_path: Path) -> None:
+    path = two_ranks(tmp_path)
+    (path / "run-0001.bin").write_bytes(binary([])[:-9])
+    messages = []
+    for read in (read_trace, measure):
+        with pytest.raises(TraceError) as got:
+            read(path)  # type: ignore[operator]
+        messages.append((str(got.value), got.value.place, got.value.remedy))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.data
+def test_the_test_trace_of_dumpi_is_a_measured_run() -> None:
+    run = measure(real("dumpi-testtrace/tests/traces"), environment={})
+    # Text of rank 0: MPI_Init is left at 1296777956.737670, and it is the first.
+    assert run.origin_unix_ns == 1_296_777_956_737_670_000
+    first = run.tables["calls"].filter(pl.col("rank") == 0)
+    assert first["enter_ps"].to_list()[:3] == [24 * US, 34 * US, 42 * US]
+    assert first["leave_ps"].to_list()[-1] == 2262 * US
+    assert run.measured.clocks.violated == 0
+    assert len(run.tables["transfers"]) == 4
+    assert len(run.tables["collectives"]) == 8
+    assert set(run.tables["hosts"]["host"]) == {"hadalst-mbp.ca.sandia.gov"}
+    assert run.measured.notes == []
