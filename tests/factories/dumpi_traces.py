@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from tailback.traffic.readers.dumpi_compile import read_files
 
 Script = Sequence[tuple[int, int, str, dict[str, Any]]]
-"""Calls of a rank: nanoseconds of entry and exit, name, arguments by name."""
+"""Calls of a rank: nanoseconds of entry and exit, name, arguments by name and ``thread``."""
 
 TYPE_BYTES = [0, 0, 1, 1, 1, 1, 4, 2, 2, 4, 4, 8, 8, 4, 8]
 INT = 9
@@ -48,6 +49,7 @@ _TABLE = """
 59 Allgatherv iihIIhh commsize sendcount sendtype recvcounts displs recvtype comm
 60 Alltoall ihihh sendcount sendtype recvcount recvtype comm
 61 Alltoallv iIIhIIhh commsize sendcounts senddispls sendtype recvcounts recvdispls recvtype comm
+62 Reduce ihbih count datatype op root comm
 65 Allreduce ihbh count datatype op comm
 66 Reduce_scatter iIhbh commsize recvcounts datatype op comm
 72 Comm_group hh comm group
@@ -85,9 +87,26 @@ def _signatures() -> dict[str, Signature]:
 SIGNATURES = _signatures()
 
 
-def binary(script: Script, version: tuple[int, int, int] = (1, 0, 0)) -> bytes:
+class Recorder(NamedTuple):
+    """What a file says of its rank: host, start in seconds since 1970, and its clock's then.
+
+    Without ``wall``, calls have processor time only.
+    """
+
+    host: str = "h"
+    start_s: int = 1_000
+    clock_s: int = 1_000
+    wall: bool = True
+
+
+RECORDER = Recorder()
+
+
+def binary(
+    script: Script, version: tuple[int, int, int] = (1, 0, 0), of: Recorder = RECORDER
+) -> bytes:
     """A binary file with these calls between MPI_Init and MPI_Finalize."""
-    stream = struct.pack(">II", 0, 1_000)
+    stream = struct.pack(">II", 0, of.clock_s)
     end = 0
     for enter, leave, name, given in _whole(script):
         end = leave
@@ -101,42 +120,65 @@ def binary(script: Script, version: tuple[int, int, int] = (1, 0, 0)) -> bytes:
                 for code, one in zip(signature.codes, signature.arguments, strict=True)
                 if code not in "xXy" or given["commrank"] == given["root"]
             )
-        stream += struct.pack(">HBH", number, 64 | 8 | 4 | 3, 0)
-        stream += struct.pack(">HIHI", 0, enter, 0, leave) * 2 + arguments
+        stream += struct.pack(">HBH", number, 64 | 8 * of.wall | 4 | 3, given.get("thread", 0))
+        stream += struct.pack(">HIHI", 0, enter, 0, leave) * (1 + of.wall) + arguments
     assert end < 2**32
     stream += struct.pack(">H", _END)
     sizes = struct.pack(f">{len(TYPE_BYTES) + 1}i", len(TYPE_BYTES), *TYPE_BYTES)
     body = len(_MAGIC)
     header = body + len(stream)
-    whole = _MAGIC + stream + bytes(version) + sizes
-    parts = (header + 3, 0, 0, header, body, header, header)
+    described = bytes(version) + struct.pack(">qh", of.start_s, len(of.host)) + of.host.encode()
+    whole = _MAGIC + stream + described + sizes
+    parts = (header + len(described), 0, 0, header, body, header, header)
     return whole + _MAGIC + struct.pack(">7Q", *parts)
 
 
-def text(script: Script) -> str:
+def text(script: Script, of: Recorder = RECORDER) -> str:
     """What dumpi2ascii prints of these calls."""
-    out = ["version=1.0.0", "starttime=Thu Feb  3 16:05:56 2011", "hostname=h", "meshdim=0"]
+    start = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(of.start_s))
+    out = ["version=1.0.0", f"starttime={start}", f"hostname={of.host}", "meshdim=0"]
     for enter, leave, name, given in _whole(script):
-        times = [f"1000.{now:09d}, cputime 0.{now:09d} seconds in thread 0."
-                 for now in (enter, leave)]  # fmt: skip
+        times = [
+            f"{(of.clock_s + now // 10**9) * of.wall}.{now % 10**9 * of.wall:09d}, cputime "
+            f"0.{now % 10**9:09d} seconds in thread {given.get('thread', 0)}."
+            for now in (enter, leave)
+        ]  # fmt: skip
         out.append(f"{name} entering at walltime {times[0]}")
         for key in SIGNATURES[name].arguments if name in SIGNATURES else ():
             value = given.get(key, "<IGNORED>")
-            shown = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else value
-            out.append(f"int {key}={shown}")
+            out.append(_argument(key, value))
         out.append(f"{name} returning at walltime {times[1]}")
     out += ["Total keyvals: 0", "MPI_Send called 0 times and ignored 0 times"]
     out += [f"Datatype {n} (MPI_X) has size {size}" for n, size in enumerate(TYPE_BYTES)]
     return "\n".join(out) + "\n"
 
 
-def write(folder: Path, *scripts: Script) -> Path:
-    """Binary files of all ranks and the file beside them; returns the folder."""
+def write(
+    folder: Path, *scripts: Script, of: Sequence[Recorder] = (), as_text: bool = False
+) -> Path:
+    """Files of all ranks, binary unless told, and the file beside them; returns the folder."""
     for rank, script in enumerate(scripts):
-        (folder / f"run-{rank:04d}.bin").write_bytes(binary(script))
+        recorder = of[rank] if of else RECORDER
+        if as_text:
+            (folder / f"run-{rank:04d}.txt").write_text(text(script, recorder))
+        else:
+            (folder / f"run-{rank:04d}.bin").write_bytes(binary(script, of=recorder))
     meta = f"hostname=h\nnumprocs={len(scripts)}\nusername=u\nstartime=1\nfileprefix=run\n"
     (folder / "run.meta").write_text(meta)
     return folder
+
+
+def _argument(key: str, value: Any) -> str:
+    """An argument of a call, as dumpi2ascii prints it."""
+    if not isinstance(value, list):
+        return f"int {key}={value}"
+    shown = ", ".join(map(str, value))
+    if key in ("status", "statuses"):
+        shown = ", ".join(
+            f"{{bytes=0, cancelled=0, source={source}, tag={tag}, error=0}}"
+            for source, tag in value
+        )
+    return f"int {key}[{len(value)}]=[{shown}]"
 
 
 def everything(files: Sequence[Path]) -> dict[str, Any]:

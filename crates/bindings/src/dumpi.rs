@@ -36,8 +36,10 @@ impl DumpiReader {
 #[pymethods]
 impl DumpiReader {
     #[new]
-    fn new(n_ranks: u32, longest_ps: u64) -> Self {
-        Self { reader: Some(Reader::new(n_ranks, longest_ps)), ranks: None }
+    #[pyo3(signature = (n_ranks, longest_ps, times = false))]
+    fn new(n_ranks: u32, longest_ps: u64, times: bool) -> Self {
+        let reader = Reader::new(n_ranks, longest_ps);
+        Self { reader: Some(if times { reader.with_times() } else { reader }), ranks: None }
     }
 
     /// Reads the file of the next rank.
@@ -46,7 +48,8 @@ impl DumpiReader {
         py.detach(|| reader.file(&data)).map_err(raised)
     }
 
-    /// Everything but sends, receives and computations, which follow by `compile` or `posts`.
+    /// Everything but sends, receives and computations, which follow by `compile` or `posts`; every call
+    /// with its times, if the reader was made for them.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.reader()?;
         let Some(reader) = self.reader.take() else { return Ok(PyDict::new(py)) };
@@ -73,6 +76,13 @@ impl DumpiReader {
         out.set_item("unknown_sources", found.unknown_sources)?;
         out.set_item("channels", found.ranks.tags.len())?;
         out.set_item("between_ps", found.ranks.computes.iter().map(|one| one.ps).sum::<u64>())?;
+        if let Some(timed) = found.timed {
+            let calls = columns!(py, timed; rank, name, thread, enter_ns, leave_ns);
+            out.set_item("calls", calls)?;
+            out.set_item("names", timed.names)?;
+            out.set_item("channel_keys", timed.channels)?;
+            out.set_item("communicators", timed.communicators)?;
+        }
         self.ranks = Some(found.ranks);
         Ok(out)
     }

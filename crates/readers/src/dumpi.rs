@@ -8,6 +8,7 @@ mod collectives;
 mod communicators;
 mod rank;
 mod signatures;
+mod timed;
 
 use crate::numbering::{Interner, Map};
 use crate::post_rows::{self, ComputeRow, NO_PEER, PostRow, RecordedRanks};
@@ -15,6 +16,7 @@ use collectives::Counts;
 use communicators::Communicators;
 use rank::{ANY, CANCELLED, Collective, NO_WAIT, Post, RankFile};
 use signatures::{CallKind, Signature, signatures};
+pub use timed::TimedDumpiCalls;
 
 /// First bytes of a binary file.
 pub const MAGIC: &[u8] = b"\xff\xaa\xddDUMPI";
@@ -145,6 +147,8 @@ pub struct DumpiCalls {
     pub cancelled: u64,
     /// Nanoseconds spent in all calls of each name.
     pub inside_ns: Vec<(String, i128)>,
+    /// All calls with their times, if the reader was asked for them.
+    pub timed: Option<TimedDumpiCalls>,
 }
 
 struct Name {
@@ -175,6 +179,7 @@ struct Shared {
     of_unknown_type: u64,
     proc_null: u64,
     cancelled: u64,
+    timed: Option<TimedDumpiCalls>,
     /// The first fault of each kind, reported only if all files can be read.
     rank_count_fault: Option<Fault>,
     argument_fault: Option<Fault>,
@@ -242,6 +247,7 @@ impl Reader {
             of_unknown_type: 0,
             proc_null: 0,
             cancelled: 0,
+            timed: None,
             rank_count_fault: None,
             argument_fault: None,
             gap_fault: None,
@@ -256,6 +262,12 @@ impl Reader {
             shared.by_number[usize::from(number)] = init;
         }
         Self { shared, files: 0 }
+    }
+
+    /// Also returns every call with its times.
+    pub fn with_times(mut self) -> Self {
+        self.shared.timed = Some(TimedDumpiCalls::default());
+        self
     }
 
     /// Reads the file of the next rank.
@@ -310,6 +322,11 @@ impl Reader {
         out.cancelled = shared.cancelled;
         let inside = shared.names.iter().filter(|name| name.inside_ns != 0);
         out.inside_ns = inside.map(|name| (name.text.clone(), name.inside_ns)).collect();
+        out.timed = shared.timed.take();
+        if let Some(timed) = &mut out.timed {
+            timed.names = shared.names.iter().map(|name| name.text.clone()).collect();
+            timed.communicators = shared.communicators.names(&place);
+        }
         Ok(out)
     }
 }
@@ -413,6 +430,9 @@ fn point_to_point(
     order.sort_unstable_by_key(|&at| keys[at as usize]);
     let mut tags = vec![0; order.len()];
     order.iter().zip(0..).for_each(|(&at, tag)| tags[at as usize] = tag);
+    if let Some(timed) = &mut shared.timed {
+        timed.channels = order.iter().map(|&at| keys[at as usize]).collect();
+    }
     let computes = std::mem::take(&mut shared.computes);
     calls.ranks = RecordedRanks { posts, first, computes, tags };
     (calls.lost_posts, calls.unknown_sources) = (lost, unknown);

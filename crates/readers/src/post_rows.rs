@@ -47,10 +47,10 @@ impl PostRow {
         Self { size, position, step: 0, wait, wait_step: LAST_STEP, peer, channel, label: 0 }
     }
 
-    /// Sets the label and the direction; sends come after the computation before their call.
+    /// Sets the label and the direction; the post comes after the computation before its call.
     #[inline]
     pub fn labelled(mut self, label: u32, is_send: bool) -> Self {
-        self.step = is_send.into();
+        self.step = 1;
         self.label = label | if is_send { SEND } else { 0 };
         self
     }

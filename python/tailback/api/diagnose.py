@@ -437,7 +437,8 @@ class _EvidenceFiles:
             )  # fmt: skip
             raise ScenarioError(
                 f"needs a measured run, but {why}",
-                place=given, remedy="give an unchanged trace with times (OTF2), or leave it out",
+                place=given,
+                remedy="give an unchanged trace with times (OTF2, DUMPI), or leave it out",
             )  # fmt: skip
 
 

@@ -22,13 +22,15 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     job = prepared.observed
     section = job.section
     several = sum(one.section.observed for one in prepared.jobs) > 1
-    if section.trace is None or several or not has_times(section.trace):
+    if section.trace is None or several or not has_times(section.trace, section.format):
         return None
     hosts = None
     if section.hosts != "all":
         fabric = prepared.fabric
         hosts = [fabric.host_name[host] for host in fabric.node_host[job.node].tolist()]
-    return measure(section.trace, rank_file=section.placement_file, hosts=hosts)
+    return measure(
+        section.trace, rank_file=section.placement_file, hosts=hosts, format=section.format
+    )  # fmt: skip
 
 
 def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:

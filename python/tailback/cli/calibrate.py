@@ -42,7 +42,8 @@ def calibrate(
 ) -> int:
     """Fit the engine's settings to a machine, each with its 95 % interval.
 
-    FILES are outputs of benchmarks ('tailback list benchmark') or OTF2 traces.
+    FILES are outputs of benchmarks ('tailback list benchmark'), or traces that
+    have times (OTF2, DUMPI).
     FILE@HOST,HOST says where one ran, FILE@HOST that both ranks shared a host.
     Latencies over two different numbers of switches separate switch from software delay.
 

@@ -248,8 +248,9 @@ def too_few_samples(
         else ""
     )
     return (
-        f"{packets:,} packets sampled {seen:,} links, enough to judge {sure} of them; {percent(share)} "
-        f"of the congested packets are on links or in trees that remain uncertain.{settled}{where}"
+        f"{packets:,} packets sampled {seen:,} links, enough to judge {sure:,} of them; "
+        f"{percent(share)} of the congested packets are on links or in trees that remain "
+        f"uncertain.{settled}{where}"
     )
 
 

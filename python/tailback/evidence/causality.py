@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evidence.clocks import Clocks, Latency, constraints
-from tailback.evidence.recorded import RecordedRun
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

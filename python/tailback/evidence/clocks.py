@@ -22,10 +22,10 @@ from scipy.sparse.csgraph import (
     floyd_warshall,
 )
 
-from tailback.evidence.recorded import RecordedRun
 from tailback.traffic.readers.narrow_columns import narrow_columns
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import dense
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

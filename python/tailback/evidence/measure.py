@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.errors import TraceError
 from tailback.evidence.causality import CausalityRepair, correct
 from tailback.evidence.clocks import Clocks, Latency, constraints, solve
 from tailback.evidence.hosts import Hosts, find_hosts
@@ -24,15 +25,14 @@ from tailback.evidence.model import (
 )
 from tailback.evidence.one_sided import with_fences
 from tailback.evidence.other_calls import note_on_other_calls
-from tailback.evidence.recorded import RecordedRun, record
 from tailback.evidence.split import PARTS, Elapsed, elapsed, split
 from tailback.evidence.tables import make_tables
 from tailback.evidence.wait_reasons import wait_reasons
 from tailback.evidence.waits import KINDS, find_waits
-from tailback.traffic.readers import otf2
+from tailback.traffic.readers import timed_reader
 from tailback.traffic.readers.narrow_columns import return_freed_memory
-from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.recorded_cores import common_clocks
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 _PHASES = 20
 _LATECOMERS = 16
@@ -65,9 +65,9 @@ class MeasuredRun:
             frame.write_parquet(folder / f"{name}.parquet")
 
 
-def has_times(path: Path) -> bool:
-    """Whether the format of a trace records times."""
-    return path.exists() and otf2.sniff(path)
+def has_times(path: Path, format: str | None = None) -> bool:
+    """Whether a trace has the times of its calls; ``format`` is its reader, detected if None."""
+    return timed_reader(path, format) is not None
 
 
 def measure(
@@ -77,22 +77,24 @@ def measure(
     environment: Mapping[str, str] | None = None,
     rank_file: Path | None = None,
     hosts: Sequence[str] | None = None,
+    format: str | None = None,
 ) -> MeasuredRun:
     """Read the times of a trace and break them down.
 
     Args:
-        path: OTF2 anchor file, or the folder that holds it.
+        path: A trace that has times (:func:`has_times`): a file, or the folder that holds it.
         latency: Minimum latency between ranks; 0.1 µs for all pairs if None.
         environment: Environment variables that may list the hosts; those of this process if None.
         rank_file: File that may list the hosts.
         hosts: Hosts in rank order, used if no other source lists them.
+        format: Name of the reader; detected when None.
 
     Raises:
-        TraceError: The trace is damaged or has no MPI call.
+        TraceError: The trace is damaged, or has no times or no MPI call.
         PlacementError: The rank file cannot be read.
     """
-    anchor = otf2.find_anchor(Path(path))
-    recorded = record(_loaded(anchor), anchor)
+    path = Path(path)
+    recorded = _recorded(path, format)
     return_freed_memory()
     rank_hosts = find_hosts(
         recorded.system, recorded.n_ranks, environment=environment, rank_file=rank_file,
@@ -101,7 +103,7 @@ def measure(
     clocks = solve(
         constraints(recorded, latency), recorded.n_ranks,
         rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
-        common_clocks(anchor.parent, recorded.n_ranks),
+        common_clocks(path if path.is_dir() else path.parent, recorded.n_ranks),
     )  # fmt: skip
     return_freed_memory()
     recorded, repair = correct(recorded, clocks, latency)
@@ -136,11 +138,15 @@ def measure(
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 
 
-def _loaded(anchor: Path) -> Trace:
-    """The columns of a trace, without what reading them took."""
-    trace = otf2.load(anchor)
-    return_freed_memory()
-    return trace
+def _recorded(path: Path, format: str | None) -> RecordedRun:
+    """The recorded run of a trace."""
+    reader = timed_reader(path, format)
+    if reader is None:
+        raise TraceError(
+            "has no times of calls" if path.exists() else "no such file or folder", file=path,
+            remedy="name a trace that has (tailback list reader)",
+        )  # fmt: skip
+    return reader.record(path)
 
 
 def _parts(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> list[Part]:

@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.evidence.recorded import RecordedCollectives, RecordedRun
 from tailback.traffic.readers.otf2_names import OPERATIONS, is_one_sided, normalised_call
+from tailback.traffic.readers.recorded_run import RecordedCollectives, RecordedRun
 
 Ints = NDArray[np.int64]
 

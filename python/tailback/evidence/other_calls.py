@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.split import PART_NAMES, kind_of_rest
 from tailback.traffic.readers.otf2_names import normalised_call
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 _WORTH_A_NOTE = 0.05
 """Share of the measured time from which on it is explained."""

@@ -10,12 +10,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.hosts import Hosts
-from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.wait_reasons import WaitReasons
 from tailback.evidence.waits import KINDS, Waits
 from tailback.schema import Table
 from tailback.traffic.readers.narrow_columns import narrowed, return_freed_memory
 from tailback.traffic.readers.otf2_names import OPERATIONS
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 Ints = NDArray[np.int64]
 

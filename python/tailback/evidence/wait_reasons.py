@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.waits import NXN_COMPLETION, PREFIX, Waits
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import distinct
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

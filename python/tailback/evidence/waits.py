@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evidence.clocks import Clocks
-from tailback.evidence.recorded import RecordedRun
 from tailback.traffic.readers.otf2_names import OPERATIONS, normalised_call
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

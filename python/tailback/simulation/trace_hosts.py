@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evidence.hosts import Hosts, find_hosts
-from tailback.evidence.measure import has_times
 from tailback.fabric.model import Fabric
 from tailback.placement import PlacementProblem
 from tailback.scenario import JobSection
-from tailback.traffic.readers import otf2
+from tailback.traffic.readers import timed_reader
 
 
 def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | None:
@@ -22,14 +21,10 @@ def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | No
     not in the fabric.
     """
     stated = section.hosts != "all" or section.placement_file is not None
-    if (
-        section.trace is None
-        or stated
-        or section.placement != "block"
-        or not has_times(section.trace)
-    ):
+    if section.trace is None or stated or section.placement != "block":
         return None
-    system = otf2.system_tree(section.trace)
+    reader = timed_reader(section.trace, section.format)
+    system = reader.system_tree(section.trace) if reader else []
     if len(system) != n_ranks:
         return None
     found = find_hosts(system, n_ranks)

@@ -50,7 +50,7 @@ resource.setrlimit(resource.RLIMIT_DATA, (used + (192 << 20), resource.RLIM_INFI
 refused = 0
 for number in range(tries):
     whole = samples[number % len(samples)]
-    reader = _core.DumpiReader(2, 2**62)
+    reader = _core.DumpiReader(2, 2**62, number % 4 < 2)
     try:
         reader.file(mutated(draw, whole))
         reader.file(whole)

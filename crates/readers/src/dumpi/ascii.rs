@@ -11,6 +11,7 @@ const NS: i64 = 1_000_000_000;
 struct Begun<'a> {
     name: &'a [u8],
     enter_ns: i64,
+    thread: u16,
     place: FilePosition,
 }
 
@@ -33,7 +34,7 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
     for (number, line) in (1..).zip(lines(data)) {
         last = number;
         let place = FilePosition::Line(number);
-        if let Some((name, enters, seconds, ns)) = call(line) {
+        if let Some((name, enters, seconds, ns, thread)) = call(line) {
             if seconds > u64::from(u32::MAX) {
                 let text =
                     format!("{} at {seconds} s is later than any plausible time", ascii(name));
@@ -42,7 +43,7 @@ pub(super) fn read(data: &[u8], rank: &mut RankFile<'_>) -> Result<(), Fault> {
             let now = seconds as i64 * NS + ns as i64;
             begun = if enters {
                 arguments.clear();
-                enter(rank, begun, Begun { name, enter_ns: now, place })?
+                enter(rank, begun, Begun { name, enter_ns: now, thread, place })?
             } else {
                 leave(rank, begun, name, now, place, &arguments)?
             };
@@ -95,7 +96,8 @@ fn leave<'a>(
     };
     let name = if name == b"MPI_Init_thread" { b"MPI_Init" } else { name };
     let name = rank.shared.named(&ascii(name));
-    let call = DumpiCall { name, enter_ns: begun.enter_ns, leave_ns, place: begun.place };
+    let Begun { enter_ns, thread, place, .. } = begun;
+    let call = DumpiCall { name, enter_ns, leave_ns, thread, place };
     rank.call(call, arguments)?;
     Ok(None)
 }
@@ -134,8 +136,8 @@ fn seconds(text: &[u8]) -> Option<(u64, u64, &[u8])> {
     Some((whole, ns, end))
 }
 
-/// Name, whether the call is entered or left, and the time: by wall clock if it is known.
-fn call(line: &[u8]) -> Option<(&[u8], bool, u64, u64)> {
+/// Name, whether the call is entered or left, the time, by wall clock if it is known, and the thread.
+fn call(line: &[u8]) -> Option<(&[u8], bool, u64, u64, u16)> {
     let (_, rest) = run(after(line, "MPI_")?, is_word)?;
     let name = &line[..line.len() - rest.len()];
     let (enters, rest) = match after(rest, " entering at walltime ") {
@@ -144,13 +146,13 @@ fn call(line: &[u8]) -> Option<(&[u8], bool, u64, u64)> {
     };
     let (wall, wall_ns, rest) = seconds(rest)?;
     let (cpu, cpu_ns, rest) = seconds(after(rest, ", cputime ")?)?;
-    let (_, rest) = run(after(rest, " seconds in thread ")?, |byte| byte.is_ascii_digit())?;
+    let (thread, rest) = run(after(rest, " seconds in thread ")?, |byte| byte.is_ascii_digit())?;
     if rest != b"." {
         return None;
     }
     let known = (wall, wall_ns) != (0, 0);
     let (whole, ns) = if known { (wall, wall_ns) } else { (cpu, cpu_ns) };
-    Some((name, enters, whole, ns))
+    Some((name, enters, whole, ns, natural(thread).unwrap_or_default() as u16))
 }
 
 /// Number and bytes of a type.

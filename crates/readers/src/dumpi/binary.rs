@@ -84,7 +84,7 @@ fn stream(
         if number == END {
             return Ok(());
         }
-        let (enter_ns, leave_ns, mask) = times(cursor, base).map_err(short)?;
+        let (enter_ns, leave_ns, thread, mask) = times(cursor, base).map_err(short)?;
         let Some(name) = rank.shared.numbered(number) else {
             let text = format!("call number {number} has arguments that Tailback does not know");
             return Err(Some(rank.fault(FaultKind::UnknownCall, FilePosition::Byte(place), &text)));
@@ -102,19 +102,15 @@ fn stream(
             let wanted = signature.map_or(&[][..], |one| &one.arguments);
             cursor.call(wanted, mask & STATUS != 0, arguments).map_err(short)?;
         }
-        rank.call(
-            DumpiCall { name, enter_ns, leave_ns, place: FilePosition::Byte(place) },
-            arguments,
-        )?;
+        let place = FilePosition::Byte(place);
+        rank.call(DumpiCall { name, enter_ns, leave_ns, thread, place }, arguments)?;
     }
 }
 
-/// Entry and exit of a call, and the mask of what follows.
-fn times(cursor: &mut Cursor<'_>, base: [i64; 2]) -> Result<(i64, i64, u8), Short> {
+/// Entry and exit of a call, its thread, and the mask of what follows.
+fn times(cursor: &mut Cursor<'_>, base: [i64; 2]) -> Result<(i64, i64, u16, u8), Short> {
     let [mask] = cursor.bytes()?;
-    if mask & THREAD != 0 {
-        cursor.skip(2)?;
-    }
+    let thread = if mask & THREAD != 0 { cursor.u16()? } else { 0 };
     let (mut enter, mut leave) = (0, 0);
     // The wall clock comes last and overrides the CPU clock.
     for (bit, base) in [(CPU, base[0]), (WALL, base[1])] {
@@ -130,7 +126,7 @@ fn times(cursor: &mut Cursor<'_>, base: [i64; 2]) -> Result<(i64, i64, u8), Shor
         let [counters] = cursor.bytes()?;
         cursor.skip(16 * usize::from(counters))?;
     }
-    Ok((enter, leave, mask))
+    Ok((enter, leave, thread, mask))
 }
 
 /// Reads numbers and arguments from the bytes of a file.

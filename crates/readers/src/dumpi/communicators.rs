@@ -93,6 +93,17 @@ impl Communicators {
         (place, out)
     }
 
+    /// Names of the communicators with known members; `place` is what [`Self::members`] returns.
+    pub fn names(&self, place: &[Option<u32>]) -> Vec<String> {
+        let mut out = vec![String::new(); self.joined.len()];
+        for (comm, place) in (0..).zip(place) {
+            if let Some(place) = place {
+                out[*place as usize] = self.name(comm);
+            }
+        }
+        out
+    }
+
     /// Name of a communicator for labels.
     pub fn name(&self, comm: Comm) -> String {
         if comm == 0 {

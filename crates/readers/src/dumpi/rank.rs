@@ -22,6 +22,7 @@ pub(super) struct DumpiCall {
     pub name: u32,
     pub enter_ns: i64,
     pub leave_ns: i64,
+    pub thread: u16,
     pub place: FilePosition,
 }
 
@@ -159,6 +160,9 @@ impl<'a> RankFile<'a> {
         }
         self.n_calls += 1;
         self.last = Some(call);
+        if let Some(timed) = &mut self.shared.timed {
+            timed.push(self.number, &call);
+        }
         if self.shared.argument_fault.is_some() {
             return Ok(());
         }

@@ -49,8 +49,8 @@ def read_benchmark(path: Path) -> BenchmarkData:
     if found is None:
         raise CalibrationError(
             "no reader recognises this format", file=path,
-            remedy=f"give what one of these printed: {', '.join(BENCHMARKS.names())}; or an OTF2 "
-            "trace",
+            remedy=f"give what one of these printed: {', '.join(BENCHMARKS.names())}; or a "
+            "trace with times (OTF2, DUMPI)",
         )  # fmt: skip
     out = found.read(text, path)
     if not out.series and out.packet_bytes is None:

@@ -1,13 +1,15 @@
 """Readers of traces of real applications: one format per module, compiled to a rank program.
 
 A reader is a module with ``sniff(path)`` (is this its format?), ``read(path)`` and ``CAPABILITIES``
-(what the format records). To add one, write one module and add one line below.
+(what the format records). One whose traces have times of calls also has ``has_times(path)``,
+``record(path)`` and ``system_tree(path)``, from which the measured run is made. To add a reader,
+write one module and add one line below.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from tailback.traffic.readers import (
     simgrid_ti,
 )
 from tailback.traffic.readers.capabilities import Capabilities
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 
 class TraceReader(Protocol):
@@ -44,6 +47,20 @@ class TraceReader(Protocol):
 
     def read(self, path: Path) -> Program:
         """Compile ``path`` to a rank program; raises TraceError when it is damaged."""
+
+
+@runtime_checkable
+class TimedTraceReader(TraceReader, Protocol):
+    """Interface of a reader whose traces have the times of calls."""
+
+    def has_times(self, path: Path) -> bool:
+        """Whether this trace has them; damaged files may raise TraceError."""
+
+    def record(self, path: Path) -> RecordedRun:
+        """The calls, messages and collectives with their times; raises TraceError."""
+
+    def system_tree(self, path: Path) -> list[list[tuple[str, str]]]:
+        """Name and class of what contains each rank, innermost first; class ``node`` is a host."""
 
 
 READERS: Registry[TraceReader] = Registry("reader", "trace formats")
@@ -108,6 +125,29 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     raise TraceError("no reader recognises this format", file=path, remedy=_KNOWN)
 
 
+def timed_reader(path: Path, format: str | None = None) -> TimedTraceReader | None:
+    """The reader of a trace that has the times of calls.
+
+    Args:
+        path: A file or folder in one of the formats of :data:`READERS`.
+        format: Name of the reader; detected when None.
+
+    Returns:
+        Its reader; None if ``path`` is no trace, or has no such times.
+
+    Raises:
+        TraceError: The trace is damaged.
+        TailbackError: ``format`` is not the name of a reader.
+    """
+    if not path.exists():
+        return None
+    if format is not None:
+        reader: TraceReader | None = READERS[format]
+    else:
+        reader = next((entry.part for entry in READERS if entry.part.sniff(path)), None)
+    return reader if isinstance(reader, TimedTraceReader) and reader.has_times(path) else None
+
+
 def _completed(reader: TraceReader, path: Path) -> Program:
     """The program that a reader makes of a trace, with what all readers have in common."""
     program = _with_synchronous_sends(reader.read(path))
@@ -134,4 +174,4 @@ _KNOWN = (
     "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
-__all__ = ["READERS", "TraceReader", "read_trace"]
+__all__ = ["READERS", "TimedTraceReader", "TraceReader", "read_trace", "timed_reader"]

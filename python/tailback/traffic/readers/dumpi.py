@@ -12,7 +12,10 @@ from tailback.delimited import head, head_bytes
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
-from tailback.traffic.readers.dumpi_compile import MAGIC, compile_files
+from tailback.traffic.readers.dumpi_compile import compile_files
+from tailback.traffic.readers.dumpi_header import MAGIC, read_header
+from tailback.traffic.readers.dumpi_times import hosts_of, record_files
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 CAPABILITIES = Capabilities(
     times="yes, of each rank's own clock",
@@ -50,6 +53,27 @@ def read(path: Path) -> Program:
     Raises:
         TraceError: The file of a rank is missing, damaged or cut short.
     """
+    stem, files = _run_of(path)
+    return compile_files(stem, files, path)
+
+
+def has_times(path: Path) -> bool:
+    """Whether calls have times by the wall clock, and not only by the processor's."""
+    return read_header(_run_of(path)[1][0]).clock_s is not None
+
+
+def record(path: Path) -> RecordedRun:
+    """The recorded run, for the arguments of :func:`read`; raises TraceError as that does."""
+    return record_files(_run_of(path)[1])
+
+
+def system_tree(path: Path) -> list[list[tuple[str, str]]]:
+    """Name and class of each rank's host, from the headers of the files."""
+    return hosts_of(_run_of(path)[1])
+
+
+def _run_of(path: Path) -> tuple[str, list[Path]]:
+    """Name of the run, and the files of its ranks in order."""
     if path.is_dir():
         sets = _files(path)
         folder = path
@@ -68,7 +92,7 @@ def read(path: Path) -> Program:
             raise TraceError(f"the file of rank {expected} is missing", file=folder,
                              remedy="copy the files of all ranks into one folder")  # fmt: skip
     _check_number(folder / f"{stem}.meta", len(files))
-    return compile_files(stem, [files[rank] for rank in sorted(files)], path)
+    return stem, [files[rank] for rank in sorted(files)]
 
 
 def _wanted(path: Path) -> tuple[str | None, str | None]:

@@ -23,12 +23,10 @@ from tailback.traffic.readers.assembly import (
     scatters,
 )
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
+from tailback.traffic.readers.dumpi_header import MAGIC
 from tailback.traffic.readers.otf2_names import OPERATIONS, communicates
 from tailback.traffic.readers.posts import Posts, dense, guess_sources
 from tailback.units import LONGEST_PS
-
-MAGIC = b"\xff\xaa\xddDUMPI"
-"""First bytes of a binary file."""
 
 _DAMAGED = "the trace is damaged: copy it again or record it again"
 _REMEDIES = {
@@ -107,9 +105,16 @@ def _guessed(
     )  # fmt: skip
 
 
-def read_files(files: Sequence[Path]) -> tuple[_core.DumpiReader, dict[str, Any]]:
-    """The calls of all ranks; raises TraceError if a file cannot be read."""
-    reader = _core.DumpiReader(len(files), LONGEST_PS)
+def read_files(
+    files: Sequence[Path], *, times: bool = False
+) -> tuple[_core.DumpiReader, dict[str, Any]]:
+    """The calls of all ranks; raises TraceError if a file cannot be read.
+
+    Args:
+        files: The files by rank.
+        times: Whether to return every call with its times, which a program does not need.
+    """
+    reader = _core.DumpiReader(len(files), LONGEST_PS, times)
     try:
         for number, file in enumerate(files):
             report(f"reading {file.name}", number / len(files))

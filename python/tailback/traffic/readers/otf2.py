@@ -16,11 +16,14 @@ import tailback._core as _core
 from tailback import reading
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
+from tailback.traffic.readers import otf2_times
 from tailback.traffic.readers.capabilities import Capabilities
+from tailback.traffic.readers.narrow_columns import return_freed_memory
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import compile_trace
 from tailback.traffic.readers.otf2_posts import read_posts
 from tailback.traffic.readers.recorded_cores import shared_cores
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 CAPABILITIES = Capabilities(
     times="yes, with clock offsets where the tracer measured them",
@@ -64,6 +67,24 @@ def read(path: Path) -> Program:
         program = compile_trace(load(anchor), name=anchor.stem, file=anchor)
     program.notes.extend(shared_cores(anchor.parent))
     return program
+
+
+def has_times(path: Path) -> bool:
+    """Whether calls have times: all traces of this format do."""
+    return sniff(path)
+
+
+def record(path: Path) -> RecordedRun:
+    """The recorded run, with the tracer's clock offsets applied; raises TraceError as `read`."""
+    anchor = find_anchor(path)
+    return otf2_times.record(_loaded(anchor), anchor)
+
+
+def _loaded(anchor: Path) -> Trace:
+    """The columns of a trace, without what reading them took."""
+    trace = load(anchor)
+    return_freed_memory()
+    return trace
 
 
 def load(path: Path, threads: int | None = None) -> Trace:

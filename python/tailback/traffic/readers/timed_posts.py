@@ -1,0 +1,153 @@
+"""Messages of a recorded run, from posts whose calls are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from tailback.traffic.readers.posts import Posts, in_order
+from tailback.traffic.readers.recorded_run import (
+    Bools,
+    Ints,
+    RecordedCalls,
+    RecordedCollectives,
+    RecordedTransfers,
+)
+
+
+@dataclass(frozen=True)
+class TimedPosts:
+    """P sends and receives with their calls, which are rows of :class:`RecordedCalls`.
+
+    Attributes:
+        posts: The sends and receives, sorted by rank, position and step.
+        call: Call that posts each, -1 if it is left out, shape (P,).
+        done_call: Call in which each completes, -1 if unknown, shape (P,).
+        comm: Communicator, shape (P,).
+        tag: MPI tag, shape (P,).
+        guessed: Whether the source is inferred instead of recorded, shape (P,).
+    """
+
+    posts: Posts
+    call: Ints
+    done_call: Ints
+    comm: Ints
+    tag: Ints
+    guessed: Bools
+
+
+def pair_posts(
+    timed: TimedPosts, calls: RecordedCalls, n_ranks: int, notes: list[str]
+) -> tuple[RecordedTransfers, RecordedCalls]:
+    """The messages, and the calls with the bytes and communicators of their messages.
+
+    A request completes when the call that completes it is left.
+
+    Args:
+        timed: Sends and receives.
+        calls: The calls, with what they move in collectives.
+        n_ranks: Number of ranks.
+        notes: Gets a line on sends and receives without another end.
+    """
+    posts, partner = in_order(timed.posts, n_ranks)
+    unmatched = int((partner < 0).sum())
+    if unmatched:
+        notes.append(f"{unmatched} sends and receives have no other end in the trace")
+    size = posts.size.astype(np.int64)
+    matched = ~posts.is_send & (partner >= 0)
+    size[matched] = size[partner[matched]]
+    send = np.flatnonzero(posts.is_send & (partner >= 0))
+    receive = partner[send]
+    done = timed.done_call
+    done_ps = np.where(done >= 0, calls.leave_ps[np.maximum(done, 0)], -1)
+    waited = done != timed.call
+    transfers = RecordedTransfers(
+        src_rank=posts.rank[send],
+        dst_rank=posts.rank[receive],
+        comm=timed.comm[send],
+        tag=timed.tag[send],
+        size_bytes=size[send],
+        send_call=timed.call[send],
+        send_done_call=done[send],
+        # A blocking send ends with its call, which says nothing about its transfer.
+        send_done_ps=np.where(waited, done_ps, -1)[send],
+        recv_call=timed.call[receive],
+        recv_done_call=done[receive],
+        recv_done_ps=done_ps[receive],
+        guessed=timed.guessed[receive],
+    )
+    return transfers, _with_messages(calls, timed, posts, size)
+
+
+def _with_messages(
+    calls: RecordedCalls, timed: TimedPosts, posts: Posts, size: Ints
+) -> RecordedCalls:
+    """The calls with what they send, when it is posted, and receive, when it is complete."""
+    sent, received, comm = calls.sent_bytes, calls.received_bytes, calls.comm
+    for moved, mine, at in (
+        (received, ~posts.is_send, timed.done_call),
+        (sent, posts.is_send, timed.call),
+    ):
+        rows = np.flatnonzero(mine & (at >= 0))
+        np.add.at(moved, at[rows], size[rows])
+        # Of the first message, which is written last.
+        comm[at[rows[::-1]]] = timed.comm[rows[::-1]]
+    return replace(calls, sent_bytes=sent, received_bytes=received, comm=comm)
+
+
+def with_collectives(calls: RecordedCalls, collectives: RecordedCollectives) -> RecordedCalls:
+    """The calls with the bytes and communicators of collectives."""
+    sent, received, comm = calls.sent_bytes, calls.received_bytes, calls.comm
+    np.add.at(sent, collectives.call, collectives.sent_bytes)
+    np.add.at(received, collectives.call, collectives.received_bytes)
+    comm[collectives.call] = collectives.comm
+    return replace(calls, sent_bytes=sent, received_bytes=received, comm=comm)
+
+
+def busiest_threads(rank: Ints, thread: Ints, notes: list[str]) -> Bools:
+    """Whether each call is one of the thread of its rank that makes most calls, shape (C,).
+
+    Calls of one thread follow one another, those of several may overlap.
+
+    Args:
+        rank: World rank, shape (C,).
+        thread: Number of the thread, shape (C,).
+        notes: Gets a line on ranks with several threads.
+    """
+    different, place, count = np.unique(
+        np.stack([rank, thread]), axis=1, return_inverse=True, return_counts=True
+    )
+    order = np.lexsort((-count, different[0]))
+    owner = different[0, order]
+    first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
+    kept = np.zeros(len(order), np.bool_)
+    kept[order[first]] = True
+    keep = kept[place.reshape(-1)]
+    if not keep.all():
+        several = int((np.bincount(different[0]) > 1).sum())
+        notes.append(
+            f"{several} ranks call MPI from several threads: the time of each is split for the "
+            f"thread with most calls; {int((~keep).sum())} calls of others are left out"
+        )
+    return np.asarray(keep)
+
+
+def without_overlaps(rank: Ints, enter: Ints, leave: Ints) -> tuple[Ints, Ints]:
+    """Times of calls, each of which begins after the calls of its rank before it are over.
+
+    Args:
+        rank: World rank of each call, ascending, shape (C,).
+        enter: Times of entry, shape (C,).
+        leave: Times of exit, shape (C,).
+    """
+    same = rank[1:] == rank[:-1]
+    if not (same & (enter[1:] < leave[:-1])).any():
+        return enter, leave
+    enter, leave = enter.copy(), leave.copy()
+    edges = np.append(0, np.append(np.flatnonzero(~same) + 1, len(rank)))
+    for first, last in pairwise(edges.tolist()):
+        np.maximum.accumulate(leave[first:last], out=leave[first:last])
+        enter[first + 1 : last] = np.maximum(enter[first + 1 : last], leave[first : last - 1])
+    return enter, leave
