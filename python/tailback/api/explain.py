@@ -29,6 +29,7 @@ from tailback.diagnosis.decision import Alternative
 from tailback.diagnosis.evidence_summary import EvidenceSummary
 from tailback.diagnosis.explanation import Origin
 from tailback.diagnosis.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
+from tailback.diagnosis.lossy_costs import more_by_load_ps
 from tailback.diagnosis.measured_wording import slower_part
 from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.unknown_job import UnknownJob
@@ -173,7 +174,9 @@ def _summary(
     fabric = search.machines[best.machine].prepared.fabric
     sent = link_totals(search.alone(best.machine, None, with_others=False), "bytes")
     whose, shown = search.others.whose, search.others.shown
-    alternatives = _alternatives(search, posterior)
+    busy = _slow_busy_ps(search, best)
+    more = more_by_load_ps(busy, search.inside_ps, best.outcome.elapsed_ps)
+    alternatives = _alternatives(search, posterior, more, _others_busy_ps(search, sent))
     job = _unknown_job(search, posterior)
     evidence = search.evidence
     origin: tuple[Origin, ...] = ("counters" if evidence.counters else "trace", "model")
@@ -184,7 +187,10 @@ def _summary(
         whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
     return EvidenceSummary(
         slow=tuple(_slow_link_text(slow, fabric, sent) for slow in best.slow),
-        slow_shown_by=_slow_shown_by(search, best, alone=not candidates) if best.slow else "",
+        slow_shown_by=(
+            _slow_shown_by(search, best, busy if more else 0, alone=not candidates)
+            if best.slow else ""
+        ),
         others=whose,
         others_shown_by=shown,
         shared_links=shared_links(search.others.traffic, fabric),
@@ -193,7 +199,11 @@ def _summary(
         unknown_job=job,
         alternatives=tuple(one for _, one in alternatives),
         others_range=_range(posterior),
-        others_more_ps=0 if job is not None else _others_more_ps(alternatives),
+        others_more_ps=(
+            0 if job is not None
+            else _others_more_ps(alternatives, _simulated_ps(search, posterior, best) + more)
+        ),
+        slow_more_ps=more,
         lossy=is_lossy(evidence, fabric),
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
@@ -212,9 +222,13 @@ def _summary(
 
 
 def _alternatives(
-    search: ExplanationSearch, posterior: Posterior
+    search: ExplanationSearch, posterior: Posterior, more_ps: int, busy_ps: int
 ) -> list[tuple[float, Alternative]]:
-    """The hypotheses by probability, with the costs of hidden causes; the best one first."""
+    """The hypotheses by probability, with the costs of hidden causes; the best one first.
+
+    Each takes ``more_ps`` longer than its simulation, because of slow links that counters show, and
+    those with other traffic no less than ``busy_ps``.
+    """
     best = posterior.best
     together = _costs_together(search, posterior)
     out: list[tuple[float, Alternative]] = []
@@ -222,12 +236,12 @@ def _alternatives(
         hypothesis = one.hypothesis
         if one.probability < NEGLIGIBLE and hypothesis is not best:
             continue
-        machine, elapsed = hypothesis.machine, hypothesis.outcome.elapsed_ps
+        machine, elapsed = hypothesis.machine, _simulated_ps(search, posterior, hypothesis)
         hidden: dict[str, int] = {}
         unexplained = hypothesis.unexplained
         if not posterior.is_named(hypothesis):
             # One of many places that fit equally well is no more than an unknown cause.
-            elapsed, unexplained = search.alone(machine, hypothesis.bursts).elapsed_ps, True
+            unexplained = True
         elif hypothesis.slow != search.machines[machine].slow:
             # Slow cables that counters show by themselves are in every alternative.
             hidden["slow-link"] = elapsed - search.alone(machine, hypothesis.bursts).elapsed_ps
@@ -242,6 +256,10 @@ def _alternatives(
                 key = machine, hypothesis.places(posterior.reverse)
                 hidden["other-traffic"] += together.get(key, 0)
         concealed = posterior.hidden_among_simulated if hypothesis.not_tried else 0.0
+        elapsed += more_ps
+        if "other-traffic" in hidden:
+            waiting = more_by_load_ps(busy_ps, search.inside_ps, elapsed)
+            elapsed, hidden["other-traffic"] = elapsed + waiting, hidden["other-traffic"] + waiting
         said = Alternative(one.log_weight, elapsed, hidden, unexplained, concealed)
         out.insert(0 if hypothesis is best else len(out), (one.probability, said))
     return out
@@ -270,10 +288,21 @@ def _costs_together(search: ExplanationSearch, posterior: Posterior) -> dict[Has
     return out
 
 
-def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]]) -> int:
-    """How much more counted traffic of other jobs costs than in the first hypothesis, ps.
+def _simulated_ps(search: ExplanationSearch, posterior: Posterior, one: Hypothesis) -> int:
+    """Simulated time of a hypothesis, ps; without its slow cables where they are not named."""
+    if posterior.is_named(one):
+        return one.outcome.elapsed_ps
+    return search.alone(one.machine, one.bursts).elapsed_ps
+
+
+def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]], simulated_ps: int) -> int:
+    """How much more counted traffic of other jobs costs than in the first simulation, ps.
 
     The cost is the mean over all hypotheses with the same causes, by their probability.
+
+    Args:
+        alternatives: The hypotheses, the first one first, by probability.
+        simulated_ps: Simulated time of the first one, with what slow links add, ps.
     """
     _, first = alternatives[0]
     if "other-traffic" not in first.hidden_ps:
@@ -284,7 +313,7 @@ def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]]) -> int:
     ]  # fmt: skip
     weight = sum(probability for probability, _ in same)
     mean = sum(probability * ps for probability, ps in same) / max(weight, 1e-12)
-    return round(mean) - first.hidden_ps["other-traffic"]
+    return round(mean) - first.hidden_ps["other-traffic"] + first.elapsed_ps - simulated_ps
 
 
 def _unknown_job(search: ExplanationSearch, posterior: Posterior) -> UnknownJob | None:
@@ -359,10 +388,51 @@ def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> li
     return [] if posterior.best.job is not None else list(cables.values())
 
 
-def _slow_shown_by(search: ExplanationSearch, best: Hypothesis, *, alone: bool) -> str:
-    """The evidence for the slow cables, in words."""
+def _slow_busy_ps(search: ExplanationSearch, best: Hypothesis) -> int:
+    """Time that the busiest slow link of a lossy network needed for the bytes that it counted, ps.
+
+    Such networks hash flows to paths, which nothing records: the model spreads them evenly. 0 if
+    counters do not show the slow links by themselves.
+    """
+    counters, machine = search.evidence.counters, search.machines[best.machine]
+    if counters is None or not counters.lossy or best.slow != machine.slow:
+        return 0
+    reverse = machine.prepared.fabric.link_reverse
+    busy = [
+        counters.sent_bytes[link] * 8000.0 / slow.gbps
+        for slow in best.slow
+        for link in ((slow.link, reverse[slow.link]) if slow.both else (slow.link,))
+    ]
+    return round(float(np.nan_to_num(np.array(busy)).max(initial=0.0)))
+
+
+def _others_busy_ps(search: ExplanationSearch, sent: NDArray[np.float64]) -> int:
+    """Time that a link of a lossy network needed for mostly other jobs' bytes and some of ours, ps.
+
+    Its queue delays ours, however much or little the model sends at the same instants.
+
+    Args:
+        search: The search.
+        sent: Bytes of our job on each link, shape (L,).
+    """
+    counters = search.evidence.counters
+    if counters is None or not counters.lossy or search.others.traffic is None:
+        return 0
+    fabric = next(iter(search.machines.values())).prepared.fabric
+    shared = (sent > 0) & (counters.sent_bytes >= 2.0 * sent)
+    busy = (counters.sent_bytes * 8000.0 / fabric.link_gbps)[shared]
+    return round(float(busy.max(initial=0.0)))
+
+
+def _slow_shown_by(
+    search: ExplanationSearch, best: Hypothesis, busy_ps: int, *, alone: bool
+) -> str:
+    """The evidence for the slow cables, in words.
+
+    ``busy_ps`` is the time that one was busy, if it adds to the cost; else 0.
+    """
     if best.slow == search.machines[best.machine].slow:
-        return wording.QUEUED_BELOW_RATE
+        return wording.queued_below_rate(busy_ps)
     errors = search.posterior().model.errors
     before = search.compare(search.alone(best.machine, best.bursts)).misfits
     # In units of the usual misfit: kinds of evidence agree with different precision.

@@ -12,7 +12,7 @@ from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import text
 from tailback.diagnosis.hypotheses import SlowerMachine
 from tailback.diagnosis.unknown_job import UnknownJob
-from tailback.units import counted, format_bytes, percent, rate_of_rate
+from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
 
 MAX_HOSTS_NAMED: Final = 4
 """Number of hosts of a job that are named."""
@@ -64,8 +64,17 @@ TABLES_NOT_USED: Final = (
 
 DROPS: Final = "the network drops packets when queues are full; the model delays them instead"
 
-QUEUED_BELOW_RATE: Final = "its port sent less than its rate while packets were queued"
-"""Evidence of a slow link from counters of queues."""
+
+def queued_below_rate(busy_ps: int) -> str:
+    """Evidence of a slow link from counters of queues.
+
+    Args:
+        busy_ps: Time that it needed for the bytes that it counted, ps; 0 if it adds nothing.
+    """
+    queued = "its port sent less than its rate while packets were queued"
+    if not busy_ps:
+        return queued
+    return f"{queued}, and needed {format_time(busy_ps)} for the bytes that it counted"
 
 
 def foreign_hosts(foreign: Sequence[str], known: Sequence[str]) -> str:

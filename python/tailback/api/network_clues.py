@@ -103,7 +103,7 @@ def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
     for link, gbps in rows.select("link", "served_gbps").rows():
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
     slow = tuple(SlowLink(cable, float(np.mean(rates))) for cable, rates in cables.items())
-    return slow, wording.QUEUED_BELOW_RATE
+    return slow, wording.queued_below_rate(0)
 
 
 def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:

@@ -30,6 +30,8 @@ class EvidenceSummary:
             other traffic was, ps.
         others_more_ps: Increase of the cost of other traffic over the expected run: the mean over
             its possible arrangements, ps.
+        slow_more_ps: Increase of the cost of slow links over the expected run, ps: time that they
+            needed for the bytes that they counted, which the model sends over other links.
         rests_on: Kinds of evidence for slow links and for other traffic.
         candidates: Links of which one is slow, if the evidence cannot determine which.
         place_open: The candidates need not contain the slow link, as the paths are unknown.
@@ -52,6 +54,7 @@ class EvidenceSummary:
     adapters: tuple[AdapterFinding, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     others_more_ps: int = 0
+    slow_more_ps: int = 0
     unknown_job: UnknownJob | None = None
     alternatives: tuple[Alternative, ...] = ()
     lossy: bool = False
@@ -72,5 +75,5 @@ class EvidenceSummary:
 
     @property
     def added_ps(self) -> int:
-        """Cost of other traffic beyond that in the expected run."""
-        return self.unknown_job_ps + self.others_more_ps
+        """Cost of other traffic and of slow links beyond that in the expected run."""
+        return self.unknown_job_ps + self.others_more_ps + self.slow_more_ps

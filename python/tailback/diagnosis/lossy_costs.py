@@ -20,6 +20,20 @@ _SPREAD = math.exp(1.96 * LOSSY_TIME_ERROR)
 """Factor of a 95 % interval of the time of a run."""
 
 
+def more_by_load_ps(busy_ps: int, inside_ps: int, simulated_ps: int) -> int:
+    """How much longer a run takes than its simulation, because of the bytes on a slow link.
+
+    A run takes no less than any link needs for its bytes. What a run of this kind takes longer than
+    its simulation in any case is not due to the link.
+
+    Args:
+        busy_ps: Time that the link needed for the bytes that it counted, ps.
+        inside_ps: Measured time that a simulation covers, ps.
+        simulated_ps: Simulated time with the slow link, ps.
+    """
+    return max(min(busy_ps, round(inside_ps / LOSSY_TIME_RATIO)) - simulated_ps, 0)
+
+
 def with_lossy_costs(
     costs: Sequence[Cost], inside_ps: int, expected_ps: int, scale: float
 ) -> list[Cost]:

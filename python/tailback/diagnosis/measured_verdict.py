@@ -7,7 +7,7 @@ a model error that scales all times alike (such as an unmodelled protocol) scale
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tailback.diagnosis import measured_wording as wording
@@ -37,6 +37,10 @@ from tailback.diagnosis.lossy_costs import with_lossy_costs
 from tailback.diagnosis.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.evidence.model import Measured
+
+_ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
+"""Cause; its cost in the expected run with its least and greatest value, ps; subject; evidence, and
+what it rests on."""
 
 Advise = Callable[[Diagnosis], Remedy | None]
 """Selects the remedy for a diagnosis from those that were simulated."""
@@ -269,7 +273,7 @@ def _costs(
 ) -> list[Cost]:
     """Cost of each cause in the measured run, largest first."""
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
-    out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
+    out: list[_ExpectedCost] = []
     inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
     for share in diagnosis.shares:
         if share.cause == "in-host":
@@ -279,11 +283,12 @@ def _costs(
         if share.cause == "other-traffic":
             alone, low, high = (x - surplus / max(expected, 1) for x in (alone, low, high))
             less, more = found.others_range
+        busier = found.slow_more_ps if share.cause == "slow-link" else 0
         subject, shown, rests = _described(share.cause, found)
         if share.cause == "routing" and further.faulty_tables:
             shown = wording.uneven_tables(further.uneven_tables)
-        out.append((share.cause, alone * expected, low * expected + less, high * expected + more,
-                    subject, shown, rests))  # fmt: skip
+        out.append((share.cause, alone * expected + busier, low * expected + less + busier,
+                    high * expected + more + busier, subject, shown, rests))  # fmt: skip
     waited = _waits_hidden_by_the_model(measured, further, total / scale)
     everywhere = further.interruptions.likely_share() * total / scale
     for cause, saved, recorded in (
@@ -307,15 +312,20 @@ def _costs(
     turns = _dependency_waits(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
                 wording.TAKEN_TURNS, ("trace", "model")))  # fmt: skip
+    return _in_measured_time(out, scale, total)
+
+
+def _in_measured_time(costs: Sequence[_ExpectedCost], scale: float, total_ps: int) -> list[Cost]:
+    """Costs in the expected run, scaled to the measured one, largest first."""
     made = []
-    for cause, ps, low, high, subject, shown, rests in out:
+    for cause, ps, low, high, subject, shown, rests in costs:
         value = max(round(ps * scale), 0)
         if value == 0:
             continue
         made.append(
             Cost(
                 cause=cause, ps=value, low_ps=max(round(low * min(scale, 1.0)), 0),
-                high_ps=max(round(high * max(scale, 1.0)), value), share=min(value / total, 1.0),
+                high_ps=max(round(high * max(scale, 1.0)), value), share=min(value / total_ps, 1.0),
                 subject=subject, evidence=shown, rests_on=rests,
             )
         )  # fmt: skip
@@ -433,6 +443,7 @@ def _parts(
                 parts[name] = parts.get(name, 0) + bar.delta_ps
         parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
+    parts["slow links"] = parts.get("slow links", 0) + found.slow_more_ps
     parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
     parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())

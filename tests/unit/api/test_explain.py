@@ -87,7 +87,7 @@ def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
             machines={MACHINE: SimpleNamespace(slow=counted)}, others=SimpleNamespace(traffic=None),
             alone=lambda *_: SimpleNamespace(elapsed_ps=700),
         )  # fmt: skip
-        found = explain._alternatives(search, compared(0.002))
+        found = explain._alternatives(search, compared(0.002), 0, 0)
         return ["slow-link" in one.hidden_ps for _, one in found]
 
     # A hypothesis that adds the link costs what it takes longer; the expected run has the other.
@@ -102,10 +102,10 @@ def test_of_two_causes_neither_is_charged_with_what_they_cost_only_together() ->
 
     search: Any = SimpleNamespace(
         machines={MACHINE: SimpleNamespace(slow=(), prepared=None, name=MACHINE)},
-        others=SimpleNamespace(traffic=True), alone=alone,
+        others=SimpleNamespace(traffic=True), alone=alone, inside_ps=1000,
         simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
     )  # fmt: skip
-    costs = [one.hidden_ps for _, one in explain._alternatives(search, compared(0.15))]
+    costs = [one.hidden_ps for _, one in explain._alternatives(search, compared(0.15), 0, 0)]
     assert {"slow-link": 300, "other-traffic": 300} in costs
     alone_costs = [one for one in costs if "slow-link" not in one]
     assert alone_costs and all(one == {"other-traffic": 100} for one in alone_costs)
@@ -114,12 +114,60 @@ def test_of_two_causes_neither_is_charged_with_what_they_cost_only_together() ->
 def test_counted_traffic_costs_the_mean_over_the_ways_in_which_it_may_have_come() -> None:
     def of(*ways: tuple[float, int]) -> int:
         said = [(p, Alternative(0.0, 1000, {"other-traffic": ps})) for p, ps in ways]
-        return explain._others_more_ps([*said, (0.9, Alternative(0.0, 1000, {"slow-link": 500}))])
+        other = 0.9, Alternative(0.0, 1000, {"slow-link": 500})
+        return explain._others_more_ps([*said, other], 1000)
 
     assert of((0.5, 100), (0.5, 200)) == 50
     assert of((0.9, 100), (0.1, 0)) == -10
     assert of((1.0, 100)) == 0
-    assert explain._others_more_ps([(1.0, Alternative(0.0, 1000))]) == 0
+    assert explain._others_more_ps([(1.0, Alternative(0.0, 1000))], 1000) == 0
+
+
+def lossy_search(sent: dict[int, float], slow: tuple[SlowLink, ...] = ()) -> Any:
+    """A search on a lossy network of links of 100 Gb/s that counted these bytes."""
+    counted = np.full(40, np.nan)
+    counted[list(sent)] = list(sent.values())
+    fabric = SimpleNamespace(link_reverse=FABRIC.link_reverse, link_gbps=np.full(40, 100.0))
+    machine = SimpleNamespace(slow=slow, name=MACHINE, prepared=SimpleNamespace(fabric=fabric))
+    return SimpleNamespace(
+        evidence=SimpleNamespace(counters=SimpleNamespace(lossy=True, sent_bytes=counted)),
+        machines={MACHINE: machine}, others=SimpleNamespace(traffic=True), inside_ps=1200,
+        alone=lambda *_, with_others=True: SimpleNamespace(elapsed_ps=700 if with_others else 600),
+        simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
+    )  # fmt: skip
+
+
+def test_a_lossy_run_takes_no_less_than_its_slow_link_needs_for_its_bytes() -> None:
+    cable = SlowLink(4, 20.0)
+    best = Hypothesis(MACHINE, Outcome(700, {}), (cable,))
+    search = lossy_search({4: 1.0, 5: 2.0, 6: 90.0}, (cable,))
+    # 2 B at 20 Gb/s in the other direction of the cable; link 6 is not slow.
+    assert explain._slow_busy_ps(search, best) == 800
+    one_way = (SlowLink(4, 20.0, False),)
+    found = explain._slow_busy_ps(lossy_search({4: 1.0}, one_way), replace(best, slow=one_way))
+    assert found == 400
+    # A cable that the search added is as slow as its simulation says.
+    assert explain._slow_busy_ps(lossy_search({4: 1.0}), best) == 0
+    search.evidence.counters.lossy = False
+    assert explain._slow_busy_ps(search, best) == 0
+    said = explain._alternatives(search, compared(0.15), 90, 0)
+    assert {one.elapsed_ps for _, one in said} == {790, 1090}
+
+
+def test_our_messages_wait_in_the_queue_of_a_link_that_others_fill() -> None:
+    ours = np.zeros(40)
+    ours[[2, 3]] = 4.0
+    search = lossy_search({2: 12.0, 3: 6.0, 8: 90.0})
+    # Link 3 carries mostly ours, and link 8 none of it.
+    assert explain._others_busy_ps(search, ours) == 960
+    said = [one for _, one in explain._alternatives(search, compared(0.15), 0, 960)]
+    alone = next(one for one in said if "slow-link" not in one.hidden_ps)
+    assert (alone.elapsed_ps, alone.hidden_ps["other-traffic"]) == (960, 360)
+    with_cable = next(one for one in said if "slow-link" in one.hidden_ps)
+    assert with_cable.elapsed_ps == 1000
+    assert explain._others_more_ps([(1.0, alone)], 700) == 260
+    search.others.traffic = None
+    assert explain._others_busy_ps(search, ours) == 0
 
 
 def test_only_missing_evidence_is_asked_for() -> None:

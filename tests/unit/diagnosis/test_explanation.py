@@ -124,8 +124,10 @@ def test_time_is_unexplained_to_the_same_amount_wherever_it_is_stated() -> None:
     )  # fmt: skip
     whole = explained(modelled, measured(100), found=SLOW).explanation
     assert whole is not None and whole.not_explained_ps == 22 * MS
-    assert whole.parts["not explained"] == 22 * MS
     assert whole.parts["remainder of the model"] == -2 * MS
+    more = explained(modelled, measured(100), found=replace(SLOW, slow_more_ps=10 * MS)).explanation
+    assert more is not None and more.not_explained_ps == 12 * MS
+    assert more.parts["slow links"] == whole.parts["slow links"] + 10 * MS
 
 
 def test_a_run_that_mostly_computes_is_not_advised_to_communicate_less() -> None:

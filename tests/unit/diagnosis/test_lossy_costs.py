@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailback.diagnosis.explanation import Cost
-from tailback.diagnosis.lossy_costs import with_lossy_costs
+from tailback.diagnosis.lossy_costs import more_by_load_ps, with_lossy_costs
 
 S = 10**12
 
@@ -31,6 +31,16 @@ def test_time_that_the_model_does_not_expect_widens_the_range_only() -> None:
     (found,) = with_lossy_costs([cost("other-traffic", 1.0)], 10 * S, 6 * S, 1.0)
     assert found.ps == 1 * S
     assert found.low_ps == 1 * S and found.high_ps == pytest.approx(5.26 * S, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("busy_s", "more_s"),
+    [(0.0, 0.0), (5.0, 0.0), (8.0, 2.0), (30.0, 4.0)],
+)
+def test_time_that_a_full_link_needs_is_at_most_that_of_a_run_that_lacks_nothing(
+    busy_s: float, more_s: float
+) -> None:
+    assert more_by_load_ps(round(busy_s * S), 12 * S, 6 * S) == pytest.approx(more_s * S)
 
 
 def test_small_costs_and_costs_of_two_faults_stay_as_they_are() -> None:
