@@ -94,3 +94,11 @@ def test_ranks_that_are_not_recorded_come_first_in_the_notes(tmp_path: Path) -> 
     found = diagnose(trace, fabric=edges, seeds=1, methods=("block",), remedies=("placement",))
     assert found.diagnosis.warnings[0].startswith("not recorded: 1 of 3 ranks")
     assert "no messages between hosts" not in evidence_of(trace, fabric=edges)
+
+
+@pytest.mark.tools
+def test_lost_clock_offsets_are_told(recording: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(recording, tmp_path / "copy")
+    (copy / "traces" / "1.def").unlink()
+    (said,) = [note for note in measure(copy).measured.notes if "clock offsets" in note]
+    assert said.startswith("the trace has no clock offsets of 1 rank (first: 1)")
