@@ -142,6 +142,8 @@ def explain(
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found, decision)
     open_question = _nothing_to_diagnose(measured, inside)
+    if found.ranks_missing:
+        open_question = f"{wording.ranks_missing(found.ranks_missing)}."
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if open_question:

@@ -158,6 +158,20 @@ def test_a_rank_whose_disk_is_full_hangs_nobody_and_spoils_no_data(
 
 
 @pytest.mark.tools
+@pytest.mark.parametrize("family", ["openmpi", "mpich"])
+def test_programs_at_the_same_time_are_told_apart(
+    folder: Path, tmp_path: Path, family: str
+) -> None:
+    # Ranks of one that took those of the other for theirs would wait for them.
+    options = "--oversubscribe" if family == "openmpi" else ""
+    one = f"mpirun.{family} {options} -n 2 {folder / family}"
+    found = record(["sh", "-c", f"{one} & {one}; wait"], tmp_path / "out", mpicc=f"mpicc.{family}")
+    assert found.ranks == 2 and found.not_recorded == []
+    assert any(note.startswith("1 other MPI program of this command (2 ranks)")
+               for note in found.notes)  # fmt: skip
+
+
+@pytest.mark.tools
 def test_a_recorder_of_another_mpi_library_says_so(folder: Path, tmp_path: Path, capfd) -> None:
     command = ["mpirun.mpich", "-n", "1", str(folder / "mpich")]
     with pytest.raises(RecordError, match=r"no rank loaded the recorder: .* exit code 125"):
