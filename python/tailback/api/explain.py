@@ -21,7 +21,7 @@ from tailback.api.network_clues import (
     is_lossy,
     routing_is_stated,
 )
-from tailback.api.recording import shared_cores_of
+from tailback.api.recording import ranks_missing_of, shared_cores_of
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.diagnosis.changes_over_time import ChangeOverTime
@@ -127,8 +127,9 @@ def add_evidence(
     found = _summary(search, posterior, candidates, statements)
     shared = "; ".join(shared_cores_of(prepared.scenario))
     found = replace(
-        found, shared_cores=shared, slow_anywhere=anywhere, change=change, place_open=place_open
-    )
+        found, shared_cores=shared, slow_anywhere=anywhere, change=change, place_open=place_open,
+        ranks_missing=ranks_missing_of(prepared.scenario),
+    )  # fmt: skip
     return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
 
 

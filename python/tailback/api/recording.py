@@ -107,18 +107,24 @@ def notes_on_recording(scenario: Scenario) -> list[str]:
     return [*_ranks_missing(trace), *shared_cores(trace)]
 
 
-def _ranks_missing(trace: Path) -> list[str]:
+def ranks_missing_of(scenario: Scenario) -> str:
+    """Which part of the recorded job's ranks left nothing, like "2 of 4 ranks"; empty if none."""
+    trace = _trace(scenario)
+    return "" if trace is None or not is_recording(trace) else _missing(trace)
+
+
+def _missing(trace: Path) -> str:
     try:
         found = json.loads((trace / "recording.json").read_text(encoding="utf-8"))
         missing, ranks = list(found["not_recorded"]), int(found["ranks"])
     except (OSError, ValueError, KeyError, TypeError):
-        return []
-    if not missing:
-        return []
-    return [
-        f"not recorded: {len(missing)} of {ranks} ranks, with all messages from and to them; no "
-        "verdict holds for the whole run"
-    ]
+        return ""
+    return f"{len(missing)} of {ranks} ranks" if missing else ""
+
+
+def _ranks_missing(trace: Path) -> list[str]:
+    missing = _missing(trace)
+    return [f"not recorded: {missing}, with all messages from and to them"] if missing else []
 
 
 def _trace(scenario: Scenario) -> Path | None:

@@ -104,7 +104,8 @@ def record(
         f"{counted(len(found.hosts), 'host')}; {_clocks(found)}",
         *(f"note: {note}" for note in found.notes),
     ]
-    lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}".rstrip())
+    if found.calls:
+        lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}".rstrip())
     click.echo(printable("\n".join(lines), keep_newlines=True))
     return exit_status(found.exit_code)
 

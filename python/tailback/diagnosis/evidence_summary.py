@@ -39,6 +39,8 @@ class EvidenceSummary:
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
         shared_cores: That ranks shared cores, as a note; empty if they did not.
+        ranks_missing: Which part of the ranks is not recorded, like "2 of 4 ranks"; empty if all
+            are.
         sources: Evidence used, one line each.
         missing: Evidence that would resolve open questions.
         change: A part of the run in which calls take longer than the expected run explains; None
@@ -64,6 +66,7 @@ class EvidenceSummary:
     slow_anywhere: str = ""
     assumed_hosts: str = ""
     shared_cores: str = ""
+    ranks_missing: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     change: ChangeOverTime | None = None

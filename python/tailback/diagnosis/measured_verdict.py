@@ -147,7 +147,7 @@ def explain(
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found, decision)
-    open_question = _nothing_to_diagnose(measured, inside)
+    open_question = _nothing_to_diagnose(measured, found, inside)
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if open_question:
@@ -174,8 +174,10 @@ def explain(
     return advised(explained, of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0)))
 
 
-def _nothing_to_diagnose(measured: Measured, inside_ps: int) -> str:
+def _nothing_to_diagnose(measured: Measured, found: EvidenceSummary, inside_ps: int) -> str:
     """Why the trace is insufficient to diagnose communication; empty if it is sufficient."""
+    if found.ranks_missing:
+        return f"{wording.ranks_missing(found.ranks_missing)}."
     if measured.n_ranks == 1:
         return f"{wording.ONE_RANK}."
     if inside_ps >= MIN_INSIDE_SHARE * measured.elapsed_ps:

@@ -323,6 +323,21 @@ LOOK_AT_THE_HOST: Final = (
 """Action if the cause is unknown and the network was not used."""
 
 
+def ranks_missing(which: str) -> str:
+    """Why a run of which only some ranks are recorded has no cause, without a full stop."""
+    return (
+        f"The recording lacks {which}: what these computed, sent and received, and who waited for "
+        "them, is unknown, and may be the cause of anything"
+    )
+
+
+RECORD_ALL: Final = (
+    "Record it again with all ranks: link their programs to the shared library of MPI, and keep "
+    "LD_PRELOAD set for them (docs/how-to/record.md)."
+)
+"""Action if ranks are not recorded."""
+
+
 def one_core_per_rank(shared: str) -> str:
     """Action if ranks shared cores; ``shared``: the note on that."""
     return f"First record it again with one core for each rank: {shared.partition(',')[0]}."

@@ -33,6 +33,7 @@ from tailback.traffic.readers import timed_reader
 from tailback.traffic.readers.narrow_columns import return_freed_memory
 from tailback.traffic.readers.recorded_cores import common_clocks
 from tailback.traffic.readers.recorded_run import RecordedRun
+from tailback.units import counted
 
 _PHASES = 20
 _LATECOMERS = 16
@@ -133,7 +134,11 @@ def measure(
         efficiency=_efficiency(parts, total, recorded.n_ranks),
         clocks=_clock_report(recorded, clocks, repair),
         hosts=_host_report(rank_hosts),
-        notes=[*recorded.notes, *note_on_other_calls(recorded, total.elapsed_ps)],
+        notes=[
+            *recorded.notes,
+            *_missing_offsets(recorded),
+            *note_on_other_calls(recorded, total.elapsed_ps),
+        ],
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 
@@ -266,6 +271,17 @@ def _efficiency(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> Eff
         communication=longest / total,
         parallel=mean / total,
     )
+
+
+def _missing_offsets(recorded: RecordedRun) -> list[str]:
+    """A line if the tracer compared the clocks of some ranks only, or a file of it is missing."""
+    lacks = (recorded.start_ps >= 0) & (recorded.clock_offsets == 0)
+    if not lacks.any() or not recorded.clock_offsets.any():
+        return []
+    return [
+        f"the trace has no clock offsets of {counted(int(lacks.sum()), 'rank')} (first: "
+        f"{int(np.flatnonzero(lacks)[0])}), but of others: files of the trace may be missing"
+    ]
 
 
 def _clock_report(recorded: RecordedRun, clocks: Clocks, repair: CausalityRepair) -> ClockReport:

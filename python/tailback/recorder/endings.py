@@ -28,19 +28,24 @@ def ended(code: int) -> str:
         return f"by signal {-code}"
 
 
-def notes_on_end(code: int, ranks: Sequence[RankRecord]) -> list[str]:
+def notes_on_end(code: int, ranks: Sequence[RankRecord], calls: int) -> list[str]:
     """A line on a program that failed or did not come to its end, and what of it is recorded.
 
     Args:
         code: As of :func:`ended`.
         ranks: What the ranks left.
+        calls: Recorded MPI calls of all of them.
     """
     recorded = [one for one in ranks if one.recorded]
     left = [one.rank for one in recorded if one.end == "exit"]
     killed = [one.rank for one in recorded if not one.end and not one.full]
-    if not (code or left or killed):
+    full = [one.rank for one in recorded if one.full]
+    if not (code or left or killed or full):
         return []
     parts = []
+    if full:
+        reason = next(one.full for one in recorded if one.full)
+        parts.append(f"{_named(full)} stopped recording: {reason}")
     if left:
         parts.append(f"{_named(left)} ended before MPI_Finalize, with all calls kept")
     if killed:
@@ -48,6 +53,8 @@ def notes_on_end(code: int, ranks: Sequence[RankRecord]) -> list[str]:
                      "the last records of each is missing")  # fmt: skip
     what = "; ".join(parts) or "all recorded ranks reached MPI_Finalize: the recording is whole"
     end = "; what is recorded can be diagnosed" if parts else ""
+    if not calls:
+        end = "; no MPI call is recorded, so there is nothing to diagnose"
     return [f"the program ended {ended(code)}; {what}{end}"]
 
 

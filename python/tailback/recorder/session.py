@@ -144,11 +144,8 @@ def _finish(
 ) -> Recording:  # fmt: skip
     ranks = read_rank_files(folder)
     recorded = [one for one in ranks if one.recorded]
-    notes[:0] = [*notes_on_end(code, ranks), *notes_on_missing(ranks)]
     calls = write_archive(ranks, folder, library_path(), converter, notes)
-    full = next((one for one in ranks if one.full), None)
-    if full is not None:
-        notes.append(f"rank {full.rank} stopped recording: {full.full}")
+    notes[:0] = [*notes_on_end(code, ranks, calls), *notes_on_missing(ranks)]
     _write_hosts(ranks, folder)
     notes.extend(shared_cores(folder))
     # srun outside a job makes one, which only its ranks know.

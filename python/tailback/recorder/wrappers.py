@@ -83,14 +83,22 @@ _Static_assert(sizeof(MPI_Fint) == sizeof(int), "INTEGER of Fortran is int of C"
 
 #define TB_FEW 64
 
-/* MPICH has no PMPI entry points of mpi_f08: the wrapper calls the library's own, which calls C. */
-#define TB_NEXT(name, types, values)                                                             \\
-  do {                                                                                           \\
-    static void (*next) types;                                                                   \\
-    if (!next) next = (void (*) types)dlsym(RTLD_NEXT, #name);                                   \\
-    next values;                                                                                 \\
-    return;                                                                                      \\
-  } while (0)
+/* MPICH has no PMPI entry points of mpi_f08: then the library's own, which calls C. Calls of C from
+ * inside a wrapper are not recorded. */
+#define TB_NEXT(name, types)                                                                     \\
+  static void (*next) types;                                                                     \\
+  if (!next) next = p##name ? p##name : (void (*) types)dlsym(RTLD_NEXT, #name)
+
+/* What programs of mpi_f08 give MPICH for a status that they do not want; mpi.h may have another
+ * type for it. */
+extern MPI_Fint tb_no_status __asm__("MPIR_F08_MPI_STATUS_IGNORE_OBJ") __attribute__((weak));
+extern MPI_Fint tb_no_statuses __asm__("MPIR_F08_MPI_STATUSES_IGNORE_OBJ") __attribute__((weak));
+
+static inline int tb_ignored(const MPI_Fint *status) {
+  return status == MPI_F_STATUS_IGNORE || status == MPI_F_STATUSES_IGNORE ||
+         (&tb_no_status && status == &tb_no_status) ||
+         (&tb_no_statuses && status == &tb_no_statuses);
+}
 """
 
 
@@ -191,17 +199,16 @@ def _fortran(call: MpiCall, region: int, name: str) -> str:
     lines = [
         f"extern void p{name}({', '.join(declared)}, MPI_Fint *) __attribute__((weak));",
         f"void {name}({', '.join(declared)}, MPI_Fint *f_error) {{",
-        f"  if (!p{name}) TB_NEXT({name}, ({', '.join(declared)}, MPI_Fint *), "
-        f"({', '.join(given)}, f_error));",
+        f"  TB_NEXT({name}, ({', '.join(declared)}, MPI_Fint *));",
         "  struct tb_thread *thread = tb_enter();",
         "  MPI_Fint result = 0;",
-        f"  if (!thread) {{ p{name}({', '.join(given)}, f_error); return; }}",
+        f"  if (!thread) {{ next({', '.join(given)}, f_error); return; }}",
     ]
     before, after, last = _converted(call)
     if call.kind in _BEFORE:
         before.append("  " + _BEFORE[call.kind].replace("*", ""))
     lines += before
-    lines += ["  uint64_t enter = tb_now();", f"  p{name}({', '.join(given)}, &result);",
+    lines += ["  uint64_t enter = tb_now();", f"  next({', '.join(given)}, &result);",
               "  uint64_t leave = tb_now();", "  if (f_error) *f_error = result;"]  # fmt: skip
     recorded = _recorded(call, region)
     return "\n".join([*lines, *after, *recorded, *last, "}", ""])
@@ -241,7 +248,7 @@ def _special(call: MpiCall, argument: Argument, used: str) -> _Lines | None:
     if name == "status":
         before = [
             "  MPI_Fint own[sizeof(MPI_Status) / sizeof(MPI_Fint) + 1];",
-            "  if (f_status == MPI_F_STATUS_IGNORE) f_status = own;",
+            "  if (tb_ignored(f_status)) f_status = own;",
         ]
         after = [
             "  MPI_Status c_status, *status = &c_status;",
@@ -308,7 +315,7 @@ def _statuses(n: str) -> _Lines:
     before = [
         "  const size_t words = sizeof(MPI_Status) / sizeof(MPI_Fint);",
         "  MPI_Fint *own = NULL;",
-        "  if (f_statuses == MPI_F_STATUSES_IGNORE)",
+        "  if (tb_ignored(f_statuses))",
         "    f_statuses = own = tb_array(NULL, *f_count, sizeof(MPI_Status));",
     ]
     after = [

@@ -14,7 +14,7 @@ import pytest
 
 from tailback.cli import run
 from tailback.recorder.endings import notes_on_end, number_ranges
-from tailback.recorder.rank_files import RankRecord, read_rank_files
+from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
 from tailback.recorder.session import record
 from tailback.traffic.readers.otf2 import load
 
@@ -158,6 +158,29 @@ def test_a_rank_whose_disk_is_full_hangs_nobody_and_spoils_no_data(
 
 
 @pytest.mark.tools
+@pytest.mark.parametrize("family", ["openmpi", "mpich"])
+def test_programs_at_the_same_time_are_told_apart(
+    folder: Path, tmp_path: Path, family: str
+) -> None:
+    # Ranks of one that took those of the other for theirs would wait for them.
+    options = "--oversubscribe" if family == "openmpi" else ""
+    one = f"mpirun.{family} {options} -n 2 {folder / family}"
+    found = record(["sh", "-c", f"{one} & {one}; wait"], tmp_path / "out", mpicc=f"mpicc.{family}")
+    assert found.ranks == 2 and found.not_recorded == []
+    assert any(note.startswith("1 other MPI program of this command (2 ranks)")
+               for note in found.notes)  # fmt: skip
+
+
+@pytest.mark.tools
+def test_a_recorder_of_another_mpi_library_says_so(folder: Path, tmp_path: Path, capfd) -> None:
+    command = ["mpirun.mpich", "-n", "1", str(folder / "mpich")]
+    with pytest.raises(RecordError, match=r"no rank loaded the recorder: .* exit code 125"):
+        record(command, tmp_path / "out", mpicc="mpicc.openmpi")
+    said = capfd.readouterr().err
+    assert "the program uses MPICH" in said and "compiled for Open MPI: name the compiler" in said
+
+
+@pytest.mark.tools
 def test_collectives_that_one_program_hides_do_not_hang_the_comparison_of_clocks(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -186,12 +209,17 @@ def test_the_exit_code_is_that_of_the_program(folder: Path, tmp_path: Path, caps
 
 def test_the_end_of_a_program_and_what_is_kept_of_it_are_told() -> None:
     ranks = [RankRecord(rank, size=4, end=end) for rank, end in enumerate(("end", "exit", "", ""))]
-    assert notes_on_end(-9, ranks) == [
+    assert notes_on_end(-9, ranks, 5) == [
         "the program ended by SIGKILL; 1 rank (1) ended before MPI_Finalize, with all calls kept; "
         "2 ranks (2-3) ended without a chance or room to write: up to 1 MiB of the last records "
         "of each is missing; what is recorded can be diagnosed"
     ]
-    assert notes_on_end(0, ranks[:1]) == []
+    assert notes_on_end(0, ranks[:1], 5) == []
+    ranks[0].full = "No space left on device"
+    assert notes_on_end(0, ranks[:1], 0) == [
+        "the program ended with exit code 0; 1 rank (0) stopped recording: No space left on "
+        "device; no MPI call is recorded, so there is nothing to diagnose"
+    ]
     assert number_ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
     assert number_ranges(list(range(0, 40, 2))).endswith("14, …")
 

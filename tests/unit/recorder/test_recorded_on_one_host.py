@@ -86,11 +86,24 @@ def test_messages_within_a_host_are_not_denied(recording: Path) -> None:
     assert any("no messages between hosts to fit them to" in one for one in explanation.sources)
 
 
-def test_ranks_that_are_not_recorded_come_first_in_the_notes(tmp_path: Path) -> None:
+def test_ranks_that_are_not_recorded_leave_the_cause_open(tmp_path: Path) -> None:
     trace, _ = transfer(tmp_path)
     edges = tmp_path / "edges.csv"
     edges.write_text("src,dst,rate_gbit\na,left,10\nc,left,10\n")
     (trace / "recording.json").write_text('{"ranks": 3, "not_recorded": [2]}\n')
     found = diagnose(trace, fabric=edges, seeds=1, methods=("block",), remedies=("placement",))
     assert found.diagnosis.warnings[0].startswith("not recorded: 1 of 3 ranks")
+    # What is missing may be the cause of anything.
+    assert found.diagnosis.cause == "undetermined"
+    assert found.diagnosis.headline.startswith("The recording lacks 1 of 3 ranks: ")
+    assert found.diagnosis.remedy is not None
+    assert found.diagnosis.remedy.action.startswith("Record it again with all ranks")
     assert "no messages between hosts" not in evidence_of(trace, fabric=edges)
+
+
+@pytest.mark.tools
+def test_lost_clock_offsets_are_told(recording: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(recording, tmp_path / "copy")
+    (copy / "traces" / "1.def").unlink()
+    (said,) = [note for note in measure(copy).measured.notes if "clock offsets" in note]
+    assert said.startswith("the trace has no clock offsets of 1 rank (first: 1)")

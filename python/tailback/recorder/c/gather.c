@@ -25,6 +25,48 @@
 static char place[3072];
 static int named; /* whether the launcher told programs of one command apart */
 
+/* The parent of a process, 0 without; its words separated by zeros, in `words`. */
+static long read_process(long process, char *words, size_t *bytes) {
+  char path[64], text[4096];
+  long parent = 0;
+  snprintf(path, sizeof path, "/proc/%ld/cmdline", process);
+  FILE *file = fopen(path, "re");
+  if (!file) return 0;
+  *bytes = fread(words, 1, *bytes, file);
+  fclose(file);
+  snprintf(path, sizeof path, "/proc/%ld/status", process);
+  if (!(file = fopen(path, "re"))) return 0;
+  while (fgets(text, sizeof text, file))
+    if (sscanf(text, "PPid: %ld", &parent) == 1) break;
+  fclose(file);
+  return parent;
+}
+
+/* Hydra, MPICH's launcher, gives ranks no name, but the process that starts them on a host has the
+ * address of the launcher and the number of the program in its arguments. */
+static int name_by_hydra(char *name, size_t bytes) {
+  long process = getppid();
+  for (int above = 0; above < 8 && process > 1; above++) {
+    char words[4096];
+    size_t length = sizeof words - 1;
+    const char *port = NULL, *group = "0", *word;
+    long parent = read_process(process, words, &length);
+    words[length] = 0;
+    for (word = words; word < words + length; word += strlen(word) + 1) {
+      const char *next = word + strlen(word) + 1;
+      if (next >= words + length) break;
+      if (!strcmp(word, "--control-port")) port = next;
+      if (!strcmp(word, "--pgid")) group = next;
+    }
+    if (port) {
+      snprintf(name, bytes, "%s.%s", port, group);
+      return 1;
+    }
+    process = parent;
+  }
+  return 0;
+}
+
 /* A name that all ranks of one program have, and of two programs of one command only one has: where
  * the launcher gives it to its ranks. */
 static void name_program(char *name, size_t bytes) {
@@ -35,7 +77,7 @@ static void name_program(char *name, size_t bytes) {
     snprintf(name, bytes, "%s", space);
   else if (job && *job && step && *step)
     snprintf(name, bytes, "%s.%s", whole && *whole ? whole : job, step);
-  else
+  else if (!name_by_hydra(name, bytes))
     snprintf(name, bytes, "%d", named = 0);
   for (char *at = name; *at; at++)
     if (!isalnum((unsigned char)*at) && *at != '.') *at = '_';

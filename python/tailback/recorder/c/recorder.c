@@ -221,11 +221,33 @@ static void describe_rank(int size, const char *host) {
           (unsigned long long)real.tv_sec * 1000000000ull + (unsigned long long)real.tv_nsec);
 }
 
+/* Handles of another family have other sizes: the program would crash in its next call, so it ends
+ * with a line that says why. */
+static void check_library(void) {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length;
+  PMPI_Get_library_version(version, &length);
+  version[strcspn(version, "\n,")] = 0;
+#ifdef OPEN_MPI
+  const char *own = "Open MPI";
+  int fits = !strstr(version, "MPICH") && !strstr(version, "Intel");
+#else
+  const char *own = "MPICH";
+  int fits = !strstr(version, "Open MPI") && !strstr(version, "Spectrum");
+#endif
+  if (fits) return;
+  fprintf(stderr, "tailback record: the program uses %s, the recorder was compiled for %s: name the "
+                  "compiler of the program with --mpicc\n", version, own);
+  _exit(125);
+}
+
 /* After MPI_Init: opens the files of this rank, and records the call. */
 void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
   char host[256] = "";
   int size;
-  if (tb_recording || !(folder = tb_program_folder())) return;
+  if (tb_recording || !getenv("TAILBACK_RECORD")) return;
+  check_library();
+  if (!(folder = tb_program_folder())) return;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &size);
   if (!open_meta()) return;
