@@ -30,6 +30,7 @@ from tailback.api.evidence import NetworkEvidence, with_samples
 from tailback.api.explain import add_evidence
 from tailback.api.explain_wording import engine_settings, only_placements_tried
 from tailback.api.further_costs import further_costs
+from tailback.api.lab_case import LabCase
 from tailback.api.measured_run import (
     differences_from_recorded,
     measured_run,
@@ -37,7 +38,7 @@ from tailback.api.measured_run import (
 )
 from tailback.api.rankfiles import rank_files
 from tailback.api.recorded_evidence import network_evidence
-from tailback.api.recording import notes_on_network, shared_cores_of
+from tailback.api.recording import notes_on_network, notes_on_recording
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
@@ -209,8 +210,8 @@ def diagnose(
 
     Args:
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
-            file), or the folder of a run or diagnosis; or a packet capture, or several in a list,
-            with ``fabric`` (docs/how-to/captures.md).
+            file), the folder of a run or diagnosis, or that of ``tailback lab run``; or a packet
+            capture, or several in a list, with ``fabric`` (docs/how-to/captures.md).
         contexts: For captures: folder with the addresses of nodes and the calls that packets belong
             to.
         counters: Port counters recorded during the traced run, as :func:`counters` takes them.
@@ -254,7 +255,7 @@ def diagnose(
         return _of_captures(named, options, contexts, ignored, step)
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
-        expected = _EvidenceFiles(counters, jobs, samples).expected_run(
+        expected = _EvidenceFiles.of(found.case, counters, jobs, samples).expected_run(
             prepare(found.scenario, allow_hosts), step, watch, threads
         )
     prepared, run = expected.prepared, expected.run
@@ -273,7 +274,7 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*shared_cores_of(found.scenario), *notes_on_network(found.scenario),
+    notes = [*notes_on_recording(found.scenario), *notes_on_network(found.scenario),
              *diagnosis.warnings, *note_on_effort(seeds, run)]  # fmt: skip
     diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(notes))})
     step("charging the stall time", 1.0)
@@ -378,6 +379,16 @@ class _EvidenceFiles:
     jobs: str | Path | None
     samples: str | Path | None
 
+    @classmethod
+    def of(
+        cls, case: LabCase | None, counters: Sequence[str | Path], jobs: str | Path | None,
+        samples: str | Path | None,
+    ) -> _EvidenceFiles:  # fmt: skip
+        """What the user gives, else what is in a folder of the lab."""
+        if case is None:
+            return cls(counters, jobs, samples)
+        return cls(counters or case.counters, jobs, samples or case.samples)
+
     def expected_run(
         self, prepared: PreparedScenario, step: Progress, watch: Watch | None, threads: int | None
     ) -> _Expected:
@@ -403,7 +414,9 @@ class _EvidenceFiles:
                 explained = add_evidence(
                     prepared, measured, run, evidence, step,
                     fifo=None if fifo is prepared else fifo, threads=threads,
-                    settings=engine_settings(machine.fitted, stated=machine.stated),
+                    settings=engine_settings(
+                        machine.fitted, stated=machine.stated, lacks=machine.lacks
+                    ),
                 )  # fmt: skip
             found = explained.found
             if explained.prepared is not prepared:

@@ -100,13 +100,13 @@ def counted_links(links: int, *, lossy: bool, stalls: bool) -> str:
     return f"counters of {counted(links, 'link')}, {'with' if stalls else 'without'} stalls"
 
 
-def engine_settings(fitted: Sequence[FittedValue], *, stated: bool) -> str:
+def engine_settings(fitted: Sequence[FittedValue], *, stated: bool, lacks: str) -> str:
     """Where the settings of the engine come from; empty if the scenario states them."""
     if fitted:
         values = ", ".join(f"{one.name} {text(one.kind, one.value)}" for one in fitted)
         return f"settings of the engine fitted to uncontended messages of this trace: {values}"
     return "" if stated else (
-        "settings of the engine: defaults, as the trace has no messages to fit them to (see "
+        f"settings of the engine: defaults, as the trace has no {lacks} to fit them to (see "
         "tailback calibrate)"
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -93,9 +94,31 @@ def own_jobs(trace: Path | None) -> frozenset[str]:
 
 
 def shared_cores_of(scenario: Scenario) -> list[str]:
-    """A note if ranks of the recorded job shared cores, which comes before all others."""
+    """A note if ranks of the recorded job shared cores."""
     trace = _trace(scenario)
     return [] if trace is None or not is_recording(trace) else shared_cores(trace)
+
+
+def notes_on_recording(scenario: Scenario) -> list[str]:
+    """What limits the recording of the job as a whole, which comes before all other notes."""
+    trace = _trace(scenario)
+    if trace is None or not is_recording(trace):
+        return []
+    return [*_ranks_missing(trace), *shared_cores(trace)]
+
+
+def _ranks_missing(trace: Path) -> list[str]:
+    try:
+        found = json.loads((trace / "recording.json").read_text(encoding="utf-8"))
+        missing, ranks = list(found["not_recorded"]), int(found["ranks"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    if not missing:
+        return []
+    return [
+        f"not recorded: {len(missing)} of {ranks} ranks, with all messages from and to them; no "
+        "verdict holds for the whole run"
+    ]
 
 
 def _trace(scenario: Scenario) -> Path | None:

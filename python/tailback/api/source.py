@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
+from tailback.api.lab_case import LabCase
 from tailback.api.recording import recorded_fabric, recorded_forwarding
 from tailback.atomic_exchange import recover
 from tailback.errors import InvalidValueError, ScenarioError, TailbackError
@@ -71,10 +72,12 @@ class Source:
         scenario: The scenario.
         file: Scenario file to name in errors that occur only when the scenario is built or run.
             None if options changed it: the mistake may be in an option.
+        case: The folder of ``tailback lab run`` that it is; None if it is none.
     """
 
     scenario: Scenario
     file: Path | None = None
+    case: LabCase | None = None
 
     @staticmethod
     def of(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Source:
@@ -87,6 +90,9 @@ class Source:
             given = source if isinstance(source, Scenario) else parse(dict(source))
             return Source(_with_options(given.model_copy(deep=True), **options))
         path = Path(source)
+        if (case := LabCase.of(path)) is not None:
+            scenario = scenario_from(case.trace, **_of_case(case, options))
+            return Source(scenario.model_copy(update={"name": path.resolve().name}), case=case)
         changed = any(value is not None for value in options.values())
         return Source(
             scenario_from(path, **options), path if is_scenario(path) and not changed else None
@@ -105,6 +111,15 @@ class Source:
             if self.file is not None and not changed:
                 raise error.located(self.file) from None
             raise
+
+
+def _of_case(case: LabCase, options: ScenarioOptions) -> ScenarioOptions:
+    """Options for the trace of a case: its fabric and hosts, unless others are given."""
+    given = options.copy()
+    given["fabric"] = options.get("fabric") or case.fabric
+    if options.get("hosts") is None and options.get("placement") is None:
+        given["rankfile"] = options.get("rankfile") or case.rankfile
+    return given
 
 
 SourceLike = Source | Scenario | Mapping[str, Any] | str | Path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import polars as pl
+
 from tailback.api.unknown_hosts import unknown_hosts
 from tailback.calibration.estimates import FittedValue, estimate
 from tailback.calibration.file import Calibration
@@ -13,6 +15,8 @@ from tailback.errors import TailbackError
 from tailback.evidence import MeasuredRun
 from tailback.simulation import PreparedScenario
 from tailback.stages import stage
+
+BETWEEN_HOSTS = "messages between hosts"
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,13 @@ class TraceCalibration:
         fitted: Settings fitted to the trace's uncontended messages; empty if it has none between
             known hosts, or if the scenario states them.
         stated: The scenario, or a calibration file, states settings.
+        lacks: What the trace lacks to fit settings to, if none is fitted.
     """
 
     prepared: PreparedScenario
     fitted: tuple[FittedValue, ...] = ()
     stated: bool = False
+    lacks: str = "messages"
 
 
 @stage("calibration by the trace")
@@ -45,10 +51,17 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
     stated = prepared.scenario.engine.model_fields_set
     recording = prepared.observed.program.recording
     crowded = recording is not None and recording.oversubscribed_ps > 0
+    known = measured.measured.hosts
+    inside = known is not None and known.hosts == 1
+    unfitted = TraceCalibration(
+        prepared, stated=bool(stated), lacks=BETWEEN_HOSTS if inside else "messages"
+    )
     if crowded or unknown_hosts(prepared, measured):
-        return TraceCalibration(prepared, stated=bool(stated))
+        return unfitted
     fabric, node = prepared.fabric, prepared.observed.node
     hosts = [fabric.host_name[host] for host in fabric.node_host[node].tolist()]
+    if not _between_hosts(measured.tables["transfers"], hosts):
+        unfitted = replace(unfitted, lacks=BETWEEN_HOSTS)
     machine = Machine(fabric)
     try:
         times = trace_times(measured.tables["transfers"], measured.tables["calls"], hosts, machine)
@@ -57,9 +70,15 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
         scenario = Calibration.of(found, []).apply(prepared.scenario)
     except TailbackError:
         # A fit that no machine can have, or a path that the fabric lacks: nothing is learnt.
-        return TraceCalibration(prepared, stated=bool(stated))
+        return unfitted
     if not found.engine:
-        return TraceCalibration(prepared, stated=bool(stated))
+        return unfitted
     return TraceCalibration(
         replace(prepared, scenario=scenario), tuple(found.engine), stated=bool(stated)
     )
+
+
+def _between_hosts(transfers: pl.DataFrame, hosts: list[str]) -> bool:
+    """Whether any message went from one host to another."""
+    pairs = transfers.select("src_rank", "dst_rank").unique()
+    return any(hosts[src] != hosts[dst] for src, dst in pairs.iter_rows())

@@ -1,7 +1,8 @@
 """The command line: one module per command, uniform error handling.
 
 Exit codes: 0 done; 2 something in what the user gave is wrong; 3 the samples do not suffice for a
-verdict; 130 interrupted. Results go to stdout, progress and warnings to stderr.
+verdict; 130 interrupted. ``record`` exits with the code of its program, 125 where it fails itself.
+Results go to stdout, progress and warnings to stderr.
 """
 
 from __future__ import annotations
@@ -155,10 +156,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return stop.exit_code
     except click.BadParameter as error:
         _with_suggestion(error).show()
-        return EXIT_USER
+        return max(EXIT_USER, error.exit_code)
     except click.ClickException as error:
         error.show()
-        return EXIT_USER
+        return max(EXIT_USER, error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _print_error("interrupted")
         return EXIT_INTERRUPTED

@@ -102,9 +102,9 @@ def diagnose(
     """Say where traffic backs up, why, and what to do about it.
 
     SOURCE is a trace (tailback list reader), which needs --fabric, or a
-    scenario (.toml), or the folder of an earlier run or diagnosis. For a trace with
-    times the output starts with the measured run and where its time went, next to
-    the time that the model expects.
+    scenario (.toml), or the folder of an earlier run or diagnosis, or of a run in
+    the lab (tailback lab run). For a trace with times the output starts with the
+    measured run and where its time went, next to the time that the model expects.
 
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the

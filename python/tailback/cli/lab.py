@@ -88,13 +88,7 @@ def run(
     with meter(quiet) as progress:
         record(plan, chosen, program, out, force=force, path_seed=paths,
                step=lambda what: progress.step(what, 0.0))  # fmt: skip
-    folder = shlex.quote(str(out))
-    sampled = (out / telemetry.SAMPLES).exists()
-    more = f" --samples {folder}/{telemetry.SAMPLES}" if sampled else ""
-    click.echo(printable(
-        f"tailback diagnose {folder}/trace --fabric {folder}/links.csv "
-        f"--rankfile {folder}/rank_host.csv --counters {folder}/counters.csv.gz{more}"
-    ))  # fmt: skip
+    click.echo(printable(f"tailback diagnose {shlex.quote(str(out))}"))
 
 
 @lab.command()

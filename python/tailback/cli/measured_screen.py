@@ -95,6 +95,8 @@ def _expected(diagnosis: Diagnosis) -> str:
 
 
 def _clocks(clocks: ClockReport, elapsed_ps: int) -> str:
+    if clocks.clocks == 1:
+        return "clocks: one, which all ranks share"
     text = {
         "none": "clocks: as recorded",
         "host": f"clocks: hosts up to {format_time(clocks.largest_offset_ps)} apart, corrected",

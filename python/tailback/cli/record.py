@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,12 +14,40 @@ from tailback.cli.text import printable
 from tailback.errors import TailbackError
 from tailback.folders import check_writable
 from tailback.recorder.build import build as build_recorder
+from tailback.recorder.endings import OWN_FAILURE, exit_status
 from tailback.recorder.launch import compiler_for
+from tailback.recorder.session import Recording
 from tailback.recorder.session import record as record_program
 from tailback.units import counted
 
 
+class _NotRunError(click.UsageError):
+    """A mistake in the options."""
+
+    exit_code = OWN_FAILURE
+
+
+class _ProgramRunner(click.Command):
+    """A command whose exit codes are those of another program, but for its own failures."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _NotRunError(error.format_message(), ctx) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TailbackError as error:
+            error.exit_code = OWN_FAILURE
+            raise
+
+
 @click.command(
+    cls=_ProgramRunner,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     epilog="docs/how-to/record.md says what is recorded and what it costs.",
 )
@@ -30,11 +59,14 @@ from tailback.units import counted
 @click.option("--clocks-every", type=click.FloatRange(min=0, min_open=True), default=30,
               metavar="SECONDS", show_default=True,
               help="Compare the hosts' clocks again after this time.")  # fmt: skip
+@click.option("--wait", type=click.FloatRange(min=0), default=10, metavar="SECONDS",
+              show_default=True,
+              help="Wait in MPI_Init for all ranks to load the recorder.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def record(
     command: tuple[str, ...], out: Path | None, mpicc: str | None, build: bool,
-    clocks_every: float, force: bool, quiet: bool,
+    clocks_every: float, wait: float, force: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Run COMMAND, an MPI program with its launcher, and record its MPI calls.
 
@@ -42,6 +74,8 @@ def record(
     OTF2 trace, the host of each rank, adapter counters of each host and the batch
     system's description of the job. diagnose also needs --fabric if this user may
     not ask the InfiniBand fabric (the last line of the output says so).
+
+    Exits with the exit code of COMMAND; with 125 if Tailback itself fails.
 
     \b
     tailback record --out evidence -- mpirun -np 64 ./app
@@ -61,20 +95,27 @@ def record(
     with meter(True):
         found = record_program(
             command, out, mpicc=mpicc, force=force, clocks_every_s=clocks_every,
+            wait_s=wait,
             step=lambda what: None if quiet else click.echo(f"tailback: {what}", err=True),
         )  # fmt: skip
     lines = [
-        f"{out}: {counted(found.calls, 'MPI call')} of {counted(found.ranks, 'rank')} on "
-        f"{counted(len(found.hosts), 'host')}; clocks within {found.clock_residual_ns / 1000:.1f} "
-        f"µs, measured {counted(found.clock_measurements, 'time')}",
+        f"{out}: {counted(found.calls, 'MPI call')} of "
+        f"{counted(found.ranks - len(found.not_recorded), 'rank')} on "
+        f"{counted(len(found.hosts), 'host')}; {_clocks(found)}",
         *(f"note: {note}" for note in found.notes),
     ]
-    if found.exit_code:
-        lines.append(f"note: the program ended with exit code {found.exit_code}; the evidence is "
-                     "kept")  # fmt: skip
     lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}".rstrip())
     click.echo(printable("\n".join(lines), keep_newlines=True))
-    return 0
+    return exit_status(found.exit_code)
+
+
+def _clocks(found: Recording) -> str:
+    if len(found.hosts) == 1 and not found.clock_residual_ns:
+        return "all times by one clock"
+    if not found.clock_measurements:
+        return "clocks not compared"
+    return (f"clocks within {found.clock_residual_ns / 1000:.1f} µs, measured "
+            f"{counted(found.clock_measurements, 'time')}")  # fmt: skip
 
 
 def _network(out: Path) -> str:

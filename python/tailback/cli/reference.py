@@ -19,7 +19,12 @@ _INTRODUCTION = r"""# Command line
 | 0 | success |
 | 2 | invalid input; the message names file, position, value and remedy |
 | 3 | too few samples for a verdict |
+| 125 | `tailback record`: Tailback itself failed; the message says whether the program ran |
 | 130 | interrupted: Ctrl-C, or SIGTERM from a batch system |
+
+`tailback record` exits with the exit code of the command that it runs, like `time` and `strace`, or
+with 128 + *n* if signal *n* ended it. What was recorded of a program that failed is kept, and a
+note says how it ended and what of the recording can be used.
 
 Results go to standard output, progress and warnings to standard error. Commands that print
 results take `--format json`. Tailback overwrites nothing without `--force`, and replaces a folder

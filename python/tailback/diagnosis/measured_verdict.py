@@ -33,6 +33,7 @@ from tailback.diagnosis.evidence_summary import EvidenceSummary
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
 from tailback.diagnosis.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.diagnosis.interruptions import Interruptions
+from tailback.diagnosis.lossy_costs import with_lossy_costs
 from tailback.diagnosis.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
 from tailback.evidence.model import Measured
@@ -123,6 +124,7 @@ def explain(
     costs = _costs(diagnosis, measured, found, further, scale, surplus)
     if found.unknown_job is None:
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
+    costs = with_lossy_costs(costs, inside, expected, scale) if found.lossy else costs
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
@@ -429,6 +431,7 @@ def _parts(
             if name in ("in-host", "pattern", ADAPTER_ORDER, "network", "placement", "routing",
                         "slow links", "other traffic"):  # fmt: skip
                 parts[name] = parts.get(name, 0) + bar.delta_ps
+        parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}

@@ -18,6 +18,7 @@ from tailback.units import format_time, percent
 OUTSIDE_MODEL: Final = "set-up, end and calls without data"
 COMPUTATION: Final = "computation (mean over ranks)"
 BOUND_BY_PROGRAM: Final = "dependencies, imbalance and adapters at line rate"
+REMAINDER: Final = "remainder of the model"
 UNEXPLAINED: Final = "not explained"
 """Names of the parts of the measured time that are not bars of the waterfall."""
 

@@ -243,13 +243,14 @@ def too_few_samples(
     """
     where = f" Least certain: {'; '.join(least_certain)}." if least_certain else ""
     settled = (
-        f" About {more} more packets of this traffic would settle most of them."
+        f" About {more:,} more packets of this traffic would settle most of them."
         if more is not None
         else ""
     )
     return (
-        f"{packets} packets sampled {seen} links, enough to judge {sure} of them; {percent(share)} "
-        f"of the congested packets are on links or in trees that remain uncertain.{settled}{where}"
+        f"{packets:,} packets sampled {seen:,} links, enough to judge {sure:,} of them; "
+        f"{percent(share)} of the congested packets are on links or in trees that remain "
+        f"uncertain.{settled}{where}"
     )
 
 
@@ -261,7 +262,7 @@ def sample_more(more: int, phase: str, hash_bits: int | None) -> str:
         if hash_bits is not None
         else ""
     )
-    return f"Sample about {more} more packets{which}: repeat it, or use smaller packets{bits}."
+    return f"Sample about {more:,} more packets{which}: repeat it, or use smaller packets{bits}."
 
 
 def not_decoded(packets: int, scheme: str) -> str:

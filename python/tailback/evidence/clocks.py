@@ -240,7 +240,11 @@ def _star(
 
 
 def solve(
-    event_pairs: ClockConstraints, n_ranks: int, hosts: list[str] | None, resolution_ps: int = 1
+    event_pairs: ClockConstraints,
+    n_ranks: int,
+    hosts: list[str] | None,
+    resolution_ps: int = 1,
+    common: Ints | None = None,
 ) -> Clocks:
     """Find the simplest clock corrections that are consistent with all messages.
 
@@ -252,6 +256,8 @@ def solve(
         n_ranks: Number of ranks.
         hosts: Host of each rank, None where unknown.
         resolution_ps: Clock resolution; smaller violations are ignored.
+        common: Number of the clock of each rank, where the tracer says which ranks share one, shape
+            (R,): their times differ by nothing. None if it does not.
     """
     slack = event_pairs.slack_ps
     is_violated = slack < -resolution_ps
@@ -260,10 +266,13 @@ def solve(
     zero = np.zeros(n_ranks)
     middle = int(np.median(event_pairs.sent_ps)) if len(event_pairs.sent_ps) else 0
     if not violated:
-        return Clocks("none", zero, zero, middle, _bounds(event_pairs, ranks, n_ranks), 0, 0, 0, 0)
+        clock_of = ranks if common is None else dense(common)[1]
+        n = int(clock_of.max(initial=0)) + 1
+        return Clocks("none", zero, zero, middle, _bounds(event_pairs, clock_of, n), 0, 0, 0, 0)
     unit, clock_of = "rank", ranks
-    if hosts is not None:
-        _, host_index = np.unique(np.array(hosts), return_inverse=True)
+    if hosts is not None or common is not None:
+        groups = common if common is not None else np.array(hosts)
+        _, host_index = np.unique(groups, return_inverse=True)
         same_host = host_index[event_pairs.src] == host_index[event_pairs.dst]
         if not (is_violated & same_host).any() and len(np.unique(host_index)) < n_ranks:
             unit, clock_of = "host", host_index.astype(np.int64)

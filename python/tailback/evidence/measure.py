@@ -24,12 +24,14 @@ from tailback.evidence.model import (
     PhaseTime,
 )
 from tailback.evidence.one_sided import with_fences
+from tailback.evidence.other_calls import note_on_other_calls
 from tailback.evidence.split import PARTS, Elapsed, elapsed, split
 from tailback.evidence.tables import make_tables
 from tailback.evidence.wait_reasons import wait_reasons
 from tailback.evidence.waits import KINDS, find_waits
 from tailback.traffic.readers import timed_reader
 from tailback.traffic.readers.narrow_columns import return_freed_memory
+from tailback.traffic.readers.recorded_cores import common_clocks
 from tailback.traffic.readers.recorded_run import RecordedRun
 
 _PHASES = 20
@@ -91,7 +93,8 @@ def measure(
         TraceError: The trace is damaged, or has no times or no MPI call.
         PlacementError: The rank file cannot be read.
     """
-    recorded = _recorded(Path(path), format)
+    path = Path(path)
+    recorded = _recorded(path, format)
     return_freed_memory()
     rank_hosts = find_hosts(
         recorded.system, recorded.n_ranks, environment=environment, rank_file=rank_file,
@@ -100,6 +103,7 @@ def measure(
     clocks = solve(
         constraints(recorded, latency), recorded.n_ranks,
         rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
+        common_clocks(path if path.is_dir() else path.parent, recorded.n_ranks),
     )  # fmt: skip
     return_freed_memory()
     recorded, repair = correct(recorded, clocks, latency)
@@ -129,7 +133,7 @@ def measure(
         efficiency=_efficiency(parts, total, recorded.n_ranks),
         clocks=_clock_report(recorded, clocks, repair),
         hosts=_host_report(rank_hosts),
-        notes=recorded.notes,
+        notes=[*recorded.notes, *note_on_other_calls(recorded, total.elapsed_ps)],
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 
@@ -281,6 +285,7 @@ def _clock_report(recorded: RecordedRun, clocks: Clocks, repair: CausalityRepair
         repaired=clocks.left,
         largest_repair_ps=clocks.left_largest_ps,
         left=repair.left,
+        clocks=len(np.unique(clocks.bounds.clock_of)),
     )
 
 

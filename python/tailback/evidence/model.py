@@ -89,6 +89,7 @@ class ClockReport(FrozenModel):
         repaired: Number of violations that remained after the offsets and were repaired.
         largest_repair_ps: Largest of the repaired violations.
         left: Number of violations that remain after the repair.
+        clocks: Number of clocks: ranks that a recording says share one count once; 0 unknown.
     """
 
     unit: str
@@ -103,6 +104,7 @@ class ClockReport(FrozenModel):
     repaired: int
     largest_repair_ps: int
     left: int
+    clocks: int = 0
 
 
 class HostReport(FrozenModel):

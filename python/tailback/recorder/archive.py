@@ -212,7 +212,8 @@ class _Archive:
         strings = _Strings(otf2, writer, sizes.numbers)
         otf2.define("Attribute", writer, 0, strings(ATTRIBUTE), strings(DESCRIPTION), o.STRING_TYPE)
         begin, end = self._span()
-        utc = self.ranks[0].utc_ns + begin - self.ranks[0].monotonic_ns
+        first = next(one for one in self.ranks if one.recorded)
+        utc = first.utc_ns + begin - first.monotonic_ns
         otf2.define("ClockProperties", writer, _TICKS_PER_SECOND, begin, end - begin, utc)
         self._define_machine(writer, strings)
         self._define_calls(writer, strings)
@@ -224,13 +225,15 @@ class _Archive:
         otf2.define("SystemTreeNode", writer, 0, strings("machine"), strings("machine"), UNDEFINED)
         hosts: dict[str, int] = {}
         for one in self.ranks:
-            if one.host not in hosts:
+            if one.recorded and one.host not in hosts:
                 hosts[one.host] = len(hosts) + 1
                 otf2.define("SystemTreeNode", writer, hosts[one.host], strings(one.host),
                             strings("node"), 0)  # fmt: skip
         for one in self.ranks:
+            # Nobody told the hosts of ranks that are not recorded.
+            host = hosts[one.host] if one.recorded else 0
             otf2.define("LocationGroup", writer, one.rank, strings(f"MPI Rank {one.rank}"),
-                        o.PROCESS, hosts[one.host], UNDEFINED)  # fmt: skip
+                        o.PROCESS, host, UNDEFINED)  # fmt: skip
             otf2.define("LocationGroupProperty", writer, one.rank, strings("cores"),
                         o.STRING_TYPE, strings(one.cores))  # fmt: skip
         for place in self.locations:
@@ -343,7 +346,10 @@ def _offset(rank: RankRecord, time: int) -> int:
 
 
 def residual_ns(ranks: list[RankRecord]) -> int:
-    """Half the longest of the shortest round trips: how far clocks may be apart when measured."""
+    """Half the longest of the shortest round trips: how far clocks may be apart when measured.
+
+    Clocks that were not compared are left out.
+    """
     return max((trip // 2 for one in ranks for _, _, trip in one.offsets), default=0)
 
 

@@ -6,9 +6,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tailback.recorder.rank_files import RecordError
+
+FOLDER = "TAILBACK_RECORD"
+"""Variable that names the folder of the ranks."""
+
+PROGRAMS = "programs.app"
+"""A file of programs with the variables, in the folder."""
 
 _MPIRUN = ("mpirun", "mpiexec", "orterun", "prterun")
 
@@ -21,13 +28,13 @@ def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tupl
 
     Args:
         command: A launcher with its arguments and the program.
-        variables: Variables of the ranks.
+        variables: Variables of the ranks, :data:`FOLDER` among them; none to check the command.
 
     Returns:
         The command, and whether the variables have to be in the environment it is started in.
 
     Raises:
-        RecordError: The first word is no program.
+        RecordError: The first word is no program, or a file of programs cannot be read.
     """
     found = shutil.which(command[0])
     if found is None:
@@ -50,16 +57,38 @@ def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tupl
 
 
 def _open_mpi(command: list[str], variables: Mapping[str, str]) -> list[str]:
-    """Open MPI passes variables to the program before the next colon only.
-
-    Ranks of a program that does not have them would not take part in the recorder's collectives,
-    for which the others would wait for ever.
-    """
+    """Open MPI passes variables to the program before the next colon only, or of the same line."""
     options = [part for key, value in variables.items() for part in ("-x", f"{key}={value}")]
     out = [command[0], *options]
-    for word in command[1:]:
+    for before, word in pairwise(command):
+        if before in ("--app", "-app") and variables:
+            word = str(_programs_with(Path(word), options, Path(variables[FOLDER])))
         out += [word, *options] if word == ":" else [word]
     return out
+
+
+def _programs_with(file: Path, options: Sequence[str], folder: Path) -> Path:
+    """A copy of a file of programs, one a line, that gives each of them the options."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror}", file=file,
+                          remedy="give the programs in the command, like: "
+                          "-- mpirun -np 2 ./a : -np 2 ./b") from None  # fmt: skip
+    if any(option.split() != [option] for option in options):
+        raise RecordError(
+            "Open MPI's files of programs allow no spaces in options", file=file,
+            remedy="choose an --out without spaces in its path, or give the programs in the "
+            "command, like: -- mpirun -np 2 ./a : -np 2 ./b",
+        )  # fmt: skip
+    start = " ".join(options)
+    text = "".join(
+        line + "\n" if line.lstrip().startswith("#") or not line.strip() else f"{start} {line}\n"
+        for line in lines
+    )
+    copy = folder / PROGRAMS
+    copy.write_text(text, encoding="utf-8", errors="surrogateescape")
+    return copy
 
 
 def _srun(command: list[str], variables: Mapping[str, str]) -> list[str]:

@@ -54,21 +54,23 @@ class RankRecord:
 
     Attributes:
         rank: World rank.
-        size: Ranks of the world.
+        size: Ranks of the world; 0 for a rank that was not recorded.
         host: Its host.
         cores: Cores it may use, like ``0-3,8``.
         slurm_job: The Slurm job that it belongs to, "" where there is none.
         mpi_library: The MPI library, as it names itself.
-        monotonic_ns: A time of its clock …
+        monotonic_ns: A time of its clock, CLOCK_MONOTONIC_RAW …
         utc_ns: … and the nanoseconds since 1970 at that time.
-        offsets: (own time, what rank 0's clock has more, shortest round trip), each in ns; without
-            those that were disturbed.
+        clock_of: The rank of its host that compared their common clock; None if nobody did.
+        offsets: (own time, what the clock of the first rank has more, shortest round trip), each
+            in ns; without those that were disturbed.
         comms: Communicators by the rank's own number.
         windows: Communicator of each one-sided window by the rank's own number.
         sites: Call sites by the rank's own number.
         end: How it ended: ``end`` (MPI_Finalize), ``exit`` or "" (killed).
         full: Why it stopped writing, "" where it did not.
         events: Event file of each thread.
+        by_utc: Whether its clock was not compared, but is taken to be as right as UTC of its host.
         sizes: File of the bytes to each partner of collectives, None without any.
     """
 
@@ -80,6 +82,7 @@ class RankRecord:
     mpi_library: str = ""
     monotonic_ns: int = 0
     utc_ns: int = 0
+    clock_of: int | None = None
     offsets: list[tuple[int, int, int]] = field(default_factory=list)
     comms: dict[int, RankComm] = field(default_factory=dict)
     windows: dict[int, int] = field(default_factory=dict)
@@ -88,13 +91,21 @@ class RankRecord:
     full: str = ""
     events: dict[int, Path] = field(default_factory=dict)
     sizes: Path | None = None
+    by_utc: bool = False
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the rank left files."""
+        return self.size > 0
 
 
 def read_rank_files(folder: Path) -> list[RankRecord]:
     """The files of all ranks in a folder, in order of rank; empty if there are none.
 
+    Ranks that left none are in the list, without anything.
+
     Raises:
-        RecordError: A file is damaged, or ranks are missing.
+        RecordError: A file is damaged.
     """
     found: dict[int, RankRecord] = {}
     for path in sorted(folder.iterdir()):
@@ -109,15 +120,39 @@ def read_rank_files(folder: Path) -> list[RankRecord]:
             found[int(match[1])].sizes = path
     if not found:
         return []
-    size = max(one.size for one in found.values())
-    missing = [rank for rank in range(size) if rank not in found]
-    if missing:
-        raise RecordError(
-            f"{len(missing)} of {size} ranks left no file here, rank {missing[0]} among them",
-            file=folder,
-            remedy="choose an --out on a file system that all hosts of the job share",
-        )
-    return [found[rank] for rank in range(size)]
+    size = max(max(one.size for one in found.values()), max(found) + 1)
+    ranks = [found.get(rank, RankRecord(rank)) for rank in range(size)]
+    _share_clocks(ranks)
+    return ranks
+
+
+def _share_clocks(ranks: list[RankRecord]) -> None:
+    """Give each rank the comparisons of its host's clock.
+
+    Where there is none, the system clock (UTC) of the host when it began to record is all there is.
+    """
+    recorded = [one for one in ranks if one.recorded]
+    measured = {one.rank: one.offsets for one in recorded if one.offsets}
+    first_of: dict[tuple[str, int | None], RankRecord] = {}
+    for one in recorded:
+        if one.offsets:
+            continue
+        if one.clock_of in measured:
+            one.offsets = measured[one.clock_of]
+            continue
+        first, host = recorded[0], first_of.setdefault((one.host, one.clock_of), one)
+        ahead = (host.utc_ns - host.monotonic_ns) - (first.utc_ns - first.monotonic_ns)
+        one.offsets, one.by_utc = [(host.monotonic_ns, ahead, 0)], True
+
+
+def clock_numbers(ranks: list[RankRecord]) -> list[int]:
+    """The first rank that has the clock of each rank."""
+    first: dict[tuple[int | None, str], int] = {}
+    return [
+        first.setdefault((one.clock_of, one.host if one.clock_of is None else ""), one.rank)
+        if one.recorded else one.rank
+        for one in ranks
+    ]  # fmt: skip
 
 
 def _read(path: Path, rank: int) -> RankRecord:
@@ -155,6 +190,8 @@ def _take(out: RankRecord, line: str) -> None:
         out.size = size
     elif word == "utc":
         out.monotonic_ns, out.utc_ns = map(int, rest.split())
+    elif word == "clock_of":
+        out.clock_of = int(rest)
     elif word == "offset":
         time, offset, trip = map(int, rest.split())
         out.offsets.append((time, offset, trip))

@@ -15,15 +15,19 @@ from pathlib import Path
 from tailback.folders import AtomicDirectory
 from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
+from tailback.recorder.endings import ended, notes_on_end, notes_on_missing
 from tailback.recorder.job_list import JobWatch
-from tailback.recorder.launch import compiler_for, with_variables
-from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
+from tailback.recorder.launch import FOLDER, PROGRAMS, compiler_for, with_variables
+from tailback.recorder.programs import take_first_program
+from tailback.recorder.rank_files import RankRecord, RecordError, clock_numbers, read_rank_files
 from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
 from tailback.traffic.readers.otf2 import library_path
 from tailback.traffic.readers.recorded_cores import shared_cores
-from tailback.units import counted
 
-_RAW = ("*.meta", "*.events", "*.sizes")
+NO_HOST = "unknown"
+"""Host of ranks that are not recorded."""
+
+_RAW = ("*.meta", "*.events", "*.sizes", PROGRAMS)
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,13 @@ class Recording:
         command: The program and its launcher, as given.
         exit_code: Theirs; negative: the signal that ended the launcher.
         ranks: Number of ranks.
-        hosts: Ranks on each host.
+        not_recorded: Those of them that left no files.
+        hosts: Recorded ranks on each host.
         mpi_library: The MPI library, as it names itself.
         calls: Recorded MPI calls.
         clock_residual_ns: How far the clocks of hosts may be apart where they were measured.
-        clock_measurements: How often they were measured: at start and end, and in between.
+        clock_measurements: How often they were measured: at start and end, and in between; 0 if a
+            host's clock was not.
         unfinished: Ranks that did not get to MPI_Finalize.
         notes: What is missing.
     """
@@ -46,6 +52,7 @@ class Recording:
     command: list[str]
     exit_code: int
     ranks: int
+    not_recorded: list[int]
     hosts: dict[str, int]
     mpi_library: str
     calls: int
@@ -57,7 +64,7 @@ class Recording:
 
 def record(
     command: Sequence[str], out: Path, *, mpicc: str | None = None, force: bool = False,
-    clocks_every_s: float = 30, step: Callable[[str], None] = lambda _: None,
+    clocks_every_s: float = 30, wait_s: float = 10, step: Callable[[str], None] = lambda _: None,
 ) -> Recording:  # fmt: skip
     """Run a program and record it.
 
@@ -69,6 +76,8 @@ def record(
         clocks_every_s: Seconds after which the clocks of hosts are compared again, at the next
             collective in which all ranks wait for each other; up to three times as seldom if it
             takes more than a thousandth of the time.
+        wait_s: Seconds that a rank waits in MPI_Init for all ranks to load the recorder, and 2 ms
+            more for each rank; where some do not, the others are recorded.
         step: Called with the current step.
 
     Raises:
@@ -84,16 +93,14 @@ def record(
             step("compiled the recorder for this MPI library (once)")
         inside = folder.resolve()
         with JobWatch.of(os.environ, command) as jobs:
-            code = _run(command, built.recorder, inside, clocks_every_s)
+            code = _run(command, built.recorder, inside, clocks_every_s, wait_s)
         step("writing the trace")
-        ranks = read_rank_files(inside)
-        if not ranks:
-            raise RecordError(
-                f"no rank loaded the recorder: {command[0]} ended with exit code {code}",
-                remedy=_why_nothing(code),
-            )
+        notes: list[str] = []
+        if not take_first_program(inside, notes):
+            raise RecordError(f"no rank loaded the recorder: {command[0]} ended {ended(code)}",
+                              remedy=_why_nothing(code))  # fmt: skip
         try:
-            recording = _finish(command, code, ranks, inside, built.converter, jobs)
+            recording = _finish(command, code, inside, built.converter, jobs, notes)
         except RecordError as error:
             # Keep the files of the ranks: they are worth more than a clean folder.
             problem = error
@@ -113,10 +120,13 @@ def _why_nothing(code: int) -> str:
     )  # fmt: skip
 
 
-def _run(command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: float) -> int:
+def _run(
+    command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: float, wait_s: float
+) -> int:
     preload = ":".join(filter(None, (str(recorder), os.environ.get("LD_PRELOAD"))))
-    variables = {"LD_PRELOAD": preload, "TAILBACK_RECORD": str(folder),
-                 "TAILBACK_RECORD_CLOCKS": f"{clocks_every_s:g}"}  # fmt: skip
+    variables = {"LD_PRELOAD": preload, FOLDER: str(folder),
+                 "TAILBACK_RECORD_CLOCKS": f"{clocks_every_s:g}",
+                 "TAILBACK_RECORD_WAIT": f"{wait_s:g}"}  # fmt: skip
     words, inherited = with_variables(command, variables)
     environment = {**os.environ, **variables} if inherited else None
     process = subprocess.Popen(words, env=environment)
@@ -129,30 +139,29 @@ def _run(command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: f
 
 
 def _finish(
-    command: Sequence[str], code: int, ranks: list[RankRecord], folder: Path, converter: Path,
-    jobs: JobWatch,
+    command: Sequence[str], code: int, folder: Path, converter: Path, jobs: JobWatch,
+    notes: list[str],
 ) -> Recording:  # fmt: skip
-    notes: list[str] = []
+    ranks = read_rank_files(folder)
+    recorded = [one for one in ranks if one.recorded]
+    notes[:0] = [*notes_on_end(code, ranks), *notes_on_missing(ranks)]
     calls = write_archive(ranks, folder, library_path(), converter, notes)
     full = next((one for one in ranks if one.full), None)
     if full is not None:
         notes.append(f"rank {full.rank} stopped recording: {full.full}")
-    unfinished = sum(one.end != "end" for one in ranks)
-    if unfinished:
-        notes.append(f"{counted(unfinished, 'rank')} did not reach MPI_Finalize: if they were "
-                     "killed, their last calls are missing")  # fmt: skip
     _write_hosts(ranks, folder)
     notes.extend(shared_cores(folder))
     # srun outside a job makes one, which only its ranks know.
-    job = {"SLURM_JOB_ID": ranks[0].slurm_job} if ranks[0].slurm_job else {}
+    job = {"SLURM_JOB_ID": recorded[0].slurm_job} if recorded[0].slurm_job else {}
     write_job({**job, **os.environ}, folder, notes)
     jobs.write(folder, notes)
     write_fabric(folder, notes)
     notes.extend(changed_statistics(sorted(folder.glob("ethtool-*.csv"))))
     recording = Recording(
-        list(command), code, len(ranks), dict(Counter(one.host for one in ranks)),
-        ranks[0].mpi_library, calls, residual_ns(ranks),
-        min(len(one.offsets) for one in ranks), unfinished, notes,
+        list(command), code, len(ranks), [one.rank for one in ranks if not one.recorded],
+        dict(Counter(one.host for one in recorded)), recorded[0].mpi_library, calls,
+        residual_ns(recorded), min(0 if one.by_utc else len(one.offsets) for one in recorded),
+        sum(one.end != "end" for one in recorded), notes,
     )  # fmt: skip
     text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
     (folder / "recording.json").write_text(text + "\n", encoding="utf-8")
@@ -183,9 +192,13 @@ def _drop_half_line(file: Path) -> None:
 def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
     with (folder / "rank_host.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("rank", "host", "slot", "cores"))
+        writer.writerow(("rank", "host", "slot", "cores", "clock"))
         before: Counter[str] = Counter()
+        clocks = clock_numbers(ranks)
         for one in ranks:
+            if not one.recorded:
+                writer.writerow((one.rank, NO_HOST, 0, "", one.rank))
+                continue
             # Its order among the ranks of its host.
-            writer.writerow((one.rank, one.host, before[one.host], one.cores))
+            writer.writerow((one.rank, one.host, before[one.host], one.cores, clocks[one.rank]))
             before[one.host] += 1

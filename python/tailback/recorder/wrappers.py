@@ -57,7 +57,7 @@ _RECORD = {
                  "recvtype};\n    tb_post_pair(thread, *request, comm, &pair);",
     "isendrecv_replace": "struct tb_pair pair = {dest, tag, count, datatype, source, recvtag, "
                          "count, datatype};\n    tb_post_pair(thread, *request, comm, &pair);",
-    "comm": "tb_new_comm(*newcomm);",
+    "comm": "tb_new_comm(*newcomm, {of});",
     "comm_free": "",
     "win": "tb_new_window(*win, comm);",
     "win_free": "",
@@ -151,6 +151,7 @@ def _recorded(call: MpiCall, region: int) -> list[str]:
     body = _RECORD[call.kind].replace("{op}", call.op)
     body = body.replace("{target}", "target" if call.has("target") else "-1")
     body = body.replace("{fence}", str(int(call.name == "MPI_Win_fence")))
+    body = body.replace("{of}", call.arguments[0].name)
     if body:
         lines.append("  if (result == MPI_SUCCESS) {")
         if call.kind in _COLLECTIVE:
@@ -220,7 +221,8 @@ _Lines = tuple[list[str], list[str], list[str]]
 
 def _converted(call: MpiCall) -> _Lines:
     """How the C variables get their values from Fortran's arguments."""
-    used = _RECORD[call.kind] + _BEFORE.get(call.kind, "")
+    used = _RECORD[call.kind].replace("{of}", call.arguments[0].name)
+    used += _BEFORE.get(call.kind, "")
     if call.kind in _COLLECTIVE:
         used += _collective(call)
     lines: _Lines = ([], [], [])

@@ -34,6 +34,7 @@ from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.in_host import in_host_rates, with_in_host_rates
+from tailback.simulation.recorded_latency import with_plausible_latency
 from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
 from tailback.stages import stage
 from tailback.traffic.patterns import build as build_pattern
@@ -301,11 +302,15 @@ def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
         raise
 
 
-def _too_few(ranks: int, slots: int, omitted: ComputeHosts) -> PlacementError:
-    return PlacementError(
-        f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; {omitted.left_out}",
-        remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
-    )
+def _require_slots(ranks: int, slots: int, omitted: ComputeHosts | None) -> None:
+    """Refuse more ranks than slots, and say which hosts were left out."""
+    if ranks > slots and omitted is not None:
+        raise PlacementError(
+            f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
+            f"{omitted.left_out}",
+            remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
+        )
+    require_slots(ranks, slots)
 
 
 def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
@@ -389,15 +394,12 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             omitted = left_out(section.hosts, fabric)
             if section.pattern is not None:
                 # Check the number of ranks before building the programs of millions of them.
-                ranks = parse_pattern(section.pattern).own_ranks() or 0
-                if ranks > sum(slots) and omitted is not None:
-                    raise _too_few(ranks, sum(slots), omitted)
-                require_slots(ranks, sum(slots))
+                _require_slots(parse_pattern(section.pattern).own_ranks() or 0, sum(slots), omitted)
             if program is None:
                 program = load_traffic(section, scenario.seed + number, once=once)
+            program = with_plausible_latency(program, fabric)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
-            if problem.n_ranks > problem.n_slots and omitted is not None:
-                raise _too_few(problem.n_ranks, problem.n_slots, omitted)
+            _require_slots(problem.n_ranks, problem.n_slots, omitted)
             notes += [omitted.note] if omitted is not None else []
             if recorded is not None:
                 node = nodes_of(recorded, problem)
@@ -421,5 +423,6 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])
     notes += [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
-    notes = list(dict.fromkeys(notes))
-    return PreparedScenario(scenario, fabric, jobs, program, job_of_label, notes)
+    return PreparedScenario(
+        scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes))
+    )

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.cause_finding import CODE
+from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.model import Candidate, CauseShare
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import RemedyContext, diagnose, find_remedy, recommend
@@ -200,3 +201,11 @@ def test_other_kinds_that_are_worse_say_nothing_against_a_placement() -> None:
              candidate("adaptive-routing", "routing", 3 * big)]  # fmt: skip
     remedy = recommend(run, diagnose_cause(run), tried)
     assert remedy is not None and remedy.name == "tile" and "worse" not in remedy.action
+
+
+def test_parts_that_do_not_add_up_are_refused() -> None:
+    whole = {"elapsed_ps": 10, "costs": [], "not_explained_ps": 0, "model_error_ps": 0,
+             "missing": [], "sources": []}  # fmt: skip
+    assert Explanation(parts={"a": 12, "not explained": -2}, **whole).cost("a") is None
+    with pytest.raises(ValidationError, match="parts add up to 9 ps of 10 ps"):
+        Explanation(parts={"a": 9}, **whole)

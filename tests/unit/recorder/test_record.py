@@ -14,6 +14,7 @@ from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder import launch
 from tailback.recorder.calls import calls
 from tailback.recorder.communicators import unite
+from tailback.recorder.endings import notes_on_missing
 from tailback.recorder.rank_files import RankComm, RankRecord, RecordError, read_rank_files
 from tailback.recorder.session import record
 from tailback.recorder.wrappers import source
@@ -92,9 +93,11 @@ def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path)
     assert [path[0] for path in trace.system] == [(host, "node")] * 2
     with (tmp_path / "evidence" / "rank_host.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["rank", "host", "slot", "cores"]
+    assert rows[0] == ["rank", "host", "slot", "cores", "clock"]
     assert [row[:3] for row in rows[1:]] == [["0", host, "0"], ["1", host, "1"]]
     assert all(row[3] for row in rows[1:])
+    # Ranks of one host share its clock.
+    assert [row[4] for row in rows[1:]] == ["0", "0"]
     assert rank_hosts(tmp_path / "evidence" / "rank_host.csv") == [host, host]
     assert json.loads((tmp_path / "evidence" / "recording.json").read_text())["ranks"] == 2
 
@@ -179,10 +182,11 @@ def test_communicators_with_the_same_members_stay_apart() -> None:
 
 
 def test_missing_ranks_and_damaged_lines_are_told(tmp_path: Path) -> None:
-    file = tmp_path / "rank-000000.meta"
-    file.write_text("tailback-recording 1\nrank 0 2\n")
-    with pytest.raises(RecordError, match="1 of 2 ranks left no file here, rank 1"):
-        read_rank_files(tmp_path)
-    file.write_text("rank 0 1\ncomm x\n")
+    file = tmp_path / "rank-000001.meta"
+    file.write_text("tailback-recording 1\nrank 1 3\nend 5\n")
+    ranks = read_rank_files(tmp_path)
+    assert [one.recorded for one in ranks] == [False, True, False]
+    assert notes_on_missing(ranks)[0].startswith("not recorded: 2 of 3 ranks (0, 2): ")
+    file.write_text("rank 1 3\ncomm x\n")
     with pytest.raises(RecordError, match="is not a line of a recording: 'comm x'"):
         read_rank_files(tmp_path)

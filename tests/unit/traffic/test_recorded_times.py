@@ -59,6 +59,28 @@ def test_waiting_for_a_late_rank_is_no_sign_of_too_few_cores(build: Build) -> No
     assert found is not None and found.oversubscribed_ps == 0
 
 
+@pytest.mark.parametrize(
+    ("interfaces", "rate_mbit", "stay_us", "crowded"),
+    [(False, 100_000, 400.0, True), (True, 10_000, 400.0, True), (True, 10_000, 250.0, False),
+     (True, 40, 400.0, False), (True, 40, 5000.0, True)],
+)  # fmt: skip
+def test_a_slow_network_explains_long_barriers(
+    build: Build, tmp_path: Path, interfaces: bool, rate_mbit: int, stay_us: float, crowded: bool
+) -> None:
+    header = "src,dst,iface,rate_mbit" if interfaces else "src,dst,rate_mbit"
+    rows = [
+        ",".join([*ends, *([name] if interfaces else []), str(rate_mbit)])
+        for r in range(RANKS)
+        for ends, name in (((f"h{r}", "s0"), "e0"), (("s0", f"h{r}"), f"p{r}"))
+    ]
+    links = tmp_path / "links.csv"
+    links.write_text("\n".join([header, *rows]) + "\n")
+    job = {"trace": str(build(barriers([stay_us] * RANKS))), "hosts": f"h[0-{RANKS - 1}]"}
+    prepared = prepare(parse({"fabric": {"file": str(links)}, "job": [job]}))
+    found = prepared.observed.program.recording
+    assert found is not None and (found.oversubscribed_ps > 0) == crowded
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "crowded"), [(EZTRACE64, True), (EZTRACE16, True),
                                                (SCOREP64, False)])  # fmt: skip

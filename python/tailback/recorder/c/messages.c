@@ -372,7 +372,7 @@ void tb_collect(struct tb_thread *thread, const struct tb_collective *call) {
   word[0] = comm->id;
   word[1] = moved.sent;
   word[2] = moved.received;
-  tb_synchronise_again(thread, call->op, comm);
+  tb_measure_again(thread, call->op, comm);
 }
 
 static struct request *add_collective(MPI_Request request, const struct tb_collective *call,

@@ -14,6 +14,7 @@
 
 int tb_recording;
 int tb_threaded;
+int tb_alone;
 __thread struct tb_thread *tb_self __attribute__((tls_model("initial-exec")));
 struct tb_site tb_sites[TB_SITES];
 
@@ -22,6 +23,8 @@ static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 static struct tb_thread *threads;
 static uint32_t n_threads, n_sites;
 static int meta = -1, world_rank = -1;
+static off_t meta_bytes;
+static volatile int stopped;
 static pid_t owner;
 static const char *folder;
 
@@ -58,7 +61,11 @@ void tb_meta(const char *format, ...) {
   if ((size_t)length > sizeof text - 2) length = (int)sizeof text - 2;
   text[length] = '\n';
   pthread_mutex_lock(&writing);
-  write_all(meta, text, (size_t)length + 1);
+  /* Whole lines only, on a full disk, too. */
+  if (write_all(meta, text, (size_t)length + 1))
+    meta_bytes += length + 1;
+  else if (ftruncate(meta, meta_bytes))
+    meta = -1;
   pthread_mutex_unlock(&writing);
 }
 
@@ -68,11 +75,23 @@ int tb_create(const char *suffix) {
   return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
+/* The rank still counts collectives and communicators as the others do: these rely on it. */
+void tb_stop(int reason) {
+  if (stopped) return;
+  stopped = 1;
+  fprintf(stderr, "tailback record: rank %d stopped recording: %s\n", world_rank,
+          strerror(reason));
+  tb_meta("full %s", strerror(reason));
+}
+
 int tb_write(int fd, const void *data, size_t bytes) {
+  if (stopped || fd < 0) return 0;
+  off_t before = lseek(fd, 0, SEEK_CUR);
   if (write_all(fd, data, bytes)) return 1;
   int reason = errno;
-  tb_recording = 0;
-  tb_meta("full %s", strerror(reason));
+  /* What of it was written gives room for the line that says so. */
+  if (before < 0 || ftruncate(fd, before)) reason = errno;
+  tb_stop(reason);
   return 0;
 }
 
@@ -97,18 +116,15 @@ void tb_flush(struct tb_thread *thread) {
 struct tb_thread *tb_new_thread(void) {
   char suffix[32];
   struct tb_thread *thread = calloc(1, sizeof *thread);
-  if (!thread) return NULL;
+  if (!thread) abort();
   thread->begin = malloc(BUFFER_BYTES);
   pthread_mutex_lock(&writing);
   thread->number = n_threads++;
   pthread_mutex_unlock(&writing);
   snprintf(suffix, sizeof suffix, "-%u.events", thread->number);
   thread->fd = tb_create(suffix);
-  if (!thread->begin || thread->fd < 0) {
-    free(thread->begin);
-    free(thread);
-    return NULL;
-  }
+  if (thread->fd < 0) tb_stop(errno);
+  if (!thread->begin) abort();
   thread->at = thread->begin;
   thread->end = thread->begin + BUFFER_BYTES;
   pthread_mutex_lock(&writing);
@@ -162,35 +178,30 @@ static void write_cores(char *text, size_t bytes) {
   }
 }
 
-/* After MPI_Init: opens the files of this rank, and records the call. */
-void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
-  char name[4096], host[256] = "", cores[2048], version[MPI_MAX_LIBRARY_VERSION_STRING];
-  int size, length, provided;
+/* Opens the text file of this rank; whether this rank is recorded. */
+static int open_meta(void) {
+  char name[4096];
+  int other = tb_decided_before(), reason = EEXIST;
+  snprintf(name, sizeof name, "%s/rank-%06d.meta", folder, world_rank);
+  if (!other) {
+    meta = open(name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    reason = errno;
+  }
+  if (meta >= 0) return 1;
+  if (reason != EEXIST)
+    fprintf(stderr, "tailback record: rank %d is not recorded: %s: %s\n", world_rank, name,
+            strerror(reason));
+  else if (world_rank == 0)
+    fprintf(stderr, "tailback record: not recorded: another MPI program of this command was "
+                    "recorded before it\n");
+  return 0;
+}
+
+static void describe_rank(int size, const char *host) {
+  char cores[2048], version[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length, provided;
   struct timespec real;
   const char *job = getenv("SLURM_JOB_ID");
-  folder = getenv("TAILBACK_RECORD");
-  if (!folder || !*folder || tb_recording) return;
-  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-  PMPI_Comm_size(MPI_COMM_WORLD, &size);
-  snprintf(name, sizeof name, "%s/rank-%06d.meta", folder, world_rank);
-  meta = open(name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  int mine = meta >= 0, reason = errno, all;
-  /* One rank without its file would leave holes in every communicator. */
-  PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  if (!all) {
-    if (!mine)
-      fprintf(stderr, "tailback record: rank %d is not recorded: %s: %s\n", world_rank, name,
-              reason == EEXIST ? "another MPI program of this command was recorded before it"
-                               : strerror(reason));
-    if (mine) {
-      close(meta);
-      unlink(name);
-      meta = -1;
-    }
-    return;
-  }
-  owner = getpid();
-  gethostname(host, sizeof host - 1);
   write_cores(cores, sizeof cores);
   PMPI_Query_thread(&provided);
   PMPI_Get_library_version(version, &length);
@@ -208,13 +219,23 @@ void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
   tb_meta("mpi_library %s", version);
   tb_meta("utc %llu %llu", (unsigned long long)(before + (after - before) / 2),
           (unsigned long long)real.tv_sec * 1000000000ull + (unsigned long long)real.tv_nsec);
-  tb_synchronise();
+}
+
+/* After MPI_Init: opens the files of this rank, and records the call. */
+void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
+  char host[256] = "";
+  int size;
+  if (tb_recording || !(folder = tb_program_folder())) return;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  PMPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (!open_meta()) return;
+  owner = getpid();
+  gethostname(host, sizeof host - 1);
+  describe_rank(size, host);
+  tb_alone = !tb_all_recorded(size);
+  if (!tb_alone) tb_start_clocks();
   struct tb_thread *thread = tb_new_thread();
-  if (!thread) {
-    tb_meta("full %s", strerror(errno));
-    return;
-  }
-  if (tb_leads_host()) tb_sample_counters(folder);
+  if (tb_alone ? tb_first_of_host(host) : tb_leads_host()) tb_sample_counters(folder);
   tb_call(thread, region, site, enter, leave);
   tb_recording = 1;
 }
@@ -226,8 +247,11 @@ static void flush_all(void) {
   pthread_mutex_unlock(&writing);
   for (struct tb_thread *thread = first; thread; thread = thread->next)
     if (thread->at > thread->begin && getpid() == owner) {
-      write_all(thread->fd, thread->begin, (size_t)(thread->at - thread->begin));
+      tb_write(thread->fd, thread->begin, (size_t)(thread->at - thread->begin));
       thread->at = thread->begin;
+      /* Network file systems tell only now that there was no room. */
+      if (close(thread->fd)) tb_stop(errno);
+      thread->fd = -1;
     }
 }
 
@@ -235,10 +259,10 @@ static void flush_all(void) {
 void tb_finish(uint64_t enter, uint16_t region, void *site) {
   if (!tb_recording) return;
   tb_recording = 0;
-  tb_synchronise();
+  tb_end_clocks();
   tb_stop_counters();
   struct tb_thread *thread = tb_self ? tb_self : tb_new_thread();
-  if (thread) tb_call(thread, region, site, enter, tb_now());
+  tb_call(thread, region, site, enter, tb_now());
   flush_all();
   tb_meta("end %llu", (unsigned long long)tb_now());
 }

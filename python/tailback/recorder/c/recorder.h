@@ -1,10 +1,10 @@
 /* What the wrappers of MPI calls and the parts of the recorder share.
  *
- * A rank writes three kinds of files into the folder TAILBACK_RECORD names: rank-R.meta, lines of
- * text for what is rare (host, communicators, call sites, clock offsets), rank-R.sizes, the bytes to
- * each partner of collectives (sizes.c), and rank-R-T.events, the records of thread T. A record is a
- * header of 8 bytes and as many words of 8 bytes as its kind has;
- * python/tailback/recorder/c/convert.c reads them.
+ * A rank writes three kinds of files into a folder of its program, in the one that TAILBACK_RECORD
+ * names: rank-R.meta, lines of text for what is rare (host, communicators, call sites, clock
+ * offsets), rank-R.sizes, the bytes to each partner of collectives (sizes.c), and rank-R-T.events,
+ * the records of thread T. A record is a header of 8 bytes and as many words of 8 bytes as its kind
+ * has; python/tailback/recorder/c/convert.c reads them.
  */
 #ifndef TAILBACK_RECORDER_H
 #define TAILBACK_RECORDER_H
@@ -22,6 +22,7 @@
 struct tb_comm {
   uint64_t key;
   struct tb_comm *next;
+  uint64_t name; /* the same on all its members */
   uint32_t id;
   int size; /* of the group this rank sends to: the remote one of an intercommunicator */
   int rank;
@@ -40,6 +41,7 @@ struct tb_thread {
 
 extern int tb_recording;
 extern int tb_threaded;
+extern int tb_alone; /* some ranks are not recorded */
 extern volatile uint64_t tb_comm_epoch;
 extern __thread struct tb_thread *tb_self __attribute__((tls_model("initial-exec")));
 
@@ -55,14 +57,21 @@ void tb_finish(uint64_t enter, uint16_t region, void *site);
 void tb_give_up(void);
 int tb_world_rank(void);
 int tb_create(const char *suffix); /* a file of this rank; its descriptor, negative: none */
-int tb_write(int fd, const void *data, size_t bytes); /* whether all was written, else stops */
+void tb_stop(int reason); /* writes nothing any more; the recorder goes on as before */
+int tb_write(int fd, const void *data, size_t bytes); /* whether all was written; else the last */
+/* Which ranks are recorded (gather.c) */
+const char *tb_program_folder(void); /* NULL: nothing is recorded */
+int tb_decided_before(void); /* whether this folder is that of an earlier program */
+int tb_all_recorded(int size); /* waits for the others, with a limit */
+int tb_first_of_host(const char *host);
 /* Clocks (clock.c) */
-void tb_synchronise(void);
-void tb_synchronise_again(struct tb_thread *, enum tb_collective_op, const struct tb_comm *);
+void tb_start_clocks(void);
+void tb_measure_again(struct tb_thread *, enum tb_collective_op, const struct tb_comm *);
+void tb_end_clocks(void);
 int tb_leads_host(void);
 /* Communicators and windows (comms.c) */
 struct tb_comm *tb_find_comm(MPI_Comm comm);
-void tb_new_comm(MPI_Comm comm);
+void tb_new_comm(MPI_Comm comm, MPI_Comm of);
 void tb_forget_comm(MPI_Comm comm);
 void tb_new_window(MPI_Win window, MPI_Comm comm);
 void tb_forget_window(MPI_Win window);

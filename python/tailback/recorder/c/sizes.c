@@ -73,8 +73,7 @@ static void append(const void *data, size_t bytes) {
 static uint32_t write_vector(uint64_t n, uint64_t largest) {
   uint32_t head[2] = {(uint32_t)n, largest >> 32 ? 8 : 4};
   if (file < 0 && (file = tb_create(".sizes")) < 0) {
-    tb_recording = 0;
-    tb_meta("full %s", strerror(errno));
+    tb_stop(errno);
     return ++n_vectors;
   }
   append(head, sizeof head);

@@ -40,6 +40,7 @@ from tailback.traffic.readers.otf2_names import (
     is_waitall,
     joins_groups,
     moves_data,
+    normalised_call,
     world_ranks,
 )
 from tailback.traffic.readers.otf2_one_sided import one_sided_posts
@@ -129,12 +130,20 @@ def what_lacks(trace: Trace, labels: list[Label]) -> tuple[str, ...]:
     kind = trace.messages.kind
     asked, told = np.isin(kind, (ISEND, IRECV_REQUEST)), np.isin(kind, (ISEND_COMPLETE, IRECV))
     sources = (kind == IRECV_REQUEST).any() and not (kind == IRECV).any()
+    # A request that is freed completes where nobody learns of it.
+    silent = int((kind == CANCELLED).sum()) + _calls_named(trace, "mpi_request_free")
     missing = {
         "sources of non-blocking receives": bool(sources),
-        "completion of non-blocking calls": bool(asked.any() and not told.any()),
+        "completion of non-blocking calls": bool(asked.sum() > silent and not told.any()),
         "call sites": not any(label.path for label in labels),
     }
     return tuple(word for word, is_missing in missing.items() if is_missing)
+
+
+def _calls_named(trace: Trace, name: str) -> int:
+    """Number of calls of one name, as :func:`normalised_call` has it."""
+    regions = [number for number, text in trace.regions.items() if normalised_call(text) == name]
+    return int(among(trace.calls.region, regions).sum())
 
 
 def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> list[Posts]:

@@ -1,10 +1,13 @@
-"""Ranks that share processor cores, from the hosts and cores that ``tailback record`` stored."""
+"""Ranks that share processor cores or a clock, as ``tailback record`` stored with their hosts."""
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tailback.units import counted
 
@@ -35,6 +38,26 @@ def shared_cores(folder: Path) -> list[str]:
         "wait for a processor, which the times do not tell from waits for the network; record with "
         "one core per rank"
     ]
+
+
+def common_clocks(folder: Path, ranks: int) -> NDArray[np.int64] | None:
+    """Number of the clock of each rank, shape (ranks,); None if the folder does not say.
+
+    Args:
+        folder: A recording; its ``rank_host.csv`` has columns rank and clock: the first rank that
+            has this clock, itself where nobody else has it.
+        ranks: Number of ranks.
+    """
+    if not (folder / "recording.json").is_file():
+        return None
+    clocks = np.arange(ranks)
+    try:
+        with (folder / "rank_host.csv").open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                clocks[int(row["rank"])] = int(row["clock"])
+    except (OSError, KeyError, ValueError, TypeError, IndexError, OverflowError, csv.Error):
+        return None
+    return clocks
 
 
 def _numbers(text: str) -> set[int]:

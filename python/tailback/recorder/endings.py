@@ -1,0 +1,88 @@
+"""What the end of a program means for its recording."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from tailback.recorder.rank_files import RankRecord
+from tailback.units import counted
+
+OWN_FAILURE = 125
+"""Exit code where Tailback itself failed, as of env, nohup and timeout: the codes of programs are
+mostly smaller."""
+
+
+def exit_status(code: int) -> int:
+    """Exit code of a shell for that of a process, negative: the signal that ended it."""
+    return code if code >= 0 else 128 - code
+
+
+def ended(code: int) -> str:
+    """How the launcher ended: ``with exit code 3``, ``by SIGKILL``."""
+    if code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"by signal {-code}"
+
+
+def notes_on_end(code: int, ranks: Sequence[RankRecord]) -> list[str]:
+    """A line on a program that failed or did not come to its end, and what of it is recorded.
+
+    Args:
+        code: As of :func:`ended`.
+        ranks: What the ranks left.
+    """
+    recorded = [one for one in ranks if one.recorded]
+    left = [one.rank for one in recorded if one.end == "exit"]
+    killed = [one.rank for one in recorded if not one.end and not one.full]
+    if not (code or left or killed):
+        return []
+    parts = []
+    if left:
+        parts.append(f"{_named(left)} ended before MPI_Finalize, with all calls kept")
+    if killed:
+        parts.append(f"{_named(killed)} ended without a chance or room to write: up to 1 MiB of "
+                     "the last records of each is missing")  # fmt: skip
+    what = "; ".join(parts) or "all recorded ranks reached MPI_Finalize: the recording is whole"
+    end = "; what is recorded can be diagnosed" if parts else ""
+    return [f"the program ended {ended(code)}; {what}{end}"]
+
+
+def notes_on_missing(ranks: Sequence[RankRecord]) -> list[str]:
+    """Lines on ranks that are not recorded, and on clocks that were not compared."""
+    notes = []
+    missing = [one.rank for one in ranks if not one.recorded]
+    if missing:
+        notes.append(
+            f"not recorded: {len(missing)} of {len(ranks)} ranks ({number_ranges(missing)}): their "
+            "program is statically linked, clears LD_PRELOAD or calls no MPI_Init, or --out is not "
+            "on a file system that all hosts share"
+        )
+    recorded = [one for one in ranks if one.recorded]
+    apart = sorted({one.host for one in recorded if one.by_utc} - {recorded[0].host})
+    if apart:
+        notes.append(
+            f"the clocks of {counted(len(apart), 'host')} were not compared with that of "
+            f"{recorded[0].host}: their system clocks (UTC) are used, which may be milliseconds "
+            "apart; a diagnosis corrects what messages contradict"
+        )
+    return notes
+
+
+def number_ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers as ranges, at most eight: ``0-3, 8``."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    texts = [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:8]]
+    return ", ".join(texts) + (", …" if ranges[8:] else "")
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"{counted(len(ranks), 'rank')} ({number_ranges(ranks)})"

@@ -1,0 +1,96 @@
+"""What a diagnosis says of a recording on one host, whose ranks share a clock."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tailback.api.diagnose import diagnose
+from tailback.cli.measured_screen import _clocks
+from tailback.evidence import measure
+from tailback.recorder.session import record
+from tailback.traffic.readers import read_trace
+from tests.factories.recordings import evidence_of, transfer
+
+# Sends whose requests are freed, and much time in making communicators.
+FREED = r"""
+#include <mpi.h>
+int main(int argc, char **argv) {
+  int rank, a = 0, b;
+  MPI_Request r;
+  MPI_Comm copy;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i < 20; i++) {
+    MPI_Isend(&a, 1, MPI_INT, rank ^ 1, 0, MPI_COMM_WORLD, &r);
+    MPI_Request_free(&r);
+    MPI_Recv(&b, 1, MPI_INT, rank ^ 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int k = 0; k < 20; k++) {
+      MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+      MPI_Comm_free(&copy);
+    }
+  }
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not shutil.which("mpirun.mpich") or not shutil.which("mpicc.mpich"):
+        pytest.skip("needs Debian packages mpich, libmpich-dev")
+    folder = tmp_path_factory.mktemp("freed")
+    (folder / "app.c").write_text(FREED)
+    subprocess.run(["mpicc.mpich", "app.c", "-o", "app"], cwd=folder, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        record(["mpirun.mpich", "-n", "2", str(folder / "app")], folder / "out")
+    return folder / "out"
+
+
+@pytest.mark.tools
+def test_one_clock_has_no_uncertainty(recording: Path) -> None:
+    clocks = measure(recording).measured.clocks
+    assert clocks.clocks == 1 and clocks.error_ps == 0 and clocks.one_way == 0
+    assert _clocks(clocks, 1) == "clocks: one, which all ranks share"
+    # The same trace without what the recorder says of its clocks.
+    (recording / "rank_host.csv").rename(recording / "hosts.csv")
+    try:
+        assert measure(recording).measured.clocks.error_ps > 0
+    finally:
+        (recording / "hosts.csv").rename(recording / "rank_host.csv")
+
+
+@pytest.mark.tools
+def test_requests_that_are_freed_are_not_missing(recording: Path) -> None:
+    assert read_trace(recording).lacks == ()
+
+
+@pytest.mark.tools
+def test_calls_without_data_are_explained(recording: Path) -> None:
+    notes = measure(recording).measured.notes
+    (said,) = [note for note in notes if note.startswith("MPI calls without data: ")]
+    assert "MPI_Comm_dup" in said and "no verdict covers them" in said
+
+
+@pytest.mark.tools
+def test_messages_within_a_host_are_not_denied(recording: Path) -> None:
+    explanation = diagnose(
+        recording, fabric="tapered", seeds=1, methods=("block",), remedies=("placement",)
+    ).diagnosis.explanation
+    assert explanation is not None
+    assert any("no messages between hosts to fit them to" in one for one in explanation.sources)
+
+
+def test_ranks_that_are_not_recorded_come_first_in_the_notes(tmp_path: Path) -> None:
+    trace, _ = transfer(tmp_path)
+    edges = tmp_path / "edges.csv"
+    edges.write_text("src,dst,rate_gbit\na,left,10\nc,left,10\n")
+    (trace / "recording.json").write_text('{"ranks": 3, "not_recorded": [2]}\n')
+    found = diagnose(trace, fabric=edges, seeds=1, methods=("block",), remedies=("placement",))
+    assert found.diagnosis.warnings[0].startswith("not recorded: 1 of 3 ranks")
+    assert "no messages between hosts" not in evidence_of(trace, fabric=edges)
