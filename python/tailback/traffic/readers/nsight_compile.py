@@ -15,7 +15,17 @@ from tailback.traffic.collectives import blocking_name
 from tailback.traffic.program import Label, Program, RecordedTimes
 from tailback.traffic.readers.assembly import Computes, ImpliedWaits, compile_posts
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
-from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, communicates
+from tailback.traffic.readers.otf2_names import (
+    OPERATIONS,
+    ROOTED,
+    communicates,
+    is_synchronising,
+)
+from tailback.traffic.readers.otf2_recording import (
+    SMALL_BYTES,
+    oversubscribed_ps,
+    shortest_stays,
+)
 from tailback.traffic.readers.posts import (
     UNKNOWN,
     Posts,
@@ -122,9 +132,26 @@ def compile_calls(name: str, n_ranks: int, table: CallTable, path: Path) -> Prog
     rows, _ = distinct([table.rank[moving], table.start[moving], table.end[moving]])
     inside_ns = int((table.end[moving][rows] - table.start[moving][rows]).sum())
     program.recording = RecordedTimes(
-        inside_ns * 1000 // n_ranks, int(computes.ps.sum()) // n_ranks
-    )
+        inside_ns * 1000 // n_ranks, int(computes.ps.sum()) // n_ranks,
+        _oversubscribed_ps(table, (enter, leave), calls, n_ranks),
+    )  # fmt: skip
     return program
+
+
+def _oversubscribed_ps(
+    table: CallTable, places: tuple[NDArray[np.int64], NDArray[np.int64]], calls: Calls,
+    n_ranks: int,
+) -> int:  # fmt: skip
+    """Time of the last rank to enter small collectives, 0 if it is plausible."""
+    enter, leave = places
+    row_at = np.zeros(2 * len(enter), np.int64)
+    row_at[enter] = np.arange(len(enter))
+    row = row_at[calls.position]
+    synchronising = [number for number, name in enumerate(OPERATIONS) if is_synchronising(name)]
+    counts = np.isin(calls.operation, synchronising) & (calls.wait_position == leave[row])
+    counts &= np.maximum(calls.sent, calls.received) <= SMALL_BYTES
+    stay_ns = table.end[row] - table.start[row]
+    return oversubscribed_ps(shortest_stays(calls.instance, stay_ns, counts) * 1000, n_ranks)
 
 
 def posts_and_collectives(
