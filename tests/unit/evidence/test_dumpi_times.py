@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 
@@ -60,10 +61,16 @@ def two_ranks(tmp_path: Path, *of: Recorder, as_text: bool = False) -> Path:
     return write(folder, *dumpi_scripts(scripts), of=of, as_text=as_text)
 
 
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
-def test_a_clock_that_shows_utc_tells_when_the_run_began(tmp_path: Path, as_text: bool) -> None:
+def test_a_clock_that_shows_utc_tells_when_the_run_began(
+    tmp_path: Path, as_text: bool, compressed: bool
+) -> None:
     start = 1_700_000_000
     path = two_ranks(tmp_path, *[Recorder("h", start, start)] * 2, as_text=as_text)
+    for file in list(path.glob("run-*")) if compressed else []:
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
     run = measure(path, environment={})
     # When MPI_Init is left.
     assert run.origin_unix_ns == start * 10**9 + 10

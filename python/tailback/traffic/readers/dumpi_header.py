@@ -54,7 +54,7 @@ class RankHeader:
 
 def read_header(path: Path) -> RankHeader:
     """The header of a file; what a damaged file does not have is None."""
-    if head_bytes(path, len(MAGIC)) == MAGIC:
+    if head_bytes(path).startswith(MAGIC):
         host, start, clock, tolerance = *_binary(path), _SAME_CLOCK_S
     else:
         host, start, clock, tolerance = *_text(head(path)), _TIME_ZONES_S
