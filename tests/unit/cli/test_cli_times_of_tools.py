@@ -122,8 +122,9 @@ def test_the_test_trace_of_dumpi_is_shown_as_measured(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     found, screen = diagnosed(tmp_path, real("dumpi-testtrace/tests/traces"), capsys)
-    assert screen.startswith("MEASURED  2.337 ms on 4 ranks (2.269 ms–2.452 ms)")
-    assert "wait at barrier             1.139 ms   49 %" in screen
+    assert screen.startswith("MEASURED  2.337 ms on 4 ranks; mean over the ranks:")
+    assert "wait at barrier               1.139 ms   49 %" in screen
+    assert "clocks: one, which all ranks share" in screen
     assert "the time inside calls" not in screen
     assert found.measured is not None and found.measured.hosts is not None
     assert (found.measured.hosts.source, found.measured.hosts.hosts) == ("the trace", 1)

@@ -35,7 +35,7 @@ def test_a_run_is_the_same_from_otf2_and_from_dumpi(
     tmp_path: Path, otf2: Build, seed: int, any_source: bool, as_text: bool
 ) -> None:
     scripts = Exchange(seed).scripts
-    hosts = ["h0", "h0", "h1", "h1"]
+    hosts = ["h0", "h1", "h2", "h3"]
     one = measure(otf2([whole(script) for script in scripts], COMMS, hosts=hosts), environment={})
     (tmp_path / "dumpi").mkdir()
     made = dumpi_scripts(scripts, COMMS, any_source=any_source)
@@ -99,8 +99,15 @@ def test_clocks_of_hosts_that_were_started_years_apart_are_compared(
 def test_ranks_of_a_host_have_one_clock(tmp_path: Path) -> None:
     """Starts are whole seconds, which may pass between two ranks."""
     path = two_ranks(tmp_path, Recorder("a", 1_700_000_000, 777), Recorder("a", 1_700_000_001, 777))
-    assert measure(path, environment={}).measured.clocks.violated == 0
-    assert measure(path, environment={}).measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+    measured = measure(path, environment={}).measured
+    assert (measured.clocks.clocks, measured.clocks.error_ps, measured.clocks.violated) == (1, 0, 0)
+    assert measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+
+
+def test_a_name_that_every_host_has_is_no_sign_of_one_clock(tmp_path: Path) -> None:
+    path = two_ranks(tmp_path, *[Recorder("localhost", 1_700_000_000, 777)] * 2)
+    report = measure(path, environment={}).measured.clocks
+    assert report.clocks == 2 and report.error_ps
 
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])

@@ -26,6 +26,7 @@ def test_a_run_is_the_same_from_otf2_and_from_exports(
     tmp_path: Path, seed: int, together: bool
 ) -> None:
     scripts = Exchange(seed, in_world=True).scripts
+    # The times of this run contradict one clock for two ranks, so each rank gets its own.
     hosts = ["h0", "h0", "h1", "h1"]
     trace = writing(tmp_path)([whole(script) for script in scripts], COMMS, hosts=hosts)
     (tmp_path / "exports").mkdir()
@@ -112,3 +113,12 @@ def test_a_hostile_export_is_refused_or_has_no_host(tmp_path: Path, statement: s
         assert error.remedy
         return
     assert run.origin_unix_ns is None or run.tables["hosts"]["host"].to_list() == [None, None]
+
+
+def test_ranks_of_an_export_have_one_clock(tmp_path: Path) -> None:
+    """Also if the export lists a process without calls."""
+    scripts = two_ranks()
+    said = [*describing("a", 1_700_000_000 * 10**9), "INSERT INTO MPI_RANKS VALUES (5, 7)"]
+    write_export(tmp_path / "all.sqlite", {r: nsight_calls(scripts[r]) for r in (0, 1)}, said)
+    report = measure(tmp_path, environment={}).measured.clocks
+    assert (report.clocks, report.error_ps, report.violated) == (1, 0, 0)

@@ -10,7 +10,12 @@ import numpy as np
 
 from tailback.errors import TraceError
 from tailback.traffic.readers.dumpi_compile import read_files
-from tailback.traffic.readers.dumpi_header import RankHeader, clock_shifts_ns, read_header
+from tailback.traffic.readers.dumpi_header import (
+    RankHeader,
+    clock_shifts_ns,
+    common_clocks,
+    read_header,
+)
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import UNKNOWN, Posts
 from tailback.traffic.readers.recorded_run import (
@@ -84,6 +89,7 @@ def record_files(files: Sequence[Path]) -> RecordedRun:
         clock_offsets=np.zeros(n_ranks, np.int64),
         origin_unix_ns=origin_ns if all(header.shows_utc for header in headers) else None,
         notes=notes,
+        common_clock=np.array(common_clocks(headers), np.int64),
     )
     return within_measured_time(recorded, inside)
 
@@ -102,8 +108,10 @@ def _times(
     begins = calls["enter_ns"][first] + shift
     origin = int(begins.min())
     # Clocks that nothing compares may be years apart, which is too long for picoseconds.
-    far = begins - origin > LONGEST_PS // (2 * _NS)
-    shift[far] += origin - begins[far]
+    clock = np.array(common_clocks(headers), np.int64)
+    after = np.full(len(files), np.iinfo(np.int64).max)
+    np.minimum.at(after, clock, begins - origin)
+    shift -= np.where(after[clock] > LONGEST_PS // (2 * _NS), after[clock], 0)
     enter = calls["enter_ns"] + shift[rank] - origin
     leave = calls["leave_ns"] + shift[rank] - origin
     late = int(leave.argmax())

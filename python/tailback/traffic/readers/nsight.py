@@ -14,6 +14,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,8 @@ def has_times(path: Path) -> bool:
 def record(path: Path) -> RecordedRun:
     """The recorded run, for the arguments of :func:`read`; raises TraceError as that does.
 
-    Times are UTC if all exports state when their session began; else each counts from its own.
+    Times are UTC if all exports state when their session began; else each counts from its own. The
+    ranks of an export have one clock, that of the session.
     """
     files = _files(path)
     sessions = [_session(file) for file in files]
@@ -91,10 +93,14 @@ def record(path: Path) -> RecordedRun:
     shows_utc = len(starts) == len(files)
     n_ranks, table = _joined(path, files, starts if shows_utc else [])
     hosts: list[str | None] = [None] * n_ranks
+    clock = np.arange(n_ranks)
     for session in sessions:
-        for rank in session.ranks:
+        with_calls = [rank for rank in session.ranks if rank < n_ranks]
+        for rank in with_calls:
             hosts[rank] = session.host
-    return record_calls(n_ranks, table, hosts, path, shows_utc=shows_utc)
+            clock[rank] = min(with_calls)
+    recorded = record_calls(n_ranks, table, hosts, path, shows_utc=shows_utc)
+    return replace(recorded, common_clock=clock)
 
 
 def system_tree(path: Path) -> list[list[tuple[str, str]]]:
