@@ -26,6 +26,9 @@ CREATE TABLE MPI_OTHER_EVENTS (start INTEGER NOT NULL, end INTEGER, globalTid IN
     textId INTEGER);
 """
 
+_SESSION = "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER)"
+_ENVIRONMENT = "CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)"
+
 Call = tuple[int, int, str, dict[str, int]]
 """Beginning and end in ns, name, and the columns of its table that are not NULL."""
 
@@ -68,6 +71,13 @@ def write_export(path: Path, ranks: dict[int, Sequence[Call]], extra: Iterable[s
             database.execute(statement)
         database.commit()
     return path
+
+
+def describing(host: str, start_ns: int) -> list[str]:
+    """Statements that write the host of an export and when its session began."""
+    return [_SESSION, f"INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES ({start_ns})",
+            _ENVIRONMENT, "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('CpuCores', '4')",
+            f"INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('Hostname', '{host}')"]  # fmt: skip
 
 
 def sample(folder: Path) -> Path:

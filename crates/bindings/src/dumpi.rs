@@ -57,7 +57,7 @@ impl DumpiReader {
         let out = PyDict::new(py);
         let collectives = found.collectives;
         let collectives = columns!(py, collectives; rank, position, comm, instance, label,
-            operation, size, me, root, sent, received, counts);
+            operation, size, me, root, sent, received, counts, stay_ns);
         out.set_item("collectives", collectives)?;
         let labels: Vec<(String, bool, i64, String)> = found
             .labels

@@ -93,6 +93,7 @@ pub struct DumpiCollectives {
     pub sent: Vec<i64>,
     pub received: Vec<i64>,
     pub counts: Vec<i64>,
+    pub stay_ns: Vec<i64>,
 }
 
 impl DumpiCollectives {
@@ -117,6 +118,7 @@ impl DumpiCollectives {
         self.sent.push(call.sent as i64);
         self.received.push(call.received as i64);
         self.counts.push(call.counts);
+        self.stay_ns.push(call.stay_ns);
     }
 }
 

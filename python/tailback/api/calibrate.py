@@ -43,7 +43,8 @@ def calibrate(
 
     Args:
         files: Outputs of benchmarks (``tailback list benchmark``), and traces that have times
-            (OTF2, DUMPI); ``FILE@HOSTS`` names the hosts: two, or one that both ranks share.
+            (OTF2, DUMPI, Nsight Systems); ``FILE@HOSTS`` names the hosts: two, or one that both
+            ranks share.
         fabric: Network of the machine: a file, the name of a preset, or a scenario that describes
             it. Without it, settings that depend on distance are not fitted.
         hosts: Hosts, in rank order, for files without ``@HOSTS``.

@@ -438,7 +438,8 @@ class _EvidenceFiles:
             raise ScenarioError(
                 f"needs a measured run, but {why}",
                 place=given,
-                remedy="give an unchanged trace with times (OTF2, DUMPI), or leave it out",
+                remedy="give an unchanged trace with times (OTF2, DUMPI, Nsight Systems), or leave "
+                "it out",
             )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def calibrate(
     """Fit the engine's settings to a machine, each with its 95 % interval.
 
     FILES are outputs of benchmarks ('tailback list benchmark'), or traces that
-    have times (OTF2, DUMPI).
+    have times (OTF2, DUMPI, Nsight Systems).
     FILE@HOST,HOST says where one ran, FILE@HOST that both ranks shared a host.
     Latencies over two different numbers of switches separate switch from software delay.
 

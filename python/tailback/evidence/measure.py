@@ -31,7 +31,6 @@ from tailback.evidence.wait_reasons import wait_reasons
 from tailback.evidence.waits import KINDS, find_waits
 from tailback.traffic.readers import timed_reader
 from tailback.traffic.readers.narrow_columns import return_freed_memory
-from tailback.traffic.readers.recorded_cores import common_clocks
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tailback.units import counted
 
@@ -94,8 +93,7 @@ def measure(
         TraceError: The trace is damaged, or has no times or no MPI call.
         PlacementError: The rank file cannot be read.
     """
-    path = Path(path)
-    recorded = _recorded(path, format)
+    recorded = _recorded(Path(path), format)
     return_freed_memory()
     rank_hosts = find_hosts(
         recorded.system, recorded.n_ranks, environment=environment, rank_file=rank_file,
@@ -104,7 +102,7 @@ def measure(
     clocks = solve(
         constraints(recorded, latency), recorded.n_ranks,
         rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
-        common_clocks(path if path.is_dir() else path.parent, recorded.n_ranks),
+        recorded.common_clock,
     )  # fmt: skip
     return_freed_memory()
     recorded, repair = correct(recorded, clocks, latency)

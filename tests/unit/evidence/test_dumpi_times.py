@@ -2,155 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 from tailback.errors import TraceError
-from tailback.evidence import MeasuredRun, has_times, measure
+from tailback.evidence import has_times, measure
 from tailback.traffic.readers import read_trace, timed_reader
 from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
 from tests.factories.dumpi_traces import WORLD as WORLD_HANDLE
 from tests.factories.dumpi_traces import Recorder, binary, write
-from tests.factories.evidence_traces import WORLD, Script, collective, receive, send
+from tests.factories.evidence_traces import collective, receive, send
+from tests.factories.exchange_events import COMMS, Exchange, comparable
 from tests.factories.otf2_traces import Build, writing
 from tests.factories.public_data import real
 
-COMMS = {"even": [2, 0], "odd": [1, 3]}
 US = 10**6
 
 
 @pytest.fixture
 def otf2(tmp_path: Path) -> Build:
     return writing(tmp_path)
-
-
-class Exchange:
-    """Events of four ranks that use every kind of call, after computations of random length."""
-
-    def __init__(self, seed: int) -> None:
-        self._draw = random.Random(seed)
-        self._request = 0
-        self.scripts: list[Script] = [[] for _ in range(4)]
-        self._now = [20] * 4
-        for rank in range(4):
-            name = "even" if rank % 2 == 0 else "odd"
-            self._call(rank, "MPI_Comm_split", [], name)
-        for turn in range(6):
-            for exchange in (self._blocking, self._waits, self._tests, self._pairs):
-                exchange(turn)
-            self._collectives(turn)
-
-    def _call(self, rank: int, name: str, records: list[Any], *more: Any) -> None:
-        """A call with records, each ``(is at the end, what, *arguments)``."""
-        enter = self._now[rank] + self._draw.randrange(1, 30_000)
-        leave = self._now[rank] = enter + self._draw.randrange(1, 20_000)
-        self.scripts[rank] += [
-            (enter, "enter", name, *more),
-            *((leave if late else enter, *record) for late, *record in records),
-            (leave, "leave", name),
-        ]
-
-    def _next(self) -> int:
-        self._request += 1
-        return self._request
-
-    def _blocking(self, turn: int) -> None:
-        for rank in range(4):
-            to, size = (rank + 1) % 4, 100 + turn
-            source = (rank - 1) % 4
-            calls = [("MPI_Send", (False, "mpi_send", to, WORLD, turn, size)),
-                     ("MPI_Recv", (True, "mpi_recv", source, WORLD, turn, size))]  # fmt: skip
-            for name, record in calls if rank % 2 else calls[::-1]:
-                self._call(rank, name, [record])
-
-    def _waits(self, turn: int) -> None:
-        """Two receives and two sends of each rank, completed out of order, in two calls."""
-        for rank in range(4):
-            comm, peer = ("even" if rank % 2 == 0 else "odd"), 1 - (rank // 2 ^ (rank % 2 == 0))
-            asked = [(self._next(), tag) for tag in (50, 51)]
-            for request, _ in asked:
-                self._call(rank, "MPI_Irecv", [(True, "mpi_irecv_request", request)])
-            sent = [self._next() for _ in asked]
-            for request, (_, tag) in zip(sent, asked, strict=True):
-                self._call(rank, "MPI_Isend", [
-                    (False, "mpi_isend", peer, comm, tag, 3000 + tag, request)
-                ])  # fmt: skip
-            came = [(True, "mpi_irecv", peer, comm, tag, 3000 + tag, request)
-                    for request, tag in asked]  # fmt: skip
-            self._call(rank, "MPI_Wait", [came[1]])
-            self._call(rank, "MPI_Waitall", [
-                came[0], *((True, "mpi_isend_complete", request) for request in sent)
-            ])  # fmt: skip
-
-    def _tests(self, turn: int) -> None:
-        for rank in range(4):
-            if rank % 2:
-                self._call(rank, "MPI_Send", [(False, "mpi_send", rank - 1, WORLD, 9, 77)])
-                continue
-            request = self._next()
-            self._call(rank, "MPI_Irecv", [(True, "mpi_irecv_request", request)])
-            self._call(rank, "MPI_Test", [], request)
-            came = (True, "mpi_irecv", rank + 1, WORLD, 9, 77, request)
-            self._call(rank, "MPI_Test", [came], request)
-
-    def _pairs(self, turn: int) -> None:
-        for rank in range(4):
-            peer = rank ^ 1
-            self._call(rank, "MPI_Sendrecv", [
-                (False, "mpi_send", peer, WORLD, 70, 40 + rank),
-                (True, "mpi_recv", peer, WORLD, 70, 40 + peer),
-            ])  # fmt: skip
-
-    def _collectives(self, turn: int) -> None:
-        from otf2.enums import CollectiveOp
-
-        none = 2**32 - 1
-        for name, comm_of, root in (
-            ("BARRIER", {}, none), ("ALLREDUCE", {}, none), ("BCAST", {}, 2), ("REDUCE", {}, 1),
-            ("GATHER", {}, 3), ("SCATTER", {}, 0), ("ALLTOALL", COMMS, none),
-            ("ALLGATHER", COMMS, none), ("BCAST", COMMS, 1),
-        ):  # fmt: skip
-            for rank in range(4):
-                comm, members = next(
-                    ((comm, group) for comm, group in comm_of.items() if rank in group),
-                    (WORLD, list(range(4))),
-                )
-                is_root, size = members.index(rank) == root, 64 * (name != "BARRIER")
-                sends = is_root if name == "BCAST" else name != "SCATTER" or is_root
-                receives = (
-                    not is_root
-                    if name == "BCAST"
-                    else (is_root if name in ("REDUCE", "GATHER") else True)
-                )
-                end = (True, "mpi_collective_end", getattr(CollectiveOp, name), comm, root,
-                       size * sends, size * receives)  # fmt: skip
-                self._call(rank, f"MPI_{name.capitalize()}",
-                           [(False, "mpi_collective_begin"), end])  # fmt: skip
-
-
-def same_names(table: pl.DataFrame) -> pl.DataFrame:
-    """With the names of communicators of OTF2, which DUMPI does not record."""
-    if "communicator" not in table.columns:
-        return table
-    names = {f"communicator 0.{WORLD_HANDLE + 5 + at}": name
-             for at, name in enumerate(COMMS, 1)}  # fmt: skip
-    return table.with_columns(pl.col("communicator").replace(names))
-
-
-def comparable(run: MeasuredRun) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of all tables; the numbers of collectives depend on the order of reading."""
-    tables = {name: same_names(table) for name, table in run.tables.items()}
-    first = tables["collectives"].group_by("instance").agg(pl.col("call").min().alias("first"))
-    tables["collectives"] = (
-        tables["collectives"].join(first, on="instance").drop("instance").sort("first", "rank")
-    )
-    tables["waits"] = tables["waits"].sort("call", "kind")
-    tables["split"] = tables["split"].sort("rank", "phase", "part")
-    return {name: table.rows() for name, table in tables.items()}
 
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
@@ -160,7 +35,7 @@ def test_a_run_is_the_same_from_otf2_and_from_dumpi(
     tmp_path: Path, otf2: Build, seed: int, any_source: bool, as_text: bool
 ) -> None:
     scripts = Exchange(seed).scripts
-    hosts = ["h0", "h0", "h1", "h1"]
+    hosts = ["h0", "h1", "h2", "h3"]
     one = measure(otf2([whole(script) for script in scripts], COMMS, hosts=hosts), environment={})
     (tmp_path / "dumpi").mkdir()
     made = dumpi_scripts(scripts, COMMS, any_source=any_source)
@@ -186,10 +61,16 @@ def two_ranks(tmp_path: Path, *of: Recorder, as_text: bool = False) -> Path:
     return write(folder, *dumpi_scripts(scripts), of=of, as_text=as_text)
 
 
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
-def test_a_clock_that_shows_utc_tells_when_the_run_began(tmp_path: Path, as_text: bool) -> None:
+def test_a_clock_that_shows_utc_tells_when_the_run_began(
+    tmp_path: Path, as_text: bool, compressed: bool
+) -> None:
     start = 1_700_000_000
     path = two_ranks(tmp_path, *[Recorder("h", start, start)] * 2, as_text=as_text)
+    for file in list(path.glob("run-*")) if compressed else []:
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
     run = measure(path, environment={})
     # When MPI_Init is left.
     assert run.origin_unix_ns == start * 10**9 + 10
@@ -218,8 +99,15 @@ def test_clocks_of_hosts_that_were_started_years_apart_are_compared(
 def test_ranks_of_a_host_have_one_clock(tmp_path: Path) -> None:
     """Starts are whole seconds, which may pass between two ranks."""
     path = two_ranks(tmp_path, Recorder("a", 1_700_000_000, 777), Recorder("a", 1_700_000_001, 777))
-    assert measure(path, environment={}).measured.clocks.violated == 0
-    assert measure(path, environment={}).measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+    measured = measure(path, environment={}).measured
+    assert (measured.clocks.clocks, measured.clocks.error_ps, measured.clocks.violated) == (1, 0, 0)
+    assert measured.elapsed_ps == 1_002_000 * 1000 - 10_000
+
+
+def test_a_name_that_every_host_has_is_no_sign_of_one_clock(tmp_path: Path) -> None:
+    path = two_ranks(tmp_path, *[Recorder("localhost", 1_700_000_000, 777)] * 2)
+    report = measure(path, environment={}).measured.clocks
+    assert report.clocks == 2 and report.error_ps
 
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])

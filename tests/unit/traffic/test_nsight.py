@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tailback.errors import TailbackError, TraceError
+from tailback.evidence import measure
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import READERS, read_trace
 from tests.factories.blocking import run_blocking
@@ -102,10 +103,11 @@ def test_a_damaged_export_is_read_or_refused(tmp_path: Path) -> None:
         for at in generator.integers(0, len(whole), 6):
             damaged[at] = generator.integers(0, 256)
         file.write_bytes(damaged)
-        try:
-            read_trace(tmp_path, format="nsight")
-        except TailbackError as error:
-            assert error.remedy
+        for reading in (read_trace, measure):
+            try:
+                reading(tmp_path, format="nsight")
+            except TailbackError as error:
+                assert error.remedy
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,15 @@ from tailback.diagnosis.wording import VARIED, bar_name, confidence_sentence, ru
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare, simulate
+from tailback.traffic.readers import read_trace
 from tailback.traffic.readers.otf2 import read
 from tailback.traffic.transform import repeat
 from tests.factories.diagnosis_runs import quiet_run
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
+from tests.factories.dumpi_traces import write
+from tests.factories.evidence_traces import collective
+from tests.factories.nsight_exports import write_export
+from tests.factories.nsight_of_otf2 import nsight_calls
 from tests.factories.otf2_traces import EZTRACE16, EZTRACE64, SCOREP64, Build, writing
 from tests.factories.public_data import real
 from tests.factories.repository import ROOT
@@ -51,6 +57,28 @@ def test_ranks_that_all_stay_long_in_barriers_had_too_few_cores(build: Build) ->
     found = read(build(barriers([400.0 + 50 * r for r in range(RANKS)]))).recording
     assert found is not None and found.oversubscribed_ps == 400 * 10**6
     assert found.calls_ps == round(5 * (400 + 50 * 3.5) * 10**6)
+
+
+@pytest.mark.parametrize("stays_us", [[400.0] * RANKS, [5000.0] * (RANKS - 1) + [8.0],
+                                      [400.0] * (RANKS - 1)])  # fmt: skip
+def test_every_tool_that_records_times_tells_too_few_cores(
+    tmp_path: Path, stays_us: list[float]
+) -> None:
+    scripts = []
+    for stay in stays_us:
+        times = [(at, at + round(stay * US)) for at in range(1_000 * US, 40_000 * US, 8_000 * US)]
+        scripts.append([event for time in times for event in collective(*time)])
+    found = read(writing(tmp_path)([whole(script) for script in scripts])).recording
+    for form in ("dumpi", "nsight"):
+        (tmp_path / form).mkdir()
+    write(tmp_path / "dumpi", *dumpi_scripts(scripts))
+    for rank, script in enumerate(scripts):
+        write_export(tmp_path / "nsight" / f"{rank}.sqlite", {rank: nsight_calls(script)})
+    assert found is not None and (found.oversubscribed_ps > 0) == (stays_us == [400.0] * RANKS)
+    for form in ("dumpi", "nsight"):
+        again = read_trace(tmp_path / form).recording
+        assert again is not None and again.oversubscribed_ps == found.oversubscribed_ps, form
+        assert again.calls_ps == found.calls_ps, form
 
 
 def test_waiting_for_a_late_rank_is_no_sign_of_too_few_cores(build: Build) -> None:

@@ -52,6 +52,8 @@ pub(super) struct Collective {
     pub received: u64,
     /// Index of the vectors of counts, -1 if there are none.
     pub counts: i64,
+    /// Nanoseconds in the call.
+    pub stay_ns: i64,
 }
 
 /// A persistent send or receive: what each start posts.
@@ -267,7 +269,10 @@ impl<'a> RankFile<'a> {
                 }
                 Ok(())
             }
-            CallKind::Collective(operation) => self.collective(operation, position, arguments),
+            CallKind::Collective(operation) => {
+                let stay_ns = (call.leave_ns - call.enter_ns).max(0);
+                self.collective(operation, position, stay_ns, arguments)
+            }
             _ => self.communicator(kind, arguments),
         }
     }
@@ -498,6 +503,7 @@ impl<'a> RankFile<'a> {
         &mut self,
         operation: u8,
         position: u32,
+        stay_ns: i64,
         arguments: &Arguments,
     ) -> Result<(), CallError> {
         let comm = self.communicators.comm(arguments.one(Field::Comm)?)?;
@@ -511,6 +517,7 @@ impl<'a> RankFile<'a> {
             sent: 0,
             received: 0,
             counts: -1,
+            stay_ns,
         };
         self.set_root_and_bytes(&mut out, arguments)?;
         self.shared.collectives.push(out);

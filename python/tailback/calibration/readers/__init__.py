@@ -50,7 +50,7 @@ def read_benchmark(path: Path) -> BenchmarkData:
         raise CalibrationError(
             "no reader recognises this format", file=path,
             remedy=f"give what one of these printed: {', '.join(BENCHMARKS.names())}; or a "
-            "trace with times (OTF2, DUMPI)",
+            "trace with times (OTF2, DUMPI, Nsight Systems)",
         )  # fmt: skip
     out = found.read(text, path)
     if not out.series and out.packet_bytes is None:

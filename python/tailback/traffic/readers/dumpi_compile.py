@@ -24,7 +24,12 @@ from tailback.traffic.readers.assembly import (
 )
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.dumpi_header import MAGIC
-from tailback.traffic.readers.otf2_names import OPERATIONS, communicates
+from tailback.traffic.readers.otf2_names import OPERATIONS, communicates, is_synchronising
+from tailback.traffic.readers.otf2_recording import (
+    SMALL_BYTES,
+    oversubscribed_ps,
+    shortest_stays,
+)
 from tailback.traffic.readers.posts import Posts, dense, guess_sources
 from tailback.units import LONGEST_PS
 
@@ -66,8 +71,22 @@ def compile_files(name: str, files: Sequence[Path], path: Path) -> Program:
         program = _compiled(name, reader, found, notes, path)
     inside_ns = sum(ns for call, ns in found["inside_ns"] if communicates(call))
     n_ranks = len(files)
-    program.recording = RecordedTimes(inside_ns * 1000 // n_ranks, found["between_ps"] // n_ranks)
+    program.recording = RecordedTimes(
+        inside_ns * 1000 // n_ranks,
+        found["between_ps"] // n_ranks,
+        _oversubscribed_ps(found, n_ranks),
+    )
     return program
+
+
+def _oversubscribed_ps(found: dict[str, Any], n_ranks: int) -> int:
+    """Time of the last rank to enter small collectives of all ranks, 0 if it is plausible."""
+    c = found["collectives"]
+    whole = [number for number, members in found["members"] if len(members) == n_ranks]
+    synchronising = [at for at, name in enumerate(OPERATIONS) if is_synchronising(name)]
+    small = np.maximum(c["sent"], c["received"]) <= SMALL_BYTES
+    counts = small & np.isin(c["comm"], whole) & np.isin(c["operation"], synchronising)
+    return oversubscribed_ps(shortest_stays(c["instance"], c["stay_ns"], counts) * 1000, n_ranks)
 
 
 def _compiled(
@@ -151,7 +170,7 @@ def _expanded(found: dict[str, Any], first_channel: int, notes: list[str], path:
     if found["lost_collectives"]:
         notes.append(f"{found['lost_collectives']} collectives that were not recorded by all "
                      "members of their communicator are left out")  # fmt: skip
-    columns = found["collectives"]
+    columns = {name: column for name, column in found["collectives"].items() if name != "stay_ns"}
     position = columns["position"]
     calls = Calls(thread=np.zeros(len(position), np.int64), wait_position=position, **columns)
     members = {number: np.array(ranks, np.int64) for number, ranks in found["members"]}

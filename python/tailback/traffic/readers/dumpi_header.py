@@ -7,7 +7,7 @@ import io
 import re
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,7 @@ class RankHeader:
 
 def read_header(path: Path) -> RankHeader:
     """The header of a file; what a damaged file does not have is None."""
-    if head_bytes(path, len(MAGIC)) == MAGIC:
+    if head_bytes(path).startswith(MAGIC):
         host, start, clock, tolerance = *_binary(path), _SAME_CLOCK_S
     else:
         host, start, clock, tolerance = *_text(head(path)), _TIME_ZONES_S
@@ -97,17 +97,30 @@ def _text(text: str) -> tuple[str | None, int | None, int | None]:
     return host[1] if host else None, start, int(first[1]) if first and known else None
 
 
-def clock_shifts_ns(headers: Iterable[RankHeader]) -> list[int]:
+def common_clocks(headers: Iterable[RankHeader]) -> list[int]:
+    """Number of the clock of each rank: the first rank of its host.
+
+    Both clocks that the library takes are the kernel's. Hosts that call themselves localhost may be
+    different ones.
+    """
+    first: dict[str, int] = {}
+    return [
+        rank if header.host is None or header.host.startswith("localhost")
+        else first.setdefault(header.host, rank)
+        for rank, header in enumerate(headers)
+    ]  # fmt: skip
+
+
+def clock_shifts_ns(headers: Sequence[RankHeader]) -> list[int]:
     """What to add to the clock of each rank so that it shows UTC to a second or two.
 
-    0 for clocks that show UTC already, and without a start. Ranks of a host have one clock, so
-    they get the same: that of its first rank.
+    0 for clocks that show UTC already, and without a start. Ranks with one clock get the same: that
+    of the first.
     """
-    of_host: dict[str, int] = {}
-    out = []
-    for header in headers:
+    out: list[int] = []
+    for rank, (header, clock) in enumerate(zip(headers, common_clocks(headers), strict=True)):
         shift = 0
         if header.start_s is not None and header.clock_s is not None and not header.shows_utc:
             shift = (header.start_s - header.clock_s) * 10**9
-        out.append(shift if header.host is None else of_host.setdefault(header.host, shift))
+        out.append(shift if clock == rank else out[clock])
     return out

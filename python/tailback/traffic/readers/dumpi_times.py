@@ -10,13 +10,17 @@ import numpy as np
 
 from tailback.errors import TraceError
 from tailback.traffic.readers.dumpi_compile import read_files
-from tailback.traffic.readers.dumpi_header import RankHeader, clock_shifts_ns, read_header
+from tailback.traffic.readers.dumpi_header import (
+    RankHeader,
+    clock_shifts_ns,
+    common_clocks,
+    read_header,
+)
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
-from tailback.traffic.readers.posts import UNKNOWN, Posts, guess_sources
+from tailback.traffic.readers.posts import UNKNOWN, Posts
 from tailback.traffic.readers.recorded_run import (
     Bools,
     Ints,
-    RecordedCalls,
     RecordedCollectives,
     RecordedRun,
     measured_time,
@@ -25,9 +29,10 @@ from tailback.traffic.readers.recorded_run import (
 from tailback.traffic.readers.timed_posts import (
     TimedPosts,
     busiest_threads,
+    calls_alone,
     pair_posts,
     with_collectives,
-    without_overlaps,
+    with_sources,
 )
 from tailback.units import LONGEST_PS
 
@@ -59,7 +64,10 @@ def record_files(files: Sequence[Path]) -> RecordedRun:
     rank, thread = (found["calls"][name].astype(np.int64) for name in ("rank", "thread"))
     keep = busiest_threads(rank, thread, notes)
     row_of = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)
-    calls, names = _calls(found, keep, enter, leave)
+    calls, names = calls_alone(
+        rank[keep], found["calls"]["name"][keep], found["names"], enter[keep] * _NS,
+        leave[keep] * _NS,
+    )  # fmt: skip
     first = np.searchsorted(rank, np.arange(n_ranks))
     collectives = _collectives(found, first, row_of)
     timed = _messages(found, columns, first, row_of, n_ranks, notes)
@@ -81,6 +89,7 @@ def record_files(files: Sequence[Path]) -> RecordedRun:
         clock_offsets=np.zeros(n_ranks, np.int64),
         origin_unix_ns=origin_ns if all(header.shows_utc for header in headers) else None,
         notes=notes,
+        common_clock=np.array(common_clocks(headers), np.int64),
     )
     return within_measured_time(recorded, inside)
 
@@ -99,8 +108,10 @@ def _times(
     begins = calls["enter_ns"][first] + shift
     origin = int(begins.min())
     # Clocks that nothing compares may be years apart, which is too long for picoseconds.
-    far = begins - origin > LONGEST_PS // (2 * _NS)
-    shift[far] += origin - begins[far]
+    clock = np.array(common_clocks(headers), np.int64)
+    after = np.full(len(files), np.iinfo(np.int64).max)
+    np.minimum.at(after, clock, begins - origin)
+    shift -= np.where(after[clock] > LONGEST_PS // (2 * _NS), after[clock], 0)
     enter = calls["enter_ns"] + shift[rank] - origin
     leave = calls["leave_ns"] + shift[rank] - origin
     late = int(leave.argmax())
@@ -112,28 +123,6 @@ def _times(
     return enter, leave, origin
 
 
-def _calls(
-    found: dict[str, Any], keep: Bools, enter: Ints, leave: Ints
-) -> tuple[RecordedCalls, list[str]]:
-    """The calls of one thread per rank, and their names."""
-    rank = found["calls"]["rank"][keep].astype(np.int64)
-    used, name = np.unique(found["calls"]["name"][keep], return_inverse=True)
-    enter, leave = without_overlaps(rank, enter[keep] * _NS, leave[keep] * _NS)
-    zero = np.zeros(len(rank), np.int64)
-    calls = RecordedCalls(
-        rank=rank,
-        name=name.reshape(-1).astype(np.int64),
-        path=zero,
-        enter_ps=enter,
-        leave_ps=leave,
-        comm=zero - 1,
-        sent_bytes=zero,
-        received_bytes=zero,
-        paused=np.zeros(len(rank), np.bool_),
-    )
-    return calls, [found["names"][number] for number in used.tolist()]
-
-
 def _messages(
     found: dict[str, Any], columns: dict[str, Any], first: Ints, row_of: Ints, n_ranks: int,
     notes: list[str],
@@ -141,16 +130,7 @@ def _messages(
     """Sends and receives with the calls that post and complete them."""
     n = len(columns["rank"])
     posts = Posts(thread=np.zeros(n, np.int64), collective=np.zeros(n, np.bool_), **columns)
-    unknown = (posts.peer == UNKNOWN) & ~posts.is_send
-    _, even = guess_sources(posts, n_ranks)
-    if unknown.any():
-        notes.append(
-            f"the trace does not record the source of {int(unknown.sum())} receives: they are "
-            "matched in order to the messages that no other receive takes"
-            + ("" if even else "; streams differ in length, so some matches may be wrong")
-        )
-    order = np.lexsort((posts.step, posts.position, posts.rank))
-    posts, unknown = posts.take(order), unknown[order]
+    posts, unknown = with_sources(posts, n_ranks, notes)
     # Call k of a rank begins at position 2 k, and what it completes is complete at 2 k + 1.
     call = row_of[first[posts.rank] + posts.position // 2]
     waited = posts.wait_position != UNKNOWN

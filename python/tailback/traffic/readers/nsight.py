@@ -10,10 +10,13 @@ times of calls only.
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +26,8 @@ from tailback.errors import TraceError
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.nsight_compile import KINDS, CallTable, compile_calls
+from tailback.traffic.readers.nsight_times import record_calls
+from tailback.traffic.readers.recorded_run import RecordedRun
 from tailback.units import LONGEST_PS
 
 CAPABILITIES = Capabilities(
@@ -36,6 +41,7 @@ CAPABILITIES = Capabilities(
 _MAGIC = b"SQLite format 3\0"
 _EXPORT = ("EXPORT_META_DATA", "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS")
 """Tables that every export has; old versions of the exporter lack some."""
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _PROCESS = 1 << 24
 """The lowest 24 bits of ``globalTid`` number the thread, the others its process."""
@@ -66,10 +72,58 @@ def read(path: Path) -> Program:
         TraceError: An export is damaged or cut short, holds no MPI calls with partners and sizes,
             or a rank is missing.
     """
+    n_ranks, table = _joined(path, _files(path))
+    return compile_calls(path.name.split(".")[0], n_ranks, table, path)
+
+
+def has_times(path: Path) -> bool:
+    """Whether calls have times: all exports do."""
+    return sniff(path)
+
+
+def record(path: Path) -> RecordedRun:
+    """The recorded run, for the arguments of :func:`read`; raises TraceError as that does.
+
+    Times are UTC if all exports state when their session began; else each counts from its own. The
+    ranks of an export have one clock, that of the session.
+    """
+    files = _files(path)
+    sessions = [_session(file) for file in files]
+    starts = [session.start_ns for session in sessions if session.start_ns is not None]
+    shows_utc = len(starts) == len(files)
+    n_ranks, table = _joined(path, files, starts if shows_utc else [])
+    hosts: list[str | None] = [None] * n_ranks
+    clock = np.arange(n_ranks)
+    for session in sessions:
+        with_calls = [rank for rank in session.ranks if rank < n_ranks]
+        for rank in with_calls:
+            hosts[rank] = session.host
+            clock[rank] = min(with_calls)
+    recorded = record_calls(n_ranks, table, hosts, path, shows_utc=shows_utc)
+    return replace(recorded, common_clock=clock)
+
+
+def system_tree(path: Path) -> list[list[tuple[str, str]]]:
+    """Name and class of each rank's host, where exports state it; raises TraceError."""
+    host = {rank: one.host for one in map(_session, _files(path)) for rank in one.ranks}
+    return [[(name, "node")] if (name := host.get(rank)) else []
+            for rank in range(max(host, default=-1) + 1)]  # fmt: skip
+
+
+def _files(path: Path) -> list[Path]:
     files = _exports(path) if path.is_dir() else [path]
     if not files:
         raise TraceError("holds no export of Nsight Systems", file=path, remedy=_AGAIN)
+    return files
+
+
+def _joined(
+    path: Path, files: Sequence[Path], starts_ns: Sequence[int] = ()
+) -> tuple[int, CallTable]:
+    """Number of ranks, and the calls of all; ``starts_ns`` is added to the times of each file."""
     tables = [_calls_of(file) for file in files]
+    for table, start in zip(tables, starts_ns, strict=False):
+        table.start, table.end = table.start + start, table.end + start
     owner: dict[int, Path] = {}
     for file, table in zip(files, tables, strict=True):
         for rank in np.unique(table.rank).tolist():
@@ -89,7 +143,45 @@ def read(path: Path) -> Program:
             f"{n_ranks - 1} the last that a call names", file=path,
             remedy="give the folder with the exports of all ranks",
         )  # fmt: skip
-    return compile_calls(path.name.split(".")[0], n_ranks, table, path)
+    return n_ranks, table
+
+
+class _Session(NamedTuple):
+    """What an export says besides its calls: start, nanoseconds since 1970, host and ranks."""
+
+    start_ns: int | None
+    host: str | None
+    ranks: list[int]
+
+
+def _session(path: Path) -> _Session:
+    with _open(path) as database:
+        names = _table_names(database)
+        if "MPI_RANKS" not in names:
+            return _Session(None, None, [])
+        ranks = _rows(database, "SELECT DISTINCT rank FROM MPI_RANKS", 1)[0]
+        start = _value(database, names, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "")
+        host = _value(database, names, "TARGET_INFO_SYSTEM_ENV", "value", "name = 'Hostname'")
+    return _Session(
+        start if isinstance(start, int) and 0 < start < 1 << 61 else None,
+        host if isinstance(host, str) and _HOST.fullmatch(host) else None,
+        [rank for rank in ranks.tolist() if 0 <= rank < 1 << 24],
+    )
+
+
+def _value(
+    database: sqlite3.Connection, names: set[str], table: str, column: str, where: str
+) -> object:
+    """The first value of a column; None if the table or the column is missing."""
+    if table not in names:
+        return None
+    try:
+        row = database.execute(
+            f"SELECT {column} FROM {table}" + (f" WHERE {where}" if where else "") + " LIMIT 1"
+        ).fetchone()
+    except sqlite3.OperationalError:
+        return None
+    return row[0] if row else None
 
 
 def _exports(folder: Path) -> list[Path]:
@@ -179,8 +271,9 @@ def _calls_of(path: Path) -> CallTable:
         or (columns[2].max(initial=0) > LONGEST_PS // 1000)
     ):
         raise TraceError("has calls at impossible times", file=path, remedy=_AGAIN)
+    thread = columns[3] % _PROCESS
     columns[3] = rank
-    return CallTable(calls, *columns)
+    return CallTable(calls, *np.concatenate([columns, thread[None]]))
 
 
 _DEFAULTS = {"remoteRank": -1, "tag": -1}

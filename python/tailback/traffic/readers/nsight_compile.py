@@ -15,7 +15,17 @@ from tailback.traffic.collectives import blocking_name
 from tailback.traffic.program import Label, Program, RecordedTimes
 from tailback.traffic.readers.assembly import Computes, ImpliedWaits, compile_posts
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
-from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, communicates
+from tailback.traffic.readers.otf2_names import (
+    OPERATIONS,
+    ROOTED,
+    communicates,
+    is_synchronising,
+)
+from tailback.traffic.readers.otf2_recording import (
+    SMALL_BYTES,
+    oversubscribed_ps,
+    shortest_stays,
+)
 from tailback.traffic.readers.posts import (
     UNKNOWN,
     Posts,
@@ -51,6 +61,7 @@ class CallTable:
         size: Bytes, shape (C,).
         received: Bytes received, for collectives that state both, shape (C,).
         request: Handle of the request, 0 for none, shape (C,).
+        thread: Number of the thread, shape (C,).
     """
 
     names: dict[int, str]
@@ -65,6 +76,7 @@ class CallTable:
     size: NDArray[np.int64]
     received: NDArray[np.int64]
     request: NDArray[np.int64]
+    thread: NDArray[np.int64]
 
     @staticmethod
     def join(tables: list[CallTable]) -> CallTable:
@@ -98,21 +110,17 @@ def compile_calls(name: str, n_ranks: int, table: CallTable, path: Path) -> Prog
         TraceError: A size or partner is impossible.
     """
     notes: list[str] = []
-    enter, leave = _positions(table)
-    in_world = _in_world(table, n_ranks, notes)
     labels: dict[Label, int] = {}
-    posts = _messages(table, enter, leave, in_world, labels, notes)
-    if (posts.size >= 1 << 62).any() or (posts.peer >= n_ranks).any():
-        raise TraceError("has a call with an impossible size or partner", file=path,
-                         remedy="export the report again")  # fmt: skip
+    enter, leave = positions(table)
+    posts, calls = posts_and_collectives(n_ranks, table, (enter, leave), labels, notes, path)
     guessed, _ = guess_sources(posts, n_ranks)
     if guessed:
         notes.append(f"{guessed} receives from any source: matched to the messages no other "
                      "receive takes")  # fmt: skip
     channels, posts.channel = dense(posts.channel)
-    expanded = _collectives(
-        table, enter, leave, in_world, n_ranks, labels, len(channels), notes, path
-    )
+    expanded = collective_posts(
+        calls, OPERATIONS, {0: np.arange(n_ranks)}, len(channels), path
+    )  # fmt: skip
     computes = _computes(table, enter)
     none = np.zeros(0, np.int64)
     program = compile_posts(
@@ -124,12 +132,54 @@ def compile_calls(name: str, n_ranks: int, table: CallTable, path: Path) -> Prog
     rows, _ = distinct([table.rank[moving], table.start[moving], table.end[moving]])
     inside_ns = int((table.end[moving][rows] - table.start[moving][rows]).sum())
     program.recording = RecordedTimes(
-        inside_ns * 1000 // n_ranks, int(computes.ps.sum()) // n_ranks
-    )
+        inside_ns * 1000 // n_ranks, int(computes.ps.sum()) // n_ranks,
+        _oversubscribed_ps(table, (enter, leave), calls, n_ranks),
+    )  # fmt: skip
     return program
 
 
-def _positions(table: CallTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _oversubscribed_ps(
+    table: CallTable, places: tuple[NDArray[np.int64], NDArray[np.int64]], calls: Calls,
+    n_ranks: int,
+) -> int:  # fmt: skip
+    """Time of the last rank to enter small collectives, 0 if it is plausible."""
+    enter, leave = places
+    row_at = np.zeros(2 * len(enter), np.int64)
+    row_at[enter] = np.arange(len(enter))
+    row = row_at[calls.position]
+    synchronising = [number for number, name in enumerate(OPERATIONS) if is_synchronising(name)]
+    counts = np.isin(calls.operation, synchronising) & (calls.wait_position == leave[row])
+    counts &= np.maximum(calls.sent, calls.received) <= SMALL_BYTES
+    stay_ns = table.end[row] - table.start[row]
+    return oversubscribed_ps(shortest_stays(calls.instance, stay_ns, counts) * 1000, n_ranks)
+
+
+def posts_and_collectives(
+    n_ranks: int, table: CallTable, places: tuple[NDArray[np.int64], NDArray[np.int64]],
+    labels: dict[Label, int], notes: list[str], path: Path,
+) -> tuple[Posts, Calls]:  # fmt: skip
+    """Sends and receives, some of them of unknown source, and collectives of all ranks.
+
+    Args:
+        n_ranks: Number of ranks.
+        table: The calls.
+        places: What :func:`positions` returns.
+        labels: Gets the labels.
+        notes: Gets a line for what is left out.
+        path: For errors.
+
+    Raises:
+        TraceError: A size or partner is impossible.
+    """
+    in_world = _in_world(table, n_ranks, notes)
+    posts = _messages(table, *places, in_world, labels, notes)
+    if (posts.size >= 1 << 62).any() or (posts.peer >= n_ranks).any():
+        raise TraceError("has a call with an impossible size or partner", file=path,
+                         remedy="export the report again")  # fmt: skip
+    return posts, _collectives(table, *places, in_world, n_ranks, labels, notes)
+
+
+def positions(table: CallTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places of the beginning and end of each call in the order of all events."""
     n = len(table.rank)
     index = np.concatenate([np.arange(n), np.arange(n)])
@@ -220,10 +270,9 @@ def _waits(
 
 def _collectives(
     table: CallTable, enter: NDArray[np.int64], leave: NDArray[np.int64],
-    in_world: NDArray[np.bool_], n_ranks: int, labels: dict[Label, int], first_channel: int,
-    notes: list[str], path: Path,
-) -> Posts:  # fmt: skip
-    """Messages of the collectives of MPI_COMM_WORLD: the n-th of every rank is the same one."""
+    in_world: NDArray[np.bool_], n_ranks: int, labels: dict[Label, int], notes: list[str],
+) -> Calls:  # fmt: skip
+    """The collectives of MPI_COMM_WORLD: the n-th of every rank is the same one."""
     names = {key: blocking_name(name) for key, name in table.names.items()}
     number = {name: at for at, name in enumerate(OPERATIONS)}
     operation = np.array([number.get(names.get(key, ""), -1) for key in range(len(names))])
@@ -254,14 +303,13 @@ def _collectives(
     label = {key: Label(table.names[key], table.names[key]) for key in np.unique(text).tolist()}
     of = {key: labels.setdefault(one, len(labels)) for key, one in label.items()}
     zero = np.zeros(len(row), np.int64)
-    calls = Calls(
+    return Calls(
         rank=table.rank[row], thread=zero, position=enter[row],
         wait_position=np.where(blocking[text], leave[row], waited[row]) if len(row) else zero,
         comm=zero, instance=instance, label=np.array([of[key] for key in text.tolist()], np.int64),
         operation=kind, size=np.full(len(row), n_ranks), me=table.rank[row], root=root,
         sent=sizes[0], received=sizes[1], counts=np.full(len(row), -1),
     )  # fmt: skip
-    return collective_posts(calls, OPERATIONS, {0: np.arange(n_ranks)}, first_channel, path)
 
 
 def _computes(table: CallTable, enter: NDArray[np.int64]) -> Computes:

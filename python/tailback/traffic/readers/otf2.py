@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import tailback
@@ -22,7 +23,7 @@ from tailback.traffic.readers.narrow_columns import return_freed_memory
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import compile_trace
 from tailback.traffic.readers.otf2_posts import read_posts
-from tailback.traffic.readers.recorded_cores import shared_cores
+from tailback.traffic.readers.recorded_cores import common_clocks, shared_cores
 from tailback.traffic.readers.recorded_run import RecordedRun
 
 CAPABILITIES = Capabilities(
@@ -77,7 +78,8 @@ def has_times(path: Path) -> bool:
 def record(path: Path) -> RecordedRun:
     """The recorded run, with the tracer's clock offsets applied; raises TraceError as `read`."""
     anchor = find_anchor(path)
-    return otf2_times.record(_loaded(anchor), anchor)
+    recorded = otf2_times.record(_loaded(anchor), anchor)
+    return replace(recorded, common_clock=common_clocks(anchor.parent, recorded.n_ranks))
 
 
 def _loaded(anchor: Path) -> Trace:

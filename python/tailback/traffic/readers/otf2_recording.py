@@ -8,7 +8,7 @@ cores. Clocks of different ranks are never compared: EZTrace starts them up to a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,28 +79,49 @@ def recording(trace: Trace, calls: Mapping[int, RegionCalls], between_ps: int) -
     return RecordedTimes(
         calls_ps=round(float(inside * ps_per_tick) / ranks),
         between_ps=round(between_ps / ranks),
-        oversubscribed_ps=_oversubscribed_ps(trace, ps_per_tick),
+        oversubscribed_ps=oversubscribed_ps(_shortest_stays(trace) * ps_per_tick, trace.n_ranks),
     )
 
 
-def _oversubscribed_ps(trace: Trace, ps_per_tick: float) -> int:
+def oversubscribed_ps(shortest_ps: NDArray[Any], n_ranks: int) -> int:
     """Time of the last rank to enter in small collectives, 0 if it is plausible.
 
     No rank leaves an MPI_Barrier or MPI_Allreduce before all have entered it, so the last to enter
     has the shortest stay: only the latency. If that is far longer than any network's latency, ranks
     waited for a processor when their message arrived.
+
+    Args:
+        shortest_ps: Shortest stay of any rank in every small collective of all ranks, shape (I,).
+        n_ranks: Number of ranks.
     """
-    if trace.n_ranks < _MIN_RANKS:
+    if n_ranks < _MIN_RANKS or len(shortest_ps) < MIN_COLLECTIVES:
         return 0
-    shortest = _shortest_stays(trace)
-    if len(shortest) < MIN_COLLECTIVES:
-        return 0
-    usual = float(np.median(shortest)) * ps_per_tick
-    return round(usual) if usual > STAGE_PS * np.log2(trace.n_ranks) else 0
+    usual = float(np.median(shortest_ps))
+    return round(usual) if usual > STAGE_PS * np.log2(n_ranks) else 0
+
+
+def shortest_stays(
+    instance: NDArray[np.int64], stay: NDArray[np.int64], counts: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Shortest stay in each collective all of whose members count, in order of their numbers.
+
+    Args:
+        instance: Number of the collective, shape (M,).
+        stay: Time of the rank in it, shape (M,).
+        counts: Whether it is small, of all ranks, and synchronises them, shape (M,).
+    """
+    n = int(instance.max(initial=-1)) + 1
+    shortest = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, instance, stay)
+    wanted = np.bincount(instance, minlength=n) > 0
+    wanted[instance[~counts]] = False
+    return shortest[wanted]
 
 
 def _shortest_stays(trace: Trace) -> NDArray[np.int64]:
     """Shortest stay of any rank in every small collective of all ranks, ticks."""
+    if trace.n_ranks < _MIN_RANKS:
+        return np.zeros(0, np.int64)
     calls, m = trace.calls, trace.messages
     regions = dense(calls.region)[0].tolist()
     wanted = among(calls.region, [r for r in regions if is_synchronising(trace.regions[r])])

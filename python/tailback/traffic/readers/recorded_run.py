@@ -159,6 +159,8 @@ class RecordedRun:
         clock_offsets: Number of clock offsets recorded for each rank, shape (n_ranks,).
         origin_unix_ns: UTC of the origin of times; None if not recorded.
         notes: Missing or inferred information.
+        common_clock: Number of the clock of each rank, where the trace says which ranks share one,
+            shape (n_ranks,); None if it does not.
     """
 
     n_ranks: int
@@ -176,6 +178,7 @@ class RecordedRun:
     clock_offsets: Ints
     origin_unix_ns: int | None
     notes: list[str] = field(default_factory=list)
+    common_clock: Ints | None = None
 
     def moved(self, enter_ps: Ints, leave_ps: Ints, start_ps: Ints, end_ps: Ints) -> RecordedRun:
         """Copy with new times of calls, shape (C,), and of ranks, shape (R,)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from tailback.traffic.readers.posts import Posts, in_order
+from tailback.traffic.readers.posts import UNKNOWN, Posts, guess_sources, in_order
 from tailback.traffic.readers.recorded_run import (
     Bools,
     Ints,
@@ -36,6 +37,55 @@ class TimedPosts:
     comm: Ints
     tag: Ints
     guessed: Bools
+
+
+def calls_alone(
+    rank: Ints, name: Ints, names: Sequence[str], enter_ps: Ints, leave_ps: Ints
+) -> tuple[RecordedCalls, list[str]]:
+    """Calls without what they move, and the names that occur.
+
+    Args:
+        rank: World rank of each call, ascending, shape (C,).
+        name: Index into ``names``, shape (C,).
+        names: Names.
+        enter_ps: Times of entry, shape (C,).
+        leave_ps: Times of exit, shape (C,).
+    """
+    used, number = np.unique(name, return_inverse=True)
+    enter_ps, leave_ps = without_overlaps(rank, enter_ps, leave_ps)
+    zero = np.zeros(len(rank), np.int64)
+    calls = RecordedCalls(
+        rank=rank,
+        name=number.reshape(-1).astype(np.int64),
+        path=zero,
+        enter_ps=enter_ps,
+        leave_ps=leave_ps,
+        comm=zero - 1,
+        sent_bytes=zero,
+        received_bytes=zero,
+        paused=np.zeros(len(rank), np.bool_),
+    )
+    return calls, [names[one] for one in used.tolist()]
+
+
+def with_sources(posts: Posts, n_ranks: int, notes: list[str]) -> tuple[Posts, Bools]:
+    """Posts in order, with guesses of sources that are not recorded, and whether each is one.
+
+    Args:
+        posts: Sorted by rank and position.
+        n_ranks: Number of ranks.
+        notes: Gets a line on the guesses.
+    """
+    unknown = (posts.peer == UNKNOWN) & ~posts.is_send
+    _, even = guess_sources(posts, n_ranks)
+    if unknown.any():
+        notes.append(
+            f"the trace does not record the source of {int(unknown.sum())} receives: they are "
+            "matched in order to the messages that no other receive takes"
+            + ("" if even else "; streams differ in length, so some matches may be wrong")
+        )
+    order = np.lexsort((posts.step, posts.position, posts.rank))
+    return posts.take(order), unknown[order]
 
 
 def pair_posts(

@@ -1,4 +1,4 @@
-"""`tailback diagnose` and `calibrate` of a run that DUMPI recorded: as if OTF2 had."""
+"""`tailback diagnose` and `calibrate` of a run that DUMPI or Nsight recorded: as if OTF2 had."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tailback.simulation import make_evaluate, prepare
 from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
 from tests.factories.dumpi_traces import Recorder, write
 from tests.factories.evidence_traces import Script, receive, send
+from tests.factories.nsight_exports import describing, write_export
+from tests.factories.nsight_of_otf2 import nsight_calls
 from tests.factories.otf2_traces import Build, writing
 from tests.factories.public_data import real
 from tests.factories.simulated_traces import scripts_of
@@ -70,19 +72,24 @@ def with_slow_cable() -> tuple[list[Script], list[str]]:
     return ns, [fabric.host_name[node] for node in prepared.observed.node]
 
 
-@pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
+@pytest.mark.parametrize("form", ["binary", "text", "nsight"])
 def test_the_verdict_on_a_slow_cable_is_that_of_the_same_run_as_otf2(
-    otf2: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str], as_text: bool
+    otf2: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     scripts, hosts = with_slow_cable()
     one, screen = diagnosed(tmp_path, otf2([whole(script) for script in scripts], hosts=hosts),
                             capsys)  # fmt: skip
-    (tmp_path / "dumpi").mkdir()
-    write(tmp_path / "dumpi", *dumpi_scripts(scripts), of=[Recorder(host) for host in hosts],
-          as_text=as_text)  # fmt: skip
-    _, same_screen = diagnosed(tmp_path, tmp_path / "dumpi", capsys)
+    folder = tmp_path / form
+    folder.mkdir()
+    if form == "nsight":
+        for rank, (script, host) in enumerate(zip(scripts, hosts, strict=True)):
+            write_export(folder / f"{rank}.sqlite", {rank: nsight_calls(script)},
+                         describing(host, 10**18))  # fmt: skip
+    else:
+        write(folder, *dumpi_scripts(scripts), of=[Recorder(host) for host in hosts],
+              as_text=form == "text")  # fmt: skip
+    _, same_screen = diagnosed(tmp_path, folder, capsys)
     assert one.cause == "slow-link"
-    print(screen, same_screen)
     assert same_screen == screen
 
 
@@ -115,8 +122,9 @@ def test_the_test_trace_of_dumpi_is_shown_as_measured(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     found, screen = diagnosed(tmp_path, real("dumpi-testtrace/tests/traces"), capsys)
-    assert screen.startswith("MEASURED  2.337 ms on 4 ranks (2.269 ms–2.452 ms)")
-    assert "wait at barrier             1.139 ms   49 %" in screen
+    assert screen.startswith("MEASURED  2.337 ms on 4 ranks; mean over the ranks:")
+    assert "wait at barrier               1.139 ms   49 %" in screen
+    assert "clocks: one, which all ranks share" in screen
     assert "the time inside calls" not in screen
     assert found.measured is not None and found.measured.hosts is not None
     assert (found.measured.hosts.source, found.measured.hosts.hosts) == ("the trace", 1)
