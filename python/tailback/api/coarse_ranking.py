@@ -26,7 +26,7 @@ CLEAR = 6.0
 """Logarithm of the ratio of likelihoods that is clear: e⁻⁶ = 0.25 %. In coarse packets the
 logarithms of two cables differ by up to 5 more, or less, than in full."""
 
-SIZES = ((1 << 20, 32 << 10), (128 << 10, 16 << 10))
+SIZES = ((1 << 20, 32 << 10), (256 << 10, 16 << 10))
 """Smallest message, bytes, of which most bytes must be, and size of coarse packets for these."""
 
 MIN_GAIN = 4

@@ -43,12 +43,12 @@ def run_of(*sizes_kib: int) -> Any:
 @pytest.mark.parametrize(
     ("sizes", "settings", "size"),
     [
-        ([128, 128, 64], {}, 16 << 10),
-        ([4096, 128], {}, 32 << 10),
-        ([64] * 10, {}, None),
+        ([256, 256, 128], {}, 16 << 10),
+        ([4096, 256], {}, 32 << 10),
+        ([128] * 10, {}, None),
         # A few large messages among many bytes in small ones.
-        ([128] + [32] * 10, {}, None),
-        ([128], {"packet": "8 KiB"}, None),
+        ([256] + [32] * 10, {}, None),
+        ([256], {"packet": "8 KiB"}, None),
         ([4096], {"packet": "8 KiB"}, 32 << 10),
         ([4096], {"coarse": "16 KiB"}, None),
         ([4096], {"injection": "per-destination", "pacing": {"kind": "spaced"}}, None),
