@@ -141,24 +141,29 @@ def _given(seen: Path, name: str | None) -> list[Path]:
     return sorted(path.iterdir()) if single else [path]
 
 
+def arguments(folder: Path, evidence: str, known: list[str]) -> list[str]:
+    """Arguments of ``diagnose`` for a case: its trace, its fabric and other evidence."""
+    seen = folder / "seen"
+    files = json.loads((seen / "case.json").read_text(encoding="utf-8"))
+    use = known if evidence == "all" else [name for name in known if name == "forwarding"]
+    out = [str(seen / files["trace"]), "--fabric", str(seen / files["fabric"])]
+    for name in use:
+        for path in _given(seen, files[name]):
+            out += [f"--{name}", str(path)]
+    return out
+
+
 def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
     """``diagnosis.json`` of a case.
 
     Raises:
         RuntimeError: There is none; says why.
     """
-    seen = folder / "seen"
-    files = json.loads((seen / "case.json").read_text(encoding="utf-8"))
-    use = known if evidence == "all" else [name for name in known if name == "forwarding"]
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
-        command = [
-            sys.executable, "-m", "tailback", "diagnose", str(seen / files["trace"]),
-            "--fabric", str(seen / files["fabric"]), "--out", str(out), "--quiet",
-        ]  # fmt: skip
-        for name in use:
-            for path in _given(seen, files[name]):
-                command += [f"--{name}", str(path)]
+        given = arguments(folder, evidence, known)
+        command = [sys.executable, "-m", "tailback", "diagnose", *given, "--out", str(out),
+                   "--quiet"]  # fmt: skip
         try:
             done = subprocess.run(
                 command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S

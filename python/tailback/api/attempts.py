@@ -17,6 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api.cables_in_series import links_in_series
+from tailback.api.coarse_ranking import (
+    MIN_SUSPECTS,
+    CoarseRanking,
+    coarse_size,
+    one_stands_out,
+    rank,
+)
 from tailback.api.machine_models import (
     DELAYS,
     OTHER_ROUTING,
@@ -50,6 +57,7 @@ from tailback.diagnosis.measured_suspects import (
     cable_suspects,
 )
 from tailback.diagnosis.unknown_job import Draw, draws, try_unknown_job
+from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
@@ -281,16 +289,47 @@ class ExplanationSearch(SimulatedHypotheses):
             suspects = [cable for cable in suspects if cable in queued]
         if not suspects:
             return None
-        scenario = self.others.add_to(machine.prepared, bursts)
+        considered, most = len(suspects), TRIALS_PER_SUSPECT * len(suspects)
+        ranking = self._ranked(machine, run, suspects, most)
+        if ranking is not None:
+            self.rankings.append(ranking)
+            suspects, most = ranking.suspects, most - ranking.trials
         trials = CableTrials(
-            make_evaluate(scenario, threads=self.threads),
+            make_evaluate(self.others.add_to(machine.prepared, bursts), threads=self.threads),
             partial(self.with_cause, machine, bursts),
             self.posterior().model, self.prior(), self.outcome_of(machine, run),
             np.asarray(fabric.link_gbps, np.float64), bursts=bursts,
-            most_trials=TRIALS_PER_SUSPECT * len(suspects)
-            + (REFINING_TRIALS if self.is_open else DOUBTFUL_TRIALS),
+            most_trials=most + (REFINING_TRIALS if self.is_open else DOUBTFUL_TRIALS),
         )  # fmt: skip
-        return CableSearch(trials, suspects, fabric, ahead)
+        return CableSearch(trials, suspects, fabric, ahead, considered)
+
+    def _ranked(
+        self, machine: MachineModel, run: Run, suspects: list[int], most_trials: int
+    ) -> CoarseRanking | None:
+        """The likely ones of many suspects, by simulations in coarse packets.
+
+        None if they are few, or if no cable tried so far clearly fits better than none: then
+        coarse packets would not tell them apart.
+        """
+        size = coarse_size(run, machine.prepared.scenario.engine)
+        if size is None or len(suspects) <= MIN_SUSPECTS:
+            return None
+        model, healthy = self.posterior().model, self.outcome_of(machine, run)
+        tried = [
+            one.outcome for one in self.hypotheses
+            if one.machine == machine.name and one.slow != machine.slow
+        ]  # fmt: skip
+        if not one_stands_out(tried, healthy, model):
+            return None
+        scenario = self.others.add_to(machine.prepared, self.likely_bursts(machine))
+        evaluate = make_evaluate(scenario, threads=self.threads, coarse=size)
+        expected = evaluate(Change(computations=True, measure=True))
+        trials = CableTrials(
+            evaluate, partial(self.outcome_of, machine), model, self.prior(),
+            self.outcome_of(machine, expected),
+            np.asarray(machine.prepared.fabric.link_gbps, np.float64), most_trials=most_trials,
+        )  # fmt: skip
+        return rank(trials, suspects, size, self.progress)
 
     def _look_for_job(self, machine: MachineModel) -> None:
         """Add traffic of an unknown job to the hypotheses.

@@ -115,6 +115,7 @@ def add_evidence(
         statements.sources.append(wording.TABLES_NOT_USED)
     if search.machines[best.machine].small_buffers:
         statements.sources.append(wording.SMALL_BUFFERS)
+    statements.sources += [wording.ruled_out_coarsely(one) for one in search.rankings]
     place_open = _place_is_open(search, posterior, prepared)
     candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)

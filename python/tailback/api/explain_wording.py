@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tailback.api.coarse_ranking import CoarseRanking
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import text
 from tailback.diagnosis.hypotheses import SlowerMachine
 from tailback.diagnosis.unknown_job import UnknownJob
-from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
+from tailback.units import (
+    counted,
+    exact_bytes,
+    format_bytes,
+    format_time,
+    percent,
+    rate_of_rate,
+)
 
 MAX_HOSTS_NAMED: Final = 4
 """Number of hosts of a job that are named."""
@@ -128,6 +136,15 @@ SLOW_SOMEWHERE: Final = (
     "(ib_write_bw, iperf3)"
 )
 """What to test if one of many links may be slow."""
+
+
+def ruled_out_coarsely(ranking: CoarseRanking) -> str:
+    """How many cables were not simulated in full."""
+    left_out = ranking.considered - len(ranking.suspects)
+    return (
+        f"of {ranking.considered} cables, {left_out} were ruled out by simulations in coarse "
+        f"packets of {exact_bytes(ranking.size_bytes)}, which are less exact"
+    )
 
 
 def slow_anywhere(cables: int, ways: Sequence[SlowerMachine]) -> str:

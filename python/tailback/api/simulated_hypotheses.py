@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tailback.api.coarse_ranking import CoarseRanking
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import (
     SETTINGS,
@@ -74,6 +75,8 @@ class SimulatedHypotheses:
     runs: dict[tuple[MachineName, int | None, bool], Run] = field(default_factory=dict)
     """Runs without hidden causes, by machine model, bursts, and with or without
     counted traffic."""
+    rankings: list[CoarseRanking] = field(default_factory=list)
+    """Rankings of suspected cables in coarse packets."""
     job_spread: float = 0.0
     """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
 

@@ -262,12 +262,14 @@ class CableSearch:
         suspects: One link of each cable to try, most likely first.
         fabric: The fabric.
         ahead: Links on which others wait by the counters: their direction alone may be slow.
+        considered: Number of cables from which the suspects were chosen by simulations; 0: these.
     """
 
     trials: CableTrials
     suspects: Sequence[int]
     fabric: Fabric
     ahead: Sequence[int] = ()
+    considered: int = 0
     _singles: list[Trial] = field(default_factory=list)
     _taken: int = 0
 
@@ -302,7 +304,7 @@ class CableSearch:
         if not singles:
             return []
         reverse = np.asarray(self.fabric.link_reverse, np.int64)
-        most = _likeliest(len(self.suspects))
+        most = _likeliest(max(self.considered, len(self.suspects)))
         if not self.is_conclusive:
             # Both directions of the right cable may agree with a single kind of evidence only.
             best = self.likeliest(max(most // 2, 1 + len(trials.model.kinds)))

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api import attempts, network_clues, simulated_hypotheses
+from tailback.api import attempts, coarse_ranking, network_clues, simulated_hypotheses
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import (
@@ -49,6 +49,9 @@ TURN, QUEUE = prepared("round-robin"), prepared("fifo")
 varied: list[str] = []
 """Adapters of the simulations with other engine settings."""
 
+grains: list[int | None] = []
+"""Size of coarse packets of each simulation."""
+
 
 class Compared:
     sends = None
@@ -81,6 +84,7 @@ def explained(
     delayed: list[tuple[float, Any]] | None = None,
     in_series: list[int] | None = None,
     lossy: bool = False,
+    coarse: int | None = None,
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
@@ -90,6 +94,7 @@ def explained(
     """
     seen = list[tuple[str, str]]()
     varied.clear()
+    grains.clear()
 
     def outcome(scenario: Any, slow: tuple[int, ...]) -> Any:
         run = scenario.scenario.engine
@@ -103,8 +108,11 @@ def explained(
             misfits={"calls": misfit, "sends": misfit, "spread": misfit},
         )  # fmt: skip
 
-    def make_evaluate(scenario: Any, **_: Any) -> Callable[[Change], Any]:
+    def make_evaluate(
+        scenario: Any, coarse: int | None = None, **_: Any
+    ) -> Callable[[Change], Any]:
         def evaluate(change: Change) -> Any:
+            grains.append(coarse)
             if change.variation is not None:
                 varied.append(scenario.scenario.engine.injection)
                 return SimpleNamespace(variation=change.variation)
@@ -122,6 +130,7 @@ def explained(
     monkeypatch.setattr(attempts, "links_in_series", lambda *_: in_series or [])
     monkeypatch.setattr(attempts, "cable_suspects", lambda *_: list(range(0, 32, 2)))
     monkeypatch.setattr(attempts, "ahead_of_stalls", lambda *_: [])
+    monkeypatch.setattr(attempts, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(
         attempts, "assumed_messages",
         lambda _, nodes, *rest: [(0, int(nodes[0]), int(nodes[1]), 4096)],
@@ -141,6 +150,29 @@ def with_tables(one: Any) -> Any:
     """The scenario with forwarding tables, which are not read here."""
     fabric = one.scenario.fabric.model_copy(update={"forwarding": Path("lfts.txt")})
     return replace(one, scenario=one.scenario.model_copy(update={"fabric": fabric}))
+
+
+def test_many_cables_are_ranked_in_coarse_packets_where_one_stands_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
+        # A cable among the first that fits far better than none, but not as well as usual.
+        return (1000, 0.02 if slow == (8,) else BAD) if slow else (500, BAD)
+
+    monkeypatch.setattr(attempts, "MIN_SUSPECTS", 12)
+    monkeypatch.setattr(coarse_ranking, "FEWEST_KEPT", 3)
+    whole, _ = explained(monkeypatch, simulated)
+    full = grains.count(None)
+    ranked, _ = explained(monkeypatch, simulated, coarse=16 << 10)
+    assert grains.count(16 << 10) > 16 and grains.count(None) <= full - 13
+    # What was left out is not credible, so probabilities do not change.
+    assert ranked.of_cause("slow-link") == pytest.approx(whole.of_cause("slow-link"), abs=1e-6)
+    first = next(one for one in ranked.weighed if one.hypothesis.slow)
+    assert first.probability == pytest.approx(whole.weighed[2].probability, abs=1e-6)
+    assert first.hypothesis.slow == whole.weighed[2].hypothesis.slow and first.probability > 0.2
+
+    explained(monkeypatch, lambda _, slow, __: (1000 if slow else 500, 0.15), coarse=16 << 10)
+    assert set(grains) == {None}
 
 
 def test_a_network_that_is_slower_everywhere_is_no_slow_link(

@@ -1,0 +1,144 @@
+r"""What ranking slow cables in coarse packets saves of a diagnosis, and whether the answer stays.
+
+    python bench/blind.py --make DIR --first 66 --cases 1 --seed 311
+    python bench/coarse_hypotheses.py --trace-only DIR/build-066
+
+Each case is diagnosed without and with the ranking, alternately, in processes of their own. Prints
+user and system CPU seconds of both, the ratio, the number of simulations in full packets, and the
+cause, its confidence and the costs where they differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import runpy
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _machine import machine
+from blind import arguments, options_known
+
+import tailback.api.attempts as attempts
+from tailback.units import percent
+
+
+def child(command: list[str], folder: Path, *, ranked: bool) -> None:
+    """Diagnose a case; writes ``cpu.json``."""
+    if not ranked:
+        setattr(attempts, "MIN_SUSPECTS", sys.maxsize)  # noqa: B010
+    sys.argv = ["tailback", "diagnose", *command, "--out", str(folder / "out"), "--quiet",
+                "--threads", "1", "--profile"]  # fmt: skip
+    began = time.process_time()
+    try:
+        runpy.run_module("tailback", run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (0, 3, None):
+            raise
+    used = time.process_time() - began
+    (folder / "cpu.json").write_text(json.dumps(used), encoding="utf-8")
+
+
+def diagnose(command: list[str], *, ranked: bool) -> dict[str, Any]:
+    """CPU seconds, without the start of the interpreter, and the answer."""
+    with tempfile.TemporaryDirectory() as made:
+        how = [] if ranked else ["--whole"]
+        call = [sys.executable, __file__, "--child", made, *how, "--", *command]
+        done = subprocess.run(call, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr.strip()[-500:])
+        folder = Path(made)
+        read = json.loads((folder / "out" / "diagnosis.json").read_text(encoding="utf-8"))
+        profile = json.loads((folder / "out" / "profile.json").read_text(encoding="utf-8"))
+        cpu_s = json.loads((folder / "cpu.json").read_text(encoding="utf-8"))
+    explained = read["explanation"]
+    ranking = [one for one in explained["sources"] if "coarse packets" in one]
+    return {
+        "cpu_s": cpu_s, "simulations": next(
+            one["calls"] for one in profile["stages"] if one["stage"] == "packet engine"
+        ),
+        "ranking": ranking[0] if ranking else "",
+        "answer": {
+            "cause": read["cause"], "confidence": read["confidence"],
+            "headline": read["headline"],
+            "costs": {one["cause"]: one["share"] for one in explained["costs"]},
+        },
+    }  # fmt: skip
+
+
+def measure(case: Path, evidence: str, known: list[str], pairs: int) -> dict[str, Any]:
+    """Both ways of diagnosing a case, alternately."""
+    command = arguments(case, evidence, known)
+    runs = [(diagnose(command, ranked=False), diagnose(command, ranked=True)) for _ in range(pairs)]
+    ratios = [with_it["cpu_s"] / whole["cpu_s"] for whole, with_it in runs]
+    whole, ranked = runs[0]
+    return {
+        "case": case.name, "evidence": evidence, "whole": whole, "ranked": ranked,
+        "ratios": ratios, "same": whole["answer"] == ranked["answer"],
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The pairs in Markdown."""
+    lines = [
+        "| case, evidence | cables, ruled out in coarse packets | simulations | CPU s "
+        "| ratio (pairs) | answer |",
+        "|---" * 6 + "|",
+    ]
+    for row in rows:
+        whole, ranked = row["whole"], row["ranked"]
+        cables = re.findall(r"of (\d+) cables, (\d+) were", ranked["ranking"])
+        pairs = len(row["ratios"])
+        cells = [
+            f"{row['case']}, {row['evidence']}", ", ".join(cables[0]) if cables else "not ranked",
+            f"{whole['simulations']}, {ranked['simulations']}",
+            f"{whole['cpu_s']:.1f}, {ranked['cpu_s']:.1f}",
+            f"{statistics.median(row['ratios']):.2f} ({pairs})", _compared(whole, ranked),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _compared(whole: dict[str, Any], ranked: dict[str, Any]) -> str:
+    """The answer, and what of it differs."""
+    before, after = whole["answer"], ranked["answer"]
+    cause, sure = before["cause"], percent(before["confidence"], 1)
+    if before == after:
+        return f"{cause}, {sure}: same"
+    other = f"{after['cause']}, {percent(after['confidence'], 1)}"
+    names = {*before["costs"], *after["costs"]}
+    apart = max(
+        (abs(before["costs"].get(n, 0.0) - after["costs"].get(n, 0.0)) for n in names), default=0.0
+    )
+    headline = "same headline" if before["headline"] == after["headline"] else "other headline"
+    return f"{cause}, {sure}; {other}; costs differ by {percent(apart, 2)}, {headline}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", help="folders of blind cases")
+    parser.add_argument("--trace-only", action="store_true", help="without counters and job list")
+    parser.add_argument("--pairs", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--whole", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(given.cases, given.child, ranked=not given.whole)
+        return 0
+    evidence, known = "trace" if given.trace_only else "all", options_known()
+    rows = [measure(Path(case), evidence, known, given.pairs) for case in given.cases]
+    print(json.dumps({"machine": machine(), "cases": rows}) if given.json else table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
