@@ -21,6 +21,8 @@
 #define LIMIT_S 10
 /* What a shared file system may need to make the files of each further rank. */
 #define LIMIT_PER_RANK_MS 2
+/* How long a file system may hide from one host what another has made. */
+#define VISIBLE_S 120
 
 static char place[3072];
 static int named; /* whether the launcher told programs of one command apart */
@@ -101,13 +103,15 @@ static void read_decision(char answer[8]) {
   answer[length > 0 ? length : 0] = 0;
 }
 
-static void decide(const char *answer) {
+/* 0, or why this rank could not decide: EEXIST if another has. */
+static int decide(const char *answer) {
   char path[4096];
   snprintf(path, sizeof path, "%s/" DECISION, place);
-  if (symlink(answer, path)) return;
+  if (symlink(answer, path)) return errno;
   if (*answer == 's')
     fprintf(stderr, "tailback record: some ranks have not loaded the recorder; the others are "
                     "recorded, and the clocks of hosts are not compared\n");
+  return 0;
 }
 
 /* Opening a folder makes network file systems ask the server what is new in it. */
@@ -141,17 +145,17 @@ int tb_all_recorded(int size) {
   char answer[8];
   uint64_t end = tb_now() + limit_ns(size);
   long pause_us = 200, longest_us = 50000 + 10L * size;
-  for (int late = 0;;) {
-    int found = count_ranks(tb_world_rank() == 0);
-    if (found >= size) decide("all");
+  for (;;) {
+    int found = count_ranks(tb_world_rank() == 0), reason = 0;
+    uint64_t now = tb_now();
+    if (found >= size)
+      reason = decide("all");
+    else if (now >= end)
+      reason = decide("some");
     read_decision(answer);
     if (*answer) return !strcmp(answer, "all");
-    if (late) return 0; /* nothing can be decided in this folder */
-    if (tb_now() >= end) {
-      decide("some");
-      late = 1;
-      continue;
-    }
+    /* Nothing can be decided in this folder, or what is decided does not become visible. */
+    if ((reason && reason != EEXIST) || now >= end + VISIBLE_S * 1000000000ull) return 0;
     usleep((useconds_t)pause_us);
     if (pause_us < longest_us) pause_us *= 2;
   }
