@@ -22,9 +22,10 @@ FEWEST_KEPT = 12
 MIN_SUSPECTS = 2 * FEWEST_KEPT
 """Up to so many, a ranking at half of the cost would save nothing."""
 
-CLEAR = 6.0
-"""Logarithm of the ratio of likelihoods that is clear: e⁻⁶ = 0.25 %. In coarse packets the
-logarithms of two cables differ by up to 5 more, or less, than in full."""
+CLEAR = 9.0
+"""Logarithm of a ratio of likelihoods that is clear: e⁹ = 8000. In coarse packets the logarithms
+of two cables differ by up to 5 more, or less, than in full. The best one is at its fitted rate, the
+others at the first one, so those left out may be closer (docs/measurements/coarse.md)."""
 
 SIZES = ((1 << 20, 32 << 10), (256 << 10, 16 << 10))
 """Smallest message, bytes, of which most bytes must be, and size of coarse packets for these."""
