@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import insort
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from tailback.errors import TailbackError
 
@@ -172,13 +175,21 @@ def _read(path: Path, rank: int) -> RankRecord:
 
 
 def _telling(offsets: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The measurements of a clock without those that a busy host disturbed.
+    """The measurements of a clock without those that a busy host disturbed and that say nothing.
 
-    One whose shortest round trip is long says less than the line between its neighbours.
+    A measurement is wrong by up to half of its round trip. One whose round trip is long says
+    something only if the line between the others is further off than that: the clock drifted.
     """
     limit = 10 * min((trip for _, _, trip in offsets), default=0)
     kept = [one for one in offsets if one[2] <= limit]
-    return kept if len(kept) > 1 else offsets
+    if len(kept) < 2:
+        return offsets
+    for one in sorted(offsets, key=lambda one: one[2]):
+        time, offset, trip = one
+        line = np.interp(time, [each[0] for each in kept], [float(each[1]) for each in kept])
+        if trip > limit and abs(offset - line) > trip / 2:
+            insort(kept, one)
+    return kept
 
 
 def _take(out: RankRecord, line: str) -> None:

@@ -89,6 +89,10 @@ def test_measurements_that_a_busy_host_disturbed_are_left_out(tmp_path: Path) ->
     (tmp_path / "rank-000000.meta").write_text(head + text)
     kept = [one for one, wanted in lines.items() if wanted]
     assert read_rank_files(tmp_path)[0].offsets == kept
+    # The clock drifted by more than a long round trip leaves open.
+    (tmp_path / "rank-000000.meta").write_text(head + text.replace("7 90 ", "7 9000 "))
+    found = read_rank_files(tmp_path)[0].offsets
+    assert found == [(5, 3, 100), (7, 9000, 5000), (9, 4, 110)]
     # Two are needed for a line.
     (tmp_path / "rank-000000.meta").write_text(head + "offset 1 2 9000\noffset 5 3 100\n")
     assert len(read_rank_files(tmp_path)[0].offsets) == 2

@@ -10,7 +10,7 @@ import pytest
 
 from tailback.api.diagnose import diagnose
 from tailback.cli.measured_screen import _clocks
-from tailback.evidence import measure
+from tailback.evidence import measure, other_calls
 from tailback.recorder.session import record
 from tailback.traffic.readers import read_trace
 from tests.factories.recordings import evidence_of, transfer
@@ -71,7 +71,9 @@ def test_requests_that_are_freed_are_not_missing(recording: Path) -> None:
 
 
 @pytest.mark.tools
-def test_calls_without_data_are_explained(recording: Path) -> None:
+def test_calls_without_data_are_explained(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # How much of the time they take depends on what else runs.
+    monkeypatch.setattr(other_calls, "_WORTH_A_NOTE", 0.0)
     notes = measure(recording).measured.notes
     (said,) = [note for note in notes if note.startswith("MPI calls without data: ")]
     assert "MPI_Comm_dup" in said and "no verdict covers them" in said
