@@ -31,6 +31,7 @@ from tailback.traffic.readers.recorded_run import (
     measured_time,
     within_measured_time,
 )
+from tailback.traffic.readers.timed_posts import busiest_threads, guessed_sources
 
 
 def record(trace: Trace, file: Path) -> RecordedRun:
@@ -98,18 +99,7 @@ def _kept_calls(trace: Trace, notes: list[str]) -> tuple[Ints, Ints]:
     calls = trace.calls
     keep = np.ones(len(calls.rank), np.bool_)
     if trace.threaded.any():
-        busiest: dict[int, tuple[int, int]] = {}
-        threads, count = np.unique(calls.thread, return_counts=True)
-        rank_of = dict(zip(calls.thread.tolist(), calls.rank.tolist(), strict=True))
-        for thread, number in zip(threads.tolist(), count.tolist(), strict=True):
-            best = busiest.get(rank_of[thread], (0, 0))
-            busiest[rank_of[thread]] = max(best, (number, -thread))
-        keep = np.isin(calls.thread, [-thread for _, thread in busiest.values()])
-        notes.append(
-            f"{int(trace.threaded.sum())} ranks call MPI from several threads: the time of each is "
-            f"split for the thread with most calls; {int((~keep).sum())} calls of others are left "
-            "out"
-        )
+        keep = busiest_threads(calls.rank, calls.thread, notes)
     rows = np.flatnonzero(keep)
     rows = rows[np.lexsort((calls.enter_position[rows], calls.rank[rows]))]
     row_of = np.full(len(calls.rank) + 1, -1, np.int64)
@@ -166,11 +156,7 @@ def _transfers(
     unknown = posts.peer < 0
     _, even = guess_sources(posts, trace.n_ranks)
     if unknown.any():
-        notes.append(
-            f"the trace does not record the source of {int(unknown.sum())} receives: they are "
-            "matched in order to the messages that no other receive takes"
-            + ("" if even else "; streams differ in length, so some matches may be wrong")
-        )
+        notes.append(guessed_sources(int(unknown.sum()), even))
     order = np.lexsort((posts.step, posts.position, posts.rank))
     rows, unknown = rows[order], unknown[order]
     del order

@@ -79,11 +79,7 @@ def with_sources(posts: Posts, n_ranks: int, notes: list[str]) -> tuple[Posts, B
     unknown = (posts.peer == UNKNOWN) & ~posts.is_send
     _, even = guess_sources(posts, n_ranks)
     if unknown.any():
-        notes.append(
-            f"the trace does not record the source of {int(unknown.sum())} receives: they are "
-            "matched in order to the messages that no other receive takes"
-            + ("" if even else "; streams differ in length, so some matches may be wrong")
-        )
+        notes.append(guessed_sources(int(unknown.sum()), even))
     order = np.lexsort((posts.step, posts.position, posts.rank))
     return posts.take(order), unknown[order]
 
@@ -154,6 +150,20 @@ def with_collectives(calls: RecordedCalls, collectives: RecordedCollectives) -> 
     np.add.at(received, collectives.call, collectives.received_bytes)
     comm[collectives.call] = collectives.comm
     return replace(calls, sent_bytes=sent, received_bytes=received, comm=comm)
+
+
+def guessed_sources(receives: int, even: bool) -> str:
+    """Note on receives whose source is inferred.
+
+    Args:
+        receives: How many there are.
+        even: Whether as many messages as receives are left for them.
+    """
+    return (
+        f"the trace does not record the source of {receives} receives: they are matched in order "
+        "to the messages that no other receive takes"
+        + ("" if even else "; streams differ in length, so some matches may be wrong")
+    )
 
 
 def busiest_threads(rank: Ints, thread: Ints, notes: list[str]) -> Bools:
