@@ -23,22 +23,12 @@ pub(crate) struct Loads {
 const LANE_BUSY: i32 = Epoch::FAR;
 
 /// The output of a packet that has not arrived yet, chosen ahead so that its lane can be fetched.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Chosen {
-    /// The link, shard index; [`u32::MAX`] if none was chosen.
+    /// The link, shard index.
     pub link: u32,
     /// [`Loads::releases`] when it was chosen.
     pub releases: u32,
-}
-
-impl Chosen {
-    pub const NONE: Self = Self { link: u32::MAX, releases: 0 };
-
-    /// Whether a link was chosen.
-    #[inline(always)]
-    pub fn is_some(self) -> bool {
-        self.link != Self::NONE.link
-    }
 }
 
 impl Loads {
@@ -58,7 +48,7 @@ impl Loads {
     /// Prefetches the loads of candidates from `start` on, beginning at position `first`.
     #[inline]
     pub fn prefetch(&self, start: u32, first: u32) {
-        for link in [start, start + first, start + first + 2 * SIMD_LANES as u32 - 1] {
+        for link in [start, start + first, start + first + SIMD_LANES as u32 - 1] {
             prefetch(&self.compact, link);
         }
     }
@@ -100,12 +90,16 @@ impl Loads {
         }
     }
 
-    /// Whether `chosen`, the first idle one of some candidates at `now` as of an earlier event, still is:
+    /// Whether `chosen`, the first idle one of `n` candidates at `now` as of an earlier event, still is:
     /// none before it has become idle since, and it is not busy.
     #[inline(always)]
-    pub fn still_first_idle(&self, chosen: Chosen, now: u64) -> bool {
-        chosen.releases == self.releases
-            && self.compact[chosen.link as usize] <= self.epoch.present(now)
+    pub fn is_still_first_idle(&self, chosen: Chosen, n: u16, now: u64) -> bool {
+        // Whether there is a choice is unpredictable: select without a branch.
+        let forced = n == 1;
+        let limit = select_unpredictable(forced, LANE_BUSY, self.epoch.present(now));
+        let relevant = select_unpredictable(forced, 0, u32::MAX);
+        let released = (chosen.releases ^ self.releases) & relevant;
+        (released == 0) & (self.compact[chosen.link as usize] <= limit)
     }
 
     /// Begins `epoch`; `free_at` says when each lane's link is free.
@@ -134,25 +128,31 @@ impl Loads {
     }
 
     /// The first idle link of `n` consecutive ones from `start` on, beginning at position
-    /// `first` cyclically, if it is among the first 2 × [`SIMD_LANES`]; with `n` = 1, that
-    /// link.
+    /// `first` cyclically, unless it is too far behind; with `n` = 1, that link.
     #[inline(always)]
     pub fn first_idle(&self, start: u32, n: u32, first: u32, now: u64) -> Option<u32> {
-        const FEW: u32 = SIMD_LANES as u32;
-        let now = self.epoch.present(now);
-        let idle = |from: u32, n: u32| {
-            let (few, _) =
-                self.compact[(start + from) as usize..].split_first_chunk().expect("a few follow");
-            at_most_bits(few, now) & ((1 << n.min(FEW)) - 1)
-        };
-        // Two vectors of links. The result is unpredictable: select without a branch.
-        let ends = n - first <= FEW;
-        let next = select_unpredictable(ends, 0, first + FEW);
-        let left = select_unpredictable(ends, first, (n - first).wrapping_sub(FEW));
-        let found = idle(first, n - first) | u32::from(n == 1) | idle(next, left) << FEW;
-        let place = found.trailing_zeros();
-        let turned = select_unpredictable(place < FEW, first, next.wrapping_sub(FEW));
-        (found != 0).then(|| start + turned.wrapping_add(place))
+        if n > SIMD_LANES as u32 {
+            return self.first_idle_of_many(start, n, first, now);
+        }
+        let idle = self.idle(start, n, now) | u32::from(n == 1);
+        let behind = idle & (u32::MAX << first);
+        // Which one it is is unpredictable: select without a branch.
+        let found = select_unpredictable(behind != 0, behind, idle);
+        (idle != 0).then(|| start + found.trailing_zeros())
+    }
+
+    /// The same of more than [`SIMD_LANES`] links: the first of as many from `first` on.
+    #[inline(never)]
+    fn first_idle_of_many(&self, start: u32, n: u32, first: u32, now: u64) -> Option<u32> {
+        let idle = self.idle(start + first, (n - first).min(SIMD_LANES as u32), now);
+        (idle != 0).then(|| start + first + idle.trailing_zeros())
+    }
+
+    /// A bit for each idle link of `n` from `start` on, at most [`SIMD_LANES`].
+    #[inline(always)]
+    fn idle(&self, start: u32, n: u32, now: u64) -> u32 {
+        let (few, _) = self.compact[start as usize..].split_first_chunk().expect("a few follow");
+        at_most_bits(few, self.epoch.present(now)) & (u32::MAX >> (SIMD_LANES as u32 - n))
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
                     prop_assert_eq!((backlog, 0), (busy[at].saturating_sub(now), lines[at]));
                 }
                 // What was chosen before the change is taken only if it would be chosen now.
-                if let Some(before) = chosen && n > 1 && loads.still_first_idle(before, now) {
+                if let Some(before) = chosen && n > 1 && loads.is_still_first_idle(before, n as u16, now) {
                     prop_assert_eq!(loads.first_idle(0, n, first, now), Some(before.link));
                 }
                 let idle = |link: u32| busy[link as usize] <= now && lines[link as usize] == 0;
