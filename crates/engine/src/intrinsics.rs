@@ -134,6 +134,26 @@ pub(crate) fn at_most_bits(numbers: &[i32; SIMD_LANES], limit: i32) -> u32 {
     numbers.iter().rev().fold(0, |bits, &number| bits << 1 | u32::from(number <= limit))
 }
 
+/// The same of four numbers.
+#[inline(always)]
+pub(crate) fn at_most_bits_of_4(numbers: &[i32; 4], limit: i32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{
+            _mm_castsi128_ps, _mm_cmpgt_epi32, _mm_loadu_si128, _mm_movemask_ps, _mm_set1_epi32,
+        };
+        // SAFETY: the load reads the four numbers; SSE2 is part of every x86-64.
+        #[allow(unsafe_code)]
+        let beyond = unsafe {
+            let four = _mm_loadu_si128(numbers.as_ptr().cast());
+            _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpgt_epi32(four, _mm_set1_epi32(limit))))
+        };
+        !beyond as u32 & 0xf
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    numbers.iter().rev().fold(0, |bits, &number| bits << 1 | u32::from(number <= limit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
