@@ -183,7 +183,7 @@ mod tests {
             for (place, number) in numbers.into_iter().enumerate() {
                 prop_assert_eq!(bits >> place & 1 == 1, number <= limit);
             }
-            
+
         }
     }
 }

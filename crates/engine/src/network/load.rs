@@ -1,26 +1,34 @@
 //! Load of links in compact form: when each is free, and the bytes that wait for credit.
 
+use std::collections::BTreeMap;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::events::epoch::Epoch;
 use crate::intrinsics::{SIMD_LANES, at_most_bits, collect_with_huge_pages, prefetch};
 
-/// The loads that adaptive routing compares.
+/// The loads that adaptive routing compares: when each link is free, and the bytes that wait for credit at each lane.
 #[derive(Debug)]
 pub(crate) struct Loads {
-    /// Bytes waiting for credit at each lane.
-    waiting: Vec<u64>,
-    /// Compared several at a time: for each lane [`LANE_BUSY`] if packets wait there, otherwise, in
-    /// a link's first lane, when the link is free. Padded at the end for SIMD loads.
+    /// Compared several at a time. For each lane, if packets wait there: their bytes. Otherwise,
+    /// in a link's first lane, when the link is free, as a negative number: below that of any
+    /// later time, and of any lane where packets wait. Padded at the end for SIMD loads.
     compact: Vec<i32>,
+    /// Bytes that wait, where they are too many for `compact`.
+    many_bytes: BTreeMap<u32, u64>,
     pub epoch: Epoch,
     /// How often the last packet that waited at a lane left it.
     pub releases: u32,
 }
 
-/// Packets wait, or the link is busy beyond the epoch.
-const LANE_BUSY: i32 = Epoch::FAR;
+/// At least this many bytes wait: see [`Loads::many_bytes`].
+const MANY_BYTES: i32 = i32::MAX;
+
+/// A time of an epoch, below all numbers of bytes.
+#[inline(always)]
+fn below_bytes(since: i32) -> i32 {
+    since.wrapping_add(i32::MIN)
+}
 
 /// The output of a packet that has not arrived yet, chosen ahead so that its lane can be fetched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,12 +42,10 @@ pub(crate) struct Chosen {
 impl Loads {
     /// Loads of `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
+        let n = lanes + SIMD_LANES;
         Self {
-            waiting: collect_with_huge_pages(lanes, std::iter::repeat_n(0, lanes)),
-            compact: collect_with_huge_pages(
-                lanes + SIMD_LANES,
-                std::iter::repeat_n(0, lanes + SIMD_LANES),
-            ),
+            compact: collect_with_huge_pages(n, std::iter::repeat_n(below_bytes(0), n)),
+            many_bytes: BTreeMap::new(),
             epoch: Epoch::new(0),
             releases: 0,
         }
@@ -57,36 +63,50 @@ impl Loads {
     #[inline]
     pub fn prefetch_lane(&self, lane: u32) {
         prefetch(&self.compact, lane);
-        prefetch(&self.waiting, lane);
+    }
+
+    /// `time` as it is stored.
+    #[inline(always)]
+    fn free_from(&self, time: u64) -> i32 {
+        below_bytes(self.epoch.since(time))
     }
 
     /// Reserves the link whose first lane is `lane` until `time`.
     #[inline]
     pub fn reserve(&mut self, lane: u32, time: u64) {
+        let free_from = self.free_from(time);
         let compact = &mut self.compact[lane as usize];
-        *compact = if *compact == LANE_BUSY { LANE_BUSY } else { self.epoch.since(time) };
+        *compact = if *compact >= 0 { *compact } else { free_from };
     }
 
     /// Bytes waiting for credit at `lane`.
     #[inline]
     pub fn waiting(&self, lane: u32) -> u64 {
-        if self.compact[lane as usize] == LANE_BUSY { self.waiting[lane as usize] } else { 0 }
+        let bytes = self.compact[lane as usize].max(0);
+        if bytes == MANY_BYTES { self.many_bytes[&lane] } else { bytes as u64 }
     }
 
     /// Adds a packet of `wire` bytes to those that wait at `lane`.
     pub fn enqueue(&mut self, lane: u32, wire: u32) {
-        self.waiting[lane as usize] += u64::from(wire);
-        self.compact[lane as usize] = LANE_BUSY;
+        self.set_waiting(lane, self.waiting(lane) + u64::from(wire));
     }
 
     /// Removes a packet of `wire` bytes from those that wait at `lane`, whose link is free at
     /// `free_at`.
     pub fn dequeue(&mut self, lane: u32, wire: u32, free_at: u64) {
-        let waiting = &mut self.waiting[lane as usize];
-        *waiting -= u64::from(wire);
-        if *waiting == 0 {
+        let bytes = self.waiting(lane) - u64::from(wire);
+        self.set_waiting(lane, bytes);
+        if bytes == 0 {
             self.releases = self.releases.wrapping_add(1);
-            self.compact[lane as usize] = self.epoch.since(free_at);
+            self.compact[lane as usize] = self.free_from(free_at);
+        }
+    }
+
+    /// Stores the bytes that wait at `lane`.
+    fn set_waiting(&mut self, lane: u32, bytes: u64) {
+        self.compact[lane as usize] = i32::try_from(bytes).unwrap_or(MANY_BYTES);
+        if bytes >= MANY_BYTES as u64 {
+            self.many_bytes.insert(lane, bytes);
         }
     }
 
@@ -96,7 +116,7 @@ impl Loads {
     pub fn is_still_first_idle(&self, chosen: Chosen, n: u16, now: u64) -> bool {
         // Whether there is a choice is unpredictable: select without a branch.
         let forced = n == 1;
-        let limit = select_unpredictable(forced, LANE_BUSY, self.epoch.present(now));
+        let limit = select_unpredictable(forced, i32::MAX, below_bytes(self.epoch.present(now)));
         let relevant = select_unpredictable(forced, 0, u32::MAX);
         let released = (chosen.releases ^ self.releases) & relevant;
         (released == 0) & (self.compact[chosen.link as usize] <= limit)
@@ -105,10 +125,10 @@ impl Loads {
     /// Begins `epoch`; `free_at` says when each lane's link is free.
     pub fn begin_epoch(&mut self, epoch: Epoch, free_at: impl Iterator<Item = u64>) {
         self.epoch = epoch;
-        for ((compact, &waiting), free_at) in
-            self.compact.iter_mut().zip(&self.waiting).zip(free_at)
-        {
-            *compact = if waiting > 0 { LANE_BUSY } else { epoch.since(free_at) };
+        for (compact, free_at) in self.compact.iter_mut().zip(free_at) {
+            if *compact < 0 {
+                *compact = below_bytes(epoch.since(free_at));
+            }
         }
     }
 
@@ -119,11 +139,12 @@ impl Loads {
         links: Range<u32>,
         now: u64,
     ) -> impl Iterator<Item = Option<u64>> {
-        let now = self.epoch.present(now);
+        let now = below_bytes(self.epoch.present(now));
+        let far = below_bytes(Epoch::FAR);
         self.compact[links.start as usize..links.end as usize].iter().map(move |&compact| {
-            // Relative times are not negative.
-            let ahead = (compact - now).max(0);
-            (compact != LANE_BUSY).then_some(ahead as u64)
+            // A negative difference is that of an idle link.
+            let ahead = compact.wrapping_sub(now).max(0);
+            (compact < far).then_some(ahead as u64)
         })
     }
 
@@ -152,7 +173,8 @@ impl Loads {
     #[inline(always)]
     fn idle(&self, start: u32, n: u32, now: u64) -> u32 {
         let (few, _) = self.compact[start as usize..].split_first_chunk().expect("a few follow");
-        at_most_bits(few, self.epoch.present(now)) & (u32::MAX >> (SIMD_LANES as u32 - n))
+        let now = below_bytes(self.epoch.present(now));
+        at_most_bits(few, now) & (u32::MAX >> (SIMD_LANES as u32 - n))
     }
 }
 
