@@ -70,6 +70,8 @@ class StepChecks:
         decide: Called with the step of each rank, the messages of the reported steps and the
             traffic of links so far by mark (the window is the mark minus 1); returns the first step
             to leave out, the first one after those, and the next check or None.
+        label_offset: If the program is one step, the number that is added to the labels of each of
+            its ``count`` repetitions; None if it has all steps.
     """
 
     bounds: NDArray[np.uint64]
@@ -78,6 +80,7 @@ class StepChecks:
     decide: Callable[
         [NDArray[np.uint32], Columns, Columns], tuple[int, int, tuple[int, int] | None]
     ]
+    label_offset: NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +139,14 @@ class _Attempt:
     found: dict[int, tuple[Cut, RoundResult]] = field(default_factory=dict)
     reason: str = "no job repeats enough equal steps"
     messages: NDArray[np.int64] = field(init=False)
+    bounds: NDArray[np.int64] = field(init=False)
     busy: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        own = self.program.programs[0]
-        self.messages = own.messages_before(own.bounds)
-        self.busy = own.bounds[:, -1] > own.bounds[:, 0]
+        steps, kept = self.job.steps, self.program.kept[0]
+        self.messages = steps.message_bounds(kept)
+        self.bounds = steps.operation_bounds(kept)
+        self.busy = self.bounds[:, -1] > self.bounds[:, 0]
 
     def next_check(self) -> tuple[int, int] | None:
         """First reported step and step of the next check."""
@@ -240,14 +245,16 @@ def simulate_continued(
         if not pending:
             return "no job repeats enough equal steps"
         measured = [(0, one.first, one.kept) for one in pending]
-        program = Round.of(workload, [job], _cut_short(job, kept), measured)
+        program = Round.of(
+            workload, [job], _cut_short(job, kept), measured, repeat=job.steps.is_repetition
+        )
         attempt = _Attempt(job, program, eager, link_group, random_routing, pending)
         first = attempt.next_check()
         assert first is not None
-        own = program.programs[0]
         checks = StepChecks(
-            own.bounds.ravel().astype(np.uint64), own.bounds.shape[1] - 1, first, attempt.decide
-        )
+            attempt.bounds.ravel().astype(np.uint64), attempt.bounds.shape[1] - 1, first,
+            attempt.decide, program.stepped.label_offset,
+        )  # fmt: skip
         outcome = engine(program.stepped, checks)
         if not outcome.complete:
             return "interrupted"

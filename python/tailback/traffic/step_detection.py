@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.program import POSTS, Op, Program
+from tailback.traffic.program import Op, Program
 from tailback.traffic.steps import StepProgram, count_within, posted_as
 
 FEWEST_STEPS = 24
@@ -62,7 +62,7 @@ def find_steps(program: Program) -> StepProgram | None:
 def _digests(program: Program) -> NDArray[np.uint64]:
     """Hash of each operation; the duration of computations is not part of it."""
     start = program.rank_start.astype(np.int64)
-    posts = np.isin(program.kind, POSTS)
+    posts = program.posts
     before = count_within(posts, start)
     back = np.where(program.kind == Op.WAIT, before - posted_as(program, before), 0)
     amount = np.where(posts, program.amount, 0)
