@@ -199,7 +199,7 @@ class SteppedJob:
         order = self.steps.order[stretch.begin : stretch.end]
         if (order == order[0]).all():
             return True
-        compute = self.steps.compute_ps()[order]
+        compute = self.steps.compute_ps[order]
         return bool((compute == compute[0]).all())
 
     def computations(self, begin: int, end: int, eager: int) -> Computations:
@@ -207,7 +207,7 @@ class SteppedJob:
         order = self.steps.order[begin:end]
         if (order == order[0]).all():
             return Computations(None, None)
-        compute = self.steps.compute_ps()[order]
+        compute = self.steps.compute_ps[order]
         if (compute == compute[0]).all():
             return Computations(None, None)
         return Computations(compute, self._dependencies(begin, eager))
@@ -452,7 +452,7 @@ class Round:
         return JobSkip(
             ranks=job.ranks,
             shift_ps=result.found.shift_ps,
-            compute_ps=job.steps.compute_ps()[left_out].sum(axis=0),
+            compute_ps=job.steps.compute_ps[left_out].sum(axis=0),
             marks=inside,
             mark_steps=(marks[:, None] == inside).sum(axis=0),
             factor=factor,

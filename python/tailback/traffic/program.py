@@ -57,7 +57,7 @@ POSTS = (*SENDS, Op.IRECV)
 """Operations that post a send or a receive, and so have a request."""
 
 
-_IS_POST = np.isin(np.arange(256), POSTS)
+IS_POST = np.isin(np.arange(256), POSTS)
 """Whether the operation with each number is one of POSTS."""
 
 _IS_SEND = np.isin(np.arange(256), SENDS)
@@ -199,7 +199,7 @@ class Program:
     @property
     def posts(self) -> NDArray[np.bool_]:
         """Whether each operation posts a send or a receive, shape (M,)."""
-        return _IS_POST[self.kind]
+        return IS_POST[self.kind]
 
     def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
         """Bytes between each pair of ranks.
@@ -228,7 +228,7 @@ class Program:
             piece = slice(first, first + _CHECKED)
             # As unsigned numbers, negative ranks are too large.
             bad = self.peer[piece].view(np.uint32) >= self.n_ranks
-            bad &= _IS_POST[self.kind[piece]]
+            bad &= IS_POST[self.kind[piece]]
             if bad.any():
                 op = first + int(np.flatnonzero(bad)[0])
                 raise TraceError(

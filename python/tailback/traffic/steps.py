@@ -8,6 +8,7 @@ lie in the same step, so the program without some of its steps is still a valid 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +43,12 @@ class StepProgram:
         """Kind of each step, shape (k,)."""
         return self.kind[self.order]
 
+    @cached_property
     def compute_ps(self) -> NDArray[np.int64]:
         """Computation time of each rank in each of the s distinct steps, shape (s, R)."""
-        amount = np.where(self.program.kind == Op.COMPUTE, self.program.amount, 0)
-        total = np.concatenate([[0], np.cumsum(amount.astype(np.int64))])
+        amount = np.where(self.program.kind == Op.COMPUTE, self.program.amount, np.uint64(0))
+        total = np.zeros(len(amount) + 1, np.int64)
+        np.cumsum(amount.view(np.int64), out=total[1:])
         return np.diff(total[self.bounds], axis=1).T
 
     @property

@@ -91,7 +91,7 @@ def test_computations_of_other_lengths_are_the_same_step() -> None:
     steps = find_steps(two_ranks([64] * STEPS, compute))
     assert steps is not None
     assert (steps.kinds == 1).sum() >= STEPS - 2
-    assert steps.compute_ps().sum() == 2 * sum(compute)
+    assert steps.compute_ps.sum() == 2 * sum(compute)
 
 
 def test_a_program_that_changes_has_two_kinds_of_steps() -> None:
