@@ -80,6 +80,11 @@ def assemble(
     )
 
 
+ASKED = 1 << 20
+"""Operations of an unfinished program from which on it is asked whether there is memory for them;
+for the finished one it always is."""
+
+
 class Slots:
     """A program whose ranks run the same sequence of slots, one operation of every rank each.
 
@@ -169,7 +174,7 @@ class Slots:
     ) -> None:
         count = len(self._scalars) + 1
         # Each time there are twice as many: asking for the free memory reads files.
-        if count & (count - 1) == 0:
+        if count & (count - 1) == 0 and count * self.n_ranks >= ASKED:
             refuse_if_huge(count * self.n_ranks)
         self._scalars.append((op, amount, tag, label))
         self._peers.append(None if peer is None else peer.astype(np.int32))
