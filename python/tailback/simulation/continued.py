@@ -41,6 +41,10 @@ FIRST_OPERATIONS = 1_000_000
 """Operations of the first program, which has only the first steps of each stretch: to build and
 match as many takes about a third of a second."""
 
+REPEATED_OPERATIONS = 4_000_000
+"""The same if the engine repeats one step, which takes a fraction of the time: then their memory is
+the limit, about half a gigabyte."""
+
 FIRST_KEPT = 150
 """Most steps of a stretch in the first program."""
 
@@ -234,7 +238,8 @@ def simulate_continued(
     """
     n_steps = job.steps.n_steps
     operations = job.operations_per_step()
-    most = min(FIRST_KEPT, int(FIRST_OPERATIONS / max(operations, 1e-9)))
+    limit = REPEATED_OPERATIONS if job.steps.is_repetition else FIRST_OPERATIONS
+    most = min(FIRST_KEPT, int(limit / max(operations, 1e-9)))
     kept, checked = max(most, ENOUGH + 3), dict[int, int]()
     while True:
         if kept >= n_steps / 2:

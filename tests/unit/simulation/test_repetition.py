@@ -14,7 +14,7 @@ from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulation import PreparedScenario, prepare, simulate
+from tailback.simulation import PreparedScenario, continued, prepare, simulate
 from tailback.simulation.step_rounds import SINGLE_MARKS, marks_of_steps
 from tailback.traffic.program import Label, Program, ProgramBuilder
 from tailback.traffic.steps import StepProgram
@@ -308,3 +308,23 @@ def test_the_engine_repeats_a_step_that_it_is_given_once(
     for name, table in once.tables.items():
         assert table.equals(in_full.tables[name]), name
     assert once.summary == in_full.summary
+
+
+@pytest.mark.parametrize(("limit", "simulations"), [(1, 2), (4_000_000, 1)])
+def test_an_attempt_with_all_steps_is_the_run(
+    limit: int, simulations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated step may have more operations before its later steps are left to a second run."""
+
+    def simulated(*args: Any, **options: Any) -> _core.PacketOutcome:
+        calls.append(options["steps"].count)
+        return real(*args, **options)
+
+    calls, real = list[int](), _core.simulate
+    monkeypatch.setattr(_core, "simulate", simulated)
+    monkeypatch.setattr(continued, "REPEATED_OPERATIONS", limit)
+    monkeypatch.setattr(continued, "FIRST_OPERATIONS", 1)
+    pattern = {"kind": "permutation", "ranks": 16, "size": "64 KiB", "messages": 4}
+    run = simulate(prepared({"pattern": pattern, "repeat": 80}, routing="random"), threads=1)
+    assert "skipped" not in run.summary
+    assert len(calls) == simulations and calls[-1] == 80
