@@ -236,6 +236,7 @@ class _EngineRun:
             self.fabric, scenario, traffic.program,
             lanes=scenario.engine.services * routes.lanes,
             measure=settings.measure,
+            times=1 if checks is None or checks.label_offset is None else checks.count,
         )  # fmt: skip
         section = scenario.fabric
         with stage("packet engine"), translate_core_error(

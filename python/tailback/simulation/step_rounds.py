@@ -59,17 +59,54 @@ class SteppedProgram:
 
     Attributes:
         program: The program of all jobs; the labels of marked steps follow those of the jobs.
-        source: Index in the jobs' programs of each operation, shape (M,).
         start_ps: Start time of each rank.
         label_step: Mark of each label, 0 for none.
         copies: Number of copies of the jobs' labels: one more than there are marks.
+        label_offset: If ``program`` is one step that the engine repeats, the number that is added
+            to the labels of each of its steps, shape (m,); None if ``program`` has all of them.
     """
 
     program: Program
-    source: NDArray[np.int64]
     start_ps: NDArray[np.uint64]
     label_step: list[int]
     copies: int
+    label_offset: NDArray[np.uint32] | None = None
+
+    @staticmethod
+    def of(
+        programs: list[KeptSteps], marks: list[NDArray[np.int64]], used: int,
+        start_ps: NDArray[np.uint64],
+    ) -> SteppedProgram:  # fmt: skip
+        """The program of all jobs, whose steps have ``marks`` up to ``used``."""
+        merged, _ = side_by_side([one.program for one in programs])
+        labels = len(merged.labels)
+        of_operation = np.concatenate(
+            [one.of_operations(mark) for one, mark in zip(programs, marks, strict=True)]
+        )
+        program = replace(
+            merged,
+            label=(merged.label + of_operation * labels).astype(np.uint32),
+            labels=merged.labels * (1 + used),
+        )
+        return SteppedProgram(program, start_ps, _steps_of_labels(labels, used), 1 + used)
+
+    @staticmethod
+    def repeating(
+        step: Program, marks: NDArray[np.int64], used: int, start_ps: NDArray[np.uint64]
+    ) -> SteppedProgram:
+        """The program that repeats a step, with ``marks`` up to ``used``.
+
+        A hundred steps take longer to build and match than to simulate twenty of them.
+        """
+        labels = len(step.labels)
+        program = replace(step, labels=step.labels * (1 + used), recompile=None)
+        offset = (marks * labels).astype(np.uint32)
+        return SteppedProgram(program, start_ps, _steps_of_labels(labels, used), 1 + used, offset)
+
+
+def _steps_of_labels(labels: int, used: int) -> list[int]:
+    """``SteppedProgram.label_step`` of so many labels without steps and marks."""
+    return np.repeat(np.arange(1 + used), labels).tolist()
 
 
 @dataclass(frozen=True)
@@ -162,7 +199,7 @@ class SteppedJob:
         order = self.steps.order[stretch.begin : stretch.end]
         if (order == order[0]).all():
             return True
-        compute = self.steps.compute_ps()[order]
+        compute = self.steps.compute_ps[order]
         return bool((compute == compute[0]).all())
 
     def computations(self, begin: int, end: int, eager: int) -> Computations:
@@ -170,7 +207,7 @@ class SteppedJob:
         order = self.steps.order[begin:end]
         if (order == order[0]).all():
             return Computations(None, None)
-        compute = self.steps.compute_ps()[order]
+        compute = self.steps.compute_ps[order]
         if (compute == compute[0]).all():
             return Computations(None, None)
         return Computations(compute, self._dependencies(begin, eager))
@@ -228,7 +265,17 @@ RoundResults = list[dict[int, RoundResult]]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """A plan and the program to simulate."""
+    """A plan and the program to simulate.
+
+    Attributes:
+        jobs: The jobs.
+        skips: What is left out.
+        kept: Number of each step in the programs, by job.
+        programs: Programs of the jobs; none if the engine repeats the only step of a single job.
+        marks: Mark of each step in the programs, by job, 0 for none.
+        stepped: The program to simulate.
+        start_ps: Start time of each rank in the whole run.
+    """
 
     jobs: list[SteppedJob]
     skips: list[PlannedSkip]
@@ -244,6 +291,8 @@ class Round:
         jobs: list[SteppedJob],
         skips: list[PlannedSkip],
         measured: Sequence[tuple[int, int, int]] | None = None,
+        *,
+        repeat: bool = False,
     ) -> Round:
         """Build the program of a plan.
 
@@ -253,6 +302,7 @@ class Round:
             skips: What is left out.
             measured: Job, first step in its program and number of steps of each stretch whose
                 traffic is counted by step; default: those before each skip.
+            repeat: Whether the engine repeats the only step of the only job.
         """
         kept = [kept_steps(job.number, job.steps.n_steps, skips) for job in jobs]
         marks = [np.zeros(len(steps), np.int64) for steps in kept]
@@ -268,29 +318,17 @@ class Round:
             of_step = marks_of_steps(n_steps - 1)
             marks[number][first + 1 : first + n_steps] = used + of_step
             used += int(of_step[-1])
-        programs = [job.steps.only(steps) for job, steps in zip(jobs, kept, strict=True)]
-        merged, _ = side_by_side([one.program for one in programs])
-        labels = len(merged.labels)
-        of_operation = np.concatenate(
-            [one.of_operations(mark) for one, mark in zip(programs, marks, strict=True)]
-        )
-        starts = np.cumsum([0, *(len(job.steps.program.kind) for job in jobs)])
         start_ps = workload.start_ps.copy()
         for skip in skips:
             for job, segment in zip(jobs, skip.key, strict=True):
                 if segment == NOT_STARTED:
                     start_ps[job.ranks] -= np.uint64(round(skip.time_ps))
-        stepped = SteppedProgram(
-            replace(
-                merged,
-                label=(merged.label + of_operation * labels).astype(np.uint32),
-                labels=merged.labels * (1 + used),
-            ),
-            np.concatenate([one.source + at for one, at in zip(programs, starts, strict=False)]),
-            start_ps,
-            np.repeat(np.arange(1 + used), labels).tolist(),
-            1 + used,
-        )
+        if repeat:
+            programs = list[KeptSteps]()
+            stepped = SteppedProgram.repeating(jobs[0].steps.program, marks[0], used, start_ps)
+        else:
+            programs = [job.steps.only(steps) for job, steps in zip(jobs, kept, strict=True)]
+            stepped = SteppedProgram.of(programs, marks, used, start_ps)
         return Round(jobs, skips, kept, programs, marks, stepped, workload.start_ps)
 
     @property
@@ -414,7 +452,7 @@ class Round:
         return JobSkip(
             ranks=job.ranks,
             shift_ps=result.found.shift_ps,
-            compute_ps=job.steps.compute_ps()[left_out].sum(axis=0),
+            compute_ps=job.steps.compute_ps[left_out].sum(axis=0),
             marks=inside,
             mark_steps=(marks[:, None] == inside).sum(axis=0),
             factor=factor,

@@ -49,7 +49,7 @@ def find_stretches(steps: StepProgram) -> list[Stretch]:
     that does not repeat.
     """
     kinds = steps.kinds
-    compute = steps.compute_ps()
+    compute = steps.compute_ps
     peak, mean = compute.max(axis=1), compute.mean(axis=1)
     edges = np.concatenate([[0], np.flatnonzero(np.diff(kinds)) + 1, [len(kinds)]])
     out = []

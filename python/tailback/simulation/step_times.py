@@ -36,6 +36,11 @@ PRECISION = 0.02
 """Maximum half-width of the 95 % interval of the extrapolated time, relative to that time, if there
 is no trend above ``TREND``."""
 
+MOVING_APART = 0.02
+"""Maximum growth of the ranks' distances from their mean, from one half of the steps to the other,
+relative to the step time. Ranks that wait for one another move apart like a surface that roughens,
+ever more slowly, and step times barely depend on it."""
+
 GROWTH = 1.25
 """Maximum ratio of the differences between ranks in the second half of the steps to the first."""
 
@@ -384,8 +389,8 @@ def _drifting_apart(post: NDArray[np.float64], step: float) -> str:
     moved = np.abs(distance[:, -1] - distance[:, 0])
     if (moved > max(SPREADING * step * n, MAX_MOVE * spread.mean())).any():
         return "ranks repeat the step at different speeds"
-    # 1 % of a step within half of the steps: continued drift eventually reorders messages.
-    if growth > max(0.01 * step, noise):
+    # Continued drift eventually reorders messages.
+    if growth > max(MOVING_APART * step, noise):
         return "ranks move apart"
     return ""
 

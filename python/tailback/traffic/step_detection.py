@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.program import POSTS, Op, Program
+from tailback.traffic.program import Op, Program
 from tailback.traffic.steps import StepProgram, count_within, posted_as
 
 FEWEST_STEPS = 24
@@ -41,15 +41,15 @@ def find_steps(program: Program) -> StepProgram | None:
     start = program.rank_start.astype(np.int64)
     if program.n_ranks == 0 or np.diff(start).max() < FEWEST_STEPS:
         return None
-    digest = _digests(program)
     kept = np.flatnonzero(program.kind != Op.COMPUTE)
+    digest = _digests(program, kept)
     first = np.searchsorted(kept, start)
     # Start with the rank that has the most operations: if it has no loop, skip the others.
     longest = int(np.diff(first).argmax())
     hints: list[int] = []
     found: dict[int, list[Loop]] = {}
     for rank in [longest, *(r for r in range(program.n_ranks) if r != longest)]:
-        sequence = digest[kept[first[rank] : first[rank + 1]]]
+        sequence = digest[first[rank] : first[rank + 1]]
         found[rank] = _loops(sequence, hints)
         expected = len(found[longest])
         if expected == 0 or (len(sequence) and len(found[rank]) != expected):
@@ -59,17 +59,19 @@ def find_steps(program: Program) -> StepProgram | None:
     return steps if all(_is_closed(steps, i) for i in _first_of_kind(steps)) else None
 
 
-def _digests(program: Program) -> NDArray[np.uint64]:
-    """Hash of each operation; the duration of computations is not part of it."""
-    start = program.rank_start.astype(np.int64)
-    posts = np.isin(program.kind, POSTS)
-    before = count_within(posts, start)
-    back = np.where(program.kind == Op.WAIT, before - posted_as(program, before), 0)
-    amount = np.where(posts, program.amount, 0)
-    out = program.kind.astype(np.uint64)
-    for column in (program.peer, amount, program.tag, program.label, back):
+def _digests(program: Program, kept: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Hash of each of the operations ``kept``, none of which is a computation."""
+    kind = program.kind[kept]
+    amount = np.where(program.posts[kept], program.amount[kept], np.uint64(0))
+    columns = [program.peer[kept], amount, program.tag[kept], program.label[kept]]
+    if (kind == Op.WAIT).any():
+        before = count_within(program.posts, program.rank_start.astype(np.int64))
+        columns.append((before - posted_as(program, before))[kept])
+    out = kind.astype(np.uint64)
+    for column in columns:
         # Multiplication by an odd constant and a shift mix all bits (Steele et al., 2014).
-        out = (out ^ column.astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        out ^= column.astype(np.int64).view(np.uint64)
+        out *= np.uint64(0xBF58476D1CE4E5B9)
         out ^= out >> np.uint64(29)
     return out
 
