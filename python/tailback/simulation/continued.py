@@ -174,6 +174,8 @@ class _Attempt:
         )  # fmt: skip
         if cut.skipped < WORTHWHILE * stretch.stretch.n_steps:
             stretch.counts.clear()
+            if at - stretch.first > 2 * count:
+                self.reason = "ranks run ahead of others"
         else:
             result = self._result(stretch, count, cut, messages, traffic)
             if result is not None and not result.why_not:

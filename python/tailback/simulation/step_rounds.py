@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil
 
 import numpy as np
@@ -157,7 +158,7 @@ class SkippedRun:
     half_ps: list[float]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SteppedJob:
     """A job as a sequence of steps."""
 
@@ -205,12 +206,46 @@ class SteppedJob:
     def computations(self, begin: int, end: int, eager: int) -> Computations:
         """Computation times and dependencies of steps ``begin`` to ``end`` - 1."""
         order = self.steps.order[begin:end]
+        unsent_ps, rejoins = self._without_sends(begin, end)
         if (order == order[0]).all():
-            return Computations(None, None)
+            return Computations(None, None, unsent_ps, rejoins)
         compute = self.steps.compute_ps[order]
         if (compute == compute[0]).all():
-            return Computations(None, None)
-        return Computations(compute, self._dependencies(begin, eager))
+            return Computations(None, None, unsent_ps, rejoins)
+        return Computations(compute, self._dependencies(begin, eager), unsent_ps, rejoins)
+
+    def _without_sends(self, begin: int, end: int) -> tuple[float, bool]:
+        """What :class:`Computations` says about ranks that send nothing in these steps.
+
+        Returns:
+            Its ``unsent_ps`` and ``rejoins``.
+        """
+        held = int(self.steps.order[begin])
+        none = (self.sends_in_steps[:, held] == 0) & (np.diff(self.steps.bounds).sum(axis=1) > 0)
+        if not none.any():
+            return 0.0, False
+        own = self.steps.compute_ps[self.steps.order[begin:end]]
+        apart = self.apart(begin)
+        rejoins = apart & (self.posts_in_steps[:, self.steps.order[end:]].sum(axis=1) > 0)
+        return float(own[:, none].mean(axis=0).max()), bool(rejoins.any())
+
+    @cached_property
+    def sends_in_steps(self) -> NDArray[np.int64]:
+        """Number of sends of each rank in each distinct step, shape (R, s)."""
+        return self._in_steps(self.steps.program.sends)
+
+    @cached_property
+    def posts_in_steps(self) -> NDArray[np.int64]:
+        """Number of sends and receives of each rank in each distinct step, shape (R, s)."""
+        return self._in_steps(self.steps.program.posts)
+
+    def _in_steps(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        total = np.concatenate([[0], np.cumsum(chosen)])
+        return np.asarray(np.diff(total[self.steps.bounds], axis=1))
+
+    def apart(self, step: int) -> NDArray[np.bool_]:
+        """Ranks without messages in a step, shape (R,)."""
+        return np.asarray(self.posts_in_steps[:, int(self.steps.order[step])] == 0)
 
 
 def steps_of(job: Job) -> StepProgram:
@@ -460,6 +495,7 @@ class Round:
             packets=round(counts[1]),
             hops=float(counts[2]) * with_handshakes,
             observed=job.job.section.observed,
+            apart=job.apart(cut.at),
         )
 
 
