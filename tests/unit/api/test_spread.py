@@ -176,7 +176,7 @@ def test_what_is_no_address_of_a_dask_scheduler_is_refused_at_once(address: str)
     pytest.importorskip("distributed")
     began = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-c", "import sys; from tailback.cli import run; sys.exit(run(sys.argv[1:]))",
+        [sys.executable, "-m", "tailback",
          "diagnose", "alltoall.toml", "--dask", address],
         capture_output=True, text=True, cwd="examples/alltoall", timeout=60, check=False,
     )  # fmt: skip
