@@ -106,15 +106,8 @@ def execute(
     threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
-    notes = [
-        *prepared.notes,
-        *routes.notes,
-        *partly,
-        *notes,
-        *_coarse_notes(engine, workload.program),
-    ]
-    if settings.contention:
-        notes += _idle_parameters(engine.congestion_control)
+    of_engine = _engine_notes(engine, settings, workload.program)
+    notes = [*prepared.notes, *routes.notes, *partly, *notes, *of_engine]
     require_delays(fabric, prepared.scenario.fabric)
     began = time.perf_counter()
     skipped = None
@@ -158,6 +151,12 @@ def _recording(program: Program) -> dict[str, Any]:
 
 FEW_PACKETS = 8
 """Coarse packets of a message below which its time may be far off: docs/measurements/coarse.md."""
+
+
+def _engine_notes(engine: EngineSection, settings: EngineSettings, program: Program) -> list[str]:
+    """Notes on settings of the engine."""
+    idle = _idle_parameters(engine.congestion_control) if settings.contention else []
+    return [*_coarse_notes(engine, program), *idle]
 
 
 def _coarse_notes(engine: EngineSection, program: Program) -> list[str]:
