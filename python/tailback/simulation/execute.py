@@ -137,7 +137,9 @@ def execute(
         notes.append(f"interrupted at {end}: the tables are incomplete")
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
-    return Run(prepared.scenario, tables, summary, performance, notes, computations)
+    # Without contention, adapters send trains of packets, which do not say.
+    shared = outcome.adapters_shared or not settings.contention
+    return Run(prepared.scenario, tables, summary, performance, notes, computations, shared)
 
 
 def _recording(program: Program) -> dict[str, Any]:

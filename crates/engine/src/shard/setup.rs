@@ -112,6 +112,7 @@ impl Model<'_> {
             first_handoff_ps: u64::MAX,
             events: 0,
             transmissions: 0,
+            adapters_shared: false,
             delivered: 0,
             packet_hops: 0,
         }
