@@ -275,7 +275,7 @@ class SimulatedHypotheses:
         without = self.alone(machine.name, bursts) if causes else None
 
         def simulate() -> tuple[Outcome, bool]:
-            run = evaluate(replace(change, measure=self.compare.of_links))
+            run = evaluate(replace(change, measure=self.compare.of_links, totals_only=True))
             outcome = self.compare(run)
             if without is not None:
                 outcome = replace(outcome, change=self.compare.between(run, [without]))
@@ -357,9 +357,11 @@ class SimulatedHypotheses:
     ) -> Run:  # fmt: skip
         """Simulate a scenario with slow cables, and with other settings of the engine.
 
-        ``measure``: with telemetry even if no evidence is compared with it.
+        ``measure``: with all telemetry, not only what evidence is compared with.
         """
         evaluate = make_evaluate(prepared, threads=self.threads)
-        measure = measure or self.compare.of_links
-        change = Change(slow=slow, computations=True, measure=measure, variation=settings)
+        change = Change(
+            slow=slow, variation=settings, computations=True,
+            measure=measure or self.compare.of_links, totals_only=not measure,
+        )  # fmt: skip
         return evaluate(change)

@@ -160,6 +160,8 @@ def make_simulation(
             changes["record_computation"] = True
         if not change.measure:
             changes["measure"] = False
+        elif change.totals_only and not prepared.scenario.engine.skip_repeats:
+            changes |= {"windows": 1, "stamping": (False,) * fabric.n_links}
         if change.routing is not None:
             changes["routing"] = change.routing
         if change.rates is not None:

@@ -102,7 +102,7 @@ def execute(
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
     stamping, partly = stamping_links(fabric, telemetry.stamping)
-    settings = replace(settings, stamping=stamping, **changes)
+    settings = replace(settings, **({"stamping": stamping} | changes))
     threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)

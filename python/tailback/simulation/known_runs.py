@@ -174,7 +174,8 @@ class KnownRuns:
             change.rates, change.slow, change.limits, change.in_host,
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
-            change.seed_offset, change.measure, change.computations, change.variation,
+            change.seed_offset, change.measure, change.measure and change.totals_only,
+            change.computations, change.variation,
         )  # fmt: skip
 
     def _is_determined(self, change: Change) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
 from tailback.scenario import parse
@@ -255,3 +256,21 @@ def test_tables_are_converted_once_for_networks_that_differ_in_rates(
     assert len(converted) == 1
     other = replace(routed.fabric, link_dst=routed.fabric.link_dst.copy())
     assert routes.tables_of(routed.scenario, other) is not None and len(converted) == 2
+
+
+def test_what_links_did_over_the_whole_run_is_the_same_without_samples_and_windows() -> None:
+    job = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "64 KiB"}}
+    data = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": {"buffer": "8 KiB"}}
+    evaluate = make_evaluate(prepare(parse(data)))
+    whole = evaluate(Change(measure=True))
+    totals = evaluate(Change(measure=True, totals_only=True))
+    assert not totals.tables["samples"].height and whole.tables["samples"].height
+    assert totals.tables["truth"].height < whole.tables["truth"].height
+    assert totals.tables["messages"].equals(whole.tables["messages"])
+    assert totals.summary["events"] == whole.summary["events"]
+    counted = ("packets", "bytes", "stall_ps", "observed_packets", "observed_congested_packets")
+    for name in counted:
+        assert link_totals(whole, name).sum() > 0, name
+        assert np.array_equal(link_totals(totals, name), link_totals(whole, name)), name
+    # Nothing else is answered from it.
+    assert evaluate(Change(measure=True)).tables["samples"].height
