@@ -29,19 +29,15 @@ from typing import Any
 from _machine import machine
 from blind import arguments, options_known
 
-import tailback.api.diagnose as diagnosing
-from tailback.api import explain
+import tailback
+import tailback.api.attempts as attempts
 from tailback.api.known_predictions import Conditions, KnownPredictions
-from tailback.diagnosis.comparisons import Comparisons
-from tailback.evaluate import Change
-from tailback.run import Run
-from tailback.simulation import routes
-from tailback.simulation.evaluate import PacketEvaluation
-from tailback.simulation.known_runs import KnownRuns
+from tailback.evaluate import Change, Evaluate
+from tailback.simulation import KnownRuns, make_evaluate, routes_for
 
 
 def forget() -> None:
-    """Make a diagnosis simulate again what it knows."""
+    """Make a diagnosis simulate again what it knows, and record more than it compares."""
 
     def again(_: Any, __: Conditions, simulate: Callable[[], tuple[Any, bool]]) -> Any:
         return simulate()[0]
@@ -49,22 +45,29 @@ def forget() -> None:
     def one_path(_: Any, change: Change) -> bool:
         return change.network in ("star", "no-contention") and not change.measure
 
-    def with_samples(evaluation: PacketEvaluation, change: Change) -> Run:
-        return evaluate(evaluation, replace(change, totals_only=False))
+    def with_samples(*given: Any, **named: Any) -> Evaluate:
+        evaluate = make_evaluate(*given, **named)
+        return lambda change: evaluate(replace(change, measure=True, totals_only=False))
 
-    evaluate = PacketEvaluation.__call__
+    def alone(*given: Any, **named: Any) -> Any:
+        return replace(explained(*given, **named), others=())
 
+    search = sys.modules[attempts.SimulatedHypotheses.__module__]
+    diagnosing, routing = (
+        sys.modules[one.__module__] for one in (tailback.diagnose, routes_for)
+    )  # fmt: skip
+    explained = diagnosing.add_evidence
     changes = [
         (KnownPredictions, "find_or", again),
         (KnownRuns, "_is_determined", one_path),
-        (Comparisons, "of_links", property(lambda _: True)),
-        (PacketEvaluation, "__call__", with_samples),
-        (explain, "_others", lambda *_: []),
+        (attempts, "make_evaluate", with_samples),
+        (search, "make_evaluate", with_samples),
+        (diagnosing, "add_evidence", alone),
         (diagnosing, "has_no_probes", lambda _: False),
-        (routes, "_FORWARDED", deque(maxlen=0)),
+        (routing, "_FORWARDED", deque(maxlen=0)),
     ]
     for where, name, value in changes:
-        assert hasattr(where, name)
+        assert hasattr(where, name), name
         setattr(where, name, value)
 
 
