@@ -73,6 +73,7 @@ from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
     Watch,
+    execute,
     make_evaluate,
     make_fluid_evaluate,
     other_rules,
@@ -406,7 +407,7 @@ class _EvidenceFiles:
         if measured is not None and not changed:
             prepared = with_round_robin_adapters(prepared)
         step("simulating the scenario", 0.0)
-        run = run_scenario(prepared, watch, threads=threads)
+        run = execute(prepared, watch=watch, threads=threads, record_computation=True)
         evidence, found, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
         self._refuse_without_times(measured, changed)
         if measured is not None and not changed:
@@ -423,11 +424,11 @@ class _EvidenceFiles:
                 )  # fmt: skip
             found = explained.found
             if explained.prepared is not prepared:
-                prepared, run = explained.prepared, replace(explained.run, computations=None)
+                prepared, run = explained.prepared, explained.run
                 if not has_no_probes(prepared.scenario):
                     run = run_scenario(prepared, watch, threads=threads)
             others = [*explained.others]
-        run = decode_samples(run, prepared.fabric)
+        run = decode_samples(replace(run, computations=None), prepared.fabric)
         known = [*others, (Change(measure=True), run)]
         return _Expected(prepared, run, measured, changed, evidence, found, known)
 

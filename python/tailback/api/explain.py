@@ -41,6 +41,7 @@ from tailback.fabric.degraded import SlowLink, nominal
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
+from tailback.simulation.evaluate import has_no_probes
 
 NEGLIGIBLE = 1e-4
 """Probability below which hypotheses are left out of the ensemble of the verdict."""
@@ -90,7 +91,7 @@ def add_evidence(
     Args:
         prepared: The scenario with the job alone.
         measured: The measured run.
-        run: Its expected run.
+        run: Its expected run, with computations.
         evidence: Counters and job list.
         progress: Called with the current step.
         fifo: The same scenario with adapters that send messages one after another, if the scenario
@@ -104,7 +105,10 @@ def add_evidence(
     others = OtherJobs.of(prepared, evidence, run)
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)
-    search = ExplanationSearch(others, profile, compared, measured, evidence, progress, threads)
+    search = ExplanationSearch(
+        others, profile, compared, measured, evidence, progress, threads,
+        run if has_no_probes(prepared.scenario) and run.computations is not None else None,
+    )  # fmt: skip
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     if statements.assumed_hosts:
         statements.missing.append(wording.HOSTS)

@@ -98,6 +98,18 @@ def test_the_answer_is_the_same_as_if_all_were_simulated_again(
     assert fewer < 0.75 * more, (fewer, more)
 
 
+def test_the_expected_run_is_not_simulated_again_for_the_search(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for known in (True, False):
+        with monkeypatch.context() as patch:
+            patch.setattr(explain, "has_no_probes", lambda _, known=known: known)
+            result, simulations, _ = diagnosed(trace, patch)
+            counts.append((simulations, result.diagnosis))
+    assert counts[0][0] == counts[1][0] - 1 and counts[0][1] == counts[1][1]
+
+
 def test_runs_of_the_search_are_those_of_the_explained_scenario(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
