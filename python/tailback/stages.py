@@ -18,6 +18,8 @@ START = "start and imports"
 """Before the recording began: starting the interpreter and loading modules."""
 REST = "everything else"
 """Everything that no other stage covers."""
+WORKERS = "worker processes"
+"""Processes that were started on this machine and have ended; those of a cluster do not show."""
 
 
 @dataclass
@@ -48,6 +50,7 @@ class StageTable:
     costs: dict[str, StageCost] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)
     _since: tuple[float, float] = (0.0, 0.0)
+    _others_s: float = field(default_factory=lambda: _others()[0])
 
     def enter(self, name: str) -> None:
         """Charge the time so far to the enclosing stage, and begin another."""
@@ -62,21 +65,30 @@ class StageTable:
 
     def rows(self) -> list[dict[str, float | str]]:
         """The table so far, for JSON: one object per stage."""
-        self._charge()
-        return [{"stage": name, **vars(cost)} for name, cost in self.costs.items()]
+        return [{"stage": name, **vars(cost)} for name, cost in self._with_workers().items()]
 
     def lines(self) -> list[str]:
         """The table so far as text, with the sums in the last line."""
-        self._charge()
-        costs = list(self.costs.values())
+        by_name = self._with_workers()
+        costs = list(by_name.values())
         total = StageCost(
             sum(c.calls for c in costs), sum(c.cpu_s for c in costs),
             sum(c.wall_s for c in costs), max((c.peak_mb for c in costs), default=0.0),
         )  # fmt: skip
         out = [f"  {'stage':<26} {'calls':>6} {'CPU s':>8} {'wall s':>8} {'peak MB':>8}"]
-        for name, c in [*self.costs.items(), ("total", total)]:
+        for name, c in [*by_name.items(), ("total", total)]:
             out.append(f"  {name:<26} {c.calls:>6} {c.cpu_s:8.2f} {c.wall_s:8.2f} {c.peak_mb:8.0f}")
         return out
+
+    def _with_workers(self) -> dict[str, StageCost]:
+        """The table so far, with what other processes took at the same time."""
+        self._charge()
+        cpu_s, peak_mb = _others()
+        cpu_s -= self._others_s
+        # Asking the system for something may start a process of a few milliseconds.
+        if cpu_s < 0.05:
+            return self.costs
+        return self.costs | {WORKERS: StageCost(0, cpu_s, 0.0, peak_mb)}
 
     def _charge(self) -> None:
         now = (time.process_time(), time.perf_counter())
@@ -126,6 +138,15 @@ def recorded_stages() -> StageTable | None:
     return _table.get()
 
 
+def _others() -> tuple[float, float]:
+    """CPU time (s) of processes that this one started and that have ended, and their peak (MB)."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime, _mb(used.ru_maxrss)
+
+
 def _peak_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return _mb(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def _mb(peak: int) -> float:
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

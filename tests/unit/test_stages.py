@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from tailback.stages import REST, START, record_stages, recorded_stages, stage
+from tailback.stages import REST, START, WORKERS, record_stages, recorded_stages, stage
 
 
 def test_a_stage_within_a_stage_is_charged_once() -> None:
@@ -43,3 +46,15 @@ def test_a_stage_that_fails_is_closed_and_nothing_is_recorded_unasked() -> None:
     with stage("unasked"):
         pass
     assert "unasked" not in table.costs
+
+
+def test_processes_that_worked_at_the_same_time_are_in_the_table() -> None:
+    with record_stages() as table:
+        subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True)
+    last = table.rows()[-1]
+    assert last["stage"] == WORKERS
+    assert float(last["cpu_s"]) > 0.05 and float(last["peak_mb"]) > 1
+    assert table.lines()[-2].split()[:2] == ["worker", "processes"]
+    with record_stages() as later:
+        pass
+    assert WORKERS not in [row["stage"] for row in later.rows()]

@@ -27,6 +27,7 @@ pub struct StepChecks<'py> {
     count: u32,
     first: (u32, u32),
     decide: Py<PyAny>,
+    label_offset: Option<PyReadonlyArray1<'py, u32>>,
 }
 
 impl StepChecks<'_> {
@@ -34,7 +35,10 @@ impl StepChecks<'_> {
     fn read(self) -> PyResult<(Steps, Py<PyAny>)> {
         let bounds = self.bounds.as_slice()?.iter().map(|&bound| bound as usize).collect();
         let (from, at) = self.first;
-        Ok((Steps { bounds, count: self.count, first: Check { from, at } }, self.decide))
+        let label_offset = self.label_offset.map(|labels| labels.as_slice().map(<[u32]>::to_vec));
+        let label_offset = label_offset.transpose()?;
+        let first = Check { from, at };
+        Ok((Steps { bounds, count: self.count, first, label_offset }, self.decide))
     }
 }
 

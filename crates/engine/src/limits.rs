@@ -10,15 +10,16 @@ use crate::settings::MAX_TIME_PS;
 use crate::settings::units::{size, time};
 use crate::{EngineError, Settings};
 
-/// Checks the sizes, messages and times of a run.
+/// Checks the sizes, messages and times of a run that executes `program` so many `times`.
 pub(crate) fn check(
     fabric: &Fabric,
     plan: &RoutePlan,
     settings: &Settings,
     program: &Program,
     placement: &Placement,
+    times: usize,
 ) -> Result<(), EngineError> {
-    check_sizes(fabric, plan, program)?;
+    check_sizes(fabric, plan, program, times)?;
     placement.check(program.n_ranks(), fabric.n_nodes)?;
     check_links(fabric)?;
     check_labels(program, placement)?;
@@ -108,14 +109,20 @@ fn at_most(
 /// came by another one.
 const MAX_PORTS: usize = 1 << 16;
 
-fn check_sizes(fabric: &Fabric, plan: &RoutePlan, program: &Program) -> Result<(), EngineError> {
+fn check_sizes(
+    fabric: &Fabric,
+    plan: &RoutePlan,
+    program: &Program,
+    times: usize,
+) -> Result<(), EngineError> {
     const LIMIT: u64 = (1 << 28) - 1;
     const FEWER_LANES: &str = "use fewer [engine] services or a smaller fabric";
     const LESS_TRAFFIC: &str = "simulate fewer jobs, ranks or repetitions";
     let lanes = fabric.n_links() as u64 * u64::from(plan.lanes());
     at_most("lanes of links", lanes, LIMIT, FEWER_LANES)?;
     at_most("ranks", program.n_ranks() as u64, LIMIT, LESS_TRAFFIC)?;
-    at_most("operations of ranks", program.kind.len() as u64, LIMIT, LESS_TRAFFIC)?;
+    let operations = (program.kind.len() as u64).saturating_mul(times as u64);
+    at_most("operations of ranks", operations, LIMIT, LESS_TRAFFIC)?;
     let ports = |switch: u32| fabric.out_links(fabric.n_nodes + switch).len();
     let most = (0..fabric.n_switches).map(ports).max().unwrap_or(0);
     let remedy = "split the switch, or connect fewer cables to it";

@@ -11,7 +11,7 @@ use crate::intrinsics::prefetch;
 use crate::limits;
 use crate::network::link::NIL;
 use crate::parallel::partition::Partition;
-use crate::program::{CompiledProgram, Envelope, Placement, Program, compile};
+use crate::program::{CompiledProgram, Envelope, Placement, Program, compile, compile_repeated};
 use crate::rng::{RandomSource, Stream, random};
 use crate::settings::MAX_TIME_PS;
 use crate::settings::{CongestionScheme, Pacing, PacingOffset};
@@ -82,10 +82,43 @@ impl<'a> Model<'a> {
         shards: u32,
     ) -> Result<Self, EngineError> {
         settings.check()?;
-        limits::check(fabric, plan, settings, program, placement)?;
+        limits::check(fabric, plan, settings, program, placement, 1)?;
         let compiled = compile(program, settings.packet_bytes)?;
+        Self::of_compiled(fabric, plan, settings, placement, compiled, shards)
+    }
+
+    /// The same of one shard, whose steps may be left out.
+    pub fn in_steps(
+        fabric: &'a Fabric,
+        plan: &'a RoutePlan,
+        settings: &'a Settings,
+        program: &'a Program,
+        placement: &'a Placement,
+        steps: Steps,
+    ) -> Result<Self, EngineError> {
+        settings.check()?;
+        let times = steps.label_offset.as_ref().map_or(1, Vec::len);
+        limits::check(fabric, plan, settings, program, placement, times)?;
+        let compiled = match &steps.label_offset {
+            Some(offsets) => compile_repeated(program, settings.packet_bytes, offsets)?,
+            None => compile(program, settings.packet_bytes)?,
+        };
+        let mut model = Self::of_compiled(fabric, plan, settings, placement, compiled, 1)?;
+        model.gates = Some(StepGates::new(steps));
+        Ok(model)
+    }
+
+    fn of_compiled(
+        fabric: &'a Fabric,
+        plan: &'a RoutePlan,
+        settings: &'a Settings,
+        placement: &'a Placement,
+        compiled: CompiledProgram,
+        shards: u32,
+    ) -> Result<Self, EngineError> {
         let partition = partition_for(fabric, plan, placement, &compiled, settings, shards);
-        let (ranks, local_ranks) = number_ranks(placement, &partition, program.n_ranks() as u32);
+        let n_ranks = compiled.rank_start.len() - 1;
+        let (ranks, local_ranks) = number_ranks(placement, &partition, n_ranks as u32);
         let (endpoints, endpoint_counts) =
             number_endpoints(placement, &partition, &compiled.messages);
         let of_packets = |m: &Envelope| u64::from(packets_of(m, settings));
@@ -111,13 +144,6 @@ impl<'a> Model<'a> {
         };
         model.check_paths()?;
         Ok(model)
-    }
-
-    /// The same, whose steps may be left out.
-    pub fn with_steps(mut self, steps: Steps) -> Self {
-        assert_eq!(self.partition.shards, 1, "steps are left out in one shard");
-        self.gates = Some(StepGates::new(steps));
-        self
     }
 
     /// An event queue for `groups` groups.

@@ -1,6 +1,6 @@
 //! Rank programs in the engine's numbering.
 
-use tailback_program::{MatchedProgram, Message, Op, ProgramError};
+use tailback_program::{MatchedProgram, Message, Op, ProgramError, RepeatedStep};
 
 use crate::intrinsics::{collect_with_huge_pages, with_huge_pages};
 
@@ -40,27 +40,32 @@ pub(crate) fn compile(
 ) -> Result<CompiledProgram, ProgramError> {
     // Ranks continue in no order, and messages arrive in none.
     let compiled = program.compile_into(with_huge_pages(program.kind.len()))?;
-    let mut first_packet = 0;
-    let envelope = |message: Message| {
-        let Message { src, dst, label, bytes, pace_mbps } = message;
-        let first = first_packet;
-        first_packet += bytes.div_ceil(packet_bytes.into()).max(1);
-        Envelope { src, dst, label, bytes, first_packet: first, pace_mbps }
-    };
-    let messages = compiled.messages.iter().copied().map(envelope);
-    let messages = collect_with_huge_pages(compiled.messages.len(), messages);
-    let synchronous = compiled.ops.iter().any(|op| matches!(op, Op::SynchronousSend(_)));
-    let acknowledged = acknowledged(&compiled);
-    let MatchedProgram { rank_start, ops, .. } = compiled;
-    Ok(CompiledProgram { rank_start, ops, messages, synchronous, acknowledged })
+    let MatchedProgram { rank_start, ops, messages } = compiled;
+    let number = messages.len();
+    Ok(CompiledProgram::new(rank_start, ops, messages.into_iter(), number, packet_bytes))
+}
+
+/// The same of a program that is one step, and is repeated: it is matched once. To the labels of each
+/// step its offset is added.
+pub(crate) fn compile_repeated(
+    program: &Program,
+    packet_bytes: u32,
+    label_offset: &[u32],
+) -> Result<CompiledProgram, ProgramError> {
+    let (compiled, times) = (program.compile()?, label_offset.len());
+    let repeated = RepeatedStep::new(&compiled, times);
+    let mut ops = with_huge_pages(compiled.ops.len() * times);
+    repeated.push_ops(&mut ops);
+    let (number, messages) = (compiled.messages.len() * times, repeated.messages(label_offset));
+    Ok(CompiledProgram::new(repeated.rank_start(), ops, messages, number, packet_bytes))
 }
 
 /// See [`CompiledProgram::acknowledged`].
-fn acknowledged(compiled: &MatchedProgram) -> Vec<bool> {
+fn acknowledged(ops: &[Op], messages: usize) -> Vec<bool> {
     let mut out = Vec::new();
-    for op in &compiled.ops {
+    for op in ops {
         if let Op::AcknowledgedSend(message) = op {
-            out.resize(compiled.messages.len(), false);
+            out.resize(messages, false);
             out[*message as usize] = true;
         }
     }
@@ -68,6 +73,27 @@ fn acknowledged(compiled: &MatchedProgram) -> Vec<bool> {
 }
 
 impl CompiledProgram {
+    /// Of matched operations and their `number` messages.
+    fn new(
+        rank_start: Vec<usize>,
+        ops: Vec<Op>,
+        messages: impl Iterator<Item = Message>,
+        number: usize,
+        packet_bytes: u32,
+    ) -> Self {
+        let mut first_packet = 0;
+        let envelope = |message: Message| {
+            let Message { src, dst, label, bytes, pace_mbps } = message;
+            let first = first_packet;
+            first_packet += bytes.div_ceil(packet_bytes.into()).max(1);
+            Envelope { src, dst, label, bytes, first_packet: first, pace_mbps }
+        };
+        let messages = collect_with_huge_pages(number, messages.map(envelope));
+        let synchronous = ops.iter().any(|op| matches!(op, Op::SynchronousSend(_)));
+        let acknowledged = acknowledged(&ops, number);
+        Self { rank_start, ops, messages, synchronous, acknowledged }
+    }
+
     /// Whether a node may have to react to a receive at the instant it is posted.
     pub fn replies_at_once(&self) -> bool {
         self.synchronous || !self.acknowledged.is_empty()

@@ -77,7 +77,8 @@ pub fn simulate(
 }
 
 /// Simulates `program` like [`simulate`], on one thread and without probes other than the measurement of
-/// links, and asks `decide` which of its `steps` to leave out. What is left out is not in the outcome.
+/// links, and asks `decide` which of its `steps` to leave out. What is left out is not in the outcome. If
+/// the steps state offsets of labels, `program` is one step, and is repeated.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -92,7 +93,7 @@ pub fn simulate_in_steps(
     decide: Decide<'_>,
     watch: Watch<'_>,
 ) -> Result<Outcome, EngineError> {
-    let model = Model::new(fabric, plan, settings, program, placement, 1)?.with_steps(steps);
+    let model = Model::in_steps(fabric, plan, settings, program, placement, steps)?;
     if !settings.measure {
         return Ok(run(&model, |_| NullProbe, 1, (watch, Some(decide)))?.0);
     }

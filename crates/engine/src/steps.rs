@@ -37,6 +37,8 @@ pub struct Steps {
     pub count: u32,
     /// The first check.
     pub first: Check,
+    /// If the program is one step that is repeated: what is added to the labels of each of its steps.
+    pub label_offset: Option<Vec<u32>>,
 }
 
 /// How far each rank has come in its steps.
@@ -54,7 +56,7 @@ pub(crate) struct StepGates {
 
 impl StepGates {
     pub fn new(steps: Steps) -> Self {
-        let Steps { bounds, count, first } = steps;
+        let Steps { bounds, count, first, label_offset: _ } = steps;
         let ranks = bounds.len() / (count as usize + 1);
         let mut gates = Self {
             bounds,
@@ -166,7 +168,7 @@ mod tests {
     /// Two ranks of four steps of two operations.
     fn gates(at: u32) -> StepGates {
         let bounds = vec![0, 2, 4, 6, 8, 8, 10, 12, 14, 16];
-        StepGates::new(Steps { bounds, count: 4, first: Check { from: 0, at } })
+        StepGates::new(Steps { bounds, count: 4, first: Check { from: 0, at }, label_offset: None })
     }
 
     #[test]

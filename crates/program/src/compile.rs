@@ -177,8 +177,11 @@ impl Program {
         Ok(starts)
     }
 
-    /// Matches every receive with its send, one sending rank at a time: sorting the sends of each rank
-    /// is faster than sorting all of them at once.
+    /// Matches every receive with its send, one sending rank at a time.
+    ///
+    /// The receives from a rank are listed by receiving rank, then operation. With its sends in the same
+    /// order they match one by one where tags agree, as they do in most programs; elsewhere both are
+    /// sorted by tag.
     fn match_receives(
         &self,
         mut starts: Vec<usize>,
@@ -193,15 +196,18 @@ impl Program {
                 *next += 1;
             }
         }
-        let (mut sends, mut begin) = (Vec::new(), 0);
+        let mut sorted = SendsByReceiver::new(ranks);
+        let mut begin = 0;
         for (rank, &end) in starts[..ranks].iter().enumerate() {
             let receives = &mut receives[std::mem::replace(&mut begin, end)..end];
             let endpoint = |op| Endpoint { dst: self.peer[op] as u32, tag: self.tag[op], op };
-            sends.clear();
-            sends.extend(self.sends(rank).map(endpoint));
-            sends.sort_unstable();
-            receives.sort_unstable();
-            check_pairs(rank as u32, &sends, receives)?;
+            let sends = sorted.of_rank(self.sends(rank).map(endpoint));
+            let same = |(a, b): (&Endpoint, &Endpoint)| (a.dst, a.tag) == (b.dst, b.tag);
+            if sends.len() != receives.len() || !sends.iter().zip(&*receives).all(same) {
+                sends.sort_unstable();
+                receives.sort_unstable();
+                check_pairs(rank as u32, sends, receives)?;
+            }
             for (send, receive) in sends.iter().zip(receives) {
                 message_of_op[receive.op] = message_of_op[send.op];
             }
@@ -254,6 +260,50 @@ impl Program {
             }
         }
         Ok(ops)
+    }
+}
+
+/// Sorts the sends of one rank after another by receiving rank, then operation.
+struct SendsByReceiver {
+    /// Next place of a send to each rank; zero between calls.
+    next: Vec<usize>,
+    receivers: Vec<u32>,
+    given: Vec<Endpoint>,
+    sorted: Vec<Endpoint>,
+}
+
+impl SendsByReceiver {
+    fn new(ranks: usize) -> Self {
+        Self { next: vec![0; ranks], receivers: Vec::new(), given: Vec::new(), sorted: Vec::new() }
+    }
+
+    /// The sends of a rank, given by operation, sorted.
+    fn of_rank(&mut self, sends: impl Iterator<Item = Endpoint>) -> &mut [Endpoint] {
+        let Self { next, receivers, given, sorted } = self;
+        receivers.clear();
+        given.clear();
+        given.extend(sends);
+        for send in &*given {
+            let count = &mut next[send.dst as usize];
+            if *count == 0 {
+                receivers.push(send.dst);
+            }
+            *count += 1;
+        }
+        receivers.sort_unstable();
+        let mut end = 0;
+        for &receiver in &*receivers {
+            let count = std::mem::replace(&mut next[receiver as usize], end);
+            end += count;
+        }
+        sorted.resize(given.len(), Endpoint::default());
+        for &send in &*given {
+            let place = &mut next[send.dst as usize];
+            sorted[*place] = send;
+            *place += 1;
+        }
+        receivers.iter().for_each(|&receiver| next[receiver as usize] = 0);
+        sorted
     }
 }
 

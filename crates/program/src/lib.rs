@@ -10,9 +10,11 @@ mod error;
 mod local_ports;
 mod program;
 mod rank;
+mod repetition;
 
 pub use compile::{MatchedProgram, Message, Op, Request};
 pub use error::{ProgramError, time_text};
 pub use local_ports::LocalPorts;
 pub use program::{OpKind, Placement, Program};
 pub use rank::Rank;
+pub use repetition::RepeatedStep;

@@ -21,7 +21,7 @@ mod sums;
 
 pub use column::Column;
 pub use log::Log;
-pub use order::{BLOCK, Block, RadixSorter, append, places_of};
+pub use order::{BLOCK, Block, EntrySums, RadixSorter, append, places_of};
 pub use reservoir::{Mark, NO_LINK};
 pub use shares::{in_shares, side_by_side};
 pub use sums::{Sample, SampleLog, Samples};

@@ -48,59 +48,60 @@ impl<T: Copy> RadixSorter<T> {
 /// Entries that are summed together: few enough for the L1 cache.
 pub const BLOCK: usize = 256;
 
+/// Sums of `N` kinds for an entry of a block; on one cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+pub struct EntrySums<const N: usize>(pub [u64; N]);
+
+impl<const N: usize> EntrySums<N> {
+    const ZERO: Self = Self([0; N]);
+}
+
 /// Sums of `N` kinds for each entry of a block.
 #[derive(Debug)]
 pub struct Block<const N: usize> {
-    sums: [[u64; BLOCK]; N],
+    sums: [EntrySums<N>; BLOCK],
     /// A bit for each entry that has sums.
     occupied: [u64; BLOCK / 64],
 }
 
 impl<const N: usize> Default for Block<N> {
     fn default() -> Self {
-        Self { sums: [[0; BLOCK]; N], occupied: [0; BLOCK / 64] }
+        Self { sums: [EntrySums::ZERO; BLOCK], occupied: [0; BLOCK / 64] }
     }
 }
 
 impl<const N: usize> Block<N> {
-    /// Marks the entry at `place` as present if `present`.
+    /// The sums of the entry at `place`, which is present from now on.
     #[inline]
-    pub fn touch(&mut self, place: u8, present: bool) {
-        self.occupied[usize::from(place / 64)] |= u64::from(present) << (place % 64);
-    }
-
-    /// A sum of the entry at `place`.
-    #[inline]
-    pub fn sum(&mut self, kind: usize, place: u8) -> &mut u64 {
-        &mut self.sums[kind][usize::from(place)]
+    pub fn sums(&mut self, place: u8) -> &mut [u64; N] {
+        self.occupied[usize::from(place / 64)] |= 1 << (place % 64);
+        &mut self.sums[usize::from(place)].0
     }
 
     /// Adds sums of each kind to an entry.
-    pub fn add(&mut self, place: u8, sums: [u64; N]) {
-        self.touch(place, true);
-        (0..N).for_each(|kind| *self.sum(kind, place) += sums[kind]);
+    pub fn add(&mut self, place: u8, more: [u64; N]) {
+        self.sums(place).iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
     }
 
     /// Calls `each` with the places of present entries, in order, and all sums; then resets
     /// them to zero.
-    pub fn drain(&mut self, each: impl FnOnce(&[u8], &[[u64; BLOCK]; N])) {
+    pub fn drain(&mut self, each: impl FnOnce(&[u8], &[EntrySums<N>; BLOCK])) {
         let mut places = [0; BLOCK];
         let places = places_of(&mut self.occupied, &mut places, |_| true);
         each(places, &self.sums);
-        if places.len() > BLOCK / 4 {
-            self.sums.as_flattened_mut().fill(0);
-        } else {
-            for sums in &mut self.sums {
-                places.iter().for_each(|&place| sums[usize::from(place)] = 0);
-            }
-        }
+        places.iter().for_each(|&place| self.sums[usize::from(place)] = EntrySums::ZERO);
     }
 }
 
 /// Appends the sums at `places`, one column per kind.
-pub fn append<const N: usize>(columns: [&mut Column; N], places: &[u8], sums: &[[u64; BLOCK]; N]) {
-    for (column, sums) in columns.into_iter().zip(sums) {
-        column.extend(places.iter().map(|&place| sums[usize::from(place)]));
+pub fn append<const N: usize>(
+    columns: [&mut Column; N],
+    places: &[u8],
+    sums: &[EntrySums<N>; BLOCK],
+) {
+    for (kind, column) in columns.into_iter().enumerate() {
+        column.extend(places.iter().map(|&place| sums[usize::from(place)].0[kind]));
     }
 }
 
@@ -149,7 +150,6 @@ mod tests {
             for place in [255, 3, 64, 3] {
                 block.add(place, [1, place.into()]);
             }
-            block.touch(7, false);
             block.drain(|places, sums| {
                 let [mut ones, mut numbers] = [Column::default(), Column::default()];
                 append([&mut ones, &mut numbers], places, sums);

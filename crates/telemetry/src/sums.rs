@@ -5,7 +5,7 @@
 //! longer than its sums, and at the end. Windows double in length when there are too many of
 //! them, so the length of a run need not be known in advance.
 
-use crate::{BLOCK, Block, Log, Mark, NO_LINK, RadixSorter, append, in_shares, table};
+use crate::{BLOCK, Block, EntrySums, Log, Mark, NO_LINK, RadixSorter, append, in_shares, table};
 
 /// One received packet.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ table! {
 
 impl Samples {
     /// Appends sums of a window, for the keys `first` + each of `places`.
-    fn extend(&mut self, window: u32, first: u64, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
+    fn extend(&mut self, window: u32, first: u64, places: &[u8], sums: &[EntrySums<SUMS>; BLOCK]) {
         let (label, link) = (first >> 32, first & u64::from(u32::MAX));
         self.window.extend(std::iter::repeat_n(window.into(), places.len()));
         self.label.extend(std::iter::repeat_n(label, places.len()));
@@ -164,7 +164,7 @@ impl LogSummer {
         &mut self,
         mut log: WindowLog,
         full: u32,
-        mut each: impl FnMut(u64, &[u8], &[[u64; BLOCK]; SUMS]),
+        mut each: impl FnMut(u64, &[u8], &[EntrySums<SUMS>; BLOCK]),
     ) {
         let Self { compact, observed, block } = self;
         let mut compact = compact.drain(&mut log.compact, |compact| block_of(compact.key()));
@@ -205,11 +205,11 @@ impl LogSummer {
 fn count(block: &mut Block<SUMS>, observed: &Observation) {
     let (place, count) = (observed.key as u8, u64::from(observed.count));
     let first = if observed.congested { CONGESTED } else { 0 };
-    block.touch(place, true);
-    *block.sum(first, place) += 1;
-    *block.sum(first + 1, place) += count;
-    *block.sum(first + 2, place) += count * (count - 1);
-    *block.sum(BYTES, place) += u64::from(!observed.congested) * count * u64::from(observed.bytes);
+    let sums = block.sums(place);
+    sums[first] += 1;
+    sums[first + 1] += count;
+    sums[first + 2] += count * (count - 1);
+    sums[BYTES] += u64::from(!observed.congested) * count * u64::from(observed.bytes);
 }
 
 /// A window with fewer entries than this is never summed early.
@@ -288,8 +288,7 @@ impl SampleLog {
         self.summer.sum(log, self.payload, |first, places, sums| {
             rows.extend(places.iter().map(|&place| LabelLinkSums {
                 key: first + u64::from(place),
-                // `map` would copy all sums of the block for each.
-                sums: std::array::from_fn(|kind| sums[kind][usize::from(place)]),
+                sums: sums[usize::from(place)].0,
             }));
         });
         self.full =

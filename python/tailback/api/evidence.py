@@ -24,6 +24,7 @@ from tailback.simulation.routes import forwarded_links
 from tailback.telemetry.captured import is_capture
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
+from tailback.telemetry.left_out import whole_messages
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
@@ -250,7 +251,7 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
     """Messages of the job that cross the network, at their measured times.
 
     Traces do not record the messages of collectives: those of the model are used, with its times
-    scaled to the measured run.
+    scaled to the measured run. Those of steps left out are spread over the time of these.
     """
     node = run.tables["ranks"].join(
         run.tables["jobs"].filter("observed").select("job"), on="job", how="semi"
@@ -268,7 +269,7 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
     labels = run.tables["labels"].filter(
         pl.col("job").is_in(observed.implode()) & pl.col("call").is_in(OPERATIONS)
     )
-    log = run.tables["messages"].join(labels.select("label"), on="label", how="semi")
+    log = whole_messages(run.tables).join(labels.select("label"), on="label", how="semi")
     if log.height:
         ranks = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
         stretch = measured.measured.elapsed_ps / max(run.elapsed_ps, 1)

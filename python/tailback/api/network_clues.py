@@ -30,6 +30,7 @@ from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
+from tailback.telemetry.left_out import copies
 
 MIN_OTHER_SHARE = 0.02
 """Ratio of other jobs' bytes to our own from which their traffic is simulated."""
@@ -70,7 +71,7 @@ class OtherJobs:
 def _is_significant(others: OtherTraffic, run: Run) -> bool:
     if not others.flows.height:
         return False
-    own = float(run.tables["messages"]["size_bytes"].sum() or 0.0)
+    own = float(run.tables["messages"]["size_bytes"].to_numpy() @ copies(run.tables))
     return others.sent_bytes >= MIN_OTHER_SHARE * max(own, 1.0)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from tailback.diagnosis.topology import DOWN, UP, Floats, Ints, LinkTopology
+from tailback.telemetry.left_out import copies, skipped_times
 
 
 class MessageActivity:
@@ -21,11 +22,14 @@ class MessageActivity:
     Messages are grouped by the links they must cross: the ejection link of their destination, the
     up-links of the source switch, the down-links into the destination switch. Any other link may be
     crossed by every message that leaves its switch. Without a message log, all time is active.
+    While steps were left out, as large a share of the time is active as in the simulated ones that
+    stand for them.
     """
 
     def __init__(self, tables: Mapping[str, pl.DataFrame], topology: LinkTopology) -> None:
         self._topology = topology
         self._groups = self._group_of_link()
+        self._skipped = skipped_times(tables)
         log = observed_messages(tables)
         self.known = log.height > 0
         if not self.known:
@@ -97,36 +101,51 @@ class MessageActivity:
         low = self._covered(base + np.minimum(start_ps // self._unit, top))
         high = self._covered(base + np.minimum(end_ps // self._unit, top))
         active = (high - low).astype(np.float64) * self._unit
+        for skip in self._skipped:
+            inside = np.minimum(end_ps, skip.end_ps) - np.maximum(start_ps, skip.start_ps)
+            if not (inside > 0).any():
+                continue
+            first, last = (
+                self._covered(base + np.clip(at // self._unit, 0, top))
+                for at in (skip.start_ps - skip.basis_ps, skip.start_ps)
+            )
+            share = (last - first) * self._unit / max(skip.basis_ps, 1)
+            active += np.maximum(inside, 0) * np.minimum(share, 1.0)
         return np.asarray(np.where(active > 0, np.minimum(active, whole), whole), np.float64)
 
 
 def messages_within_hosts(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Delivered messages of observed jobs between ranks of one host.
 
-    Columns ``src_rank``, ``dst_rank``, ``size_bytes``, ``start_ps`` and ``arrival_ps``.
+    Columns ``src_rank``, ``dst_rank``, ``size_bytes``, ``start_ps``, ``arrival_ps`` and ``copies``
+    (:func:`tailback.telemetry.left_out.copies`).
     """
     observed = tables["jobs"].filter("observed")["job"]
     ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")
     ranks = ranks.join(tables["nodes"].select("node", "host"), on="node").drop("node")
     return (
         tables["messages"]
+        .with_columns(copies=copies(tables))
         .filter(pl.col("arrival_ps") > pl.col("start_ps"))
         .join(ranks.rename({"rank": "src_rank"}), on="src_rank")
         .join(ranks.rename({"rank": "dst_rank", "host": "to"}), on="dst_rank")
         .filter(pl.col("host") == pl.col("to"))
-        .select("src_rank", "dst_rank", "size_bytes", "start_ps", "arrival_ps")
+        .select("src_rank", "dst_rank", "size_bytes", "start_ps", "arrival_ps", "copies")
     )
 
 
 def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the delivered messages of observed jobs, with their nodes ``src`` and ``dst``.
 
-    ``switches`` is the average number of switches that their packets visited.
+    ``switches`` is the average number of switches that their packets visited, and ``copies`` how
+    many messages each stands for (:func:`tailback.telemetry.left_out.copies`).
     """
     observed = tables["jobs"].filter("observed")["job"]
     ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")
-    messages = tables["messages"].filter(
-        (pl.col("arrival_ps") > pl.col("start_ps")) & (pl.col("packets") > 0)
+    messages = (
+        tables["messages"]
+        .with_columns(copies=copies(tables))
+        .filter((pl.col("arrival_ps") > pl.col("start_ps")) & (pl.col("packets") > 0))
     )
     return (
         messages.join(ranks.rename({"rank": "src_rank", "node": "src"}), on="src_rank")
@@ -141,6 +160,7 @@ def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
             "dst_rank",
             "label",
             "size_bytes",
+            "copies",
             switches=(pl.col("switch_hops") / pl.col("packets")).round(),
         )
     )

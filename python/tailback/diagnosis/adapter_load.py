@@ -75,8 +75,9 @@ def adapter_load(run: Run) -> AdapterLoad:
     size = log["size_bytes"].cast(pl.Float64).to_numpy()
     header = run.scenario.packet_header_bytes
     size = size + header * np.ceil(np.maximum(size, 1.0) / engine.packet)
-    sent = np.bincount(source, weights=size, minlength=n).astype(np.float64)
-    got = np.bincount(target, weights=size, minlength=n).astype(np.float64)
+    all_bytes = size * log["copies"].to_numpy()
+    sent = np.bincount(source, weights=all_bytes, minlength=n).astype(np.float64)
+    got = np.bincount(target, weights=all_bytes, minlength=n).astype(np.float64)
     took = np.divide(got * 8000.0, take, out=np.zeros(n), where=take > 0)
     time = (log["arrival_ps"].cast(pl.Int64) - log["start_ps"].cast(pl.Int64)).to_numpy()
     line = np.minimum(rate[source], take[target])

@@ -24,6 +24,7 @@ from tailback.diagnosis.topology import Floats, Ints, LinkTopology
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.wording import times_of
 from tailback.run import Run
+from tailback.telemetry.left_out import simulated_ps
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
     flights = [(node, _active(node, start, end)) for node in (source, target)]
     endpoint, within = _largest_loss(flights, took, at_nodes, inside)
     return MessageDelays(
-        endpoint=endpoint / run.elapsed_ps,
-        inside=within / run.elapsed_ps,
+        endpoint=endpoint / simulated_ps(run),
+        inside=within / simulated_ps(run),
         messages=pl.DataFrame(
             {"src": source, "dst": target, "took": took, "expected": took - inside}
         ),

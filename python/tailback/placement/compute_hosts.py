@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailback.fabric.model import Fabric
+from tailback.identity_cache import PerObject
 
 SERVICES = frozenset({
     "admin", "archive", "backup", "cache", "dtn", "gateway", "gpfs", "gw", "lnet", "login",
@@ -66,7 +67,7 @@ class ComputeHosts:
         remedy: How to include them.
     """
 
-    hosts: list[int]
+    hosts: tuple[int, ...]
     left_out: str = ""
     remedy: str = ""
 
@@ -81,12 +82,17 @@ def compute_hosts(fabric: Fabric) -> ComputeHosts:
 
     A kind is the number and nominal rates of a host's connected adapters, whether it has a default
     name, and whether its name contains one of :data:`SERVICES`. Of kinds with equally many hosts,
-    the one with more bandwidth is chosen.
+    the one with more bandwidth is chosen. They are found once for a fabric.
     """
+    return _found(fabric)
+
+
+def _find(fabric: Fabric) -> ComputeHosts:
+    """See :func:`compute_hosts`."""
     kinds = _kinds(fabric)
     count = Counter(kinds)
     if len(count) <= 1:
-        return ComputeHosts(list(range(fabric.n_hosts)))
+        return ComputeHosts(tuple(range(fabric.n_hosts)))
     usual = max(
         count,
         key=lambda kind: (
@@ -94,8 +100,11 @@ def compute_hosts(fabric: Fabric) -> ComputeHosts:
             kind.adapters * sum(kind.gbps), str(kind),
         ),
     )  # fmt: skip
-    hosts = [host for host, kind in enumerate(kinds) if kind == usual]
+    hosts = tuple(host for host, kind in enumerate(kinds) if kind == usual)
     return ComputeHosts(hosts, _left_out(fabric, kinds, usual), f"--hosts 0-{fabric.n_hosts - 1}")
+
+
+_found = PerObject(_find)
 
 
 def _kinds(fabric: Fabric) -> list[_Kind]:

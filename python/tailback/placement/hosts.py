@@ -50,7 +50,7 @@ def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[lis
     """
     spec = spec.strip()
     if spec == "all":
-        hosts = compute_hosts(fabric).hosts
+        hosts = list(compute_hosts(fabric).hosts)
         return hosts, [ranks_per_host] * len(hosts)
     if spec.startswith(_PARITY):
         which = spec[len(_PARITY) :]
@@ -163,7 +163,7 @@ def _expand(item: str, spec: str, number: dict[str, int], fabric: Fabric) -> lis
     if item in number:
         return [number[item]]
     if item == "all":
-        return compute_hosts(fabric).hosts
+        return list(compute_hosts(fabric).hosts)
     if _NUMBERS.match(item):
         first, last, _ = _range(item, spec, n_hosts)
         if last >= n_hosts:

@@ -28,6 +28,7 @@ from tailback.report.layout import tier_direction_name
 from tailback.run import Run
 from tailback.schema import DERIVED, conform
 from tailback.stages import stage
+from tailback.telemetry.left_out import copies
 from tailback.telemetry.run_views import Side, labelled_by_receives
 
 MAX_DEPTH = 6
@@ -234,7 +235,8 @@ def _delays(run: Run, trees: Trees, rank: str) -> pl.DataFrame | None:
     """Stall of each observed message, with the rank in column ``rank``; None without a message log.
 
     The stall is the time beyond the message's bytes at the slower of its two host links and a
-    latency: the least excess of any message over the same number of switches.
+    latency: the least excess of any message over the same number of switches. A message that stands
+    for others, of steps left out, has their stall, too.
     """
     ours = run.tables["jobs"].filter("observed")["job"]
     ranks = run.tables["ranks"].filter(pl.col("job").is_in(ours.implode())).select("rank", "node")
@@ -251,6 +253,7 @@ def _delays(run: Run, trees: Trees, rank: str) -> pl.DataFrame | None:
     ends = ranks.join(nodes, on="node")
     log = (
         run.tables["messages"]
+        .with_columns(copies=copies(run.tables))
         .filter((pl.col("arrival_ps") > pl.col("start_ps")) & (pl.col("packets") > 0))
         .join(ends.rename({"rank": "src_rank", "switch": "src_switch", "pod": "src_pod"}),
               on="src_rank")
@@ -265,7 +268,8 @@ def _delays(run: Run, trees: Trees, rank: str) -> pl.DataFrame | None:
     away = pl.col("src_switch") != pl.col("to_switch")
     log = log.with_columns(beyond=took - wire, hops=pl.col("switch_hops") // pl.col("packets"))
     return log.with_columns(
-        lost=(pl.col("beyond") - pl.col("beyond").min().over("hops")).clip(lower_bound=0),
+        lost=(pl.col("beyond") - pl.col("beyond").min().over("hops")).clip(lower_bound=0)
+        * pl.col("copies"),
         dst_switch=pl.when(away).then(vertices + pl.col("to_switch")).otherwise(-1),
         src_switch=pl.when(away).then("src_switch").otherwise(-1),
         dst_node=2 * vertices + pl.col("node_to").cast(pl.Int64),

@@ -41,6 +41,10 @@ FIRST_OPERATIONS = 1_000_000
 """Operations of the first program, which has only the first steps of each stretch: to build and
 match as many takes about a third of a second."""
 
+REPEATED_OPERATIONS = 4_000_000
+"""The same if the engine repeats one step, which takes a fraction of the time: then their memory is
+the limit, about half a gigabyte."""
+
 FIRST_KEPT = 150
 """Most steps of a stretch in the first program."""
 
@@ -70,6 +74,8 @@ class StepChecks:
         decide: Called with the step of each rank, the messages of the reported steps and the
             traffic of links so far by mark (the window is the mark minus 1); returns the first step
             to leave out, the first one after those, and the next check or None.
+        label_offset: If the program is one step, the number that is added to the labels of each of
+            its ``count`` repetitions; None if it has all steps.
     """
 
     bounds: NDArray[np.uint64]
@@ -78,6 +84,7 @@ class StepChecks:
     decide: Callable[
         [NDArray[np.uint32], Columns, Columns], tuple[int, int, tuple[int, int] | None]
     ]
+    label_offset: NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +143,14 @@ class _Attempt:
     found: dict[int, tuple[Cut, RoundResult]] = field(default_factory=dict)
     reason: str = "no job repeats enough equal steps"
     messages: NDArray[np.int64] = field(init=False)
+    bounds: NDArray[np.int64] = field(init=False)
     busy: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        own = self.program.programs[0]
-        self.messages = own.messages_before(own.bounds)
-        self.busy = own.bounds[:, -1] > own.bounds[:, 0]
+        steps, kept = self.job.steps, self.program.kept[0]
+        self.messages = steps.message_bounds(kept)
+        self.bounds = steps.operation_bounds(kept)
+        self.busy = self.bounds[:, -1] > self.bounds[:, 0]
 
     def next_check(self) -> tuple[int, int] | None:
         """First reported step and step of the next check."""
@@ -165,6 +174,8 @@ class _Attempt:
         )  # fmt: skip
         if cut.skipped < WORTHWHILE * stretch.stretch.n_steps:
             stretch.counts.clear()
+            if at - stretch.first > 2 * count:
+                self.reason = "ranks run ahead of others"
         else:
             result = self._result(stretch, count, cut, messages, traffic)
             if result is not None and not result.why_not:
@@ -229,7 +240,8 @@ def simulate_continued(
     """
     n_steps = job.steps.n_steps
     operations = job.operations_per_step()
-    most = min(FIRST_KEPT, int(FIRST_OPERATIONS / max(operations, 1e-9)))
+    limit = REPEATED_OPERATIONS if job.steps.is_repetition else FIRST_OPERATIONS
+    most = min(FIRST_KEPT, int(limit / max(operations, 1e-9)))
     kept, checked = max(most, ENOUGH + 3), dict[int, int]()
     while True:
         if kept >= n_steps / 2:
@@ -240,14 +252,16 @@ def simulate_continued(
         if not pending:
             return "no job repeats enough equal steps"
         measured = [(0, one.first, one.kept) for one in pending]
-        program = Round.of(workload, [job], _cut_short(job, kept), measured)
+        program = Round.of(
+            workload, [job], _cut_short(job, kept), measured, repeat=job.steps.is_repetition
+        )
         attempt = _Attempt(job, program, eager, link_group, random_routing, pending)
         first = attempt.next_check()
         assert first is not None
-        own = program.programs[0]
         checks = StepChecks(
-            own.bounds.ravel().astype(np.uint64), own.bounds.shape[1] - 1, first, attempt.decide
-        )
+            attempt.bounds.ravel().astype(np.uint64), attempt.bounds.shape[1] - 1, first,
+            attempt.decide, program.stepped.label_offset,
+        )  # fmt: skip
         outcome = engine(program.stepped, checks)
         if not outcome.complete:
             return "interrupted"

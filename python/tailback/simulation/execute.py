@@ -37,7 +37,7 @@ from tailback.simulation.tables import make_tables
 from tailback.simulation.threads import thread_count
 from tailback.stages import stage
 from tailback.traffic.program import PlacedProgram, Program
-from tailback.units import exact_bytes, format_time
+from tailback.units import exact_bytes, format_time, percent
 
 Watch = Callable[[int, int, int, int], object]
 """Called regularly with (simulated time in ps, packets delivered, packets in all, events)."""
@@ -106,7 +106,13 @@ def execute(
     threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
-    notes = [*prepared.notes, *routes.notes, *partly, *notes, *_coarse_notes(engine)]
+    notes = [
+        *prepared.notes,
+        *routes.notes,
+        *partly,
+        *notes,
+        *_coarse_notes(engine, workload.program),
+    ]
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
     require_delays(fabric, prepared.scenario.fabric)
@@ -152,14 +158,27 @@ def _recording(program: Program) -> dict[str, Any]:
     return out
 
 
-def _coarse_notes(engine: EngineSection) -> list[str]:
-    """A note on coarse packets, if there are any: times are estimates."""
-    if engine.simulated_packet == engine.packet:
+FEW_PACKETS = 8
+"""Coarse packets of a message below which its time may be far off: docs/measurements/coarse.md."""
+
+
+def _coarse_notes(engine: EngineSection, program: Program) -> list[str]:
+    """What coarse packets change in the times of a program, if they were asked for."""
+    size, packet = engine.simulated_packet, engine.packet
+    if engine.coarse is None:
         return []
+    if size == packet:
+        return [f"coarse packets: none, as packets have {exact_bytes(packet)} anyway"]
+    sent = program.amount[program.sends].astype(np.float64)
+    few = (sent > packet) & (sent < FEW_PACKETS * size)
+    share = sent[few].sum() / max(sent.sum(), 1.0)
+    far = (
+        f"; messages of fewer than {FEW_PACKETS} of them have {percent(share)} of the bytes, "
+        "and their times may be off by tens of per cent"
+    ) if share >= 0.01 else ""  # fmt: skip
     return [
-        f"coarse packets: {exact_bytes(engine.simulated_packet)} in place of "
-        f"{exact_bytes(engine.packet)}; times are estimates, and fewer packets carry samples "
-        "(docs/explanation/coarse_packets.md)"
+        f"coarse packets: {exact_bytes(size)} in place of {exact_bytes(packet)}; times are "
+        f"estimates, and fewer packets carry samples (docs/explanation/coarse_packets.md){far}"
     ]
 
 
@@ -238,6 +257,7 @@ class _EngineRun:
             self.fabric, scenario, traffic.program,
             lanes=scenario.engine.services * routes.lanes,
             measure=settings.measure,
+            times=1 if checks is None or checks.label_offset is None else checks.count,
         )  # fmt: skip
         section = scenario.fabric
         with stage("packet engine"), translate_core_error(

@@ -51,6 +51,8 @@ class JobSkip:
         messages: Messages of the skipped steps.
         observed: Whether the job is observed.
         hops: Estimated number of switch visits of their packets.
+        apart: Ranks without messages in these steps or later, shape (R,): they take the time of
+            their computations whatever others do. None if there are none.
     """
 
     ranks: slice
@@ -63,6 +65,7 @@ class JobSkip:
     messages: int
     hops: float
     observed: bool = True
+    apart: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +162,6 @@ def with_skips(
         truth = _with_windows(truth, [_truth(one) for one in traffic], timeline)
         samples = _with_windows(samples, drawn, timeline)
     jobs = [job for skip in skips for job in skip.jobs]
-    later = int(timeline.shift_ps.sum())
     packets = sum(job.packets for job in jobs)
     return ExtrapolatedOutcome(
         packets=outcome.packets + packets,
@@ -170,7 +172,7 @@ def with_skips(
         pauses=outcome.pauses,
         paused_ps=outcome.paused_ps,
         events=outcome.events,
-        end_ps=max(outcome.end_ps + later, int(ranks["finish_ps"].max(initial=0))),
+        end_ps=_end(outcome, skips, int(ranks["finish_ps"].max(initial=0))),
         complete=outcome.complete,
         window_ps=outcome.window_ps,
         window_starts=timeline.starts(outcome.end_ps),
@@ -195,11 +197,21 @@ def _ranks(
     finish = np.asarray(outcome.ranks["finish_ps"]).astype(np.int64)
     compute = np.asarray(outcome.ranks["compute_ps"]).astype(np.int64)
     for job in (job for skip in skips for job in skip.jobs):
-        finish[job.ranks] += job.shift_ps
+        apart = np.zeros(len(job.compute_ps), np.bool_) if job.apart is None else job.apart
+        finish[job.ranks] += np.where(apart, job.compute_ps, job.shift_ps)
         compute[job.ranks] += job.compute_ps
     wait = np.maximum(finish - start_ps.astype(np.int64) - compute, 0)
     return {"finish_ps": finish.astype(np.uint64), "compute_ps": compute.astype(np.uint64),
             "wait_ps": wait.astype(np.uint64)}  # fmt: skip
+
+
+def _end(outcome: _core.PacketOutcome, skips: Sequence[Skip], finish_ps: int) -> int:
+    """End of the whole run, the last rank of which ends at ``finish_ps``."""
+    later = sum(skip.shift_ps for skip in skips)
+    if not any(job.apart is not None and job.apart.any() for skip in skips for job in skip.jobs):
+        return max(outcome.end_ps + later, finish_ps)
+    arrival = np.asarray(outcome.messages["arrival_ps"])
+    return max(int(arrival[arrival != NEVER].max(initial=0)) + later, finish_ps)
 
 
 def _messages(

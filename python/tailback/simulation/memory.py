@@ -74,6 +74,7 @@ def estimate_memory(
     *,
     lanes: int = 1,
     measure: bool | None = None,
+    times: int = 1,
 ) -> MemoryEstimate:
     """Estimate what running ``program`` on ``fabric`` adds to the memory of this process.
 
@@ -83,13 +84,14 @@ def estimate_memory(
         program: What all ranks do.
         lanes: Virtual lanes of every link: those of the routing rule for each service level.
         measure: Whether links and samples are counted; None leaves it to the scenario.
+        times: How often the program is executed.
     """
     engine, telemetry = scenario.engine, scenario.telemetry
     measure = telemetry.scheme != "off" if measure is None else measure
     links, ranks = fabric.n_links, len(program.rank_start) - 1
     sends = program.sends
-    messages = int(np.count_nonzero(sends))
-    packets = int(
+    messages = times * int(np.count_nonzero(sends))
+    packets = times * int(
         np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.simulated_packet)).sum()
     )
     arbitrated = (
@@ -99,7 +101,7 @@ def estimate_memory(
         "links and nodes": links * (_LINK + lanes * (_LANE + arbitrated * _ARBITER))
         + fabric.n_nodes * _NODE
         + _PROCESS,
-        "messages": messages * _MESSAGE + len(program.kind) * _OPERATION + ranks * _RANK,
+        "messages": messages * _MESSAGE + times * len(program.kind) * _OPERATION + ranks * _RANK,
         "packets in flight": _in_flight(
             fabric, packets, lanes, engine.simulated_buffer // engine.simulated_packet
         )
@@ -111,11 +113,10 @@ def estimate_memory(
     if most and telemetry.scheme == "full" and telemetry.slots > 1:
         # Hops are logged until the end; as above, six of a packet.
         parts["reservoirs"] = min(packets // telemetry.one_in, most) * 6 * _VISIT
+    least_ps = times * _least_ps(fabric, program)
     if measure:
         # A run has between this many windows and twice as many, none below the minimum length.
-        windows = min(
-            telemetry.windows * 3 // 2, 1 + 2 * _least_ps(fabric, program) // _FIRST_WINDOW_PS
-        )
+        windows = min(telemetry.windows * 3 // 2, 1 + 2 * least_ps // _FIRST_WINDOW_PS)
         # A packet is counted on every link of its path and yields a sample of one of them.
         truth = min(links * windows, packets * 6)
         samples = min(truth * max(1, len(program.labels)), packets)
@@ -124,10 +125,9 @@ def estimate_memory(
     every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
     if every:
         # A row per changed value: at most one per sampling time, or while a packet is on a link.
-        least = _least_ps(fabric, program)
         packet_ps = int(engine.simulated_packet * 8000 / float(fabric.link_gbps.max(initial=1.0)))
         rows = sum(
-            min(links * (1 + least // time), 6 * packets * (1 + packet_ps // time), _MAX_ROWS)
+            min(links * (1 + least_ps // time), 6 * packets * (1 + packet_ps // time), _MAX_ROWS)
             for time in every
         )
         parts["port counters and queues"] = links * _PORT + rows * _ROW
@@ -183,7 +183,7 @@ def require_memory(
         fabric: The fabric.
         scenario: The scenario.
         program: What all ranks do.
-        options: ``lanes`` and ``measure`` of :func:`estimate_memory`.
+        options: ``lanes``, ``measure`` and ``times`` of :func:`estimate_memory`.
 
     Returns:
         The estimate.
@@ -201,6 +201,7 @@ def require_memory(
         f"the run needs about {format_bytes(estimate.total)} of memory "
         f"({format_bytes(estimate.parts[largest])} of it for {largest}); "
         f"{format_bytes(available)} is available: {fabric.n_nodes:,} nodes, "
-        f"{fabric.n_links:,} links, {np.count_nonzero(program.sends):,} messages",
+        f"{fabric.n_links:,} links, "
+        f"{options.get('times', 1) * np.count_nonzero(program.sends):,} messages",
         remedy=f"{_REMEDIES[largest]}; to try it anyway, set {MEMORY_VARIABLE} to what it may take",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil
 
 import numpy as np
@@ -59,17 +60,54 @@ class SteppedProgram:
 
     Attributes:
         program: The program of all jobs; the labels of marked steps follow those of the jobs.
-        source: Index in the jobs' programs of each operation, shape (M,).
         start_ps: Start time of each rank.
         label_step: Mark of each label, 0 for none.
         copies: Number of copies of the jobs' labels: one more than there are marks.
+        label_offset: If ``program`` is one step that the engine repeats, the number that is added
+            to the labels of each of its steps, shape (m,); None if ``program`` has all of them.
     """
 
     program: Program
-    source: NDArray[np.int64]
     start_ps: NDArray[np.uint64]
     label_step: list[int]
     copies: int
+    label_offset: NDArray[np.uint32] | None = None
+
+    @staticmethod
+    def of(
+        programs: list[KeptSteps], marks: list[NDArray[np.int64]], used: int,
+        start_ps: NDArray[np.uint64],
+    ) -> SteppedProgram:  # fmt: skip
+        """The program of all jobs, whose steps have ``marks`` up to ``used``."""
+        merged, _ = side_by_side([one.program for one in programs])
+        labels = len(merged.labels)
+        of_operation = np.concatenate(
+            [one.of_operations(mark) for one, mark in zip(programs, marks, strict=True)]
+        )
+        program = replace(
+            merged,
+            label=(merged.label + of_operation * labels).astype(np.uint32),
+            labels=merged.labels * (1 + used),
+        )
+        return SteppedProgram(program, start_ps, _steps_of_labels(labels, used), 1 + used)
+
+    @staticmethod
+    def repeating(
+        step: Program, marks: NDArray[np.int64], used: int, start_ps: NDArray[np.uint64]
+    ) -> SteppedProgram:
+        """The program that repeats a step, with ``marks`` up to ``used``.
+
+        A hundred steps take longer to build and match than to simulate twenty of them.
+        """
+        labels = len(step.labels)
+        program = replace(step, labels=step.labels * (1 + used), recompile=None)
+        offset = (marks * labels).astype(np.uint32)
+        return SteppedProgram(program, start_ps, _steps_of_labels(labels, used), 1 + used, offset)
+
+
+def _steps_of_labels(labels: int, used: int) -> list[int]:
+    """``SteppedProgram.label_step`` of so many labels without steps and marks."""
+    return np.repeat(np.arange(1 + used), labels).tolist()
 
 
 @dataclass(frozen=True)
@@ -120,7 +158,7 @@ class SkippedRun:
     half_ps: list[float]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SteppedJob:
     """A job as a sequence of steps."""
 
@@ -162,18 +200,52 @@ class SteppedJob:
         order = self.steps.order[stretch.begin : stretch.end]
         if (order == order[0]).all():
             return True
-        compute = self.steps.compute_ps()[order]
+        compute = self.steps.compute_ps[order]
         return bool((compute == compute[0]).all())
 
     def computations(self, begin: int, end: int, eager: int) -> Computations:
         """Computation times and dependencies of steps ``begin`` to ``end`` - 1."""
         order = self.steps.order[begin:end]
+        unsent_ps, rejoins = self._without_sends(begin, end)
         if (order == order[0]).all():
-            return Computations(None, None)
-        compute = self.steps.compute_ps()[order]
+            return Computations(None, None, unsent_ps, rejoins)
+        compute = self.steps.compute_ps[order]
         if (compute == compute[0]).all():
-            return Computations(None, None)
-        return Computations(compute, self._dependencies(begin, eager))
+            return Computations(None, None, unsent_ps, rejoins)
+        return Computations(compute, self._dependencies(begin, eager), unsent_ps, rejoins)
+
+    def _without_sends(self, begin: int, end: int) -> tuple[float, bool]:
+        """What :class:`Computations` says about ranks that send nothing in these steps.
+
+        Returns:
+            Its ``unsent_ps`` and ``rejoins``.
+        """
+        held = int(self.steps.order[begin])
+        none = (self.sends_in_steps[:, held] == 0) & (np.diff(self.steps.bounds).sum(axis=1) > 0)
+        if not none.any():
+            return 0.0, False
+        own = self.steps.compute_ps[self.steps.order[begin:end]]
+        apart = self.apart(begin)
+        rejoins = apart & (self.posts_in_steps[:, self.steps.order[end:]].sum(axis=1) > 0)
+        return float(own[:, none].mean(axis=0).max()), bool(rejoins.any())
+
+    @cached_property
+    def sends_in_steps(self) -> NDArray[np.int64]:
+        """Number of sends of each rank in each distinct step, shape (R, s)."""
+        return self._in_steps(self.steps.program.sends)
+
+    @cached_property
+    def posts_in_steps(self) -> NDArray[np.int64]:
+        """Number of sends and receives of each rank in each distinct step, shape (R, s)."""
+        return self._in_steps(self.steps.program.posts)
+
+    def _in_steps(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        total = np.concatenate([[0], np.cumsum(chosen)])
+        return np.asarray(np.diff(total[self.steps.bounds], axis=1))
+
+    def apart(self, step: int) -> NDArray[np.bool_]:
+        """Ranks without messages in a step, shape (R,)."""
+        return np.asarray(self.posts_in_steps[:, int(self.steps.order[step])] == 0)
 
 
 def steps_of(job: Job) -> StepProgram:
@@ -228,7 +300,17 @@ RoundResults = list[dict[int, RoundResult]]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """A plan and the program to simulate."""
+    """A plan and the program to simulate.
+
+    Attributes:
+        jobs: The jobs.
+        skips: What is left out.
+        kept: Number of each step in the programs, by job.
+        programs: Programs of the jobs; none if the engine repeats the only step of a single job.
+        marks: Mark of each step in the programs, by job, 0 for none.
+        stepped: The program to simulate.
+        start_ps: Start time of each rank in the whole run.
+    """
 
     jobs: list[SteppedJob]
     skips: list[PlannedSkip]
@@ -244,6 +326,8 @@ class Round:
         jobs: list[SteppedJob],
         skips: list[PlannedSkip],
         measured: Sequence[tuple[int, int, int]] | None = None,
+        *,
+        repeat: bool = False,
     ) -> Round:
         """Build the program of a plan.
 
@@ -253,6 +337,7 @@ class Round:
             skips: What is left out.
             measured: Job, first step in its program and number of steps of each stretch whose
                 traffic is counted by step; default: those before each skip.
+            repeat: Whether the engine repeats the only step of the only job.
         """
         kept = [kept_steps(job.number, job.steps.n_steps, skips) for job in jobs]
         marks = [np.zeros(len(steps), np.int64) for steps in kept]
@@ -268,29 +353,17 @@ class Round:
             of_step = marks_of_steps(n_steps - 1)
             marks[number][first + 1 : first + n_steps] = used + of_step
             used += int(of_step[-1])
-        programs = [job.steps.only(steps) for job, steps in zip(jobs, kept, strict=True)]
-        merged, _ = side_by_side([one.program for one in programs])
-        labels = len(merged.labels)
-        of_operation = np.concatenate(
-            [one.of_operations(mark) for one, mark in zip(programs, marks, strict=True)]
-        )
-        starts = np.cumsum([0, *(len(job.steps.program.kind) for job in jobs)])
         start_ps = workload.start_ps.copy()
         for skip in skips:
             for job, segment in zip(jobs, skip.key, strict=True):
                 if segment == NOT_STARTED:
                     start_ps[job.ranks] -= np.uint64(round(skip.time_ps))
-        stepped = SteppedProgram(
-            replace(
-                merged,
-                label=(merged.label + of_operation * labels).astype(np.uint32),
-                labels=merged.labels * (1 + used),
-            ),
-            np.concatenate([one.source + at for one, at in zip(programs, starts, strict=False)]),
-            start_ps,
-            np.repeat(np.arange(1 + used), labels).tolist(),
-            1 + used,
-        )
+        if repeat:
+            programs = list[KeptSteps]()
+            stepped = SteppedProgram.repeating(jobs[0].steps.program, marks[0], used, start_ps)
+        else:
+            programs = [job.steps.only(steps) for job, steps in zip(jobs, kept, strict=True)]
+            stepped = SteppedProgram.of(programs, marks, used, start_ps)
         return Round(jobs, skips, kept, programs, marks, stepped, workload.start_ps)
 
     @property
@@ -414,7 +487,7 @@ class Round:
         return JobSkip(
             ranks=job.ranks,
             shift_ps=result.found.shift_ps,
-            compute_ps=job.steps.compute_ps()[left_out].sum(axis=0),
+            compute_ps=job.steps.compute_ps[left_out].sum(axis=0),
             marks=inside,
             mark_steps=(marks[:, None] == inside).sum(axis=0),
             factor=factor,
@@ -422,6 +495,7 @@ class Round:
             packets=round(counts[1]),
             hops=float(counts[2]) * with_handshakes,
             observed=job.job.section.observed,
+            apart=job.apart(cut.at),
         )
 
 

@@ -36,6 +36,11 @@ PRECISION = 0.02
 """Maximum half-width of the 95 % interval of the extrapolated time, relative to that time, if there
 is no trend above ``TREND``."""
 
+MOVING_APART = 0.02
+"""Maximum growth of the ranks' distances from their mean, from one half of the steps to the other,
+relative to the step time. Ranks that wait for one another move apart like a surface that roughens,
+ever more slowly, and step times barely depend on it."""
+
 GROWTH = 1.25
 """Maximum ratio of the differences between ranks in the second half of the steps to the first."""
 
@@ -209,10 +214,15 @@ class Computations:
         steps: Computation time of each rank in each step, skipped ones included, shape (n, R); None
             if it is the same in every step.
         dependencies: Which ranks wait for which others; None without ``steps``.
+        unsent_ps: Longest mean computation in a step of a rank that sends nothing in it; 0 if all
+            ranks send. Nothing shows when such a rank begins a step, so it may fall behind.
+        rejoins: Whether a rank without messages in these steps has some afterwards.
     """
 
     steps: NDArray[np.int64] | None
     dependencies: Dependencies | None
+    unsent_ps: float = 0.0
+    rejoins: bool = False
     _models: list[NDArray[np.float64]] = field(default_factory=list)
 
     def models(self) -> list[NDArray[np.float64]]:
@@ -249,6 +259,20 @@ def extrapolate(
     stationary, that is, neither step times nor message latencies have a trend, and ranks do not
     drift apart.
     """
+    found = _from_senders(times, skipped, known, alone)
+    if found.why_not:
+        return found
+    if known.rejoins:
+        return replace(found, why_not="a rank without messages in the steps has some later")
+    if known.unsent_ps > found.step_ps * (1 if found.exact else 1 - SPREADING):
+        return replace(found, why_not="ranks that send nothing take longer for a step than others")
+    return found
+
+
+def _from_senders(
+    times: StepTimes, skipped: int, known: Computations, alone: bool
+) -> Extrapolation:
+    """Extrapolation from the ranks that send."""
     m = times.post.shape[1]
     if alone and known.steps is None:
         exact = _exactly(times, skipped)
@@ -328,10 +352,15 @@ def _total_time(
     n = len(spans)
     known = 0.0
     rest = spans
+    later = ""
     for model in models:
-        after = spans - model[first : first + n]
+        own, left_out = model[first : first + n], model[len(model) - skipped :]
+        after = spans - own
         if after.std() < rest.std():
-            rest, known = after, float(model[len(model) - skipped :].sum())
+            rest, known = after, float(left_out.sum())
+        chance = 3 * float(own.std(ddof=1)) * np.sqrt(1 / n + 1 / skipped)
+        if abs(float(left_out.mean() - own.mean())) > TREND * float(spans.mean()) + chance:
+            later = "later steps compute for a different time"
     mean, spread = float(rest.mean()), float(rest.std(ddof=1))
     step = float(spans.mean())
     half = n // 2
@@ -340,6 +369,8 @@ def _total_time(
     detectable = max(TREND * step, 2 * spread * np.sqrt(4 / n))
     if abs(trend) > detectable:
         return total, TimeError(0.0, 0.0), "step times have a trend"
+    if later and rest is spans:
+        return total, TimeError(0.0, 0.0), later
     if n >= 8:
         # Step times are autocorrelated: batch means vary more than independent steps would.
         batches = min(n // 4, MAX_BATCHES)
@@ -384,8 +415,8 @@ def _drifting_apart(post: NDArray[np.float64], step: float) -> str:
     moved = np.abs(distance[:, -1] - distance[:, 0])
     if (moved > max(SPREADING * step * n, MAX_MOVE * spread.mean())).any():
         return "ranks repeat the step at different speeds"
-    # 1 % of a step within half of the steps: continued drift eventually reorders messages.
-    if growth > max(0.01 * step, noise):
+    # Continued drift eventually reorders messages.
+    if growth > max(MOVING_APART * step, noise):
         return "ranks move apart"
     return ""
 

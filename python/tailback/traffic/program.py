@@ -57,7 +57,7 @@ POSTS = (*SENDS, Op.IRECV)
 """Operations that post a send or a receive, and so have a request."""
 
 
-_IS_POST = np.isin(np.arange(256), POSTS)
+IS_POST = np.isin(np.arange(256), POSTS)
 """Whether the operation with each number is one of POSTS."""
 
 _IS_SEND = np.isin(np.arange(256), SENDS)
@@ -196,6 +196,11 @@ class Program:
         """Whether each operation posts a send, shape (M,)."""
         return _IS_SEND[self.kind]
 
+    @property
+    def posts(self) -> NDArray[np.bool_]:
+        """Whether each operation posts a send or a receive, shape (M,)."""
+        return IS_POST[self.kind]
+
     def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
         """Bytes between each pair of ranks.
 
@@ -206,7 +211,12 @@ class Program:
         sends = self.sends
         n = max(self.n_ranks, 1)
         key = self.op_rank[sends] * n + self.peer[sends].astype(np.int64)
-        pairs, index = np.unique(key, return_inverse=True)
+        if n * n <= 4 * len(key):
+            # Without sorting.
+            there = np.bincount(key, minlength=n * n) > 0
+            pairs, index = np.flatnonzero(there), (np.cumsum(there) - 1)[key]
+        else:
+            pairs, index = np.unique(key, return_inverse=True)
         total = np.zeros(len(pairs), np.uint64)
         np.add.at(total, index, self.amount[sends])
         return pairs // n, pairs % n, total
@@ -218,7 +228,7 @@ class Program:
             piece = slice(first, first + _CHECKED)
             # As unsigned numbers, negative ranks are too large.
             bad = self.peer[piece].view(np.uint32) >= self.n_ranks
-            bad &= _IS_POST[self.kind[piece]]
+            bad &= IS_POST[self.kind[piece]]
             if bad.any():
                 op = first + int(np.flatnonzero(bad)[0])
                 raise TraceError(
@@ -229,8 +239,7 @@ class Program:
 
 def without_bytes(program: Program) -> Program:
     """The same program with messages of zero bytes: only the dependencies are left."""
-    posts = np.isin(program.kind, POSTS)
-    amount = np.where(posts, np.uint64(0), program.amount)
+    amount = np.where(program.posts, np.uint64(0), program.amount)
     return replace(program, amount=amount, recompile=None)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.program import POSTS, Op, Program
+from tailback.traffic.program import Op, Program
 from tailback.traffic.steps import StepProgram, count_within, posted_as
 
 FEWEST_STEPS = 24
@@ -15,6 +16,10 @@ FEWEST_STEPS = 24
 
 CANDIDATES = 12
 """Number of operations whose recurrence distances are tried as the length of a step."""
+
+OCCURRENCES = 16
+"""Most often that an operation may occur in a step for the distance to its recurrence in the next
+step to be tried."""
 
 
 @dataclass(frozen=True)
@@ -35,43 +40,85 @@ class Loop:
 def find_steps(program: Program) -> StepProgram | None:
     """The steps of a program with loops; None if no loop is found.
 
-    All properties of operations are compared except the duration of computations. There is no loop
+    All properties of operations are compared except the duration of computations and the tags that
+    collectives are given. There is no loop
     if ranks differ in their number of loops, or if a message crosses the boundary of a step.
     """
     start = program.rank_start.astype(np.int64)
     if program.n_ranks == 0 or np.diff(start).max() < FEWEST_STEPS:
         return None
-    digest = _digests(program)
     kept = np.flatnonzero(program.kind != Op.COMPUTE)
+    digest = _digests(program, kept)
     first = np.searchsorted(kept, start)
     # Start with the rank that has the most operations: if it has no loop, skip the others.
     longest = int(np.diff(first).argmax())
     hints: list[int] = []
     found: dict[int, list[Loop]] = {}
     for rank in [longest, *(r for r in range(program.n_ranks) if r != longest)]:
-        sequence = digest[kept[first[rank] : first[rank + 1]]]
+        sequence = digest[first[rank] : first[rank + 1]]
         found[rank] = _loops(sequence, hints)
         expected = len(found[longest])
         if expected == 0 or (len(sequence) and len(found[rank]) != expected):
             return None
-    loops = [found[rank] for rank in range(program.n_ranks)]
+    loops = _of_equal_counts([found[rank] for rank in range(program.n_ranks)])
     steps = _cut(program, loops, kept, first)
-    return steps if all(_is_closed(steps, i) for i in _first_of_kind(steps)) else None
+    return steps if _are_closed(steps) else None
 
 
-def _digests(program: Program) -> NDArray[np.uint64]:
-    """Hash of each operation; the duration of computations is not part of it."""
-    start = program.rank_start.astype(np.int64)
-    posts = np.isin(program.kind, POSTS)
-    before = count_within(posts, start)
-    back = np.where(program.kind == Op.WAIT, before - posted_as(program, before), 0)
-    amount = np.where(posts, program.amount, 0)
-    out = program.kind.astype(np.uint64)
-    for column in (program.peer, amount, program.tag, program.label, back):
+def _digests(program: Program, kept: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Hash of each of the operations ``kept``, none of which is a computation."""
+    before = count_within(program.posts, program.rank_start.astype(np.int64))
+    kind = program.kind[kept]
+    amount = np.where(program.posts[kept], program.amount[kept], np.uint64(0))
+    tag = _comparable_tags(program, before)[kept]
+    columns = [program.peer[kept], amount, tag, program.label[kept]]
+    if (kind == Op.WAIT).any():
+        columns.append((before - posted_as(program, before))[kept])
+    out = kind.astype(np.uint64)
+    for column in columns:
         # Multiplication by an odd constant and a shift mix all bits (Steele et al., 2014).
-        out = (out ^ column.astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        out ^= column.astype(np.int64).view(np.uint64)
+        out *= np.uint64(0xBF58476D1CE4E5B9)
         out ^= out >> np.uint64(29)
     return out
+
+
+def _mixed(digest: NDArray[np.uint64], column: NDArray[Any]) -> NDArray[np.uint64]:
+    """A digest that depends on a column, too."""
+    # Multiplication by an odd constant and a shift mix all bits (Steele et al., 2014).
+    out = (digest ^ column.astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+    out ^= out >> np.uint64(29)
+    return out
+
+
+def _comparable_tags(program: Program, before: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Tags that are equal in equal steps.
+
+    The messages of each collective have a tag of their own. Where the label of sends names no tag,
+    their tag is replaced by the number of posts since the rank's last one with that tag; the first
+    one follows the last one, as if the program began again.
+    """
+    tag = program.tag.copy()
+    unnamed = np.array([label.tag < 0 for label in program.labels], np.bool_)
+    if not unnamed.any():
+        return tag
+    # Receives need not have the label of what they receive.
+    chosen = np.unique(tag[program.sends & unnamed[program.label]])
+    own = np.flatnonzero(program.posts & np.isin(tag, chosen))
+    if not len(own):
+        return tag
+    rank = program.op_rank[own]
+    order = np.lexsort((own, tag[own], rank))
+    ordered = own[order]
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = (np.diff(rank[order]) != 0) | (np.diff(tag[ordered]) != 0)
+    begin = np.flatnonzero(first)
+    last = np.append(begin[1:], len(ordered)) - 1
+    distance = np.diff(before[ordered], prepend=0)
+    in_rank = np.bincount(program.op_rank, program.posts, program.n_ranks).astype(np.int64)
+    distance[begin] = before[ordered[begin]] - before[ordered[last]] + in_rank[rank[order][begin]]
+    tag[ordered] = -1 - distance
+    return tag
 
 
 def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
@@ -83,6 +130,7 @@ def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
         best = _longest(sequence, _periods(sequence)) or best
     if best is None:
         return []
+    best = _shortest_step(sequence, best)
     if best.period not in hints:
         hints.append(best.period)
     end = best.begin + best.period * best.count
@@ -104,10 +152,26 @@ def _periods(sequence: NDArray[np.uint64]) -> list[int]:
     )
     periods = set()
     for value in some.tolist():
-        gaps = np.diff(np.flatnonzero(place == value))
-        values, counts = np.unique(gaps, return_counts=True)
+        at = np.flatnonzero(place == value)
+        values, counts = np.unique(np.diff(at), return_counts=True)
         periods |= set(values[np.argsort(-counts, kind="stable")[:2]].tolist())
+        periods.add(_recurrence(at))
     return sorted(periods)
+
+
+def _recurrence(at: NDArray[np.int64]) -> int:
+    """Distance of an operation from the one that it is in the next step.
+
+    It may occur several times in a step: the distance to the k-th next occurrence is then always
+    the same for one k, and for smaller k it is not.
+    """
+    best, share = 0, 0.0
+    for k in range(1, min(OCCURRENCES, len(at) // 2) + 1):
+        values, counts = np.unique(at[k:] - at[:-k], return_counts=True)
+        most = int(counts.argmax())
+        if counts[most] / len(at) > share + 0.05:
+            best, share = int(values[most]), float(counts[most] / len(at))
+    return best
 
 
 def _longest(sequence: NDArray[np.uint64], periods: list[int]) -> Loop | None:
@@ -126,6 +190,39 @@ def _longest(sequence: NDArray[np.uint64], periods: list[int]) -> Loop | None:
         ):
             best = loop
     return best
+
+
+def _shortest_step(sequence: NDArray[np.uint64], loop: Loop) -> Loop:
+    """The same loop in its shortest steps: each may have been taken for several."""
+    own = sequence[loop.begin : loop.begin + loop.period * loop.count]
+    period, factor = loop.period, 2
+    while factor <= period:
+        shorter = period // factor
+        if period % factor:
+            factor += 1
+        elif (own[shorter:] == own[:-shorter]).all():
+            period = shorter
+        else:
+            factor += 1
+    return Loop(loop.begin, period, loop.count * (loop.period // period))
+
+
+def _of_equal_counts(loops: list[list[Loop]]) -> list[list[Loop]]:
+    """The loops of each rank in as many steps as those of the other ranks.
+
+    What some ranks do in every seventh round only makes a step of seven rounds for all.
+    """
+    out = [list(own) for own in loops]
+    for i in range(max(len(own) for own in loops)):
+        counts = [own[i].count for own in loops if own]
+        fewest = min(counts)
+        for own in out:
+            if own:
+                loop = own[i]
+                # Rounded: of one rank the first or last step may be left over.
+                several = max(round(loop.count / fewest), 1)
+                own[i] = Loop(loop.begin, loop.period * several, loop.count // several)
+    return out
 
 
 def _cut(
@@ -153,19 +250,18 @@ def _cut(
     return StepProgram(program, bounds, np.arange(n_steps), kind)
 
 
-def _first_of_kind(steps: StepProgram) -> list[int]:
-    """One step of each repeated kind."""
-    return [int(np.flatnonzero(steps.kind == kind)[1]) for kind in range(1, steps.kind.max(), 2)]
-
-
-def _is_closed(steps: StepProgram, step: int) -> bool:
-    """Whether every message of a step has both its send and its receive in it."""
-    kept = steps.only(np.array([step])).program
-    rank, sends = kept.op_rank, kept.sends
-    receives = kept.kind == Op.IRECV
-    columns = (kept.amount, kept.tag)
-    sent = np.stack([rank[sends], kept.peer[sends], *(c[sends] for c in columns)])
-    received = np.stack([kept.peer[receives], rank[receives], *(c[receives] for c in columns)])
-    if sent.shape != received.shape:
-        return False
-    return bool((sent[:, np.lexsort(sent)] == received[:, np.lexsort(received)]).all())
+def _are_closed(steps: StepProgram) -> bool:
+    """Whether every message of a repeated step has both its send and its receive in it."""
+    program = steps.program
+    sends, receives = program.sends, program.kind == Op.IRECV
+    rank, peer = program.op_rank.astype(np.int64), program.peer.astype(np.int64)
+    digest = np.zeros(len(program.kind), np.uint64)
+    for column in (np.where(sends, rank, peer), np.where(sends, peer, rank), program.amount,
+                   program.tag):  # fmt: skip
+        digest = _mixed(digest, column)
+    # Sums of digests are equal if the messages are: those of sends less those of receives.
+    digest[receives] = ~digest[receives] + np.uint64(1)
+    digest[~(sends | receives)] = 0
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(digest)])
+    of_step = np.diff(total[steps.bounds], axis=1).sum(axis=0)
+    return not of_step[steps.kind % 2 == 1].any()

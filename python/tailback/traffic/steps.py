@@ -8,6 +8,7 @@ lie in the same step, so the program without some of its steps is still a valid 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +43,27 @@ class StepProgram:
         """Kind of each step, shape (k,)."""
         return self.kind[self.order]
 
+    @cached_property
     def compute_ps(self) -> NDArray[np.int64]:
         """Computation time of each rank in each of the s distinct steps, shape (s, R)."""
-        amount = np.where(self.program.kind == Op.COMPUTE, self.program.amount, 0)
-        total = np.concatenate([[0], np.cumsum(amount.astype(np.int64))])
+        amount = np.where(self.program.kind == Op.COMPUTE, self.program.amount, np.uint64(0))
+        total = np.zeros(len(amount) + 1, np.int64)
+        np.cumsum(amount.view(np.int64), out=total[1:])
         return np.diff(total[self.bounds], axis=1).T
+
+    @property
+    def is_repetition(self) -> bool:
+        """Whether all steps are the same stored one."""
+        return bool(self.bounds.shape[1] == 2)
+
+    def operation_bounds(self, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+        """``bounds`` of the program of only the steps ``kept``, shape (R, m + 1)."""
+        return _bounds(np.diff(self.bounds, axis=1)[:, self.order[kept]])
+
+    def message_bounds(self, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same for the messages that it sends, shape (R, m + 1)."""
+        sent = np.concatenate([[0], np.cumsum(self.program.sends)])
+        return _bounds(np.diff(sent[self.bounds], axis=1)[:, self.order[kept]])
 
     def waits_across(self) -> bool:
         """Whether a WAIT refers to a post of an earlier step."""
@@ -55,7 +72,7 @@ class StepProgram:
         if not len(waits):
             return False
         start = program.rank_start.astype(np.int64)
-        before = count_within(np.isin(program.kind, POSTS), start)
+        before = count_within(program.posts, start)
         post = posted_as(program, before)[waits]
         # First operation of the step of each wait, and the number of posts before it.
         edges = np.unique(self.bounds)
@@ -95,13 +112,12 @@ class StepProgram:
         A WAIT refers to the post the same number of posts back as in the whole program. That post
         may be in the previous step, whose place an equal step has taken.
         """
-        now = np.isin(self.program.kind, POSTS)[index]
+        now = self.program.posts[index]
         count = count_within(now, np.append(bounds[:, 0], len(index)))
         request = np.where(now, count, -1)
         waits = self.program.kind[index] == Op.WAIT
         if waits.any():
-            posted = np.isin(self.program.kind, POSTS)
-            before = count_within(posted, self.program.rank_start.astype(np.int64))
+            before = count_within(self.program.posts, self.program.rank_start.astype(np.int64))
             back = before - posted_as(self.program, before)
             request[waits] = (count - back[index])[waits]
         return request.astype(np.int32)
@@ -129,6 +145,13 @@ class KeptSteps:
         """Expand a value per step, shape (m,), to one per operation, shape (M,)."""
         length = np.diff(self.bounds, axis=1)
         return np.repeat(np.tile(number, len(length)), length.ravel())
+
+
+def _bounds(length: NDArray[np.int64]) -> NDArray[np.int64]:
+    """First index of each step of each rank, and the end of the last, from lengths (R, m)."""
+    ends = np.cumsum(length, axis=1)
+    first = np.cumsum(ends[:, -1:], axis=0) - ends[:, -1:]
+    return np.asarray(first + np.pad(ends, ((0, 0), (1, 0))))
 
 
 def repeated(program: Program, times: int) -> StepProgram:

@@ -168,3 +168,18 @@ def test_the_command_line_offers_the_same(
     assert cli([*arguments, "--slurm", "2"]) in (0, 3)
     assert f"sbatch {out}.tasks/{SCRIPT}\n" in capsys.readouterr().err
     assert (out / "report.html").exists() and not (tmp_path / "out.tasks").exists()
+
+
+@pytest.mark.parametrize("address", ["", "not an address", "http://localhost:8787"])
+def test_what_is_no_address_of_a_dask_scheduler_is_refused_at_once(address: str) -> None:
+    # In a process of its own: a client that is given up waits when the interpreter ends.
+    pytest.importorskip("distributed")
+    began = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-m", "tailback",
+         "diagnose", "alltoall.toml", "--dask", address],
+        capture_output=True, text=True, cwd="examples/alltoall", timeout=60, check=False,
+    )  # fmt: skip
+    assert time.monotonic() - began < 30
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr

@@ -72,3 +72,12 @@ def test_the_option_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     screen = capsys.readouterr()
     assert "coarse packets: 32 KiB in place of 4 KiB" in screen.out + screen.err
     refused(capsys, [*arguments, "--force", "--coarse", "32"], "--coarse", "is not a size", "KiB")
+
+
+def test_a_note_says_that_a_size_does_not_fit_the_messages() -> None:
+    def note(size: str) -> str:
+        return next(note for note in simulate(parse(data(coarse=size))).notes if "coarse" in note)
+
+    assert "off by tens of per cent" not in note("32 KiB")
+    assert "fewer than 8 of them have 100 % of the bytes" in note("64 KiB")
+    assert "none, as packets have 4 KiB anyway" in note("2 KiB")

@@ -16,6 +16,7 @@ from tailback.fabric.builders import check_memory
 from tailback.scenario import parse
 from tailback.simulation import prepare
 from tailback.simulation.memory import estimate_memory, require_memory
+from tailback.traffic.transform import repeat
 
 # Runs a scenario in a process of its own and prints the estimate and what the run really added:
 # writing 5 to clear_refs sets the high-water mark of resident memory to what it is now. Memory that
@@ -132,6 +133,9 @@ def test_more_of_anything_needs_more() -> None:
     assert estimate_memory(few.fabric, few.scenario, few.program).total > least
     lanes = estimate_memory(few.fabric, few.scenario, few.program, measure=False, lanes=4)
     assert lanes.total > least
+    often = estimate_memory(few.fabric, few.scenario, few.program, measure=False, times=3)
+    in_full = estimate_memory(few.fabric, few.scenario, repeat(few.program, 3), measure=False)
+    assert often == in_full
 
 
 @pytest.mark.parametrize(

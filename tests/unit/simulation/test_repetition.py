@@ -14,9 +14,10 @@ from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulation import PreparedScenario, prepare, simulate
+from tailback.simulation import PreparedScenario, continued, prepare, simulate
 from tailback.simulation.step_rounds import SINGLE_MARKS, marks_of_steps
 from tailback.traffic.program import Label, Program, ProgramBuilder
+from tailback.traffic.steps import StepProgram
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}}
 TIMES = 120
@@ -283,3 +284,47 @@ def test_groups_of_steps_grow_with_the_steps_before_them() -> None:
     before = np.cumsum(sizes) - sizes
     assert (sizes[SINGLE_MARKS:-1] <= before[SINGLE_MARKS:-1] / SINGLE_MARKS + 1).all()
     assert len(sizes) < 150
+
+
+@pytest.mark.parametrize("routing", ["deterministic", "adaptive"])
+def test_the_engine_repeats_a_step_that_it_is_given_once(
+    routing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list[tuple[int, int]]()
+
+    def simulated(*args: Any, steps: Any = None, **options: Any) -> _core.PacketOutcome:
+        given.append((len(args[2].program.kind), steps.count))
+        return real(*args, steps=steps, **options)
+
+    real = _core.simulate
+    monkeypatch.setattr(_core, "simulate", simulated)
+    scenario = prepared({"pattern": ALLTOALL, "repeat": 60}, routing=routing)
+    once = simulate(scenario, threads=1)
+    monkeypatch.setattr(StepProgram, "is_repetition", False)
+    in_full = simulate(scenario, threads=1)
+    (step, steps), (operations, _) = given
+    assert operations == step * steps > step
+    assert once.tables.keys() == in_full.tables.keys()
+    for name, table in once.tables.items():
+        assert table.equals(in_full.tables[name]), name
+    assert once.summary == in_full.summary
+
+
+@pytest.mark.parametrize(("limit", "simulations"), [(1, 2), (4_000_000, 1)])
+def test_an_attempt_with_all_steps_is_the_run(
+    limit: int, simulations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated step may have more operations before its later steps are left to a second run."""
+
+    def simulated(*args: Any, **options: Any) -> _core.PacketOutcome:
+        calls.append(options["steps"].count)
+        return real(*args, **options)
+
+    calls, real = list[int](), _core.simulate
+    monkeypatch.setattr(_core, "simulate", simulated)
+    monkeypatch.setattr(continued, "REPEATED_OPERATIONS", limit)
+    monkeypatch.setattr(continued, "FIRST_OPERATIONS", 1)
+    pattern = {"kind": "permutation", "ranks": 16, "size": "64 KiB", "messages": 4}
+    run = simulate(prepared({"pattern": pattern, "repeat": 80}, routing="random"), threads=1)
+    assert "skipped" not in run.summary
+    assert len(calls) == simulations and calls[-1] == 80

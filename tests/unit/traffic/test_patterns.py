@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tailback.errors import ScenarioError
-from tailback.traffic.patterns import PATTERNS, build
+from tailback.traffic.patterns import PATTERNS, build, minighost
 from tailback.traffic.program import Op, Program
 from tests.factories.blocking import run_blocking
 from tests.factories.repository import ROOT
@@ -352,3 +352,10 @@ def test_the_page_names_every_option(name: str) -> None:
     known = row + page.split("### Stencils")[1] if name.startswith("stencil") else row
     for option in PATTERNS[name].model_fields.keys() - {"kind"}:
         assert f"`{option}`" in known, option
+
+
+@pytest.mark.parametrize("ranks", [1, 6, 8])
+def test_random_digits_do_not_depend_on_how_many_are_drawn_at_once(ranks: int) -> None:
+    together, alone = (np.random.Generator(np.random.Philox(key=5)) for _ in range(2))
+    digits = [alone.integers(0, 2, ranks, np.int8).astype(np.bool_) for _ in range(9)]
+    assert np.array_equal(minighost.random_bits(together, 9, ranks), np.stack(digits))

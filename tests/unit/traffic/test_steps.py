@@ -91,7 +91,7 @@ def test_computations_of_other_lengths_are_the_same_step() -> None:
     steps = find_steps(two_ranks([64] * STEPS, compute))
     assert steps is not None
     assert (steps.kinds == 1).sum() >= STEPS - 2
-    assert steps.compute_ps().sum() == 2 * sum(compute)
+    assert steps.compute_ps.sum() == 2 * sum(compute)
 
 
 def test_a_program_that_changes_has_two_kinds_of_steps() -> None:
@@ -110,3 +110,30 @@ def test_receives_posted_before_the_loop_make_no_steps() -> None:
 def test_few_repetitions_are_no_loop() -> None:
     few = FEWEST_STEPS - 3
     assert find_steps(two_ranks([64] * few, [1000] * few)) is None
+
+
+def test_bounds_of_kept_steps_are_those_of_their_program() -> None:
+    program = build({"kind": "minighost", "dims": [2, 2, 1], "steps": STEPS, "compute": "1 us",
+                     "imbalance": 0.5}, None, 1)  # fmt: skip
+    for steps in (find_steps(program), repeated(program, 7)):
+        assert steps is not None
+        kept = np.array([0, 1, 2, 4, 5])
+        only = steps.only(kept)
+        assert np.array_equal(steps.operation_bounds(kept), only.bounds)
+        assert np.array_equal(steps.message_bounds(kept), only.messages_before(only.bounds))
+
+
+def test_bytes_of_pairs_do_not_depend_on_how_they_are_found() -> None:
+    few = build({"kind": "alltoall", "ranks": 6, "size": "1 KiB"}, None, 1)
+    many = repeat(few, 9)
+    pairs, more = few.traffic_matrix(), many.traffic_matrix()
+    for side, other in zip(pairs[:2], more[:2], strict=True):
+        assert np.array_equal(side, other)
+    assert np.array_equal(9 * pairs[2], more[2])
+    assert many.n_ranks**2 <= 4 * many.sends.sum()
+    ring = build({"kind": "ring", "ranks": 40, "size": "2 KiB"}, None, 1)
+    assert ring.n_ranks**2 > 4 * ring.sends.sum()
+    assert [column.tolist() for column in repeat(ring, 100).traffic_matrix()] == [
+        ring.traffic_matrix()[0].tolist(), ring.traffic_matrix()[1].tolist(),
+        (100 * ring.traffic_matrix()[2]).tolist(),
+    ]  # fmt: skip

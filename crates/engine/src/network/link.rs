@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::events::epoch::Epoch;
-use crate::intrinsics::{collect_with_huge_pages, prefetch};
+use crate::intrinsics::{at_most_bits_of_4, collect_with_huge_pages, prefetch};
 use crate::network::cable::{Cable, distinct};
 use crate::network::load::Loads;
 
@@ -79,8 +79,6 @@ const _: () = assert!(size_of::<Lane>() == 64);
 const STARVING: u8 = 1;
 const TO_NODE: u8 = 2;
 const FROM_NODE: u8 = 4;
-/// From this bit on: index of the oldest note.
-const OLDEST: u8 = 8;
 
 impl Lane {
     fn new(link: &Link, cable: u16, credit: u32) -> Self {
@@ -203,27 +201,14 @@ impl Lane {
     /// `since` any more.
     #[inline(always)]
     fn note_credit(&mut self, time: i32, bytes: u16, since: i32) -> bool {
-        // In most cases the oldest note has expired.
-        let place = usize::from(self.flags / OLDEST) % CREDIT_NOTES;
-        if self.is_starving() || self.note_times[place] > since {
-            return !self.is_starving() && self.note_credit_in_any_slot(time, bytes, since);
+        let expired = at_most_bits_of_4(&self.note_times, since);
+        if self.is_starving() || expired == 0 {
+            return false;
         }
+        let place = expired.trailing_zeros() as usize % CREDIT_NOTES;
         self.credit += u32::from(std::mem::replace(&mut self.note_bytes[place], bytes));
         self.note_times[place] = time;
-        let next = (place as u8 + 1) % CREDIT_NOTES as u8;
-        self.flags = (self.flags % OLDEST) | (next * OLDEST);
         true
-    }
-
-    /// Uses any expired note where the oldest is still pending.
-    #[inline(never)]
-    fn note_credit_in_any_slot(&mut self, time: i32, bytes: u16, since: i32) -> bool {
-        let old = self.note_times.iter().position(|&time| time <= since);
-        if let Some(place) = old {
-            self.credit += u32::from(std::mem::replace(&mut self.note_bytes[place], bytes));
-            self.note_times[place] = time;
-        }
-        old.is_some()
     }
 
     /// Enters the waiting state; takes out the pending notes as (time, bytes).

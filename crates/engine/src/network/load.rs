@@ -1,55 +1,51 @@
 //! Load of links in compact form: when each is free, and the bytes that wait for credit.
 
+use std::collections::BTreeMap;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::events::epoch::Epoch;
 use crate::intrinsics::{SIMD_LANES, at_most_bits, collect_with_huge_pages, prefetch};
 
-/// The loads that adaptive routing compares.
+/// The loads that adaptive routing compares: when each link is free, and the bytes that wait for credit at each lane.
 #[derive(Debug)]
 pub(crate) struct Loads {
-    /// Bytes waiting for credit at each lane.
-    waiting: Vec<u64>,
-    /// Compared several at a time: for each lane [`LANE_BUSY`] if packets wait there, otherwise, in
-    /// a link's first lane, when the link is free. Padded at the end for SIMD loads.
+    /// Compared several at a time. For each lane, if packets wait there: their bytes. Otherwise,
+    /// in a link's first lane, when the link is free, as a negative number: below that of any
+    /// later time, and of any lane where packets wait. Padded at the end for SIMD loads.
     compact: Vec<i32>,
+    /// Bytes that wait, where they are too many for `compact`.
+    many_bytes: BTreeMap<u32, u64>,
     pub epoch: Epoch,
     /// How often the last packet that waited at a lane left it.
     pub releases: u32,
 }
 
-/// Packets wait, or the link is busy beyond the epoch.
-const LANE_BUSY: i32 = Epoch::FAR;
+/// At least this many bytes wait: see [`Loads::many_bytes`].
+const MANY_BYTES: i32 = i32::MAX;
+
+/// A time of an epoch, below all numbers of bytes.
+#[inline(always)]
+fn below_bytes(since: i32) -> i32 {
+    since.wrapping_add(i32::MIN)
+}
 
 /// The output of a packet that has not arrived yet, chosen ahead so that its lane can be fetched.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Chosen {
-    /// The link, shard index; [`u32::MAX`] if none was chosen.
+    /// The link, shard index.
     pub link: u32,
     /// [`Loads::releases`] when it was chosen.
     pub releases: u32,
 }
 
-impl Chosen {
-    pub const NONE: Self = Self { link: u32::MAX, releases: 0 };
-
-    /// Whether a link was chosen.
-    #[inline(always)]
-    pub fn is_some(self) -> bool {
-        self.link != Self::NONE.link
-    }
-}
-
 impl Loads {
     /// Loads of `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
+        let n = lanes + SIMD_LANES;
         Self {
-            waiting: collect_with_huge_pages(lanes, std::iter::repeat_n(0, lanes)),
-            compact: collect_with_huge_pages(
-                lanes + SIMD_LANES,
-                std::iter::repeat_n(0, lanes + SIMD_LANES),
-            ),
+            compact: collect_with_huge_pages(n, std::iter::repeat_n(below_bytes(0), n)),
+            many_bytes: BTreeMap::new(),
             epoch: Epoch::new(0),
             releases: 0,
         }
@@ -58,7 +54,7 @@ impl Loads {
     /// Prefetches the loads of candidates from `start` on, beginning at position `first`.
     #[inline]
     pub fn prefetch(&self, start: u32, first: u32) {
-        for link in [start, start + first, start + first + 2 * SIMD_LANES as u32 - 1] {
+        for link in [start, start + first, start + first + SIMD_LANES as u32 - 1] {
             prefetch(&self.compact, link);
         }
     }
@@ -67,54 +63,72 @@ impl Loads {
     #[inline]
     pub fn prefetch_lane(&self, lane: u32) {
         prefetch(&self.compact, lane);
-        prefetch(&self.waiting, lane);
+    }
+
+    /// `time` as it is stored.
+    #[inline(always)]
+    fn free_from(&self, time: u64) -> i32 {
+        below_bytes(self.epoch.since(time))
     }
 
     /// Reserves the link whose first lane is `lane` until `time`.
     #[inline]
     pub fn reserve(&mut self, lane: u32, time: u64) {
+        let free_from = self.free_from(time);
         let compact = &mut self.compact[lane as usize];
-        *compact = if *compact == LANE_BUSY { LANE_BUSY } else { self.epoch.since(time) };
+        *compact = if *compact >= 0 { *compact } else { free_from };
     }
 
     /// Bytes waiting for credit at `lane`.
     #[inline]
     pub fn waiting(&self, lane: u32) -> u64 {
-        if self.compact[lane as usize] == LANE_BUSY { self.waiting[lane as usize] } else { 0 }
+        let bytes = self.compact[lane as usize].max(0);
+        if bytes == MANY_BYTES { self.many_bytes[&lane] } else { bytes as u64 }
     }
 
     /// Adds a packet of `wire` bytes to those that wait at `lane`.
     pub fn enqueue(&mut self, lane: u32, wire: u32) {
-        self.waiting[lane as usize] += u64::from(wire);
-        self.compact[lane as usize] = LANE_BUSY;
+        self.set_waiting(lane, self.waiting(lane) + u64::from(wire));
     }
 
     /// Removes a packet of `wire` bytes from those that wait at `lane`, whose link is free at
     /// `free_at`.
     pub fn dequeue(&mut self, lane: u32, wire: u32, free_at: u64) {
-        let waiting = &mut self.waiting[lane as usize];
-        *waiting -= u64::from(wire);
-        if *waiting == 0 {
+        let bytes = self.waiting(lane) - u64::from(wire);
+        self.set_waiting(lane, bytes);
+        if bytes == 0 {
             self.releases = self.releases.wrapping_add(1);
-            self.compact[lane as usize] = self.epoch.since(free_at);
+            self.compact[lane as usize] = self.free_from(free_at);
         }
     }
 
-    /// Whether `chosen`, the first idle one of some candidates at `now` as of an earlier event, still is:
+    /// Stores the bytes that wait at `lane`.
+    fn set_waiting(&mut self, lane: u32, bytes: u64) {
+        self.compact[lane as usize] = i32::try_from(bytes).unwrap_or(MANY_BYTES);
+        if bytes >= MANY_BYTES as u64 {
+            self.many_bytes.insert(lane, bytes);
+        }
+    }
+
+    /// Whether `chosen`, the first idle one of `n` candidates at `now` as of an earlier event, still is:
     /// none before it has become idle since, and it is not busy.
     #[inline(always)]
-    pub fn still_first_idle(&self, chosen: Chosen, now: u64) -> bool {
-        chosen.releases == self.releases
-            && self.compact[chosen.link as usize] <= self.epoch.present(now)
+    pub fn is_still_first_idle(&self, chosen: Chosen, n: u16, now: u64) -> bool {
+        // Whether there is a choice is unpredictable: select without a branch.
+        let forced = n == 1;
+        let limit = select_unpredictable(forced, i32::MAX, below_bytes(self.epoch.present(now)));
+        let relevant = select_unpredictable(forced, 0, u32::MAX);
+        let released = (chosen.releases ^ self.releases) & relevant;
+        (released == 0) & (self.compact[chosen.link as usize] <= limit)
     }
 
     /// Begins `epoch`; `free_at` says when each lane's link is free.
     pub fn begin_epoch(&mut self, epoch: Epoch, free_at: impl Iterator<Item = u64>) {
         self.epoch = epoch;
-        for ((compact, &waiting), free_at) in
-            self.compact.iter_mut().zip(&self.waiting).zip(free_at)
-        {
-            *compact = if waiting > 0 { LANE_BUSY } else { epoch.since(free_at) };
+        for (compact, free_at) in self.compact.iter_mut().zip(free_at) {
+            if *compact < 0 {
+                *compact = below_bytes(epoch.since(free_at));
+            }
         }
     }
 
@@ -125,34 +139,42 @@ impl Loads {
         links: Range<u32>,
         now: u64,
     ) -> impl Iterator<Item = Option<u64>> {
-        let now = self.epoch.present(now);
+        let now = below_bytes(self.epoch.present(now));
+        let far = below_bytes(Epoch::FAR);
         self.compact[links.start as usize..links.end as usize].iter().map(move |&compact| {
-            // Relative times are not negative.
-            let ahead = (compact - now).max(0);
-            (compact != LANE_BUSY).then_some(ahead as u64)
+            // A negative difference is that of an idle link.
+            let ahead = compact.wrapping_sub(now).max(0);
+            (compact < far).then_some(ahead as u64)
         })
     }
 
     /// The first idle link of `n` consecutive ones from `start` on, beginning at position
-    /// `first` cyclically, if it is among the first 2 × [`SIMD_LANES`]; with `n` = 1, that
-    /// link.
+    /// `first` cyclically, unless it is too far behind; with `n` = 1, that link.
     #[inline(always)]
     pub fn first_idle(&self, start: u32, n: u32, first: u32, now: u64) -> Option<u32> {
-        const FEW: u32 = SIMD_LANES as u32;
-        let now = self.epoch.present(now);
-        let idle = |from: u32, n: u32| {
-            let (few, _) =
-                self.compact[(start + from) as usize..].split_first_chunk().expect("a few follow");
-            at_most_bits(few, now) & ((1 << n.min(FEW)) - 1)
-        };
-        // Two vectors of links. The result is unpredictable: select without a branch.
-        let ends = n - first <= FEW;
-        let next = select_unpredictable(ends, 0, first + FEW);
-        let left = select_unpredictable(ends, first, (n - first).wrapping_sub(FEW));
-        let found = idle(first, n - first) | u32::from(n == 1) | idle(next, left) << FEW;
-        let place = found.trailing_zeros();
-        let turned = select_unpredictable(place < FEW, first, next.wrapping_sub(FEW));
-        (found != 0).then(|| start + turned.wrapping_add(place))
+        if n > SIMD_LANES as u32 {
+            return self.first_idle_of_many(start, n, first, now);
+        }
+        let idle = self.idle(start, n, now) | u32::from(n == 1);
+        let behind = idle & (u32::MAX << first);
+        // Which one it is is unpredictable: select without a branch.
+        let found = select_unpredictable(behind != 0, behind, idle);
+        (idle != 0).then(|| start + found.trailing_zeros())
+    }
+
+    /// The same of more than [`SIMD_LANES`] links: the first of as many from `first` on.
+    #[inline(never)]
+    fn first_idle_of_many(&self, start: u32, n: u32, first: u32, now: u64) -> Option<u32> {
+        let idle = self.idle(start + first, (n - first).min(SIMD_LANES as u32), now);
+        (idle != 0).then(|| start + first + idle.trailing_zeros())
+    }
+
+    /// A bit for each idle link of `n` from `start` on, at most [`SIMD_LANES`].
+    #[inline(always)]
+    fn idle(&self, start: u32, n: u32, now: u64) -> u32 {
+        let (few, _) = self.compact[start as usize..].split_first_chunk().expect("a few follow");
+        let now = below_bytes(self.epoch.present(now));
+        at_most_bits(few, now) & !(u64::MAX << n) as u32
     }
 }
 
@@ -163,16 +185,16 @@ mod tests {
 
     /// Changes of a link: packets wait, leave, or it is booked for some time.
     fn load_changes() -> impl Strategy<Value = Vec<(u64, u32, u8, u64)>> {
-        proptest::collection::vec((0u64..3 << 28, 0u32..24, 0u8..4, 1u64..1 << 33), 1..200)
+        proptest::collection::vec((0u64..3 << 28, 0u32..48, 0u8..4, 1u64..1 << 33), 1..200)
     }
 
     proptest! {
         /// A link that is found is the first that is free with nothing waiting; if none is
         /// found, none of the first is idle. Compact times are right.
         #[test]
-        fn the_first_idle_one_is_found(load_changes in load_changes(), n in 1u32..=24, turn in 0u32..24) {
-            let mut loads = Loads::new(24);
-            let (mut now, mut busy, mut lines) = (0, [0u64; 24], [0u64; 24]);
+        fn the_first_idle_one_is_found(load_changes in load_changes(), n in 1u32..=48, turn in 0u32..48) {
+            let mut loads = Loads::new(48);
+            let (mut now, mut busy, mut lines) = (0, [0u64; 48], [0u64; 48]);
             for (wait, link, what, long) in load_changes {
                 now += wait;
                 if loads.epoch.is_over(now) {
@@ -202,14 +224,19 @@ mod tests {
                     prop_assert_eq!((backlog, 0), (busy[at].saturating_sub(now), lines[at]));
                 }
                 // What was chosen before the change is taken only if it would be chosen now.
-                if let Some(before) = chosen && n > 1 && loads.still_first_idle(before, now) {
+                if let Some(before) = chosen && n > 1 && loads.is_still_first_idle(before, n as u16, now) {
                     prop_assert_eq!(loads.first_idle(0, n, first, now), Some(before.link));
                 }
                 let idle = |link: u32| busy[link as usize] <= now && lines[link as usize] == 0;
                 let mut row = (first..n).chain(0..first);
                 match loads.first_idle(0, n, first, now) {
                     Some(found) => prop_assert!(n == 1 || row.find(|&link| idle(link)) == Some(found)),
-                    None => prop_assert!(n > 1 && !row.take(SIMD_LANES).any(idle)),
+                    None => {
+                        // Of many links those from the first on, of few all.
+                        let many = (n as usize > SIMD_LANES).then_some((n - first) as usize);
+                        let examined = many.map_or(n as usize, |behind| behind.min(SIMD_LANES));
+                        prop_assert!(n > 1 && !row.take(examined).any(idle));
+                    }
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! appended to a log of the window, which the event loop never reads. A window is summed and sorted
 //! by link at the end; its log also earlier when it takes more memory than its sums.
 
-use tailback_telemetry::{BLOCK, Block, Log, RadixSorter, in_shares};
+use tailback_telemetry::{BLOCK, Block, EntrySums, Log, RadixSorter, in_shares};
 
 use super::truth_table::{SUMS, TruthTable};
 use super::{SentPacket, Transmission};
@@ -131,18 +131,31 @@ impl TruthLog {
         }
     }
 
-    /// A link sends a packet in a window.
+    /// Counts a packet that a link sends in a window if that takes no more than its counter: it is
+    /// full-sized, and the counter exists and does not overflow. Returns whether it was counted.
     #[inline(always)]
+    pub fn count_full(&mut self, window: u64, link: u32, packet: SentPacket) -> bool {
+        let full = packet.wire == self.links.full;
+        let page = self.pages.get_mut(window as usize).filter(|_| full);
+        let counters = page.map(|page| &mut page.full[usize::from(packet.observed)]);
+        match counters.and_then(|counters| counters.get_mut(link as usize)) {
+            Some(&mut PacketCount::MAX) | None => false,
+            Some(packets) => {
+                *packets += 1;
+                true
+            }
+        }
+    }
+
+    /// A link sends a packet in a window.
     pub fn sent(&mut self, window: u32, link: u32, slot: Transmission, packet: SentPacket) {
         let SentPacket { wire, observed, .. } = packet;
-        let page = &mut self.pages[window as usize];
-        if wire == self.links.full {
-            let full = &mut page.full[usize::from(observed)];
-            match full.get_mut(link as usize) {
-                Some(&mut PacketCount::MAX) | None => self.sent_full(window, link, observed),
-                Some(packets) => *packets += 1,
-            }
+        if self.count_full(window.into(), link, packet) {
+            // That was all.
+        } else if wire == self.links.full {
+            self.sent_full(window, link, observed);
         } else {
+            let page = &mut self.pages[window as usize];
             page.noticed.push(LinkEntry { link, what: wire | u32::from(observed) << OBSERVED });
         }
         if slot.stall_ps > 0 {
@@ -199,8 +212,7 @@ impl TruthLog {
         self.tally.sum(vec![logs], links, |first, places, sums| {
             rows.extend(places.iter().map(|&place| LinkEntry {
                 link: first + u32::from(place),
-                // `map` would copy all sums of the block for each.
-                what: std::array::from_fn(|kind| sums[kind][usize::from(place)]),
+                what: sums[usize::from(place)].0,
             }));
         });
         self.pages[window] = TruthWindowLog { full: page.full, rows, ..TruthWindowLog::default() };
@@ -267,7 +279,7 @@ impl TruthSummer {
         &mut self,
         mut pages: Vec<TruthWindowLog>,
         links: &[ShardLinks],
-        mut each: impl FnMut(u32, &[u8], &[[u64; BLOCK]; SUMS]),
+        mut each: impl FnMut(u32, &[u8], &[EntrySums<SUMS>; BLOCK]),
     ) {
         self.logs.resize_with(links.len(), Default::default);
         let shards = self.logs.iter_mut().zip(&mut pages).zip(links);
@@ -328,12 +340,11 @@ impl<'a> SortedLog<'a> {
             }
             for number in sent[..length].iter().map(|&number| usize::from(number)) {
                 let (place, packets) = (global[number] as u8, u64::from(full[number]));
-                block.touch(place, true);
-                *block.sum(BYTES, place) += packets * u64::from(self.links.full);
-                *block.sum(BUSY_PS, place) +=
-                    packets * wire[number].serialization_ps(self.links.full);
-                *block.sum(PACKETS, place) += packets;
-                *block.sum(PACKETS + 1, place) += if observed { packets } else { 0 };
+                let sums = block.sums(place);
+                sums[BYTES] += packets * u64::from(self.links.full);
+                sums[BUSY_PS] += packets * wire[number].serialization_ps(self.links.full);
+                sums[PACKETS] += packets;
+                sums[PACKETS + 1] += if observed { packets } else { 0 };
             }
         }
         while let Some((&LinkEntry { link, what }, rest)) = self.noticed.split_first()
@@ -345,19 +356,18 @@ impl<'a> SortedLog<'a> {
                 0 => (CONGESTED, 0),
                 _ => (PACKETS, wire[link as usize].serialization_ps(bytes)),
             };
-            block.touch(place, true);
-            *block.sum(BYTES, place) += u64::from(bytes);
-            *block.sum(BUSY_PS, place) += busy_ps;
-            *block.sum(kind, place) += 1;
-            *block.sum(kind + 1, place) += u64::from(observed);
+            let sums = block.sums(place);
+            sums[BYTES] += u64::from(bytes);
+            sums[BUSY_PS] += busy_ps;
+            sums[kind] += 1;
+            sums[kind + 1] += u64::from(observed);
             self.noticed = rest;
         }
         while let Some((&LinkEntry { link, what }, rest)) = self.stalled.split_first()
             && (link as usize) < self.next
         {
             let place = global[link as usize] as u8;
-            block.touch(place, true);
-            *block.sum(STALL_PS, place) += what;
+            block.sums(place)[STALL_PS] += what;
             self.stalled = rest;
         }
         while let Some((row, rest)) = self.rows.split_first()

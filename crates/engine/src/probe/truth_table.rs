@@ -1,6 +1,6 @@
 //! The table of ground truth.
 
-use tailback_telemetry::{BLOCK, append, table};
+use tailback_telemetry::{BLOCK, EntrySums, append, table};
 
 table! {
     /// The table of ground truth, with one row per window and link with traffic, in this order:
@@ -30,7 +30,7 @@ impl TruthTable {
         window: u32,
         first: u32,
         places: &[u8],
-        sums: &[[u64; BLOCK]; SUMS],
+        sums: &[EntrySums<SUMS>; BLOCK],
     ) {
         self.window.extend(std::iter::repeat_n(window.into(), places.len()));
         self.link.extend(places.iter().map(|&place| u64::from(first) + u64::from(place)));

@@ -117,6 +117,13 @@ impl WindowProbe {
         self.truth.congested(window, link, observed);
     }
 
+    /// Counts a packet that takes more than a counter.
+    #[inline(never)]
+    fn log_sent(&mut self, link: u32, slot: Transmission, packet: SentPacket) {
+        let window = self.window(slot.start);
+        self.truth.sent(window, link, slot, packet);
+    }
+
     /// Lengthens windows to `window_ps`, a power of two times theirs.
     fn lengthen(&mut self, window_ps: u64) {
         while self.window_ps() < window_ps {
@@ -149,8 +156,10 @@ impl Probe for WindowProbe {
 
     #[inline(always)]
     fn sent(&mut self, _: u64, link: u32, slot: Transmission, packet: SentPacket) {
-        let window = self.window(slot.start);
-        self.truth.sent(window, link, slot, packet);
+        let window = slot.start >> self.windows.shift;
+        if slot.stall_ps > 0 || !self.truth.count_full(window, link, packet) {
+            self.log_sent(link, slot, packet);
+        }
     }
 
     #[inline(always)]

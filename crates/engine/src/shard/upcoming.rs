@@ -77,7 +77,7 @@ pub(crate) struct Upcoming {
     pub(super) routes: [Route; LOOKAHEAD_EVENTS],
     pub(super) routes_used: usize,
     /// The output of the next arrival, chosen ahead.
-    chosen: Chosen,
+    pub(crate) chosen: Option<Chosen>,
     /// Events of the window whose blocks have started processing.
     pub(super) events_begun: usize,
 }
@@ -91,7 +91,7 @@ impl Default for Upcoming {
             received: EntityBlocks::default(),
             routes: [Route::default(); LOOKAHEAD_EVENTS],
             routes_used: 0,
-            chosen: Chosen::NONE,
+            chosen: None,
             events_begun: 0,
         }
     }
@@ -101,7 +101,7 @@ impl Upcoming {
     /// Forgets the events of the last window.
     pub(super) fn clear(&mut self) {
         (self.events_begun, self.routes_used) = (0, 0);
-        self.chosen = Chosen::NONE;
+        self.chosen = None;
         for entities in
             [&mut self.arrivals, &mut self.adapters, &mut self.credits, &mut self.received]
         {
@@ -122,8 +122,8 @@ impl Upcoming {
 
     /// The precomputed route of the next arrival, and the output chosen ahead.
     #[inline(always)]
-    pub fn next_route(&mut self) -> (Route, Chosen) {
-        let chosen = std::mem::replace(&mut self.chosen, Chosen::NONE);
+    pub fn next_route(&mut self) -> (Route, Option<Chosen>) {
+        let chosen = self.chosen.take();
         self.routes_used += 1;
         (self.routes[(self.routes_used - 1) % LOOKAHEAD_EVENTS], chosen)
     }
@@ -133,11 +133,5 @@ impl Upcoming {
     pub fn following(&self) -> Option<(u32, Route)> {
         let (next, known) = (self.routes_used, self.arrivals.known(self.events_begun / BLOCK + 1));
         (next < known).then(|| (self.arrivals.at(next), self.routes[next % LOOKAHEAD_EVENTS]))
-    }
-
-    /// Keeps the output chosen ahead for the next arrival.
-    #[inline(always)]
-    pub fn choose(&mut self, chosen: Chosen) {
-        self.chosen = chosen;
     }
 }

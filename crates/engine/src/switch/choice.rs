@@ -22,15 +22,12 @@ impl<P: Probe> Shard<'_, P> {
         slot: u32,
         service: u8,
         route: Route,
-        chosen: Chosen,
+        chosen: Option<Chosen>,
     ) -> Output {
         let Route { start, n, first } = route;
-        let (link, lane) = match n {
-            0 => self.choose_by_rule(switch, slot),
-            _ if !P::ON
-                && chosen.is_some()
-                && ((n == 1) | self.links.loads.still_first_idle(chosen, self.now)) =>
-            {
+        let (link, lane) = match (n, chosen) {
+            (0, _) => self.choose_by_rule(switch, slot),
+            (_, Some(chosen)) if self.links.loads.is_still_first_idle(chosen, n, self.now) => {
                 (chosen.link, service)
             }
             _ => {
@@ -42,18 +39,19 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Chooses the output of the arrival behind the one that is about to be processed, as if that
     /// changed nothing, and prefetches its lane: the choice is exact most of the time, and is checked
-    /// ([`Loads::still_first_idle`]). One event lasts about as long as a line from the next cache. Not
+    /// ([`Loads::is_still_first_idle`]). One event lasts about as long as a line from the next cache. Not
     /// with a probe, where this was measured to be slower.
     ///
-    /// [`Loads::still_first_idle`]: crate::network::load::Loads::still_first_idle
+    /// [`Loads::is_still_first_idle`]: crate::network::load::Loads::is_still_first_idle
     #[inline(always)]
     pub fn choose_ahead(&mut self) {
         let Some((slot, Route { start, n, first })) = self.upcoming.following() else { return };
         let Packet { ready, service, .. } = self.packets[slot];
-        let idle = self.links.loads.first_idle(start, n.into(), first.into(), ready);
-        let Some(link) = idle else { return };
+        let loads = &self.links.loads;
+        let idle = loads.first_idle(start, n.into(), first.into(), ready);
+        let link = idle.unwrap_or(start + u32::from(first));
         self.links.prefetch_lane(self.links.lane_of(link, service));
-        self.upcoming.choose(Chosen { link, releases: self.links.loads.releases });
+        self.upcoming.chosen = Some(Chosen { link, releases: loads.releases });
     }
 
     /// The part of the route of `packet`, which heads for a switch, that does not depend on

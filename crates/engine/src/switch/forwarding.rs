@@ -21,14 +21,14 @@ use crate::switch::route::{Output, Route};
 impl<P: Probe> Shard<'_, P> {
     /// A packet that came by `link` is ready to leave a switch, the switch delay included. On
     /// an ideal network: its tail reaches its node.
-    pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<(Route, Chosen)>) {
+    pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<(Route, Option<Chosen>)>) {
         let model = self.model;
         let packet = &self.packets[slot];
         let Packet { next: dst, service, wire, tail_ready, input, .. } = *packet;
         if model.is_node(dst) {
             return self.deliver(slot, self.now);
         }
-        let (route, chosen) = route.unwrap_or_else(|| (self.route(packet).0, Chosen::NONE));
+        let (route, chosen) = route.unwrap_or_else(|| (self.route(packet).0, None));
         let out = self.choose_output(dst - model.n_nodes, slot, service, route, chosen);
         self.packet_hops += 1;
         if self.has_congestion_control {

@@ -158,6 +158,10 @@ def dask_client(client: Any) -> Iterator[Any]:
         yield client
         return
     try:
+        # A client of something else waits in vain for 40 s before it gives up.
+        address = client if "://" in client else f"tcp://{client}"
+        if not address.startswith("inproc://"):
+            import_module("distributed.comm").get_address_host_port(address, strict=False)
         own = distributed.Client(client, timeout=20.0, set_as_default=False)
     except (OSError, ValueError) as error:
         raise RunError(

@@ -43,6 +43,8 @@ def in_host(evidence: RunAnalysis) -> Finding | None:
         return None
     # A message begins when its ports are free, and ends a latency after its last byte.
     busy = (log["arrival_ps"] - log["start_ps"]).to_numpy().astype(np.float64) - engine.local_delay
+    count = log["copies"].to_numpy()
+    busy = busy * count
     through = [np.bincount(log[end].to_numpy(), weights=busy) for end in ("src_rank", "dst_rank")]
     direction = int(through[1].max() > through[0].max())
     rank = int(through[direction].argmax())
@@ -50,7 +52,9 @@ def in_host(evidence: RunAnalysis) -> Finding | None:
     if share < PORT_BOUND:
         return None
     mine = log[("src_rank", "dst_rank")[direction]].to_numpy() == rank
-    gbps = float(log["size_bytes"].to_numpy()[mine].sum()) * 8000.0 / float(busy[mine].sum())
+    gbps = (
+        float((log["size_bytes"].to_numpy() * count)[mine].sum()) * 8000.0 / float(busy[mine].sum())
+    )
     return evidence.finding(
         "TB009", "in-host", wording.IN_HOST,
         wording.in_host(rank, ("send", "receive")[direction], share, gbps),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, MUTED, colormap
+from tailback.telemetry.left_out import copies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,7 +121,8 @@ def binned(evidence: FigureData) -> tuple[NDArray[np.float64], RankOrder] | None
     """
     order = order_of(evidence)
     messages = evidence.run.tables["messages"]
-    pairs = messages.group_by("src_rank", "dst_rank").agg(pl.col("size_bytes").sum())
+    whole = messages.with_columns(size_bytes=pl.col("size_bytes") * copies(evidence.run.tables))
+    pairs = whole.group_by("src_rank", "dst_rank").agg(pl.col("size_bytes").sum())
     place = pl.DataFrame({"rank": order.rank.astype(np.uint32), "cell": order.cell})
     pairs = pairs.join(place, left_on="src_rank", right_on="rank").join(
         place, left_on="dst_rank", right_on="rank", suffix="_dst"

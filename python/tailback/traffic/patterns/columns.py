@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tailback.available import available_memory
 from tailback.errors import ScenarioError
-from tailback.traffic.program import POSTS, Label, Op, Program, require_memory
+from tailback.traffic.program import IS_POST, Label, Op, Program, require_memory
 
 Mask = NDArray[np.bool_] | None
 
@@ -62,7 +62,7 @@ def assemble(
     """
     start = np.zeros(n_ranks + 1, np.int64)
     start[1:] = np.cumsum(np.bincount(operations.rank, minlength=n_ranks))
-    post = np.isin(operations.kind, POSTS)
+    post = IS_POST[operations.kind]
     posted = np.concatenate([[0], np.cumsum(post)])
     last = posted[1:] - posted[start[:-1]][operations.rank] - 1
     request = np.where(post | (operations.kind == Op.WAIT), last, -1)
@@ -78,6 +78,11 @@ def assemble(
         labels=list(labels),
         grid=grid,
     )
+
+
+ASKED = 1 << 20
+"""Operations of an unfinished program from which on it is asked whether there is memory for them;
+for the finished one it always is."""
 
 
 class Slots:
@@ -169,7 +174,7 @@ class Slots:
     ) -> None:
         count = len(self._scalars) + 1
         # Each time there are twice as many: asking for the free memory reads files.
-        if count & (count - 1) == 0:
+        if count & (count - 1) == 0 and count * self.n_ranks >= ASKED:
             refuse_if_huge(count * self.n_ranks)
         self._scalars.append((op, amount, tag, label))
         self._peers.append(None if peer is None else peer.astype(np.int32))

@@ -108,10 +108,10 @@ class MiniGhost(Pattern):
             sums.add()
         in_step = slots.count
         # Other steps differ in their random computations only.
-        for _ in range(1, self.steps):
+        masks = random_bits(bits, (self.steps - 1) * len(drawn), n_ranks)
+        for step in range(self.steps - 1):
             first = slots.repeat(in_step)
-            for place in drawn:
-                mask = _random_bits(bits, n_ranks)
+            for place, mask in zip(drawn, masks[step * len(drawn) :], strict=False):
                 if place is not None:
                     slots.restrict(first + place, mask)
         return slots.build()
@@ -151,7 +151,7 @@ class MiniGhost(Pattern):
         for digit in range(1, JITTER_BITS + 1):
             if longest:
                 before = slots.count
-                slots.compute(round(longest / 2**digit), _random_bits(bits, slots.n_ranks))
+                slots.compute(round(longest / 2**digit), random_bits(bits, 1, slots.n_ranks)[0])
                 out.append(before if slots.count > before else None)
         return out
 
@@ -167,9 +167,14 @@ class MiniGhost(Pattern):
         return slots.label(Label(phase, "MPI_Isend", tag))
 
 
-def _random_bits(bits: np.random.Generator, n_ranks: int) -> NDArray[np.bool_]:
-    """A binary digit of every rank."""
-    return bits.integers(0, 2, n_ranks, np.int8).astype(np.bool_)
+def random_bits(bits: np.random.Generator, count: int, n_ranks: int) -> NDArray[np.bool_]:
+    """``count`` times a binary digit of every rank, shape (count, R).
+
+    They are the same as of ``count`` calls for one each: the generator cuts words of 32 bits into
+    bytes, and a call leaves the rest of its last word unused.
+    """
+    whole = -(-n_ranks // 4) * 4
+    return bits.integers(0, 2, (count, whole), np.int8)[:, :n_ranks].astype(np.bool_)
 
 
 class _Sum:
