@@ -26,6 +26,7 @@ MEASURED_ALONE = {
     "tailback._core": "the compiled engine and readers, without what Python adds to them",
     "tailback.api.attempts": "searches among hypotheses, without and with a ranking",
     "tailback.api.candidates": "which placements are tried, beside what all of them would give",
+    "tailback.api.known_predictions": "searches that simulate again what they know",
     "tailback.api.spread": "the batch script of workers, submitted without a command line",
     "tailback.calibration.routes": "paths that hidden values of a machine are computed for",
     "tailback.datapath": "estimates from real packets, and run times of programs, alone",

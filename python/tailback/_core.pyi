@@ -396,6 +396,7 @@ class PacketOutcome:
     pauses: int
     paused_ps: int
     events: int
+    adapters_shared: bool
     end_ps: int
     complete: bool
     window_ps: int

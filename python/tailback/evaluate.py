@@ -61,6 +61,8 @@ class Change:
         background: False removes jobs that are not observed.
         seed_offset: Added to the seed, for a repetition with other random choices.
         measure: False skips telemetry if only the time is needed.
+        totals_only: With telemetry, only what each link did over the whole run: no samples, and one
+            window.
         computations: Record when ranks compute, in ``computations`` of the run.
     """
 
@@ -79,6 +81,7 @@ class Change:
     background: bool = True
     seed_offset: int = 0
     measure: bool = False
+    totals_only: bool = False
     computations: bool = False
 
 

@@ -69,6 +69,9 @@ class Run:
         notes: Irregularities in the input that were accepted.
         computations: ``rank, start_ps`` of every computation, by rank and time, if requested; not
             written to disk.
+        adapters_shared: False if no adapter that had sent part of a message had others to send, so
+            that adapters which take turns and those which send one message after another give the
+            same run; not written to disk.
     """
 
     scenario: Scenario
@@ -77,6 +80,7 @@ class Run:
     performance: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     computations: pl.DataFrame | None = None
+    adapters_shared: bool = True
 
     @property
     def elapsed_ps(self) -> int:

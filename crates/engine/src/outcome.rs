@@ -33,6 +33,10 @@ pub struct Outcome {
     pub paused_ps: u64,
     /// Events processed.
     pub events: u64,
+    /// Whether an adapter that had sent part of a message had others to send. If none had, adapters
+    /// that take turns and those that send one message after another give the same run (with
+    /// contention, and without queues per destination).
+    pub adapters_shared: bool,
     /// When the last event happened.
     pub end_ps: u64,
     /// Whether the run completed; otherwise the results cover the time until it was

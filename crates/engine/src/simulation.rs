@@ -248,6 +248,7 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         pauses: shards.iter().map(|shard| shard.pauses.pauses).sum(),
         paused_ps: shards.iter().map(|shard| shard.pauses.paused_ps).sum(),
         events: shards.iter().map(|shard| shard.events).sum(),
+        adapters_shared: shards.iter().any(|shard| shard.adapters_shared),
         end_ps,
         complete,
         window_ps: 0,

@@ -154,18 +154,21 @@ class ExplanationSearch(SimulatedHypotheses):
         if not self.is_open or alone >= self.inside_ps:
             return
         prepared, model = self.others.add_to(machine.prepared, bursts), self.posterior().model
-        simulate = make_evaluate(prepared, threads=self.threads)
+        evaluate = make_evaluate(prepared, threads=self.threads)
+
+        def predict(change: Change) -> Outcome:
+            return self.predicted(machine, bursts, change, evaluate, causes=False)
+
         tried = [
-            (SlowerMachine(rates=share), run)
-            for share, run in slower_network(prepared, alone, self.inside_ps, simulate)
+            (SlowerMachine(rates=share), outcome)
+            for share, outcome in slower_network(prepared, alone, self.inside_ps, predict)
         ]
         if prepared.scenario.engine.model_fields_set.isdisjoint(DELAYS):
             tried += [
-                (SlowerMachine(delays=factor), run)
-                for factor, run in longer_delays(alone, self.inside_ps, simulate)
+                (SlowerMachine(delays=factor), outcome)
+                for factor, outcome in longer_delays(alone, self.inside_ps, predict)
             ]
-        for slower, run in tried:
-            outcome = self.outcome_of(machine, run)
+        for slower, outcome in tried:
             if model.kinds and model.agrees(outcome):
                 self.add(machine, outcome, machine.slow, bursts)
                 self.hypotheses[-1] = replace(self.hypotheses[-1], slower=slower)
@@ -294,9 +297,9 @@ class ExplanationSearch(SimulatedHypotheses):
         if ranking is not None:
             self.rankings.append(ranking)
             suspects, most = ranking.suspects, most - ranking.trials
+        evaluate = make_evaluate(self.others.add_to(machine.prepared, bursts), threads=self.threads)
         trials = CableTrials(
-            make_evaluate(self.others.add_to(machine.prepared, bursts), threads=self.threads),
-            partial(self.with_cause, machine, bursts),
+            partial(self.predicted, machine, bursts, evaluate=evaluate),
             self.posterior().model, self.prior(), self.outcome_of(machine, run),
             np.asarray(fabric.link_gbps, np.float64), bursts=bursts,
             most_trials=most + (REFINING_TRIALS if self.is_open else DOUBTFUL_TRIALS),
@@ -321,12 +324,14 @@ class ExplanationSearch(SimulatedHypotheses):
         ]  # fmt: skip
         if not one_stands_out(tried, healthy, model):
             return None
-        scenario = self.others.add_to(machine.prepared, self.likely_bursts(machine))
+        bursts = self.likely_bursts(machine)
+        scenario = self.others.add_to(machine.prepared, bursts)
         evaluate = make_evaluate(scenario, threads=self.threads, coarse=size)
-        expected = evaluate(Change(computations=True, measure=True))
+        predict = partial(
+            self.predicted, machine, bursts, evaluate=evaluate, causes=False, coarse=size
+        )
         trials = CableTrials(
-            evaluate, partial(self.outcome_of, machine), model, self.prior(),
-            self.outcome_of(machine, expected),
+            predict, model, self.prior(), predict(Change(computations=True)),
             np.asarray(machine.prepared.fabric.link_gbps, np.float64), most_trials=most_trials,
         )  # fmt: skip
         return rank(trials, suspects, size, self.progress)
@@ -452,8 +457,9 @@ class ExplanationSearch(SimulatedHypotheses):
 
     def _add_slow(self, machine: MachineModel, slow: Slow, bursts: int | None) -> None:
         """Add slow cables at these rates to the hypotheses."""
-        run = self.simulated(self.others.add_to(machine.prepared, bursts), slow)
-        self.add(machine, self.with_cause(machine, bursts, run), slow, bursts)
+        evaluate = make_evaluate(self.others.add_to(machine.prepared, bursts), threads=self.threads)
+        change = Change(slow=slow, computations=True)
+        self.add(machine, self.predicted(machine, bursts, change, evaluate), slow, bursts)
 
     def _vary_settings_with_cables(self) -> None:
         """Measure how sensitive runs with the most probable slow cables are to unknown settings.

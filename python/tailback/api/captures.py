@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.api.source import fabric_data, is_run, read_base_run
+from tailback.api.source import ScenarioOptions, fabric_data, is_run, read_base_run
 from tailback.errors import ScenarioError
 from tailback.fabric.builders import PRESETS
 from tailback.run import Run
@@ -13,7 +13,13 @@ from tailback.scenario import RESERVED_BITS, Scenario, TelemetrySection, load, p
 from tailback.simulation.captures import captured_run
 from tailback.telemetry.captured import is_capture
 
-__all__ = ["capture_scenario", "is_capture", "read_captures", "with_capture_telemetry"]
+__all__ = [
+    "capture_scenario",
+    "is_capture",
+    "options_on_ranks",
+    "read_captures",
+    "with_capture_telemetry",
+]
 
 DEFAULT_TELEMETRY = {"scheme": "coordinated", "hash_bits": 5}
 """Telemetry assumed if no scenario states it: the six-bit scheme with the smallest error."""
@@ -83,3 +89,12 @@ def with_capture_telemetry(scenario: Scenario) -> Scenario:
         return scenario
     section = TelemetrySection.model_validate(DEFAULT_TELEMETRY)
     return scenario.model_copy(update={"telemetry": section})
+
+
+def options_on_ranks(options: ScenarioOptions) -> dict[str, object]:
+    """Options about ranks, which captures do not have, by their names on the command line."""
+    known = ("fabric", "forwarding")
+    return {
+        f"--{name.replace('_', '-')}": value is not None
+        for name, value in options.items() if name not in known
+    }  # fmt: skip

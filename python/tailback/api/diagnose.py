@@ -18,7 +18,7 @@ from tailback.api.candidates import (
     make_candidates,
     require_placements,
 )
-from tailback.api.captures import is_capture, read_captures
+from tailback.api.captures import is_capture, options_on_ranks, read_captures
 from tailback.api.effort import (
     engine_variations,
     is_large,
@@ -73,6 +73,7 @@ from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
     Watch,
+    execute,
     make_evaluate,
     make_fluid_evaluate,
     other_rules,
@@ -80,6 +81,7 @@ from tailback.simulation import (
 )
 from tailback.simulation import simulate as run_scenario
 from tailback.simulation.decode import decode_samples
+from tailback.simulation.evaluate import has_no_probes
 from tailback.stages import recorded_stages, stage
 from tailback.units import format_time, percent
 
@@ -249,7 +251,7 @@ def diagnose(
     if any(is_capture(file) for file in named):
         given = {
             "--counters": counters, "--jobs": jobs, "--samples": samples, "--method": methods,
-            "--allow-hosts": allow_hosts, "--remedy": remedies, **_without_capture(options),
+            "--allow-hosts": allow_hosts, "--remedy": remedies, **options_on_ranks(options),
         }  # fmt: skip
         ignored = [option for option, value in given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
@@ -258,12 +260,12 @@ def diagnose(
         expected = _EvidenceFiles.of(found.case, counters, jobs, samples).expected_run(
             prepare(found.scenario, allow_hosts), step, watch, threads
         )
-    prepared, run = expected.prepared, expected.run
+    prepared, run, known = expected.prepared, expected.run, expected.known
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
     repeated = repetitions(seeds, run)
-    with spread(workers, dask, tasks) as task_folder:
-        evaluate = make_evaluate(prepared, watch, threads=threads, known=run, tasks=task_folder)
+    with spread(workers, dask, tasks) as folder:
+        evaluate = make_evaluate(prepared, watch, threads=threads, known=known, tasks=folder)
         workflow = _Workflow(
             prepared, run, evaluate, tuple(methods), tuple(remedies), repeated, step, analyse,
             engine_variations(run) if expected.found is None else (),
@@ -326,6 +328,7 @@ class _Expected:
         changed: How the scenario differs from the measured run; empty if it does not.
         evidence: Counters and job list.
         found: What they show; None without a measured run to compare with.
+        known: The run, and runs of changes of the scenario that the search for causes simulated.
     """
 
     prepared: PreparedScenario
@@ -334,6 +337,7 @@ class _Expected:
     changed: str
     evidence: NetworkEvidence
     found: EvidenceSummary | None
+    known: Sequence[tuple[Change, base.Run]]
 
     @property
     def network(self) -> SimulatedNetwork | None:
@@ -403,8 +407,8 @@ class _EvidenceFiles:
         if measured is not None and not changed:
             prepared = with_round_robin_adapters(prepared)
         step("simulating the scenario", 0.0)
-        run = run_scenario(prepared, watch, threads=threads)
-        evidence, found = NetworkEvidence(), None
+        run = execute(prepared, watch=watch, threads=threads, record_computation=True)
+        evidence, found, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
         self._refuse_without_times(measured, changed)
         if measured is not None and not changed:
             step("aligning counters with the trace", 0.0)
@@ -420,10 +424,13 @@ class _EvidenceFiles:
                 )  # fmt: skip
             found = explained.found
             if explained.prepared is not prepared:
-                prepared = explained.prepared
-                run = run_scenario(prepared, watch, threads=threads)
-        run = decode_samples(run, prepared.fabric)
-        return _Expected(prepared, run, measured, changed, evidence, found)
+                prepared, run = explained.prepared, explained.run
+                if not has_no_probes(prepared.scenario):
+                    run = run_scenario(prepared, watch, threads=threads)
+            others = [*explained.others]
+        run = decode_samples(replace(run, computations=None), prepared.fabric)
+        known = [*others, (Change(measure=True), run)]
+        return _Expected(prepared, run, measured, changed, evidence, found, known)
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
@@ -447,15 +454,6 @@ def _files(source: SourceLike | list[str | Path]) -> list[Path]:
     """The files that a source names; they may be captures."""
     named = source if isinstance(source, list) else [source]
     return [Path(one) for one in named if isinstance(one, (str, Path))]
-
-
-def _without_capture(options: ScenarioOptions) -> dict[str, object]:
-    """Options about ranks, which captures do not have, by their names on the command line."""
-    known = ("fabric", "forwarding")
-    return {
-        f"--{name.replace('_', '-')}": value is not None
-        for name, value in options.items() if name not in known
-    }  # fmt: skip
 
 
 def _no_progress(_what: str, _share: float) -> None:

@@ -34,12 +34,14 @@ from tailback.diagnosis.measured_wording import slower_part
 from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.diagnosis.waterfall import Progress
+from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
-from tailback.fabric.degraded import SlowLink
+from tailback.fabric.degraded import SlowLink, nominal
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
+from tailback.simulation.evaluate import has_no_probes
 
 NEGLIGIBLE = 1e-4
 """Probability below which hypotheses are left out of the ensemble of the verdict."""
@@ -53,11 +55,15 @@ class ScenarioWithEvidence:
         prepared: The scenario with slow cables and other traffic.
         found: The findings, in words.
         slow: The slow links.
+        run: The run of the scenario, with telemetry but no other probes.
+        others: Runs of changes of the scenario that were simulated on the way.
     """
 
     prepared: PreparedScenario
     found: EvidenceSummary
-    slow: Slow = ()
+    slow: Slow
+    run: Run
+    others: Sequence[tuple[Change, Run]] = ()
 
 
 @dataclass
@@ -85,7 +91,7 @@ def add_evidence(
     Args:
         prepared: The scenario with the job alone.
         measured: The measured run.
-        run: Its expected run.
+        run: Its expected run, with computations.
         evidence: Counters and job list.
         progress: Called with the current step.
         fifo: The same scenario with adapters that send messages one after another, if the scenario
@@ -99,7 +105,10 @@ def add_evidence(
     others = OtherJobs.of(prepared, evidence, run)
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)
-    search = ExplanationSearch(others, profile, compared, measured, evidence, progress, threads)
+    search = ExplanationSearch(
+        others, profile, compared, measured, evidence, progress, threads,
+        run if has_no_probes(prepared.scenario) and run.computations is not None else None,
+    )  # fmt: skip
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     if statements.assumed_hosts:
         statements.missing.append(wording.HOSTS)
@@ -122,7 +131,8 @@ def add_evidence(
     no_tables = chosen.scenario.fabric.forwarding is None
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
     with_others = others.add_to(chosen, best.bursts)
-    change = _change_over_time(search, best)
+    expected = _expected(search, best)
+    change = _change_over_time(search, best, expected)
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     found = _summary(search, posterior, candidates, statements)
@@ -131,15 +141,48 @@ def add_evidence(
         found, shared_cores=shared, slow_anywhere=anywhere, change=change, place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
     )  # fmt: skip
-    return ScenarioWithEvidence(with_others.with_slow_links(best.slow), found, best.slow)
+    explained = with_others.with_slow_links(best.slow)
+    return ScenarioWithEvidence(
+        explained, found, best.slow, _as_run_of(explained, expected),
+        [(changed, _as_run_of(explained, run)) for changed, run in _others(search, best)],
+    )  # fmt: skip
 
 
-def _change_over_time(search: ExplanationSearch, best: Hypothesis) -> ChangeOverTime | None:
-    """A part of the run in which calls take longer than in its best simulation."""
+def _as_run_of(prepared: PreparedScenario, run: Run) -> Run:
+    """A run of the search as that of the scenario, which it equals in all but how it is stated."""
+    return replace(run, scenario=prepared.scenario)
+
+
+def _expected(search: ExplanationSearch, best: Hypothesis) -> Run:
+    """The run with slow cables and counted traffic of the best hypothesis."""
+    machine = search.machines[best.machine]
+    if best.slow == machine.slow:
+        return search.alone(best.machine, best.bursts)
+    scenario = search.others.add_to(machine.prepared, best.bursts)
+    return search.simulated(scenario, best.slow, measure=True)
+
+
+def _others(search: ExplanationSearch, best: Hypothesis) -> list[tuple[Change, Run]]:
+    """Runs of the search that are changes of the scenario with the best hypothesis."""
+    machine = search.machines[best.machine]
+    beside = search.alone(best.machine, best.bursts)
+    alone = search.alone(best.machine, None, with_others=False)
+    out: list[tuple[Change, Run]] = []
+    if best.slow == machine.slow:
+        out.append((Change(background=False), alone))
+    if not machine.slow and nominal(machine.prepared.fabric) is machine.prepared.fabric:
+        healthy = Change(network="healthy")
+        out += [(healthy, beside), (replace(healthy, background=False), alone)]
+    return [(replace(change, computations=True, measure=True), run) for change, run in out]
+
+
+def _change_over_time(
+    search: ExplanationSearch, best: Hypothesis, run: Run
+) -> ChangeOverTime | None:
+    """A part of the run in which calls take longer than in ``run``, its best simulation."""
     machine, profile = search.machines[best.machine], search.profile
     program = machine.prepared.observed.program
     scenario = search.others.add_to(machine.prepared, best.bursts)
-    run = search.simulated(scenario, best.slow)
     change = ChangeOverTime.of(profile, run, program, search.measured.measured.elapsed_ps)
     if change is None or not change.is_fault:
         return None

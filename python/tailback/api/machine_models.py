@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
+from tailback.api.known_predictions import Conditions
 from tailback.api.network_clues import Slow
+from tailback.diagnosis.error_model import Outcome
 from tailback.diagnosis.hypotheses import MachineName
 from tailback.evaluate import Change, EngineVariation
-from tailback.run import Run
 from tailback.scenario_engine import Routing
 from tailback.simulation import PreparedScenario
 
@@ -44,6 +46,11 @@ class MachineModel:
     slow: Slow
     sensitivity: Mapping[str, float] = field(default_factory=dict)
     small_buffers: bool = False
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """What determines its simulations without a change."""
+        return Conditions.of(self.prepared)
 
     @property
     def name(self) -> MachineName:
@@ -102,9 +109,10 @@ CLOSE = 0.02
 
 
 def slower_network(
-    prepared: PreparedScenario, alone_ps: int, measured_ps: int, simulate: Callable[[Change], Run]
-) -> list[tuple[float, Run]]:
-    """Runs with all links at a share of their rates, until one takes as long as measured.
+    prepared: PreparedScenario, alone_ps: int, measured_ps: int,
+    predict: Callable[[Change], Outcome],
+) -> list[tuple[float, Outcome]]:  # fmt: skip
+    """Predictions with all links at a share of their rates, until one takes as long as measured.
 
     The rates in a file may be wrong, TCP may stand in for RDMA, or a clock may have another unit:
     then all messages take longer by about the same factor, which no single link does.
@@ -113,16 +121,16 @@ def slower_network(
         prepared: The scenario.
         alone_ps: Time at the stated rates.
         measured_ps: Time measured in and between calls.
-        simulate: Simulates a change of the scenario.
+        predict: Simulates a change of the scenario, and compares it with the evidence.
     """
-    out: list[tuple[float, Run]] = []
+    out: list[tuple[float, Outcome]] = []
     share = alone_ps / measured_ps
     while share < 1.0 and len(out) < NETWORK_TRIALS:
         rates = enumerate(prepared.fabric.link_gbps.tolist())
         limits = tuple((link, rate * share) for link, rate in rates)
-        run = simulate(Change(limits=limits, computations=True, measure=True))
-        out.append((share, run))
-        ratio = run.elapsed_ps / measured_ps
+        outcome = predict(Change(limits=limits, computations=True))
+        out.append((share, outcome))
+        ratio = outcome.elapsed_ps / measured_ps
         if abs(ratio - 1.0) < CLOSE:
             break
         # Only part of the time is transfers, so the share changes more than the time does.
@@ -131,9 +139,9 @@ def slower_network(
 
 
 def longer_delays(
-    alone_ps: int, measured_ps: int, simulate: Callable[[Change], Run]
-) -> list[tuple[float, Run]]:
-    """Runs with all delays a multiple of the stated ones, until one takes as long as measured.
+    alone_ps: int, measured_ps: int, predict: Callable[[Change], Outcome]
+) -> list[tuple[float, Outcome]]:
+    """Predictions with all delays a multiple of the stated, until one takes as long as measured.
 
     Software before a message takes a microsecond with RDMA and tens of microseconds with TCP. If
     the trace has no uncontended messages, its calls show the delay nevertheless.
@@ -141,17 +149,17 @@ def longer_delays(
     Args:
         alone_ps: Time with the stated delays.
         measured_ps: Time measured in and between calls.
-        simulate: Simulates a change of the scenario.
+        predict: Simulates a change of the scenario, and compares it with the evidence.
     """
-    out: list[tuple[float, Run]] = []
+    out: list[tuple[float, Outcome]] = []
     before, factor = (1.0, alone_ps), 2.0
     while 1.0 < factor <= MAX_DELAYS and len(out) < NETWORK_TRIALS:
         variation = EngineVariation(delays=factor)
-        run = simulate(Change(variation=variation, computations=True, measure=True))
-        out.append((factor, run))
-        slope = (run.elapsed_ps - before[1]) / (factor - before[0])
-        if abs(run.elapsed_ps / measured_ps - 1.0) < CLOSE or slope <= 0:
+        outcome = predict(Change(variation=variation, computations=True))
+        out.append((factor, outcome))
+        slope = (outcome.elapsed_ps - before[1]) / (factor - before[0])
+        if abs(outcome.elapsed_ps / measured_ps - 1.0) < CLOSE or slope <= 0:
             break
-        before = factor, run.elapsed_ps
-        factor += (measured_ps - run.elapsed_ps) / slope
+        before = factor, outcome.elapsed_ps
+        factor += (measured_ps - outcome.elapsed_ps) / slope
     return out

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from tailback.api.coarse_ranking import CoarseRanking
 from tailback.api.evidence import NetworkEvidence
+from tailback.api.known_predictions import KnownPredictions
 from tailback.api.machine_models import (
     SETTINGS,
     MachineModel,
@@ -39,7 +40,7 @@ from tailback.diagnosis.hypotheses import (
 from tailback.diagnosis.measured_suspects import carrying_cables
 from tailback.diagnosis.unknown_job import Draw
 from tailback.diagnosis.waterfall import Progress
-from tailback.evaluate import Change, EngineVariation
+from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.run import Run
@@ -70,6 +71,8 @@ class SimulatedHypotheses:
     evidence: NetworkEvidence
     progress: Progress
     threads: int | None
+    expected: Run | None = None
+    """The job alone on the first machine, with computations, where that was simulated already."""
     machines: dict[MachineName, MachineModel] = field(default_factory=dict)
     hypotheses: list[Hypothesis] = field(default_factory=list)
     runs: dict[tuple[MachineName, int | None, bool], Run] = field(default_factory=dict)
@@ -79,6 +82,12 @@ class SimulatedHypotheses:
     """Rankings of suspected cables in coarse packets."""
     job_spread: float = 0.0
     """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
+    known_runs: KnownPredictions[Run] = field(default_factory=KnownPredictions)
+    """The runs in ``runs``, each once."""
+    known_outcomes: KnownPredictions[Outcome] = field(default_factory=KnownPredictions)
+    """What simulations with a hidden cause predict, without their sensitivity."""
+    known_sensitivity: KnownPredictions[dict[str, float]] = field(default_factory=KnownPredictions)
+    """Misfits that other engine settings cause."""
 
     @property
     def inside_ps(self) -> int:
@@ -153,10 +162,18 @@ class SimulatedHypotheses:
         key = (name, bursts, with_others)
         if key not in self.runs:
             machine = self.machines[name]
-            scenario = (
-                self.others.add_to(machine.prepared, bursts) if with_others else machine.prepared
-            )
-            self.runs[key] = self.simulated(scenario, machine.slow)
+            conditions = machine.conditions.with_change("alone", bursts, with_others, machine.slow)
+
+            def simulate() -> tuple[Run, bool]:
+                prepared = machine.prepared
+                first = name == next(iter(self.machines)) and not (with_others or machine.slow)
+                if first and self.expected is not None:
+                    return self.expected, self.expected.adapters_shared
+                scenario = self.others.add_to(prepared, bursts) if with_others else prepared
+                run = self.simulated(scenario, machine.slow, measure=True)
+                return run, run.adapters_shared
+
+            self.runs[key] = self.known_runs.find_or(conditions, simulate)
         return self.runs[key]
 
     @property
@@ -223,14 +240,19 @@ class SimulatedHypotheses:
         """Misfit that unknown engine settings cause with these slow cables, by kind of evidence."""
         if not self.recorded_on(machine.prepared):
             return {}
-        evaluate = make_evaluate(machine.prepared, threads=self.threads)
-        change = Change(slow=slow, computations=True, measure=True)
-        as_stated = (
-            self.alone(machine.name, None, with_others=False) if slow == machine.slow
-            else evaluate(change)
-        )  # fmt: skip
-        others = [evaluate(replace(change, variation=one)) for one in SETTINGS]
-        return self.compare.between(as_stated, others)
+
+        def simulate() -> tuple[dict[str, float], bool]:
+            prepared = machine.prepared
+            as_stated = (
+                self.alone(machine.name, None, with_others=False) if slow == machine.slow
+                else self.simulated(prepared, slow)
+            )  # fmt: skip
+            others = [self.simulated(prepared, slow, one) for one in SETTINGS]
+            shared = any(run.adapters_shared for run in (as_stated, *others))
+            return self.compare.between(as_stated, others), shared
+
+        conditions = machine.conditions.with_change("settings", slow)
+        return self.known_sensitivity.find_or(conditions, simulate)
 
     def outcome_of(self, machine: MachineModel, run: Run) -> Outcome:
         """Prediction of a simulation with this machine model."""
@@ -240,6 +262,37 @@ class SimulatedHypotheses:
         """The same for a simulation with a hidden cause."""
         change = self.compare.between(run, [self.alone(machine.name, bursts)])
         return replace(self.outcome_of(machine, run), change=change)
+
+    def predicted(
+        self, machine: MachineModel, bursts: int | None, change: Change, evaluate: Evaluate, *,
+        causes: bool = True, coarse: int | None = None,
+    ) -> Outcome:  # fmt: skip
+        """Prediction of a change of this machine model, simulated unless known.
+
+        Args:
+            machine: The machine model.
+            bursts: Bursts of counted traffic of other jobs.
+            change: The change: slow links, limited ones, or other engine settings.
+            evaluate: Simulates changes of the machine model with that traffic.
+            causes: Whether to predict what the change brings about, too.
+            coarse: Size of coarse packets in ``evaluate``, bytes; None: full ones.
+        """
+        without = self.alone(machine.name, bursts) if causes else None
+
+        def simulate() -> tuple[Outcome, bool]:
+            run = evaluate(replace(change, measure=self.compare.of_links, totals_only=True))
+            outcome = self.compare(run)
+            if without is not None:
+                outcome = replace(outcome, change=self.compare.between(run, [without]))
+            return outcome, run.adapters_shared
+
+        # Runs without hidden causes are kept, so no other has the number of one.
+        conditions = machine.conditions.with_change(
+            bursts, coarse, None if without is None else id(without),
+            change.slow, change.limits, change.variation, change.computations,
+        )  # fmt: skip
+        outcome = self.known_outcomes.find_or(conditions, simulate)
+        return replace(outcome, sensitivity=machine.sensitivity)
 
     def _between(self, machine: MachineModel) -> int | None:
         """Number of bursts between two whose simulated times enclose the measured time.
@@ -304,9 +357,16 @@ class SimulatedHypotheses:
         return sorted(mine, key=lambda one: -log_probability(one, model, prior))
 
     def simulated(
-        self, prepared: PreparedScenario, slow: Slow, settings: EngineVariation | None = None
-    ) -> Run:
-        """Simulate a scenario with slow cables, and with other settings of the engine."""
+        self, prepared: PreparedScenario, slow: Slow, settings: EngineVariation | None = None, *,
+        measure: bool = False,
+    ) -> Run:  # fmt: skip
+        """Simulate a scenario with slow cables, and with other settings of the engine.
+
+        ``measure``: with all telemetry, not only what evidence is compared with.
+        """
         evaluate = make_evaluate(prepared, threads=self.threads)
-        change = Change(slow=slow, computations=True, measure=True)
-        return evaluate(change if settings is None else replace(change, variation=settings))
+        change = Change(
+            slow=slow, variation=settings, computations=True,
+            measure=measure or self.compare.of_links, totals_only=not measure,
+        )  # fmt: skip
+        return evaluate(change)

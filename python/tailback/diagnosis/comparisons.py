@@ -26,6 +26,10 @@ class EvidenceComparison(Protocol):
     def kind(self) -> str:
         """Name of the kind of evidence in the error model."""
 
+    @property
+    def of_links(self) -> bool:
+        """Whether it compares what links did: simulations without telemetry do not tell."""
+
     def __call__(self, run: Run) -> float | None:
         """The misfit of a run; 0 for no difference, None if they cannot be compared."""
 
@@ -47,6 +51,11 @@ class Comparisons:
     def sends(self) -> SendProfile | None:
         """Measured times of sends; None if there are none."""
         return next((one.profile for one in self.each if isinstance(one, SendTimes)), None)
+
+    @property
+    def of_links(self) -> bool:
+        """Whether any compares what links did."""
+        return any(one.of_links for one in self.each)
 
     def __call__(self, run: Run) -> Outcome:
         """The prediction of a simulation."""
@@ -89,6 +98,7 @@ class CallTimes:
     profile: CallProfile
     program: Program
     kind: ClassVar[str] = "calls"
+    of_links: ClassVar[bool] = False
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none."""
@@ -113,6 +123,7 @@ class SendTimes:
 
     profile: SendProfile
     kind: ClassVar[str] = "sends"
+    of_links: ClassVar[bool] = False
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none.
@@ -154,6 +165,7 @@ class SendSpread:
 
     profile: SendProfile
     kind: ClassVar[str] = "spread"
+    of_links: ClassVar[bool] = False
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none."""
@@ -201,6 +213,7 @@ class PortStalls:
     elapsed_ps: int
     error_ps: Floats
     kind: ClassVar[str] = "stalls"
+    of_links: ClassVar[bool] = True
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured stalls; None if nothing stalled."""
@@ -241,6 +254,7 @@ class PortBytes:
     sent_bytes: Floats
     between: NDArray[np.bool_]
     kind: ClassVar[str] = "bytes"
+    of_links: ClassVar[bool] = True
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared counted bytes, after the best scale; 0 for none.
@@ -296,6 +310,7 @@ class LinkSamples:
     packets: Floats
     from_node: NDArray[np.bool_]
     kind: ClassVar[str] = "samples"
+    of_links: ClassVar[bool] = True
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured fractions, weighted by packets."""

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from tailback.diagnosis.error_model import ErrorModel, Outcome
 from tailback.diagnosis.hypotheses import Hypothesis, Prior, log_probability
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.fabric.model import Fabric
-from tailback.run import Run
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,25 +78,21 @@ class CableTrials:
     """Simulates slow cables and keeps what came of it.
 
     Attributes:
-        evaluate: Simulates a change of the expected run.
-        compare: Compares a simulation with the evidence.
+        predict: Simulates a change of the expected run, and compares it with the evidence.
         model: The error model.
         prior: What is charged for assumptions.
         healthy: The expected run without slow cables.
         nominal: Rates of the links, Gb/s, shape (L,).
-        measure: Whether a comparison looks at what links did.
         most_trials: Simulations after which rates and further cables are no longer looked for.
         bursts: Bursts per window of counted traffic of others beside which they are simulated.
         trials: All that was simulated.
     """
 
-    evaluate: Evaluate
-    compare: Callable[[Run], Outcome]
+    predict: Callable[[Change], Outcome]
     model: ErrorModel
     prior: Prior
     healthy: Outcome
     nominal: Floats
-    measure: bool = True
     most_trials: int = 1000
     bursts: int | None = None
     trials: list[Trial] = field(default_factory=list)
@@ -125,8 +120,7 @@ class CableTrials:
     def attempt(self, cables: tuple[SlowLink, ...]) -> Trial:
         """Simulate slow cables."""
         cables = within_engine(cables)
-        run = self.evaluate(Change(slow=cables, computations=True, measure=self.measure))
-        outcome = self.compare(run)
+        outcome = self.predict(Change(slow=cables, computations=True))
         hypothesis = Hypothesis(MACHINE, outcome, cables, alone_ps=self.expected_ps)
         score = log_probability(hypothesis, self.model, self.prior)
         trial = Trial(cables, outcome, self.model.log_shape(outcome), score)

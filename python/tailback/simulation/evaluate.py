@@ -14,7 +14,7 @@ from tailback.simulation.execute import Watch, execute
 from tailback.simulation.fluid import fluid_send_rates
 from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario
-from tailback.simulation.probes import ProbeSettings
+from tailback.simulation.probes import ProbeSettings, probes_of
 from tailback.simulation.settings import PacingSettings
 from tailback.simulation.task_folder import TaskFolder
 
@@ -48,7 +48,7 @@ def make_evaluate(
     watch: Watch | None = None,
     *,
     threads: int | None = None,
-    known: Run | None = None,
+    known: Iterable[tuple[Change, Run]] = (),
     coarse: int | None = None,
     tasks: TaskFolder | None = None,
 ) -> Evaluate:
@@ -60,14 +60,15 @@ def make_evaluate(
         prepared: The scenario, read and placed.
         watch: As in :func:`tailback.simulation.simulate`.
         threads: As in :func:`tailback.simulation.simulate`.
-        known: The run of ``prepared`` as it is, where that was simulated already.
+        known: Runs of changes that were simulated already; ``Change(measure=True)`` is the run of
+            ``prepared`` as it is, with telemetry.
         coarse: Simulate packets of this many bytes (docs/explanation/coarse_packets.md).
         tasks: Where announced changes are put for workers.
     """
     prepared = prepared if coarse is None else prepared.with_coarse_packets(coarse)
     runs = KnownRuns(prepared)
-    if known is not None:
-        runs.keep(Change(measure=True), known)
+    for change, run in known:
+        runs.keep(change, run)
     if tasks is not None:
         tasks.open(prepared)
     return PacketEvaluation(make_simulation(prepared, watch, threads=threads), runs, tasks)
@@ -129,6 +130,11 @@ class PacketEvaluation:
         return self.tasks.take(number)
 
 
+def has_no_probes(scenario: Scenario) -> bool:
+    """Whether a run of the scenario has the tables that a change with telemetry has."""
+    return scenario.telemetry.scheme != "off" and probes_of(scenario) == ProbeSettings()
+
+
 def make_simulation(
     prepared: PreparedScenario, watch: Watch | None = None, *, threads: int | None = None
 ) -> Evaluate:
@@ -154,6 +160,8 @@ def make_simulation(
             changes["record_computation"] = True
         if not change.measure:
             changes["measure"] = False
+        elif change.totals_only and not prepared.scenario.engine.skip_repeats:
+            changes |= {"windows": 1, "stamping": (False,) * fabric.n_links}
         if change.routing is not None:
             changes["routing"] = change.routing
         if change.rates is not None:

@@ -102,7 +102,7 @@ def execute(
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
     stamping, partly = stamping_links(fabric, telemetry.stamping)
-    settings = replace(settings, stamping=stamping, **changes)
+    settings = replace(settings, **({"stamping": stamping} | changes))
     threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
@@ -136,7 +136,9 @@ def execute(
         notes.append(f"interrupted at {end}: the tables are incomplete")
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
-    return Run(prepared.scenario, tables, summary, performance, notes, computations)
+    # Without contention, adapters send trains of packets, which do not say.
+    shared = outcome.adapters_shared or not settings.contention
+    return Run(prepared.scenario, tables, summary, performance, notes, computations, shared)
 
 
 def _recording(program: Program) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -100,10 +101,15 @@ class KnownRuns:
     def find(self, change: Change) -> Run | None:
         """The cached run of an equal change, or None.
 
-        Telemetry does not affect times, so a run with telemetry also serves requests without it.
+        Neither telemetry nor a record of computations affects times, so a run with them also serves
+        requests without. Where routing leaves no choice, other seeds only draw other samples.
         """
-        for measure in {change.measure, True}:
-            key = self.key(replace(change, measure=measure))
+        if not change.measure and self._is_determined(change):
+            change = replace(change, seed_offset=0)
+        for measure, computations in product(
+            {change.measure, True}, {change.computations, True}
+        ):  # fmt: skip
+            key = self.key(replace(change, measure=measure, computations=computations))
             if key in self._runs:
                 self._runs.move_to_end(key)
                 return _copy(self._runs[key].run)
@@ -147,7 +153,7 @@ class KnownRuns:
 
     def key(self, change: Change) -> Hashable:
         """Cache key, equal for changes that result in the same scenario."""
-        if self._is_determined(change):
+        if not change.measure and self._is_determined(change):
             change = replace(change, seed_offset=0)
         prepared, scenario = self.prepared, self.prepared.scenario
         job = prepared.observed
@@ -168,21 +174,28 @@ class KnownRuns:
             change.rates, change.slow, change.limits, change.in_host,
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
-            change.seed_offset, change.measure, change.computations, change.variation,
+            change.seed_offset, change.measure, change.measure and change.totals_only,
+            change.computations, change.variation,
         )  # fmt: skip
 
     def _is_determined(self, change: Change) -> bool:
-        """Whether the seed has no effect: on one ideal switch there is only one path.
+        """Whether the seed has no effect on times: no packet has a choice of paths.
 
-        Without contention, a message takes the time of a shortest path. Congestion control and
-        pacing can also draw random numbers, and so does telemetry.
+        On one ideal switch there is only one path, and without contention a message takes the time
+        of a shortest one. Forwarding tables name one link. Congestion control and pacing can also
+        draw random numbers, and so may the extrapolation of steps.
         """
-        engine = self.prepared.scenario.engine
-        return (
-            change.network in ("star", "no-contention") and not change.measure
-            and change.rates is None
-            and engine.congestion_control is None and engine.pacing.kind == "off"
-        )  # fmt: skip
+        scenario = self.prepared.scenario
+        engine = scenario.engine
+        if (
+            change.rates is not None or engine.skip_repeats
+            or engine.congestion_control is not None or engine.pacing.kind != "off"
+        ):  # fmt: skip
+            return False
+        if change.network in ("star", "no-contention"):
+            return True
+        # If adaptive routing is requested, forwarding tables are ignored.
+        return scenario.fabric.forwarding is not None and change.routing != "adaptive"
 
 
 def _copy(run: Run) -> Run:

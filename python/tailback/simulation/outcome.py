@@ -30,6 +30,7 @@ class ModelledOutcome:
     pauses: int = 0
     paused_ps: int = 0
     events: int
+    adapters_shared: bool = True
     end_ps: int
     complete: bool = True
     window_ps: int

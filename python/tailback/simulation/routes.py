@@ -28,6 +28,9 @@ _ROUTED: deque[_core.Network] = deque(maxlen=1)
 """The network that forwarding tables routed last: one diagnosis routes hundreds of networks by the
 same tables, with other rates, and their virtual lanes are the same."""
 
+_FORWARDED: deque[tuple[tuple[object, ...], FabricForwarding]] = deque(maxlen=1)
+"""The tables converted last, and what they were converted from: the same for all those networks."""
+
 
 @dataclass(frozen=True)
 class Routes:
@@ -113,7 +116,19 @@ def _lane_notes(lanes: int) -> list[str]:
 def tables_of(scenario: Scenario, fabric: Fabric) -> FabricForwarding | None:
     """The forwarding tables of a scenario, by link numbers of its fabric; None if it has none."""
     path = scenario.fabric.forwarding
-    return None if path is None else forwarding(fabric, _tables(path, _changed_ns(path)))
+    if path is None:
+        return None
+    tables = _tables(path, _changed_ns(path))
+    # Rates of links do not matter.
+    cables = (fabric.link_src, fabric.link_src_port, fabric.link_dst)
+    names = (fabric.node_name, fabric.switch_name)
+    asked = (tables, *cables, *names)
+    for known, found in _FORWARDED:
+        if all(one is other for one, other in zip(known, asked, strict=True)):
+            return found
+    found = forwarding(fabric, tables)
+    _FORWARDED.append((asked, found))
+    return found
 
 
 @lru_cache(maxsize=2)

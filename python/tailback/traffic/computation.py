@@ -224,4 +224,6 @@ def _with_compute(
 ) -> Program:
     changed = program.amount.copy()
     changed[compute] = np.rint(amount).astype(np.uint64)
+    if np.array_equal(changed, program.amount):
+        return program
     return replace(program, amount=changed, recompile=None)

@@ -72,16 +72,12 @@ def test_cables_are_ranked_where_one_clearly_fits_better_than_none() -> None:
 def ranked(misfits: dict[int, float]) -> Any:
     """The ranking of cables by the misfit that each has when it is slow."""
 
-    def evaluate(change: Change) -> Any:
+    def predict(change: Change) -> Outcome:
         return Outcome(MEASURED, dict.fromkeys(("calls", "sends"), misfits[change.slow[0].link]))
 
     reverse: Any = list(range(100))
     nominal: Any = [100.0] * 100
-    trials = CableTrials(
-        evaluate,  # type: ignore[arg-type]
-        lambda outcome: outcome,  # type: ignore[arg-type, return-value]
-        MODEL, Prior(len(misfits), reverse), HEALTHY, nominal,
-    )  # fmt: skip
+    trials = CableTrials(predict, MODEL, Prior(len(misfits), reverse), HEALTHY, nominal)
     return rank(trials, list(misfits), 16 << 10, lambda *_: None)
 
 

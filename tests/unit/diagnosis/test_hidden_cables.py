@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,9 +117,11 @@ def search(
     healthy = compare(evaluate(Change(computations=True, measure=measure)))
     model = ErrorModel.of(measured_ps, [[healthy]], lossy=False)
     prior = Prior(len(suspects), fabric.link_reverse)
-    trials = CableTrials(
-        evaluate, compare, model, prior, healthy, fabric.link_gbps, measure, most_trials
-    )
+
+    def predict(change: Change) -> Outcome:
+        return compare(evaluate(replace(change, measure=measure)))
+
+    trials = CableTrials(predict, model, prior, healthy, fabric.link_gbps, most_trials)
     search = CableSearch(trials, suspects, fabric, ahead)
     tried = [*search.screen(), *search.refine()]
     hypotheses = [Hypothesis(MACHINE, one.outcome, one.cables) for one in tried]
@@ -171,16 +173,15 @@ def test_a_cable_that_agrees_with_one_kind_of_evidence_only_is_tried_further() -
     """With the wrong adapters, call times may prefer any other cable."""
     fabric = prepare(parse({**KNOWN, "seed": 1})).fabric
 
-    def predict(run: Any) -> Outcome:
-        ((link, _, _),) = run.slow
+    def predict(change: Change) -> Outcome:
+        ((link, _, _),) = change.slow
         wrong = {"calls": 0.02, "sends": 0.1 + link}
         return Outcome(1000, {"calls": 0.5, "sends": 0.05} if link == 30 else wrong)
 
     model = ErrorModel(1000, {"calls": 0.003, "sends": 0.01})
-    simulate: Any = lambda change: change  # noqa: E731
     healthy = Outcome(700, {"calls": 0.5, "sends": 0.5})
     prior = Prior(8, fabric.link_reverse)
-    trials = CableTrials(simulate, predict, model, prior, healthy, fabric.link_gbps)
+    trials = CableTrials(predict, model, prior, healthy, fabric.link_gbps)
     search = CableSearch(trials, [0, 2, 4, 6, 30], fabric)
     search.screen()
     assert search.likeliest(3)[0] != 30 and 30 in search.likeliest(3)

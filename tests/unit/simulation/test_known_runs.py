@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
 from tailback.scenario import parse
 from tailback.simulation import evaluate as module
-from tailback.simulation import make_evaluate, prepare, simulate
+from tailback.simulation import make_evaluate, prepare, routes, simulate
+from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario
+from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 
 TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}
 
@@ -44,7 +48,7 @@ def test_the_same_question_by_another_name_is_answered_from_memory(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     run = simulate(prepared)
-    evaluate = make_evaluate(prepared, known=run)
+    evaluate = make_evaluate(prepared, known=[(Change(measure=True), run)])
     now = prepared.observed.node
     same = [
         Change(), Change(measure=True), Change(background=False), Change(routing="adaptive"),
@@ -58,7 +62,7 @@ def test_the_same_question_by_another_name_is_answered_from_memory(
 def test_other_questions_are_simulated_and_answered_as_without_memory(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
-    evaluate = make_evaluate(prepared, known=simulate(prepared))
+    evaluate = make_evaluate(prepared, known=[(Change(measure=True), simulate(prepared))])
     back = np.ascontiguousarray(prepared.observed.node[::-1])
     others = [
         Change(network="healthy"), Change(network="star"), Change(network="instant"),
@@ -163,3 +167,110 @@ def test_equal_columns_of_runs_are_held_once(
     # Another run takes the room of the first alone, whose columns the others still use.
     known.keep(replace(changes[0], seed_offset=9), runs[0])
     assert [known.find(change) is not None for change in changes] == [False, True, True]
+
+
+@pytest.fixture
+def routed(tmp_path: Path) -> PreparedScenario:
+    """Three ranks on a network with forwarding tables, whose packets have no choice."""
+    (tmp_path / "fabric.txt").write_text(DISCOVERY)
+    (tmp_path / "lfts.txt").write_text(LEFT + RIGHT)
+    fabric = {"file": str(tmp_path / "fabric.txt"), "forwarding": str(tmp_path / "lfts.txt")}
+    job = {"pattern": {"kind": "alltoall", "ranks": 3, "size": "64 KiB"}}
+    return prepare(parse({"fabric": fabric, "job": [job]}))
+
+
+def test_repetitions_along_the_paths_of_tables_are_simulated_once(
+    routed: PreparedScenario, simulated: list[dict[str, Any]]
+) -> None:
+    evaluate = make_evaluate(routed, known=[(Change(measure=True), simulate(routed))])
+    program = replace(routed.observed.program, amount=routed.observed.program.amount * 2)
+    changes = [
+        replace(change, seed_offset=seed)
+        for change in (Change(), Change(background=False), Change(program=program))
+        for seed in range(3)
+    ]
+    found = [evaluate(change) for change in changes]
+    assert len(simulated) == 1
+    for change, run in zip(changes, found, strict=True):
+        alone = make_simulation(routed)(change)
+        assert run.elapsed_ps == alone.elapsed_ps
+        assert run.tables["messages"].equals(alone.tables["messages"])
+    # Other seeds draw other samples.
+    before = len(simulated)
+    drawn = [evaluate(Change(seed_offset=seed, measure=True)) for seed in (1, 2)]
+    assert len(simulated) == before + 2
+    assert not drawn[0].tables["samples"].equals(drawn[1].tables["samples"])
+
+
+@pytest.mark.parametrize(
+    ("engine", "change"),
+    [
+        ({}, Change(routing="adaptive")),
+        ({"skip_repeats": True}, Change()),
+        ({"injection": "per-destination", "congestion_control": {}}, Change()),
+        ({}, Change(rates="max-min")),
+    ],
+)
+def test_repetitions_that_draw_random_numbers_are_all_simulated(
+    routed: PreparedScenario, engine: dict[str, Any], change: Change
+) -> None:
+    scenario = parse(
+        {**routed.scenario.model_dump(mode="json", exclude_unset=True), "engine": engine}
+    )
+    known = KnownRuns(prepare(scenario))
+    known.keep(change, simulate(routed))
+    assert known.find(change) is not None
+    assert known.find(replace(change, seed_offset=1)) is None
+
+
+def test_a_record_of_computations_serves_requests_without(
+    prepared: PreparedScenario, simulated: list[dict[str, Any]]
+) -> None:
+    given = Change(network="healthy", background=False, computations=True, measure=True)
+    run = make_simulation(prepared)(given)
+    evaluate = make_evaluate(prepared, known=[(given, run)])
+    simulated.clear()
+    assert evaluate(Change(network="healthy")).elapsed_ps == run.elapsed_ps
+    assert not simulated
+    known = make_evaluate(prepared)(Change(network="healthy"))
+    assert all(
+        known.tables[name].equals(run.tables[name]) for name in ("messages", "ranks", "jobs")
+    )
+
+
+def test_tables_are_converted_once_for_networks_that_differ_in_rates(
+    routed: PreparedScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converted = []
+    real = routes.forwarding
+
+    def counted(*given: Any) -> Any:
+        converted.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(routes, "forwarding", counted)
+    routes._FORWARDED.clear()
+    evaluate = make_evaluate(routed)
+    for link in range(3):
+        evaluate(Change(slow=(SlowLink(link, 1.0),)))
+    assert len(converted) == 1
+    other = replace(routed.fabric, link_dst=routed.fabric.link_dst.copy())
+    assert routes.tables_of(routed.scenario, other) is not None and len(converted) == 2
+
+
+def test_what_links_did_over_the_whole_run_is_the_same_without_samples_and_windows() -> None:
+    job = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "64 KiB"}}
+    data = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": {"buffer": "8 KiB"}}
+    evaluate = make_evaluate(prepare(parse(data)))
+    whole = evaluate(Change(measure=True))
+    totals = evaluate(Change(measure=True, totals_only=True))
+    assert not totals.tables["samples"].height and whole.tables["samples"].height
+    assert totals.tables["truth"].height < whole.tables["truth"].height
+    assert totals.tables["messages"].equals(whole.tables["messages"])
+    assert totals.summary["events"] == whole.summary["events"]
+    counted = ("packets", "bytes", "stall_ps", "observed_packets", "observed_congested_packets")
+    for name in counted:
+        assert link_totals(whole, name).sum() > 0, name
+        assert np.array_equal(link_totals(totals, name), link_totals(whole, name)), name
+    # Nothing else is answered from it.
+    assert evaluate(Change(measure=True)).tables["samples"].height

@@ -92,6 +92,12 @@ impl Adapter {
         self.first = self.others.pop_front().unwrap_or(Outgoing::NONE);
     }
 
+    /// Whether messages wait behind the first one.
+    #[inline]
+    pub(super) fn has_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
     /// Moves the first message to the end.
     pub(super) fn rotate(&mut self) {
         self.others.push_back(self.first);

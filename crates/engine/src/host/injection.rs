@@ -120,8 +120,11 @@ impl<P: Probe> Shard<'_, P> {
             adapter.control.pop_front();
         } else if last {
             adapter.pop();
-        } else if self.model.settings.injection == Injection::RoundRobin {
-            adapter.rotate();
+        } else if adapter.has_others() {
+            self.adapters_shared = true;
+            if self.model.settings.injection == Injection::RoundRobin {
+                adapter.rotate();
+            }
         }
         let needs_event = adapter.needs_event();
         let free = self.inject((node, link), slot, light, last);

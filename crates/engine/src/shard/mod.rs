@@ -71,6 +71,8 @@ pub(crate) struct Shard<'a, P> {
     pub events: u64,
     /// Packets transmitted.
     pub transmissions: u64,
+    /// See [`crate::Outcome::adapters_shared`].
+    pub adapters_shared: bool,
     pub delivered: u64,
     pub packet_hops: u64,
 }

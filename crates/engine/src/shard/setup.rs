@@ -65,6 +65,7 @@ impl Model<'_> {
         let links = self.links_of(number);
         let EndpointIndex { send, receive } = self.endpoint_counts[usize::from(number)];
         let groups = self.partition.groups[usize::from(number)] as usize;
+        let ranks = self.ranks_of(number).len();
         Shard {
             model: self,
             number,
@@ -101,10 +102,8 @@ impl Model<'_> {
             adapters: collect_with_huge_pages(n_nodes, adapters),
             sends: with_huge_pages(send as usize),
             receives: with_huge_pages(receive as usize),
-            ranks: with_huge_pages(self.ranks_of(number).len()),
-            local_ports: LocalPorts::new(
-                settings.local_ports.then_some(self.ranks_of(number).len()),
-            ),
+            ranks: with_huge_pages(ranks),
+            local_ports: LocalPorts::new(settings.local_ports.then_some(ranks)),
             gates: self.gates.clone().map(Box::new),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
@@ -112,6 +111,7 @@ impl Model<'_> {
             first_handoff_ps: u64::MAX,
             events: 0,
             transmissions: 0,
+            adapters_shared: false,
             delivered: 0,
             packet_hops: 0,
         }

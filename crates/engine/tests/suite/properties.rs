@@ -3,7 +3,7 @@
 use crate::common::*;
 use proptest::prelude::*;
 use tailback_engine::{
-    Buffering, Injection, MarkingPoint, MarkingRule, Outcome, Routing, Settings, Switching,
+    Buffering, Injection, MarkingPoint, MarkingRule, Outcome, Program, Routing, Settings, Switching,
 };
 use tailback_fabric::fat_tree::{Shape, build};
 
@@ -161,6 +161,53 @@ mod trains {
             Settings { contention: false, measure: false, send_delay_ps: 1_000, ..settings() };
         let outcome = run(&settings, &burst(16, &[(0, 15, 1000 * 4096)]));
         assert!(outcome.packets == 1000 && outcome.events < 30, "{} events", outcome.events);
+    }
+}
+
+/// Adapters that take turns and those that send one message after another, told apart by what a run says of
+/// itself.
+mod turns {
+    use super::*;
+
+    fn both(settings: &Settings, program: &Program) -> [Outcome; 2] {
+        [Injection::Fifo, Injection::RoundRobin]
+            .map(|injection| run(&Settings { injection, ..settings.clone() }, program))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn without_a_choice_of_messages_both_kinds_of_adapters_give_the_same_run(
+            settings in any_settings(),
+            steps in proptest::collection::vec(
+                (0u32..16, 0u32..16, 0u64..60_000, 0u64..9_000_000), 1..30
+            ),
+        ) {
+            let mut ranks = vec![Vec::new(); 16];
+            for (src, dst, bytes, compute) in steps {
+                if src != dst {
+                    ranks[src as usize].extend([Do::Compute(compute), Do::Send(dst, bytes)]);
+                    ranks[dst as usize].push(Do::Receive(src, bytes));
+                }
+            }
+            ranks.iter_mut().for_each(|ops: &mut Vec<Do>| ops.push(Do::WaitAll));
+            let [fifo, turns] = both(&settings, &program(&ranks));
+            prop_assert_eq!(fifo.adapters_shared, turns.adapters_shared);
+            prop_assert!(fifo.adapters_shared || fifo == turns);
+        }
+    }
+
+    #[test]
+    fn a_run_says_whether_an_adapter_had_a_choice() {
+        let both = |messages: &[_]| both(&settings(), &burst(16, messages));
+        let [fifo, turns] = both(&[(0, 5, 40_000), (1, 5, 40_000)]);
+        assert!(!fifo.adapters_shared && fifo == turns);
+        // Messages of one packet leave in the same order.
+        let [fifo, turns] = both(&[(0, 5, 4096), (0, 6, 4096), (0, 7, 4096)]);
+        assert!(!fifo.adapters_shared && fifo == turns);
+        let [fifo, turns] = both(&[(0, 5, 40_000), (0, 6, 40_000)]);
+        assert!(fifo.adapters_shared && turns.adapters_shared && fifo != turns);
     }
 }
 
