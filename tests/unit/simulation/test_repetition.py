@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import PreparedScenario, continued, prepare, simulate
 from tailback.simulation.step_rounds import SINGLE_MARKS, marks_of_steps
+from tailback.simulation.step_times import Extrapolation, extrapolate
 from tailback.traffic.program import Label, Program, ProgramBuilder
 from tailback.traffic.steps import StepProgram
 
@@ -320,11 +322,14 @@ def test_an_attempt_with_all_steps_is_the_run(
         calls.append(options["steps"].count)
         return real(*args, **options)
 
+    def never(*args: Any, **options: Any) -> Extrapolation:
+        return replace(extrapolate(*args, **options), why_not="never")
+
     calls, real = list[int](), _core.simulate
     monkeypatch.setattr(_core, "simulate", simulated)
+    monkeypatch.setattr(continued, "extrapolate_steps", never)
     monkeypatch.setattr(continued, "REPEATED_OPERATIONS", limit)
     monkeypatch.setattr(continued, "FIRST_OPERATIONS", 1)
-    pattern = {"kind": "permutation", "ranks": 16, "size": "64 KiB", "messages": 4}
-    run = simulate(prepared({"pattern": pattern, "repeat": 80}, routing="random"), threads=1)
+    run = simulate(prepared({"pattern": ALLTOALL, "repeat": 80}), threads=1)
     assert "skipped" not in run.summary
     assert len(calls) == simulations and calls[-1] == 80
