@@ -106,13 +106,8 @@ def execute(
     threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
     pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
-    notes = [
-        *prepared.notes,
-        *routes.notes,
-        *partly,
-        *notes,
-        *_coarse_notes(engine, workload.program),
-    ]
+    grain = _coarse_notes(engine, workload.program)
+    notes = [*prepared.notes, *routes.notes, *partly, *notes, *grain]
     if settings.contention:
         notes += _idle_parameters(engine.congestion_control)
     require_delays(fabric, prepared.scenario.fabric)
