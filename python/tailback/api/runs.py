@@ -32,7 +32,11 @@ def model_description(run: Run) -> str:
     """The model and its settings in a few words."""
     if model_of(run) == "packet":
         return "packet engine" + skipped_part(run)
-    return f"fluid: {run.summary['rates']} rates, {run.summary['paths']} paths; an estimate"
+    said = f"fluid: {run.summary['rates']} rates, {run.summary['paths']} paths; an estimate"
+    if "packets_low_ps" not in run.summary:
+        return said
+    low, high = (format_time(run.summary[f"packets_{end}_ps"]) for end in ("low", "high"))
+    return f"{said} (packets: {low} to {high}, 95 %)"
 
 
 def skipped_part(run: Run) -> str:

@@ -20,12 +20,14 @@ from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulation.contexts import MessageContexts
+from tailback.simulation.fluid_error import packet_interval
 from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.outcome import ModelledOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.tables import make_tables
 from tailback.stages import stage
+from tailback.units import format_time
 
 UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
            "stall_ps")  # fmt: skip
@@ -118,7 +120,26 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
         TailbackError: Sends and receives do not match, nodes are not connected, or a value is out
             of range.
     """
-    return _execute(prepared, options or FluidOptions())
+    options = options or FluidOptions()
+    return _with_interval(_execute(prepared, options), options)
+
+
+def _with_interval(run: Run, options: FluidOptions) -> Run:
+    """The run with the interval in which packets would end, where that was measured."""
+    if options.rates != "max-min" or _not_modelled(run.scenario):
+        return run
+    ranks, repetitions = run.tables["ranks"], int(run.scenario.job[0].repeat)
+    compute = int(ranks["compute_ps"].to_numpy().max(initial=0)) * repetitions
+    found = packet_interval(run.elapsed_ps, compute, run.summary["paths"], run.tables["messages"])
+    if found is None:
+        return run
+    low, high = found
+    summary = {**run.summary, "packets_low_ps": low, "packets_high_ps": high}
+    note = (
+        f"packets would take {format_time(low)} to {format_time(high)}, as in 95 % of the "
+        "scenarios with which the model was compared (docs/measurements/rates.md)"
+    )
+    return replace(run, summary=summary, notes=[*run.notes, note])
 
 
 def make_fluid_evaluate(
