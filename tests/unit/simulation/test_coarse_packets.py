@@ -63,9 +63,9 @@ def test_changes_are_evaluated_in_coarse_packets() -> None:
         ([511 << 10], None),
         ([512 << 10], 8),
         ([1 << 30], 64),
-        # A tenth of the bytes may be in messages of fewer packets.
-        ([1 << 20] * 9 + [1 << 10] * 1024, 16),
-        ([1 << 20] * 8 + [1 << 10] * 1024, None),
+        # A hundredth of the bytes may be in messages of fewer packets.
+        ([1 << 20] * 99 + [1 << 10] * 1024, 16),
+        ([1 << 20] * 98 + [1 << 10] * 1024, None),
         ([], None),
     ],
 )
