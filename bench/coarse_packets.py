@@ -2,6 +2,9 @@
 
 python bench/coarse_packets.py --json         120 random scenarios, five placements each
 python bench/coarse_packets.py --write        writes its table into docs/measurements/coarse.md
+python bench/coarse_packets.py --seed 77 --write
+python bench/coarse_packets.py --seed 5 --times 4 --scenarios 60 --write
+                                              other scenarios, and some with larger messages
 python bench/coarse_packets.py --candidates examples/stencil2d/stencil2d.toml
                                               what ranking a diagnosis' placements costs and finds
 
@@ -33,7 +36,14 @@ from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.scenario import load, parse
-from tailback.simulation import FluidOptions, make_evaluate, make_fluid_evaluate, prepare, simulate
+from tailback.simulation import (
+    FluidOptions,
+    fitting_size,
+    make_evaluate,
+    make_fluid_evaluate,
+    prepare,
+    simulate,
+)
 from tailback.units import percent
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "coarse.md"
@@ -46,9 +56,12 @@ smallest gain of a remedy."""
 CLEAR = 0.05
 """Smallest difference of two times, as a logarithm, that the order of a pair should show: routing
 at random with another seed differs by less."""
-FLUID, AGAIN = -1, -2
-"""Stand among the sizes for the fluid model, and for packets of full grain with another seed."""
-NAMES = {FLUID: "fluid model", AGAIN: "4 KiB, another seed"}
+FLUID, AGAIN, AUTO = -1, -2, -3
+"""Stand among the sizes for the fluid model, for packets of full grain with another seed, and for
+packets that fit the messages."""
+NAMES = {FLUID: "fluid model", AGAIN: "4 KiB, another seed", AUTO: "auto"}
+COARSER = "auto, messages of 512 KiB or more"
+"""Only the scenarios in which the packets that fit are larger than those of full grain."""
 
 TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 4, "cores": 16,
         "aggregation_uplinks": 4}  # fmt: skip
@@ -77,13 +90,13 @@ PATTERNS: tuple[dict[str, Any], ...] = (
 )
 
 
-def scenarios(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Scenarios as data."""
+def scenarios(count: int, seed: int, times: int = 1) -> Iterator[dict[str, Any]]:
+    """Scenarios as data, with messages ``times`` as large."""
     draw = random.Random(seed)
     for number in range(count):
         size = draw.choice((128, 256, 512, 1024))
         fabric = FABRICS[number % len(FABRICS)]
-        pattern = {**draw.choice(PATTERNS), "size": f"{size} KiB"}
+        pattern = {**draw.choice(PATTERNS), "size": f"{size * times} KiB"}
         engine = {
             "buffer": f"{draw.choice((16, 32, 64, 128))} KiB",
             "routing": draw.choice(("adaptive", "deterministic", "random")),
@@ -103,10 +116,12 @@ def measure(data: dict[str, Any], sizes: tuple[int, ...]) -> dict[str, Any] | No
     problem = prepared.observed.problem
     nodes = [place(name, problem, {}) for name in PLACEMENTS]
     out: dict[str, Any] = {"pattern": data["job"][0]["pattern"]["kind"], "sizes": {}}
-    for size in (0, AGAIN, *sizes, FLUID):
+    fitting = fitting_size(prepared.program, prepared.scenario.engine.packet)
+    grains = {0: None, AGAIN: None, AUTO: fitting} | {size: size * 1024 for size in sizes}
+    for size in (0, AGAIN, *sizes, AUTO, FLUID):
         evaluate = (
             make_fluid_evaluate(prepared) if size == FLUID
-            else make_evaluate(prepared, threads=1, coarse=max(size, 0) * 1024 or None)
+            else make_evaluate(prepared, threads=1, coarse=grains[size])
         )  # fmt: skip
         times, cost = [], 0.0
         for node in nodes:
@@ -115,6 +130,7 @@ def measure(data: dict[str, Any], sizes: tuple[int, ...]) -> dict[str, Any] | No
             times.append(evaluate(change).elapsed_ps)
             cost += time.process_time() - began
         out["sizes"][size] = {"times_ps": times, "cpu_s": cost}
+    out["fitting"] = fitting
     return out
 
 
@@ -129,37 +145,43 @@ def _levels(times: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def summarise(rows: list[dict[str, Any]], sizes: tuple[int, ...]) -> list[dict[str, Any]]:
     """Bias, rank correlation and saving of each size."""
-    out = []
-    for size in (AGAIN, *sizes, FLUID):
-        bias, order, within, lost, cost = [], [], [], [], [0.0, 0.0]
-        pairs, kept = 0, 0
-        for row in rows:
-            full, coarse = (np.array(row["sizes"][key]["times_ps"]) for key in (0, size))
-            ratio = coarse / full - 1
-            bias += ratio.tolist()
-            # Errors that all placements of a scenario share do not change their order.
-            within += ((coarse / full) / np.median(coarse / full) - 1).tolist()
-            levels = _levels(full), _levels(coarse)
-            if levels[0].any():
-                # Equal ranks alone say nothing about the order.
-                order.append(spearmanr(*levels).statistic if levels[1].any() else 0.0)
-                lost.append(full[coarse.argmin()] / full.min() - 1)
-            for one, other in itertools.combinations(range(len(full)), 2):
-                if abs(np.log(full[one] / full[other])) >= CLEAR:
-                    pairs += 1
-                    kept += (full[one] < full[other]) == (coarse[one] < coarse[other])
-            cost[0] += row["sizes"][0]["cpu_s"]
-            cost[1] += row["sizes"][size]["cpu_s"]
-        low, median, high = np.percentile(bias, [5, 50, 95])
-        near = np.percentile(np.abs(within), [95, 99])
-        out.append({
-            "size_kib": size, "scenarios": len(rows), "median": median, "low": low, "high": high,
-            "pairs": pairs, "pairs_kept": kept / pairs, "ordered": len(order),
-            "within_95": near[0], "within_99": near[1],
-            "rank_correlation": float(np.mean(order)), "lost_max": float(np.max(lost)),
-            "lost_mean": float(np.mean(lost)), "speedup": cost[0] / cost[1],
-        })  # fmt: skip
-    return out
+    coarser = [row for row in rows if row["fitting"] is not None]
+    found = [_summary(rows, size) for size in (AGAIN, *sizes, AUTO)]
+    if 0 < len(coarser) < len(rows):
+        found.append({**_summary(coarser, AUTO), "name": COARSER})
+    return [*found, _summary(rows, FLUID)]
+
+
+def _summary(rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
+    """The same of one size."""
+    bias, order, within, lost, cost = [], [], [], [], [0.0, 0.0]
+    pairs, kept = 0, 0
+    for row in rows:
+        full, coarse = (np.array(row["sizes"][key]["times_ps"]) for key in (0, size))
+        ratio = coarse / full - 1
+        bias += ratio.tolist()
+        # Errors that all placements of a scenario share do not change their order.
+        within += ((coarse / full) / np.median(coarse / full) - 1).tolist()
+        levels = _levels(full), _levels(coarse)
+        if levels[0].any():
+            # Equal ranks alone say nothing about the order.
+            order.append(spearmanr(*levels).statistic if levels[1].any() else 0.0)
+            lost.append(full[coarse.argmin()] / full.min() - 1)
+        for one, other in itertools.combinations(range(len(full)), 2):
+            if abs(np.log(full[one] / full[other])) >= CLEAR:
+                pairs += 1
+                kept += (full[one] < full[other]) == (coarse[one] < coarse[other])
+        cost[0] += row["sizes"][0]["cpu_s"]
+        cost[1] += row["sizes"][size]["cpu_s"]
+    low, median, high = np.percentile(bias, [5, 50, 95])
+    near = np.percentile(np.abs(within), [95, 99])
+    return {
+        "size_kib": size, "scenarios": len(rows), "median": median, "low": low, "high": high,
+        "pairs": pairs, "pairs_kept": kept / pairs, "ordered": len(order),
+        "within_95": near[0], "within_99": near[1],
+        "rank_correlation": float(np.mean(order)), "lost_max": float(np.max(lost)),
+        "lost_mean": float(np.mean(lost)), "speedup": cost[0] / cost[1],
+    }  # fmt: skip
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -170,7 +192,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        name = NAMES.get(r["size_kib"], f"{r['size_kib']} KiB")
+        name = r.get("name", NAMES.get(r["size_kib"], f"{r['size_kib']} KiB"))
         median, low, high = (percent(r[key], 1, "+") for key in ("median", "low", "high"))
         near, far = (percent(r[key], 1) for key in ("within_95", "within_99"))
         lost = f"{percent(r['lost_mean'], 2)} ({percent(r['lost_max'], 1)})"
@@ -231,6 +253,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Coarse packets against full-grain ones.")
     parser.add_argument("--scenarios", type=int, default=120)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--times", type=int, default=1, help="messages so many times as large")
     parser.add_argument("--write", action="store_true", help="update docs/measurements/coarse.md")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--candidates", help="placements of a diagnosis of this scenario instead")
@@ -240,13 +263,15 @@ def main() -> int:
         print(json.dumps(listed) if args.json else candidates_table(listed))
         return 0
     try:
-        rows = [measure(data, SIZES_KIB) for data in scenarios(args.scenarios, args.seed)]
+        drawn = scenarios(args.scenarios, args.seed, args.times)
+        rows = [measure(data, SIZES_KIB) for data in drawn]
     except TailbackError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     found = summarise([row for row in rows if row], SIZES_KIB)
     if args.write:
-        put(PAGE, {"sizes": table(found)})
+        part = "larger" if args.times > 1 else "sizes" if args.seed == 1 else "fresh"
+        put(PAGE, {part: table(found)})
     if args.json:
         print(json.dumps({"machine": machine(), "sizes": found}))
     else:

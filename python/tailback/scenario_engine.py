@@ -5,10 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    model_validator,
+)
 
 from tailback.errors import InvalidValueError
-from tailback.units import RateGbps, SizeBytes, TimePs, exact_bytes
+from tailback.units import RateGbps, SizeBytes, TimePs, exact_bytes, parse_bytes
 
 Routing = Literal["adaptive", "random", "ecmp", "deterministic", "vc"]
 """Choice among the candidates of a route."""
@@ -272,6 +281,37 @@ class AdaptiveSection(Section):
         return self
 
 
+MAX_COARSE = 1 << 20
+"""Largest coarse packet, bytes."""
+
+
+def parse_coarse(value: object) -> int | Literal["auto"]:
+    """Size of coarse packets: bytes, or ``auto``.
+
+    Raises:
+        InvalidValueError: It is neither, or out of range.
+    """
+    if value == "auto":
+        return "auto"
+    size = parse_bytes(value)
+    if not 0 < size <= MAX_COARSE:
+        raise InvalidValueError(
+            f"coarse = {exact_bytes(size)} is out of range", "give 1 B to 1 MiB, or auto"
+        )
+    return size
+
+
+def _stated_coarse(value: int | Literal["auto"]) -> str:
+    return "auto" if value == "auto" else exact_bytes(value)
+
+
+CoarseSize = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(parse_coarse),
+    PlainSerializer(_stated_coarse, return_type=str),
+]
+"""Size of coarse packets in a scenario."""
+
 COARSE_BUFFER = 4
 """Coarse packets that a buffer holds at least: with fewer, links wait for credit to return
 (docs/measurements/coarse.md)."""
@@ -331,9 +371,10 @@ class EngineSection(Section):
         default="none", description="what messages within a host share: nothing, or the port of "
         "each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
     )  # fmt: skip
-    coarse: SizeBytes | None = Field(
-        default=None, gt=0, le=1 << 20, description="simulate messages in packets of this size "
-        "instead, if larger than packet: less exact and faster: "
+    coarse: CoarseSize | None = Field(
+        default=None, description="simulate messages in packets of this size instead, if larger "
+        "than packet: less exact and faster; `auto`: of up to 64 KiB, so that messages have 64 or "
+        "more: "
         "[coarse packets](../explanation/coarse_packets.md)",
     )  # fmt: skip
     skip_repeats: bool = Field(
@@ -343,8 +384,8 @@ class EngineSection(Section):
 
     @property
     def simulated_packet(self) -> int:
-        """Largest payload of a simulated packet, bytes."""
-        return max(self.packet, self.coarse or 0)
+        """Largest payload of a simulated packet, bytes; ``auto`` is replaced before a run."""
+        return max(self.packet, self.coarse if isinstance(self.coarse, int) else 0)
 
     @property
     def simulated_buffer(self) -> int:

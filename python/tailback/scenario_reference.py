@@ -26,6 +26,7 @@ from tailback.scenario_engine import (
     EngineSection,
     FlowControlSection,
     PacingSection,
+    parse_coarse,
 )
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
 
@@ -84,7 +85,10 @@ def _values(field: FieldInfo) -> str:
     """The type of a value, or its choices."""
     if "list[" in str(field.annotation):
         return _list_values(str(field.annotation), get_args(field.annotation))
-    parsers = {parse_time_ps: "time", parse_bytes: "size", parse_gbps: "rate"}
+    parsers = {
+        parse_time_ps: "time", parse_bytes: "size", parse_gbps: "rate",
+        parse_coarse: "size, or `auto`",
+    }  # fmt: skip
     for part in (*field.metadata, *(a for t in get_args(field.annotation) for a in get_args(t))):
         if isinstance(part, BeforeValidator) and part.func in parsers:
             return parsers[part.func]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import quote
 
 from tailback.api.lab_case import LabCase
@@ -22,7 +22,8 @@ from tailback.fabric.topologies import TOPOLOGIES
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
-from tailback.units import parse_bytes, parse_gbps
+from tailback.scenario_engine import parse_coarse
+from tailback.units import parse_gbps
 
 
 class ScenarioOptions(TypedDict, total=False):
@@ -43,7 +44,7 @@ class ScenarioOptions(TypedDict, total=False):
         seed: Seed of every random choice.
         skip_repeats: Simulate some of the steps that jobs repeat and extrapolate the others
             (docs/explanation/repetition.md).
-        coarse: Simulate messages in packets of this size, like ``16 KiB``
+        coarse: Simulate messages in packets of this size, like ``16 KiB``, or ``auto``
             (docs/explanation/coarse_packets.md).
         calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
             machine.
@@ -300,10 +301,10 @@ def _fabric_remedy(fabric: str) -> str:
     )
 
 
-def _packet_size(coarse: str) -> int:
-    """Bytes of ``--coarse``; ScenarioError if it is not a size."""
+def _packet_size(coarse: str) -> int | Literal["auto"]:
+    """Bytes of ``--coarse``, or ``auto``; ScenarioError if it is neither."""
     try:
-        return parse_bytes(coarse)
+        return parse_coarse(coarse)
     except InvalidValueError as error:
         raise ScenarioError(
             error.message, place="--coarse", remedy=error.remedy or "write it like '16 KiB'"

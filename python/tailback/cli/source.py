@@ -24,7 +24,8 @@ _SKIP_REPEATS = click.option(
 _COARSE = click.option(
     "--coarse",
     metavar="SIZE",
-    help="Simulate messages in packets of this size, like 16 KiB: less exact and faster.",
+    help="Simulate messages in packets of this size, like 16 KiB: less exact and faster. auto: up "
+    "to 64 KiB, so that messages have 64 packets or more.",
 )
 
 

@@ -1,5 +1,6 @@
 """From a scenario to a run; the only package that calls the engine."""
 
+from tailback.simulation.coarse_packets import fitting_size
 from tailback.simulation.decode import (
     COMPILED_DECODER,
     decode_published,
@@ -42,6 +43,7 @@ __all__ = [
     "decode_published",
     "decode_samples",
     "execute",
+    "fitting_size",
     "link_hash",
     "load_fabric",
     "make_evaluate",

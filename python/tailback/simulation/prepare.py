@@ -33,6 +33,7 @@ from tailback.placement import (
 from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
+from tailback.simulation.coarse_packets import with_fitting_packets
 from tailback.simulation.in_host import in_host_rates, with_in_host_rates
 from tailback.simulation.recorded_latency import with_plausible_latency
 from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
@@ -422,7 +423,8 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])
-    notes += [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
+    scenario, grain = with_fitting_packets(scenario, program)
+    notes += [*grain, *fabric.notes, *(note for job in jobs for note in job.program.notes)]
     return PreparedScenario(
         scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes))
     )

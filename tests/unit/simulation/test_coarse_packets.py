@@ -12,8 +12,10 @@ from tailback.errors import ScenarioError
 from tailback.evaluate import Change, EngineVariation
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare, simulate
+from tailback.simulation.coarse_packets import fitting_size
 from tailback.simulation.settings import EngineSettings
 from tests.factories.cli import refused, scenario
+from tests.factories.placement_fabrics import pairs
 
 TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}
 JOB = {"pattern": {"kind": "permutation", "ranks": 16, "size": "256 KiB"}}
@@ -55,6 +57,43 @@ def test_changes_are_evaluated_in_coarse_packets() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "fitting"),
+    [
+        ([1 << 20], 16),
+        ([511 << 10], None),
+        ([512 << 10], 8),
+        ([1 << 30], 64),
+        # A hundredth of the bytes may be in messages of fewer packets.
+        ([1 << 20] * 99 + [1 << 10] * 1024, 16),
+        ([1 << 20] * 98 + [1 << 10] * 1024, None),
+        ([], None),
+    ],
+)
+def test_packets_fit_if_messages_have_64_of_them(sizes: list[int], fitting: int | None) -> None:
+    found = fitting_size(pairs(2, [(0, 1, size) for size in sizes]), 4096)
+    assert found == (None if fitting is None else fitting << 10)
+
+
+@pytest.mark.parametrize(("size", "packets"), [("1 MiB", 64), ("2 MiB", 64), ("240 KiB", 60)])
+def test_auto_is_replaced_by_what_fits(size: str, packets: int) -> None:
+    job = {"pattern": {**JOB["pattern"], "size": size}}
+    run = simulate(parse({**data(coarse="auto"), "job": [job]}))
+    assert run.summary["packets"] == 16 * packets
+    full = packets == 60
+    assert run.scenario.engine.coarse == (None if full else run.scenario.engine.simulated_packet)
+    expected = "coarse = auto: packets are of 4 KiB" if full else "coarse packets: "
+    assert any(note.startswith(expected) for note in run.notes)
+
+
+def test_auto_survives_the_file_of_a_scenario_and_other_words_do_not() -> None:
+    written = parse(data(coarse="auto")).model_dump(mode="json")
+    assert parse(written).engine.coarse == "auto"
+    for wrong in ("fine", "0 B", "2 MiB"):
+        with pytest.raises(ScenarioError, match=r"engine\] coarse|coarse ="):
+            parse(data(coarse=wrong))
+
+
+@pytest.mark.parametrize(
     "engine",
     [
         {"injection": "per-destination", "congestion_control": {}},
@@ -71,6 +110,8 @@ def test_the_option_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert tailback([*map(str, arguments), "--coarse", "32 KiB"]) == 0
     screen = capsys.readouterr()
     assert "coarse packets: 32 KiB in place of 4 KiB" in screen.out + screen.err
+    assert tailback([*map(str, arguments), "--force", "--coarse", "auto"]) == 0
+    assert "coarse = auto: packets are of 4 KiB" in "".join(capsys.readouterr())
     refused(capsys, [*arguments, "--force", "--coarse", "32"], "--coarse", "is not a size", "KiB")
 
 
