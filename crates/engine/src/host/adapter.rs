@@ -20,6 +20,8 @@ pub(crate) struct Adapter {
     pub(super) link: u32,
     /// An event is pending for when it may send again.
     pub pending: bool,
+    /// Messages wait behind the first one: `others` need not be read to know.
+    pub(super) has_others: bool,
     /// Since when it has had data but no credit for any of it, with a probe; [`NEVER`] while not.
     stalled_since: u64,
     others: VecDeque<Outgoing>,
@@ -59,8 +61,8 @@ impl Adapter {
     pub fn new(link: u32) -> Self {
         let (control, others) = (VecDeque::new(), VecDeque::new());
         let (first, stalled_since) = (Outgoing::NONE, NEVER);
-        let train = Train::default();
-        Self { control, flows: None, first, link, pending: false, others, stalled_since, train }
+        let (train, flows, pending, has_others) = (Train::default(), None, false, false);
+        Self { control, flows, first, link, pending, has_others, others, stalled_since, train }
     }
 
     /// At `now` it has data, a free link, and no credit.
@@ -84,18 +86,14 @@ impl Adapter {
             self.first = message;
         } else {
             self.others.push_back(message);
+            self.has_others = true;
         }
     }
 
     /// Removes the first message, which has been sent.
     pub(super) fn pop(&mut self) {
         self.first = self.others.pop_front().unwrap_or(Outgoing::NONE);
-    }
-
-    /// Whether messages wait behind the first one.
-    #[inline]
-    pub(super) fn has_others(&self) -> bool {
-        !self.others.is_empty()
+        self.has_others = !self.others.is_empty();
     }
 
     /// Moves the first message to the end.

@@ -120,7 +120,7 @@ impl<P: Probe> Shard<'_, P> {
             adapter.control.pop_front();
         } else if last {
             adapter.pop();
-        } else if adapter.has_others() {
+        } else if adapter.has_others {
             self.adapters_shared = true;
             if self.model.settings.injection == Injection::RoundRobin {
                 adapter.rotate();
