@@ -14,7 +14,7 @@ from tailback.api.simulate import simulate as run_scenario
 from tailback.cli.option_types import profile_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
-from tailback.cli.text import align_columns, printable, wrap
+from tailback.cli.text import printable, wrap
 from tailback.fluid import Choice, Rates
 from tailback.run import Run, check_writable
 from tailback.units import format_time, percent
@@ -129,7 +129,10 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip
-    lines = [f"RUN  {printable(run.scenario.name)}", *align_columns(("", ""), rows)[1:]]
+    lines = [f"RUN  {printable(run.scenario.name)}"]
+    wide = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        lines += wrap(value, " " * (wide + 4), f"  {label:<{wide}}  ")
     # Traffic missing from a trace or fabric may be most of the traffic.
     for note in run.notes[:_NOTES]:
         lines += wrap(f"note: {note}")

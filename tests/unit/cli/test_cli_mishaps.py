@@ -268,3 +268,9 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     path.write_text(path.read_text(), encoding="utf-8-sig")
     words = ["simulate", str(path), "--placement", str(ranks), "--quiet"]
     assert tailback(words) == 0
+
+
+def test_a_run_fits_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tailback(["simulate", str(scenario(tmp_path)), "--model", "fluid", "--quiet"]) == 0
+    shown = capsys.readouterr().out
+    assert "95 %" in shown and max(map(len, shown.splitlines())) <= 80
