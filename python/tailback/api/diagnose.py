@@ -186,6 +186,8 @@ class DiagnosisResult(FolderResult):
             rows["with the remedy"] = (
                 f"{format_time(remedy.after_ps)} ({percent(-remedy.gain, 1, '+')})"
             )
+        if self.run.skip_notes:
+            rows["note"] = "; ".join(self.run.skip_notes)
         return table_html(f"Diagnosis of {self.run.scenario.name}: {diagnosis.cause}", rows)
 
 
