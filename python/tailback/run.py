@@ -92,6 +92,14 @@ class Run:
         """False if the run was interrupted; its tables end at that time."""
         return bool(self.summary["complete"])
 
+    @property
+    def skip_notes(self) -> list[str]:
+        """The notes that state which steps were extrapolated, one for each job with any.
+
+        Whatever shows times, bytes or stalls of a run shows these.
+        """
+        return [note for note in self.notes if note.startswith("skipped: ")]
+
     def write(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the run directory, completely or not at all.
 

@@ -91,6 +91,9 @@ class Comparison(FolderResult):
             name: f"{one} → {other}  {change}"
             for name, one, other, change in summary_rows(self.facts)
         }
+        for name, run in zip(NAMES, (self.before, self.after), strict=True):
+            if run.skip_notes:
+                rows[f"note on {name}"] = "; ".join(run.skip_notes)
         return table_html(" and ".join(self.facts["names"]), rows)
 
 

@@ -186,6 +186,8 @@ class DiagnosisResult(FolderResult):
             rows["with the remedy"] = (
                 f"{format_time(remedy.after_ps)} ({percent(-remedy.gain, 1, '+')})"
             )
+        if self.run.skip_notes:
+            rows["note"] = "; ".join(self.run.skip_notes)
         return table_html(f"Diagnosis of {self.run.scenario.name}: {diagnosis.cause}", rows)
 
 
@@ -554,10 +556,10 @@ class _Workflow:
 
     def _hidden(self) -> float | None:
         """Share of rank time in which computation hides communication; None if it cannot."""
-        program = self.prepared.observed.program
-        if len(self.prepared.scenario.job) > 1 or not may_overlap(program):
+        job = self.prepared.observed
+        if len(self.prepared.scenario.job) > 1 or not may_overlap(job.program):
             return None
-        return hidden_fraction(self.evaluate(Change(computations=True)), program)
+        return hidden_fraction(self.evaluate(Change(computations=True)), job.program, job.times)
 
     def _rank_files(self, node: NDArray[np.uint32] | None) -> tuple[list[RankFile], list[str]]:
         """Rank files of a placement, and notes on missing ones."""

@@ -45,6 +45,7 @@ class PlacementResult:
         left_out: Placements that could not be computed, and why.
         omitted: Sentence on the hosts of the fabric that the job does not use; empty if none.
         notes: Irregularities in the input that were accepted.
+        skipped: Which steps were extrapolated, of every placement with any.
     """
 
     rows: list[dict[str, Any]]
@@ -55,6 +56,7 @@ class PlacementResult:
     left_out: dict[str, str]
     omitted: str
     notes: list[str]
+    skipped: list[str]
 
     def __repr__(self) -> str:
         return f"<Placements, best first: {', '.join(row['placement'] for row in self.rows)}>"
@@ -143,10 +145,12 @@ def place(
         for node in made.values():
             rank_files(prepared, node)
     evaluate = make_evaluate(prepared, watch, threads=threads)
-    rows = []
+    rows, skipped = [], list[str]()
     for number, (name, node) in enumerate(made.items()):
         step(f"evaluating {name}", number / len(made))
-        elapsed = evaluate(Change(placement=node)).elapsed_ps if simulate else None
+        run = evaluate(Change(placement=node)) if simulate else None
+        elapsed = None if run is None else run.elapsed_ps
+        skipped += [f"{name}: {note}" for note in (() if run is None else run.skip_notes)]
         rows.append(
             {"placement": name, **_evaluate_placement(prepared, node), "elapsed_ps": elapsed}
         )
@@ -162,7 +166,7 @@ def place(
     return PlacementResult(
         rows, made, files, unwritten, refused,
         {variant.name: error.message for variant, error in errors},
-        omitted.note if omitted is not None else "", prepared.notes,
+        omitted.note if omitted is not None else "", prepared.notes, skipped,
     )  # fmt: skip
 
 

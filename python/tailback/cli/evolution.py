@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailback.api.source import read_base_run as read_run
 from tailback.api.source import report_address
 from tailback.cli.option_types import FiniteRange
-from tailback.cli.runs import default_output
+from tailback.cli.runs import default_output, skip_lines
 from tailback.errors import RunError, TailbackError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
@@ -73,14 +73,17 @@ def evolution(
     if not source.exists():
         raise RunError("does not exist", file=source, remedy="check the path")
     out = out or default_output(source, "-evolution.html")
+    skipped, lines = list[str](), list[str]()
     if out.exists() and not force:
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
         for option, given in (("--fabric", fabric), ("--geometry", geometry)):
             if given is not None:
                 raise _option_error(option, "a run contains its fabric", source)
+        run = read_run(source)
+        skipped, lines = run.skip_notes, skip_lines(run)
         try:
-            graph, panels, values, full, title = _of_run(read_run(source), direction, threshold)
+            graph, panels, values, full, title = _of_run(run, direction, threshold)
         except TailbackError as error:
             raise error.located(source) from None
     else:
@@ -92,12 +95,15 @@ def evolution(
             source, fabric, geometry, direction, threshold
         )
     write_evolution(
-        out, graph, panels, values, full=full, title=title, report=report_address(source, out)
-    )
+        out, graph, panels, values, full=full, title=title, report=report_address(source, out),
+        notes=skipped,
+    )  # fmt: skip
     click.echo(
         f"{graph.features.height:,} features in {graph.features['evolution'].n_unique():,} "
         f"evolutions, {graph.splits:,} split, {graph.merges:,} merge\npage: {out}"
     )
+    for line in lines:
+        click.echo(line)
 
 
 def _option_error(option: str, why: str, source: Path) -> TailbackError:

@@ -12,7 +12,7 @@ import polars as pl
 
 from tailback.api.runs import require_packets
 from tailback.api.source import read_base_run as read_run
-from tailback.cli.runs import read_samples
+from tailback.cli.runs import read_samples, skip_lines
 from tailback.cli.text import align_columns, shorten_middle
 from tailback.delimited import for_spreadsheets
 from tailback.errors import FabricError, RunError, TailbackError
@@ -79,6 +79,7 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
     links = read.tables["links"]
     names = pl.Series("port", link_names(links))
     named = links.select("link", names).join(table, on="link", maintain_order="left")
+    _state_skips(read)
     if out is not None:
         _write(out, force, for_spreadsheets(named).write_csv)
         click.echo(f"{named.height:,} links written to {out}")
@@ -123,8 +124,14 @@ def attribution(folder: Path, out: Path, side: Side, host: str | None, force: bo
         raise error.located(folder) from None
     _write(out, force, table.write_parquet)
     click.echo(f"{table.height:,} rows written to {out}")
+    _state_skips(run)
     if not table.height:
         click.echo(f"note: {_why_empty(run)}", err=True)
+
+
+def _state_skips(run: Run) -> None:
+    for line in skip_lines(run):
+        click.echo(line, err=True)
 
 
 def _why_empty(run: Run) -> str:

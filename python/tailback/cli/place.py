@@ -69,11 +69,13 @@ def place(
         commands = {file.writer: _command(file, out) for file in placed.rank_files}
         facts = {
             "best": placed.best, "placements": placed.rows, "commands": commands,
-            "no_rank_file": placed.no_rank_file, "notes": placed.notes,
+            "no_rank_file": placed.no_rank_file, "notes": placed.notes, "skipped": placed.skipped,
         }  # fmt: skip
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo("\n".join(_lines(placed.rows)))
+    for note in placed.skipped:
+        click.echo("\n".join(wrap(f"note: {note}")))
     if placed.omitted:
         click.echo("\n".join(wrap(f"note: {placed.omitted}")))
     for name, why in placed.left_out.items():

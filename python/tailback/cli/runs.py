@@ -36,6 +36,11 @@ def with_samples(run: Run) -> Run:
     return decoded
 
 
+def skip_lines(run: Run) -> list[str]:
+    """The lines that say which steps of a run were extrapolated; none where all were simulated."""
+    return [line for note in run.skip_notes for line in wrap(f"note: {note}")]
+
+
 def default_output(folder: Path, ending: str) -> Path:
     """The default output next to ``folder``: its name with another suffix, also for ``.``."""
     named = folder if folder.name not in ("", "..") else folder.resolve()

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import click
+import polars as pl
 
 from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
 from tailback.api.sweep.study import SUMMARY
 from tailback.cli.progress import meter
-from tailback.cli.text import align_columns, printable
+from tailback.cli.text import align_columns, printable, wrap
 from tailback.errors import ScenarioError
-from tailback.units import format_time
+from tailback.units import counted, format_time, percent
 
 SHOWN = 10
 """Runs on the screen."""
@@ -143,6 +144,18 @@ def _facts(found: Sweep) -> dict[str, Any]:
     }
 
 
+def _skip_lines(frame: pl.DataFrame) -> list[str]:
+    """The note on runs of which steps were extrapolated."""
+    if "steps_skipped" not in frame.columns:
+        return []
+    runs = frame.drop_nulls("steps_skipped")
+    half = (runs["elapsed_high_ps"] - runs["elapsed_low_ps"]) / 2 / runs["elapsed_ps"]
+    return wrap(
+        f"note: skipped: steps of {counted(runs.height, 'run')} are extrapolated: elapsed ± "
+        f"{percent(half.to_numpy().max(), 1)} or less, 95 % (elapsed_low_ps, elapsed_high_ps)"
+    )
+
+
 def _lines(found: Sweep) -> list[str]:
     facts, study = _facts(found), found.study
     lines = [f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
@@ -160,6 +173,7 @@ def _lines(found: Sweep) -> list[str]:
             for row in frame.iter_rows(named=True)
         ]
         lines += ["", *align_columns(("run", *keys, "elapsed"), rows, "r" + " " * len(keys) + "r")]
+        lines += _skip_lines(found.frame)
         if facts["done"] > SHOWN:
             lines.append(f"the {SHOWN} fastest of {facts['done']}")
         lines += ["", f"all runs: {printable(str(study.path / SUMMARY))}/*.parquet"]

@@ -384,7 +384,7 @@ class Diagnosis(FrozenModel):
         communication_fraction: Share of rank time blocked in communication, 0–1: exposed
             communication.
         hidden_fraction: Share of rank time in which ranks compute while their messages are in
-            flight, 0–1: hidden communication; None if it was not simulated.
+            flight, 0–1: hidden communication; None if it was not simulated, as with skipped steps.
         warnings: Warnings of readers and rules.
         confidence: Probability that ``cause`` is the main cause, 0–1, given how the costs vary over
             the variations of the model; for a measured run, the share of the runs consistent with

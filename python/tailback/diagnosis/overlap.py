@@ -28,26 +28,33 @@ def may_overlap(program: Program) -> bool:
     return bool((same_rank & posts & (after == Op.COMPUTE)).any())
 
 
-def hidden_fraction(run: Run, program: Program) -> float | None:
+def hidden_fraction(run: Run, program: Program, times: int = 1) -> float | None:
     """Share of rank time in which a rank computes while a message of its own is in flight.
 
     Args:
         run: A run of the observed job alone that recorded its computations.
         program: The program of that job, R ranks.
+        times: Number of times that the job repeats the program.
 
     Returns:
-        The share, 0–1; None if the run's computations are not those of the program.
+        The share, 0–1; None if the run's computations are not those of the program, as those of
+        skipped steps were not simulated.
     """
     compute = program.kind == Op.COMPUTE
     began = run.computations
-    if began is None or not np.array_equal(began["rank"].to_numpy(), program.op_rank[compute]):
+    rank = np.tile(program.op_rank[compute], times)
+    # Computations are in the order of ranks; each rank repeats its own.
+    by_rank = np.argsort(rank, kind="stable")
+    rank = rank[by_rank]
+    if began is None or not np.array_equal(began["rank"].to_numpy(), rank):
         return None
+    amount = np.tile(program.amount[compute], times)[by_rank].astype(np.int64)
     ranks = run.tables["ranks"]
     # One axis of time for all ranks, one after another.
     finish = ranks["finish_ps"].to_numpy().astype(np.int64)
-    span = int(finish.max(initial=0)) + int(program.amount[compute].max(initial=0)) + 1
-    start = began["start_ps"].to_numpy().astype(np.int64) + span * program.op_rank[compute]
-    end = start + program.amount[compute].astype(np.int64)
+    span = int(finish.max(initial=0)) + int(amount.max(initial=0)) + 1
+    start = began["start_ps"].to_numpy().astype(np.int64) + span * rank
+    end = start + amount
     log = run.tables["messages"].filter(pl.col("arrival_ps") > pl.col("start_ps"))
     ends = [log[end].to_numpy().astype(np.int64) for end in ("src_rank", "dst_rank")]
     at = span * np.concatenate(ends)

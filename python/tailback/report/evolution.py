@@ -46,6 +46,7 @@ def write_evolution(
     full: NDArray[np.bool_] | None = None,
     title: str = "",
     report: str = "",
+    notes: Sequence[str] = (),
 ) -> Path:
     """Write the page.
 
@@ -58,6 +59,7 @@ def write_evolution(
         full: Which of these are lower bounds, as the stall counter is full; same shape.
         title: Source of the counters.
         report: Address of the report of the same run, relative to the page; empty without one.
+        notes: What else to say of the counters.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -67,7 +69,9 @@ def write_evolution(
     """
     return write_page(
         path,
-        render_evolution(graph, panels, percent, full=full, title=title, report=report),
+        render_evolution(
+            graph, panels, percent, full=full, title=title, report=report, notes=notes
+        ),
         "page",
     )
 
@@ -80,20 +84,21 @@ def render_evolution(
     full: NDArray[np.bool_] | None = None,
     title: str = "",
     report: str = "",
+    notes: Sequence[str] = (),
 ) -> str:
     """The page as text; arguments as in :func:`write_evolution`."""
     viewer, look = asset("evolution.js"), asset("evolution.css")
     whole = graph.features.height
     graph = _worst_evolutions(graph)
-    notes = []
+    said = []
     if graph.features.height < whole:
-        notes.append(f"Only the worst {graph.features.height:,} of {whole:,} are drawn.")
+        said.append(f"Only the worst {graph.features.height:,} of {whole:,} are drawn.")
     if percent is not None and percent.size > MAX_VALUES:
         percent = None
-        notes.append("The network is left out: too many links and steps for a page.")
+        said.append("The network is left out: too many links and steps for a page.")
     unbounded = int(graph.features["at_least"].sum())
     if unbounded:
-        notes.append(
+        said.append(
             f"{counted(unbounded, 'feature', ',')} hold links whose stall counter is full: how "
             f"much more they stalled is unknown; they are drawn with {graph.threshold:g} % "
             "and marked ≥."
@@ -114,7 +119,7 @@ def render_evolution(
         evolutions=counted(graph.features["evolution"].n_unique(), "evolution", ","),
         splits=f"{graph.splits:,}",
         merges=f"{graph.merges:,}",
-        note=" ".join(notes),
+        note=" ".join([*said, *(f"{note}." for note in notes)]),
         bands=[(f"{max(b, graph.threshold):g}", c) for b, c in BANDS if b + 10 > graph.threshold],
         worst=_worst_rows(graph, scale),
         spread=_spread_rows(graph, panels, scale),

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from tailback.registry import Registry
@@ -146,7 +147,24 @@ def draw(name: str, case: FigureCase, options: Options | None = None) -> Figure 
     """Draw one figure; None if the case has no data for it."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # names may be in any script
-        return FIGURES[name](case, options or Options())
+        options = options or Options()
+        drawn = FIGURES[name](case, options)
+        if drawn is not None:
+            _state_skips(drawn, case, options, of_one=name in PER_RUN)
+        return drawn
+
+
+def _state_skips(drawn: Figure, case: FigureCase, options: Options, *, of_one: bool) -> None:
+    """Say below a figure which steps of the runs that it draws were extrapolated."""
+    notes = options.evidence(case).run.skip_notes
+    if case.after is not None and not of_one:
+        runs = zip(case.labels, (case.observed.run, case.after.run), strict=True)
+        notes = [f"{label}: {note}" for label, run in runs for note in run.skip_notes]
+    if notes:
+        size = 6.5
+        columns = int(drawn.get_figwidth() * 72 / (0.55 * size))
+        lines = [line for note in notes for line in wrap(shorten(note, 400), columns)]
+        drawn.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=size, color=MUTED)
 
 
 def render(drawn: Figure, form: str, dpi: int = 150) -> bytes:

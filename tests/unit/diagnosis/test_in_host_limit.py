@@ -3,11 +3,13 @@ communication."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from tailback.api.diagnose import diagnose as diagnose_source
 from tailback.diagnosis import Diagnosis
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.evaluate import Change
@@ -120,3 +122,28 @@ def test_a_program_that_waits_before_it_computes_hides_nothing() -> None:
         builder.waitall(rank)
         builder.compute(rank, 100)
     assert not may_overlap(builder.build())
+
+
+@pytest.mark.parametrize("times", [6, 60])
+def test_hidden_communication_is_known_where_steps_could_be_skipped_but_none_were(
+    tmp_path: Path, times: int
+) -> None:
+    trace = tmp_path / "ahead.ti"
+    # Rank 0 runs ahead of rank 1, which computes for longer, so no step can be skipped.
+    trace.write_text(
+        "0 init\n1 init\n0 isend 1 7 2000 6\n0 compute 20000\n0 waitall 1\n0 finalize\n"
+        "1 irecv 0 7 2000 6\n1 compute 30000\n1 waitall 1\n1 finalize\n"
+    )
+    scenario = tmp_path / "ahead.toml"
+    scenario.write_text(
+        "[fabric.fat_tree]\nhosts_per_leaf = 2\nleaves = 2\naggregation = 1\n"
+        f"[[job]]\ntrace = 'ahead.ti'\nrepeat = {times}\n[engine]\nrouting = 'deterministic'\n"
+    )
+    whole, attempt = (
+        diagnose_source(scenario, skip_repeats=skip, seeds=1, remedies=("routing",), threads=1)
+        for skip in (False, True)
+    )
+    assert "skipped" not in attempt.run.summary
+    hidden = whole.diagnosis.hidden_fraction
+    assert hidden is not None and hidden > 0
+    assert attempt.diagnosis.hidden_fraction == hidden

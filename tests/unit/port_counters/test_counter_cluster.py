@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -154,3 +157,18 @@ def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
         _, there = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0), cluster)
     assert there.kind == here.kind == "stalls"
     assert_frame_equal(there.ports, here.ports, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("given", ["not an address", "http://localhost:8787"])
+def test_what_is_no_address_of_a_scheduler_is_refused_at_once(given: str) -> None:
+    # In a process of its own: a client that is given up waits when the interpreter ends.
+    began = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-m", "tailback", "counters", "leaf06-12h00.txt", "leaf06-12h01.txt",
+         "--cluster", given],
+        capture_output=True, text=True, cwd="examples/counters", timeout=120, check=False,
+    )  # fmt: skip
+    assert time.monotonic() - began < 30
+    assert ended.returncode == 2
+    assert f"no Dask scheduler answers at {given!r}" in ended.stderr
+    assert "Traceback" not in ended.stderr

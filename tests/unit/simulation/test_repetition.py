@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import polars as pl
 import pytest
 
 from tailback import _core
+from tailback.api import run as api
+from tailback.api.compare import compare
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.run import Run
@@ -79,14 +82,34 @@ def test_screens_say_what_was_skipped(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     args = [str(scenario), "--skip-repeats", "--quiet"]
     out, diagnosis = str(tmp_path / "run"), tmp_path / "diagnosis"
+    page, table = tmp_path / "evolution.html", str(tmp_path / "table")
     for arguments, expected in (
         (["simulate", *args, "--out", out], "111 of the 120 steps"),
         (["diagnose", *args, "--seeds", "1", "--out", str(diagnosis)], "111 of the 120 steps"),
         (["compare", out, str(diagnosis / "run")], "111 of 120 steps extrapolated"),
-    ):
+        (["counters", out], "111 of the 120 steps"),
+        (["counters", out, "--format", "json"], "111 of the 120 steps"),
+        (["evolution", out, "--out", str(page), "--threshold", "1"], "111 of the 120 steps"),
+        (["export", "counts", out], "111 of the 120 steps"),
+        (["export", "attribution", out, table], "111 of the 120 steps"),
+        (["place", *args, "--method", "block", "--simulate"], "block: skipped: 111 of the 120"),
+        (["sweep", str(scenario), "--over", "engine.skip_repeats=true", "--quiet",
+          "--out", str(tmp_path / "study")], "steps of 1 run are extrapolated: elapsed ± 0.0 %"),
+    ):  # fmt: skip
         assert tailback(arguments) in (0, 3)
-        assert expected in " ".join(capsys.readouterr().out.split()), arguments
-    assert "111 of the 120 steps" in (diagnosis / "report.html").read_text("utf-8")
+        shown = capsys.readouterr()
+        assert expected in " ".join((shown.out + shown.err).split()), arguments
+    for file in (diagnosis / "report.html", page):
+        assert "111 of the 120 steps" in file.read_text("utf-8")
+
+
+def test_notebooks_and_figures_say_what_was_skipped() -> None:
+    run = api.Run.of(both({"pattern": ALLTOALL, "repeat": TIMES})[1])
+    (note,) = run.skip_notes
+    assert note.startswith("skipped: 111 of the 120 steps")
+    assert note in unescape(compare(run, run)._repr_html_())
+    drawn = run.plot.time_course()
+    assert " ".join(drawn.get_supxlabel().split()) == note
 
 
 def test_without_the_key_nothing_is_skipped() -> None:

@@ -177,8 +177,16 @@ class ParameterStudy:
 
 
 def summary_row(run: Run) -> pl.DataFrame:
-    """One row with every number, text and flag of a run's summary."""
+    """One row with every number, text and flag of a run's summary.
+
+    Of a run with skipped steps it also has their number, and the ends of the 95 % interval of the
+    elapsed time.
+    """
     scalar = {k: v for k, v in run.summary.items() if isinstance(v, bool | int | float | str)}
+    skipped = run.summary.get("skipped")
+    if skipped is not None:
+        scalar["steps_skipped"] = sum(skipped["steps"]) - sum(skipped["simulated"])
+        scalar |= {name: skipped[name] for name in ("elapsed_low_ps", "elapsed_high_ps")}
     return pl.DataFrame([{"elapsed_ps": run.elapsed_ps, **scalar}])
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tailback.api.sweep.study import ParameterStudy
+from tailback.dask_scheduler import connect
 from tailback.errors import RunError
 
 Progress = Callable[[str, float], None]
@@ -151,18 +152,14 @@ def dask_client(client: Any) -> Iterator[Any]:
         RunError: Dask is not installed, or no scheduler answers at the address.
     """
     try:
-        distributed: Any = import_module("distributed")
+        import_module("distributed")
     except ImportError:
         raise RunError("Dask is not installed", remedy="pip install 'tailback[cluster]'") from None
     if not isinstance(client, str):
         yield client
         return
     try:
-        # A client of something else waits in vain for 40 s before it gives up.
-        address = client if "://" in client else f"tcp://{client}"
-        if not address.startswith("inproc://"):
-            import_module("distributed.comm").get_address_host_port(address, strict=False)
-        own = distributed.Client(client, timeout=20.0, set_as_default=False)
+        own = connect(client)
     except (OSError, ValueError) as error:
         raise RunError(
             f"no Dask scheduler answers at {client!r}: {error}",

@@ -7,11 +7,11 @@ combines their results. Workers need Tailback and the same paths to the files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tailback.dask_scheduler import connect
 from tailback.port_counters.analysis.passes import FAN_IN, Aggregate, Piece, added, contributions
 from tailback.port_counters.schema import CounterError
 
@@ -36,15 +36,12 @@ class Cluster:
 
     def __init__(self, address: str, *, timeout_s: float = 20.0) -> None:
         try:
-            # Not every version of Dask has types: what comes from it is Any.
-            client: Any = import_module("distributed").Client
+            self._client: Any = connect(address, timeout_s)
         except ImportError:
             raise CounterError(
                 "Dask is not installed, so there is no cluster to work on",
                 remedy="pip install 'tailback[cluster]', or leave --cluster out",
             ) from None
-        try:
-            self._client: Any = client(address, timeout=timeout_s, set_as_default=False)
         except (OSError, ValueError) as error:
             raise CounterError(
                 f"no Dask scheduler answers at {address!r}: {error}",

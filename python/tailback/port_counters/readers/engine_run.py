@@ -65,8 +65,8 @@ def from_run(run: Run, *, time_ns: int = 0) -> CounterData:
             remedy="simulate the scenario with packets",
         )
     if run.summary.get("counters_ps"):
-        return CounterData(readings=_readings(run, time_ns))
-    return CounterData(intervals=_intervals(run, time_ns))
+        return CounterData(readings=_readings(run, time_ns), notes=run.skip_notes)
+    return CounterData(intervals=_intervals(run, time_ns), notes=run.skip_notes)
 
 
 def _readings(run: Run, time_ns: int) -> pl.DataFrame:
