@@ -7,6 +7,9 @@ the flows' paths is given separately.
 `--network tapered --load 0.4` times max-min rates alone, on the 2:1 tapered tree of 4608 hosts,
 with random pairs that start evenly over the time in which every host offers that part of its line
 rate. It prints the CPU time, and the exponent of its growth from a quarter of the flows to all.
+
+`--network link` does so for flows of different sizes that all share one link, all at once, or over
+half the time that the link needs for them.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 
 from tailback import TailbackError
 from tailback.fabric.builders import fat_tree, network_of
-from tailback.fluid import Choice, max_min, paths_between, simulate_flows
+from tailback.fluid import Choice, FlowPaths, max_min, paths_between, simulate_flows
 from tailback.scenario import FatTree
 
 HOSTS = 65_536
@@ -62,7 +65,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="100,000 flows on a 65,536-host tree.")
     parser.add_argument("--flows", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--network", choices=("full", "tapered"), default="full")
+    parser.add_argument("--network", choices=("full", "tapered", "link"), default="full")
     parser.add_argument("--load", type=float, default=0.4, help="of --network tapered")
     parser.add_argument(
         "--paths", choices=("least-flows", "random", "deterministic"), default="least-flows",
@@ -73,6 +76,8 @@ def main() -> int:
     try:
         if args.network == "tapered":
             return show(tapered(args.flows, args.seed, args.load, args.paths), args.json)
+        if args.network == "link":
+            return show(one_link(args.flows, args.seed), args.json)
         result = measure(args.flows, args.seed)
     except TailbackError as error:
         print(error, file=sys.stderr)
@@ -113,13 +118,40 @@ def tapered(n: int, seed: int, load: float, choice: Choice) -> dict[str, object]
         began = time.process_time()
         times = simulate_flows(fabric.link_gbps, paths, size, start)
         cpu_s[flows] = time.process_time() - began
+    return {
+        "network": "tapered", "hosts": hosts, "flows": n, "load": load, "paths": choice,
+        **growth(cpu_s), "settlements": times.settlements,
+        "rates_set_per_settlement": round(times.rates_set / times.settlements, 2),
+        "machine": f"{machine()}, one used, Python {platform.python_version()}",
+    }  # fmt: skip
+
+
+def growth(cpu_s: dict[int, float]) -> dict[str, float]:
+    """CPU time by number of flows, and the exponent of its growth."""
     (few, quick), (all_flows, slow) = min(cpu_s.items()), max(cpu_s.items())
     grows = math.log(slow / quick) / math.log(all_flows / few) if all_flows > few else 1.0
     return {
-        "network": "tapered", "hosts": hosts, "flows": n, "load": load, "paths": choice,
-        "cpu_s": round(slow, 3), "cpu_s_of_a_quarter": round(quick, 3),
-        "exponent": round(grows, 2), "settlements": times.settlements,
-        "rates_set_per_settlement": round(times.rates_set / times.settlements, 2),
+        "cpu_s": round(slow, 3), "cpu_s_of_a_quarter": round(quick, 3), "exponent": round(grows, 2),
+    }  # fmt: skip
+
+
+def one_link(n: int, seed: int) -> dict[str, object]:
+    """Max-min rates of flows that share one link, and of a quarter of them."""
+    cases: dict[str, object] = {}
+    for case, part in (("all at once", 0.0), ("over half the time", 0.5)):
+        cpu_s = {}
+        for flows in (max(n // 4, 1), n):
+            rng = np.random.default_rng(seed)
+            size = rng.integers(1, 2**21, flows).astype(np.uint64)
+            whole_ps = float(size.sum()) * 8 / 100e9 * 1e12
+            start = np.sort(rng.integers(0, int(part * whole_ps) + 1, flows)).astype(np.uint64)
+            paths = FlowPaths(np.arange(flows + 1, dtype=np.uint64), np.zeros(flows, np.uint32))
+            began = time.process_time()
+            times = simulate_flows(np.array([100.0]), paths, size, start)
+            cpu_s[flows] = time.process_time() - began
+        cases[case] = {**growth(cpu_s), "rates_set": times.rates_set}
+    return {
+        "network": "link", "flows": n, "cases": cases,
         "machine": f"{machine()}, one used, Python {platform.python_version()}",
     }  # fmt: skip
 

@@ -118,6 +118,29 @@ mod tests {
         assert_eq!(times.end_ps, [3_000_000, 4_000_000]);
     }
 
+    /// Each flow has a link of its own besides the one they share. When the k-th smallest ends, all
+    /// have sent as much as it has.
+    #[test]
+    fn thousands_on_one_link_end_as_in_processor_sharing() {
+        let n = 5000u64;
+        let bytes: Vec<u64> = (0..n).map(|flow| 1000 + flow * 7919 % 100_003).collect();
+        let own: Vec<[u32; 2]> = (1..=n as u32).map(|link| [link, 0]).collect();
+        let rows: Vec<_> = bytes.iter().zip(&own).map(|(&b, path)| (0, b, &path[..])).collect();
+        let times =
+            simulate_flows(vec![100.0; n as usize + 1], &flows(&rows), Policy::MaxMin).unwrap();
+        let mut order: Vec<usize> = (0..n as usize).collect();
+        order.sort_by_key(|&flow| bytes[flow]);
+        let (mut end_ps, mut sent) = (0.0, 0);
+        for (ended, flow) in order.into_iter().enumerate() {
+            // A byte takes 80 ps at 100 Gb/s.
+            end_ps += ((bytes[flow] - sent) * (n - ended as u64) * 80) as f64;
+            sent = bytes[flow];
+            let late = times.end_ps[flow] as f64 - end_ps;
+            assert!(late.abs() <= 1e-9 * end_ps + 20.0, "flow {flow}: {late} ps after {end_ps}");
+        }
+        assert!(times.work.rates_set < 20 * n, "{}", times.work.rates_set);
+    }
+
     #[test]
     fn an_end_there_is_no_number_for_is_an_error() {
         let set = flows(&[(5, 2000, &[0])]);

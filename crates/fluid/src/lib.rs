@@ -23,6 +23,7 @@ mod rank_model;
 mod ranks;
 mod rng;
 mod rounds;
+mod shared_levels;
 mod tree;
 mod trunks;
 mod waterfill;

@@ -139,6 +139,11 @@ impl ActiveFlows {
         }
     }
 
+    /// Index of the flow of `entry` among the users of its link.
+    pub fn place(&self, entry: usize) -> u32 {
+        self.place[entry]
+    }
+
     /// Swaps the flow of `entry` with the one at `place` among the users of its link.
     pub fn swap_user(&mut self, entry: usize, place: u32) {
         let from = std::mem::replace(&mut self.place[entry], place);

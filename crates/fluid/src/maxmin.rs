@@ -24,12 +24,17 @@
 //!
 //! Each change of a flow's level changes the sums of the other links on its path. Most of these are
 //! not full before or after. They carry no level, so the change ends there: one addition and one
-//! comparison, in an array of 16 bytes a link ([`Load`]) that stays in the cache.
+//! comparison, in an array of 16 bytes a link ([`Load`]) that stays in the cache. Where very many flows
+//! are stopped at one link, most are not visited at all: see [`sharing`].
+
+mod sharing;
 
 use std::ops::Range;
 
 use crate::heap::IndexedHeap;
 use crate::links::{ActiveFlows, User};
+
+pub(crate) use sharing::SHARED_FROM;
 
 /// Relative difference below which two levels are one.
 const SAME: f64 = 1e-12;
@@ -83,6 +88,8 @@ struct LinkFill {
     n_free: u32,
     /// Number of flows stopped here, which are the first of the link's users.
     n_stopped: u32,
+    /// Number of shared flows, which are the first of these.
+    n_shared: u32,
 }
 
 impl LinkFill {
@@ -189,6 +196,12 @@ pub(crate) struct MaxMin {
     risen: u64,
     round: u32,
     new: NewLevel,
+    /// Flows stopped at a link from which on they are shared; 0 for never.
+    share_from: u32,
+    /// Number of shared flows.
+    n_shared: u32,
+    /// Links with shared flows whose level was set in this settlement.
+    changed_links: Vec<u32>,
 }
 
 /// A sort key of a non-negative level: such floating-point numbers order as their bits do.
@@ -220,8 +233,7 @@ impl MaxMin {
             self.serve_all(links, changed);
         }
         for (flow, rate) in &mut changed[first..] {
-            let FlowLevel { weight, level, .. } = self.flow[*flow as usize];
-            *rate = level * weight;
+            *rate = self.level_of(*flow) * self.flow[*flow as usize].weight;
         }
     }
 
@@ -234,7 +246,9 @@ impl MaxMin {
             }
             steps -= 1;
             self.queue.remove(link);
-            self.serve(links, link, due, changed);
+            if !self.count_exactly(links, link, changed) {
+                self.serve(links, link, due, changed);
+            }
             self.requeue(links);
         }
         true
@@ -247,11 +261,15 @@ impl MaxMin {
         self.filling.clear();
         self.load.clear();
         self.fill(links);
-        self.risen = 0;
+        (self.risen, self.n_shared) = (0, 0);
         for link in 0..links.users.len() {
             for user in &links.users[link] {
                 let state = &mut self.flow[user.flow as usize];
                 (state.level, state.stopped_at) = (f64::INFINITY, NONE);
+                if state.changed_in == sharing::SHARED {
+                    // No longer, which is to be reported.
+                    state.changed_in = 0;
+                }
                 self.filling[link].release(state.weight * links.share(user.entry));
             }
             self.mark_changed(link as u32);
@@ -269,6 +287,7 @@ impl MaxMin {
             last_sum: 0.0,
             n_free: 0,
             n_stopped: 0,
+            n_shared: 0,
         }));
         self.load.extend(self.filling.iter().map(|filling| Load {
             fixed: 0.0,
@@ -284,6 +303,7 @@ impl MaxMin {
         self.flow.resize(links.weight.len(), FlowLevel::UNKNOWN);
         self.round += 1;
         self.risen = 0;
+        self.changed_links.clear();
     }
 
     fn remove_flow(&mut self, links: &mut ActiveFlows, flow: u32) {
@@ -341,6 +361,7 @@ impl MaxMin {
     /// The link of `entry` no longer stops the flow.
     fn unstop(&mut self, links: &mut ActiveFlows, entry: usize, weight: f64) {
         let link = links.link[entry];
+        self.unshare(links, entry);
         let filling = &mut self.filling[link as usize];
         filling.bind(weight);
         filling.n_stopped -= 1;
@@ -429,14 +450,20 @@ impl MaxMin {
         let (mut fixed, mut free) = (0.0, 0.0);
         let mut top = 0.0;
         let (stopped, others) = links.users[link as usize].split_at(filling.n_stopped as usize);
-        for user in stopped {
-            free += self.flow[user.flow as usize].weight * links.share(user.entry);
+        let shared = filling.n_shared > 0;
+        if shared {
+            // To add up so many flows again would cost more than the start that is being served.
+            free = filling.free;
+        } else {
+            for user in stopped {
+                free += self.flow[user.flow as usize].weight * links.share(user.entry);
+            }
         }
         for &User { flow, entry } in others {
             let FlowLevel { weight, level, .. } = self.flow[flow as usize];
             let weight = weight * links.share(entry);
             if level == f64::INFINITY {
-                free += weight;
+                free += if shared { 0.0 } else { weight };
                 new.rising.push((flow, entry));
             } else {
                 fixed += weight * level;
@@ -448,7 +475,13 @@ impl MaxMin {
                 }
             }
         }
-        self.store_sums(links, link, fixed, free);
+        if shared {
+            let load = &mut self.load[link as usize];
+            load.fixed = fixed;
+            load.changes += 1;
+        } else {
+            self.store_sums(links, link, fixed, free);
+        }
         let filling = &mut self.filling[link as usize];
         new.above.sort_unstable_by(|a, b| b.level.total_cmp(&a.level).then(a.flow.cmp(&b.flow)));
         let mut n = 0;
@@ -479,15 +512,7 @@ impl MaxMin {
         let level = new.level;
         // Changes to the link itself on the way are overwritten at the end.
         self.load[link as usize].changes |= LISTED;
-        for at in 0..n_stopped as usize {
-            let flow = links.users[link as usize][at].flow;
-            let FlowLevel { weight, level: before, .. } =
-                self.set_level(flow, link, level, changed);
-            let path = self.flow[flow as usize].path();
-            for (used, share) in links.uses(path) {
-                self.add(used, weight * share * (level - before), level);
-            }
-        }
+        self.move_stopped(links, link, level, changed);
         let mut n_stopped = n_stopped;
         // While the flows stopped here rise, so do the rising ones: other links come first.
         let wait = n_stopped > 0 && level > before;

@@ -7,7 +7,8 @@ use crate::assigned::Assigned;
 use crate::heap::IndexedHeap;
 use crate::link_load::WindowedLoad;
 use crate::links::ActiveFlows;
-use crate::maxmin::MaxMin;
+use crate::maxmin::{MaxMin, SHARED_FROM};
+use crate::shared_levels::SharedLevels;
 
 /// How rates are determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -62,7 +63,9 @@ pub(crate) struct Pool {
     max_min: MaxMin,
     assigned: Assigned,
     ends: IndexedHeap,
-    /// Progress of each flow.
+    /// Ends of the flows that share the level of a link.
+    shared: SharedLevels,
+    /// Progress of each flow; of shared flows only the number.
     progress: Vec<FlowProgress>,
     starts: u32,
     started: Vec<u32>,
@@ -78,14 +81,17 @@ impl Pool {
     /// With a `quantum_ps` above 0, flows that start or end within that time after a settlement
     /// change the rates only at its end: starts are late by at most that, and no link is overloaded.
     pub fn new(capacity: Vec<f64>, policy: Policy, quantum_ps: u64) -> Result<Self, FluidError> {
+        let mut max_min = MaxMin::default();
+        max_min.share_levels(SHARED_FROM);
         Ok(Self {
             links: ActiveFlows::new(capacity)?,
             policy,
             quantum_ps,
             due: 0,
-            max_min: MaxMin::default(),
+            max_min,
             assigned: Assigned::default(),
             ends: IndexedHeap::default(),
+            shared: SharedLevels::default(),
             progress: Vec::new(),
             starts: 0,
             started: Vec::new(),
@@ -97,8 +103,10 @@ impl Pool {
         })
     }
 
-    /// Records the load of each link in at least `windows` time windows.
+    /// Records the load of each link in at least `windows` time windows. That needs every rate of every
+    /// flow, so no flow shares the level of its link.
     pub fn record_load(&mut self, windows: u32) {
+        self.max_min.share_levels(0);
         self.link_load = Some(WindowedLoad::new(self.links.capacity.len(), windows));
     }
 
@@ -126,8 +134,15 @@ impl Pool {
 
     /// Bytes that `flow` has left to send at `now`.
     pub fn left_bytes(&self, flow: u32, now: u64) -> f64 {
+        self.left_bits(flow, now).max(0.0) / 8.0
+    }
+
+    fn left_bits(&self, flow: u32, now: u64) -> f64 {
         let progress = &self.progress[flow as usize];
-        (progress.left - progress.sent(now)).max(0.0) / 8.0
+        match self.shared.left(flow, now) {
+            Some(left) => left * self.links.weight[flow as usize],
+            None => progress.left - progress.sent(now),
+        }
     }
 
     /// Records `bytes` that cross `link` evenly from `from` to `to` outside of any flow.
@@ -140,17 +155,28 @@ impl Pool {
     /// When the next flow ends or the rates are due.
     pub fn next_event(&self) -> Option<u64> {
         let pending = !self.started.is_empty() || !self.ended.is_empty();
-        let end = self.ends.first().map(|(time, _)| time);
+        let end = self.first_end().map(|(time, _)| time);
         [end, pending.then_some(self.due)].into_iter().flatten().min()
+    }
+
+    /// The time of the next end, and the flow.
+    fn first_end(&self) -> Option<(u64, u32)> {
+        let (alone, shared) = (self.ends.first(), self.shared.first());
+        let (Some((time, flow)), Some((at, number, other))) = (alone, shared) else {
+            return alone.or(shared.map(|(at, _, other)| (at, other)));
+        };
+        let first = (time, self.progress[flow as usize].number) < (at, number);
+        Some(if first { (time, flow) } else { (at, other) })
     }
 
     /// A flow that ends at `now`, if there is one. The next [`Pool::settle`] frees its links.
     pub fn pop_end(&mut self, now: u64) -> Option<u32> {
-        let (time, flow) = self.ends.first()?;
+        let (time, flow) = self.first_end()?;
         if time > now {
             return None;
         }
         self.ends.remove(flow);
+        self.shared.leave(flow);
         let left = std::mem::take(&mut self.progress[flow as usize].left);
         self.record_sent(flow, now, left.max(0.0));
         self.ended.push(flow);
@@ -177,27 +203,58 @@ impl Pool {
         }
         self.work.settlements += 1;
         self.work.rates_set += self.changed.len() as u64;
+        for &link in self.max_min.changed_links() {
+            self.shared.set_level(link, now, self.max_min.level(link));
+        }
         for at in 0..self.changed.len() {
             let (flow, rate) = self.changed[at];
-            let progress = &mut self.progress[flow as usize];
-            if progress.rate > 0.0 && (rate - progress.rate).abs() <= 1e-12 * progress.rate {
-                continue;
+            let link = self.max_min.shared_at(flow);
+            if link.is_some() || self.shared.link_of(flow).is_some() {
+                self.move_shared(flow, link, rate, now);
+            } else {
+                self.set_rate(flow, rate, now);
             }
-            let bits = progress.sent(now);
-            let left = progress.left - bits;
-            if self.link_load.is_some() {
-                self.record_sent(flow, now, bits);
-            }
-            let progress = &mut self.progress[flow as usize];
-            *progress = FlowProgress { left, since: now, rate, ..*progress };
-            let wait = left.max(0.0) / (rate * 1e-3);
-            // Rounded up; conversion and addition saturate.
-            let whole = wait as u64;
-            let wait = whole.saturating_add(u64::from(wait > whole as f64));
-            self.ends.set(flow, now.saturating_add(wait), progress.number);
         }
         self.started.clear();
         self.ended.drain(..).for_each(|flow| self.links.recycle(flow));
+    }
+
+    /// Sets the rate of a flow that shares no level.
+    fn set_rate(&mut self, flow: u32, rate: f64, now: u64) {
+        let progress = &self.progress[flow as usize];
+        if progress.rate > 0.0 && (rate - progress.rate).abs() <= 1e-12 * progress.rate {
+            return;
+        }
+        let bits = progress.sent(now);
+        let left = progress.left - bits;
+        if self.link_load.is_some() {
+            self.record_sent(flow, now, bits);
+        }
+        self.set_end(flow, left, rate, now);
+    }
+
+    /// Sets when `flow` ends that has `left` bits to send at `rate`.
+    fn set_end(&mut self, flow: u32, left: f64, rate: f64, now: u64) {
+        let progress = &mut self.progress[flow as usize];
+        *progress = FlowProgress { left, since: now, rate, ..*progress };
+        let wait = left.max(0.0) / (rate * 1e-3);
+        // Rounded up; conversion and addition saturate.
+        let whole = wait as u64;
+        let wait = whole.saturating_add(u64::from(wait > whole as f64));
+        self.ends.set(flow, now.saturating_add(wait), progress.number);
+    }
+
+    /// Lets `flow` share the level of `link` from now on, or no level.
+    fn move_shared(&mut self, flow: u32, link: Option<u32>, rate: f64, now: u64) {
+        if self.shared.link_of(flow) == link {
+            return;
+        }
+        let left = self.left_bits(flow, now);
+        self.shared.leave(flow);
+        let Some(link) = link else { return self.set_end(flow, left, rate, now) };
+        self.ends.remove(flow);
+        let number = self.progress[flow as usize].number;
+        self.shared.join(link, flow, number, now, left / self.links.weight[flow as usize]);
     }
 
     /// Records that `flow` has sent `bits` since its rate was last set.

@@ -45,9 +45,12 @@ struct CheckedRates {
 }
 
 impl CheckedRates {
-    fn new(capacity: Vec<f64>) -> Self {
+    /// Flows share the level of their link if at least `share_from` are stopped there.
+    fn new(capacity: Vec<f64>, share_from: u32) -> Self {
         let links = ActiveFlows::new(capacity).unwrap();
-        Self { links, kept: MaxMin::default(), active: Vec::new(), rate: Vec::new() }
+        let mut kept = MaxMin::default();
+        kept.share_levels(share_from);
+        Self { links, kept, active: Vec::new(), rate: Vec::new() }
     }
 
     /// Settles flows that end, which are no longer in `active`, and flows that start, and compares
@@ -65,6 +68,9 @@ impl CheckedRates {
         changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
         let exact = ProgressiveFilling::solve(links);
         for &flow in &*active {
+            if let Some(link) = kept.shared_at(flow) {
+                rate[flow as usize] = kept.level(link) * links.weight[flow as usize];
+            }
             let (got, want) = (rate[flow as usize], exact[flow as usize]);
             assert!((got - want).abs() <= 1e-9 * want, "flow {flow}: {got} {want}");
         }
@@ -75,8 +81,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn rates_kept_equal_rates_from_nothing((capacity, steps) in network()) {
-        let mut network = CheckedRates::new(capacity);
+    fn rates_kept_equal_rates_from_nothing(
+        (capacity, steps) in network(),
+        share_from in prop_oneof![Just(0u32), Just(1), Just(2), Just(5)],
+    ) {
+        let mut network = CheckedRates::new(capacity, share_from);
         for (ends, starts) in steps {
             let mut ended = Vec::new();
             for end in ends {
@@ -86,6 +95,63 @@ proptest! {
             }
             network.step(&ended, &starts);
         }
+    }
+}
+
+/// Hundreds of flows to one receiver, over links that they share with flows to others, which come and
+/// go. Without bounds that follow the level, or links that count their flows exactly before they are
+/// served, the rates differ.
+#[test]
+fn flows_that_share_a_level_have_the_rates_from_nothing() {
+    const SENDERS: u64 = 30;
+    let mut draw = draws();
+    for share_from in [1, 20, SHARED_FROM] {
+        let mut network = CheckedRates::new(vec![100.0; SENDERS as usize + 3], share_from);
+        let mut most = 0;
+        for step in 0..300 {
+            let ends = if step < 100 { 1 } else { 5 }.min(network.active.len() as u64);
+            let ended: Vec<u32> = (0..ends)
+                .map(|_| network.active.swap_remove(draw(network.active.len() as u64) as usize))
+                .collect();
+            let starts: Vec<NewFlow> = (0..if step < 100 { 8 } else { draw(3) })
+                .map(|_| {
+                    let receiver = SENDERS + if draw(8) > 0 { 0 } else { 1 + draw(2) };
+                    let path = vec![(draw(SENDERS) as u32, 1.0), (receiver as u32, 1.0)];
+                    (path, if draw(20) > 0 { 1.0 } else { 30.0 })
+                })
+                .collect();
+            network.step(&ended, &starts);
+            most = most.max(network.kept.n_shared);
+        }
+        assert!(most > 200, "{most} of 700 flows shared a level at a time");
+    }
+}
+
+#[test]
+fn an_end_on_a_link_of_many_flows_visits_few() {
+    let n = 1000;
+    let capacity: Vec<f64> = (0..=n).map(|link| if link == n { 1.0 } else { 2.0 }).collect();
+    let mut network = CheckedRates::new(capacity, SHARED_FROM);
+    let starts: Vec<NewFlow> = (0..n).map(|own| (vec![(own, 1.0), (n, 1.0)], 1.0)).collect();
+    network.step(&[], &starts);
+    let mut visits = 0;
+    let CheckedRates { links, kept, active, .. } = &mut network;
+    while let Some(flow) = active.pop() {
+        let mut changed = Vec::new();
+        kept.settle(links, &[], &[flow], &mut changed);
+        visits += changed.len();
+    }
+    // Some 500,000 if each end visited all.
+    assert!(visits < 40_000, "{visits}");
+}
+
+/// Random numbers below the argument.
+fn draws() -> impl FnMut(u64) -> u64 {
+    let mut state = 1u64;
+    move |below| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
     }
 }
 
@@ -144,14 +210,9 @@ fn what_is_kept_follows_the_flows_under_way() {
 fn flows_in_many_parts_that_come_and_go_together_are_settled() {
     const NODES: u64 = 60;
     const INNER: u64 = 200;
-    let mut state = 1u64;
-    let mut draw = |below: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut draw = draws();
     for _ in 0..20 {
-        let mut network = CheckedRates::new(vec![100.0; (NODES + INNER) as usize]);
+        let mut network = CheckedRates::new(vec![100.0; (NODES + INNER) as usize], 0);
         for _ in 0..60 {
             let ends = draw(60).min(network.active.len() as u64);
             let ended: Vec<u32> = (0..ends)
