@@ -53,7 +53,12 @@ from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
 from tailback.diagnosis.simulated_network import SimulatedNetwork
-from tailback.diagnosis.wording import confidence_sentence, measured_confidence, recorded_warnings
+from tailback.diagnosis.wording import (
+    confidence_sentence,
+    measured_confidence,
+    recorded_warnings,
+    without_single_times,
+)
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
@@ -61,14 +66,7 @@ from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend
 from tailback.remedy.screening import Placements, Screening, screen, screen_by_bound
-from tailback.report import (
-    Attribution,
-    attribute,
-    export_figures,
-    to_json,
-    to_table,
-    write_report,
-)
+from tailback.report import Attribution, attribute, export_figures, to_json, to_table, write_report
 from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
@@ -369,11 +367,13 @@ class _Expected:
         )  # fmt: skip
         explained = explain(diagnosis, measured.measured, self.found, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.
-        explained = explained.model_copy(update={"agreement": None})
+        lacks = without_single_times(self.run)
+        update = {"agreement": None, "warnings": [*lacks, *explained.warnings]}
+        explained = explained.model_copy(update=update)
         if explained.cause == diagnosis.cause:
             return explained
         # Warnings about the model's own verdict do not apply to this one.
-        kept = [*recorded_warnings(self.run), *self.run.notes]
+        kept = [*lacks, *recorded_warnings(self.run), *self.run.notes]
         return explained.model_copy(update={"warnings": kept})
 
 

@@ -486,8 +486,11 @@ def _slow_shown_by(
         for kind, now in best.outcome.misfits.items() if now is not None and kind in errors
     ]  # fmt: skip
     removed = 1.0 - sum(now for now, _ in both) / max(sum(then for _, then in both), 1e-12)
-    stalls = best.outcome.misfits.get("stalls") is not None
-    return wording.reproduced(max(removed, 0.0), stalls=stalls, alone=alone)
+    timed, stalls = (
+        any(best.outcome.misfits.get(kind) is not None for kind in kinds)
+        for kinds in (("calls", "sends"), ("stalls",))
+    )
+    return wording.reproduced(max(removed, 0.0), timed=timed, stalls=stalls, alone=alone)
 
 
 def _slow_link_text(slow: SlowLink, fabric: Fabric, sent: NDArray[np.float64]) -> str:

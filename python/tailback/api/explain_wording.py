@@ -200,30 +200,30 @@ MIN_REMOVED = 0.1
 change it as much."""
 
 
-def reproduced(removed: float, *, stalls: bool, alone: bool) -> str:
+def reproduced(removed: float, *, timed: bool, stalls: bool, alone: bool) -> str:
     """Evidence of a slow link from simulation.
 
     Args:
         removed: Share of the difference between measurement and simulation that it removes.
+        timed: Whether times of calls or sends were compared; not with skipped steps.
         stalls: Whether stalls of ports were compared, too.
         alone: Whether no other cable explains as much.
     """
-    ports = " and in how long ports stalled" if stalls else ""
+    compared = ["in the times of calls and sends"] if timed else []
+    compared += ["in how long ports stalled"] if stalls else []
     others = (
         ", more than any other cable that was tried" if alone else "; other cables explain as much"
     )
     if removed < MIN_REMOVED:
+        agree = "the times of calls and sends agree" if timed else "what ports counted agrees"
         worse = (
             "worse with any other cable that was tried" if alone else "as well with other cables"
         )
         return (
-            "simulating it explains the time, but the times of calls and sends agree no better "
-            f"than without it, and {worse}"
+            f"simulating it explains the time, but {agree} no better than without it, and {worse}"
         )
-    return (
-        f"simulating it removes {percent(removed)} of the difference in the times of calls and "
-        f"sends{ports}{others}"
-    )
+    where = f" {' and '.join(compared)}" if compared else ""
+    return f"simulating it removes {percent(removed)} of the difference{where}{others}"
 
 
 def only_placements_tried(methods: Sequence[str]) -> str:

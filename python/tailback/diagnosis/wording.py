@@ -105,6 +105,19 @@ def recorded_warnings(run: Run) -> list[str]:
     return out
 
 
+def without_single_times(run: Run) -> list[str]:
+    """A note on what the comparison of a measured run with one of skipped steps lacks."""
+    facts = run.summary.get("skipped")
+    if facts is None:
+        return []
+    half = (facts["elapsed_high_ps"] - facts["elapsed_low_ps"]) / 2
+    range_of = f", and ranges of costs lack the ± {format_time(round(half))} of the extrapolation"
+    return [
+        "skipped: single calls and sends of the measured run are not compared with the simulated "
+        f"one{range_of if half else ''}; without --skip-repeats the verdict may differ"
+    ]
+
+
 def recording_contradiction(run: Run) -> str:
     """Clause on why the network cannot be ruled out; empty if it can.
 

@@ -217,3 +217,12 @@ def test_two_causes_are_taken_out_of_the_run_together() -> None:
     least = times["imbalance", "slow-link"]
     assert least <= 1.02 * make_evaluate(made, threads=1)(Change()).elapsed_ps
     assert least < min(times["imbalance",], times["slow-link",]) < times[()]
+
+
+def test_what_was_not_compared_is_not_said_to_agree() -> None:
+    def said(removed: float, timed: bool) -> str:
+        return wording.reproduced(removed, timed=timed, stalls=True, alone=True)
+
+    assert "in the times of calls and sends and in how long ports stalled, more" in said(0.9, True)
+    assert "of the difference in how long ports stalled, more" in said(0.9, False)
+    assert "calls" not in said(0.01, False)

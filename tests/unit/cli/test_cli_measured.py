@@ -35,10 +35,10 @@ def write(tmp_path: Path) -> Build:
     return writing(tmp_path)
 
 
-def scripts(receives_ns: int = 100_000) -> list[Script]:
-    """Four ranks: 0.1 ms of computation, 64 KiB to the neighbour, a barrier; three times."""
+def scripts(receives_ns: int = 100_000, turns: int = 3) -> list[Script]:
+    """Four ranks: 0.1 ms of computation, 64 KiB to the neighbour, a barrier; repeated."""
     out: list[Script] = [[] for _ in range(4)]
-    for turn in range(3):
+    for turn in range(turns):
         time = turn * (200_000 + receives_ns)
         for rank, script in enumerate(out):
             pair, begin = rank ^ 1, time + 100_000
@@ -158,3 +158,18 @@ def test_agreement_is_whole_within_the_error_of_the_clocks(write: Build) -> None
     assert agreement(650_000_000, wide) == 1.0
     assert agreement(300_000_000, wide) == pytest.approx(0.5)
     assert agreement(1_600_000_000, wide) == pytest.approx(0.5)
+
+
+def test_a_measured_run_compared_with_one_of_skipped_steps_says_what_is_not_compared(
+    write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = write(scripts(turns=60))
+    keys = '[engine]\nrouting = "deterministic"\nskip_repeats = {}'
+    _, whole, _ = diagnosed(tmp_path, trace, capsys, keys.format("false"))
+    found, screen, _ = diagnosed(tmp_path, trace, capsys, keys.format("true"))
+    assert any(note.startswith("skipped: 50 of the 62 steps") for note in found.warnings), (
+        found.warnings
+    )
+    said = "single calls and sends of the measured run are not compared with the simulated one"
+    assert said in " ".join(screen.split())
+    assert said not in " ".join(whole.split())
