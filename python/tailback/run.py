@@ -100,6 +100,14 @@ class Run:
         """
         return [note for note in self.notes if note.startswith("skipped: ")]
 
+    @property
+    def extrapolated_ps(self) -> int:
+        """Half of the 95 % interval of the time, where steps were extrapolated, ps; otherwise 0."""
+        facts = self.summary.get("skipped")
+        if facts is None:
+            return 0
+        return int(facts["elapsed_high_ps"] - facts["elapsed_low_ps"]) // 2
+
     def write(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the run directory, completely or not at all.
 

@@ -365,7 +365,8 @@ class _Expected:
         cost = further_costs(
             self.prepared, self.evidence, self.run, evaluate, placements, seeds
         )  # fmt: skip
-        explained = explain(diagnosis, measured.measured, self.found, cost, advise)
+        found = replace(self.found, extrapolated_ps=self.run.extrapolated_ps)
+        explained = explain(diagnosis, measured.measured, found, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.
         lacks = without_single_times(self.run)
         update = {"agreement": None, "warnings": [*lacks, *explained.warnings]}

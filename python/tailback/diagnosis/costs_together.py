@@ -42,3 +42,20 @@ def with_cost_together(
     said = wording.cost_together(second.cause, round(saved), share)
     evidence = f"{first.evidence}; {said}"
     return [first.model_copy(update={"evidence": evidence}), *(c for c in costs if c is not first)]
+
+
+def with_interval(costs: Sequence[Cost], half_ps: int, most_ps: int) -> list[Cost]:
+    """Costs whose range includes the interval of extrapolated steps.
+
+    A cost is the difference of two runs with such an interval. Their errors are alike, as both lack
+    the same steps, so the interval of one is added.
+    """
+    return [
+        cost.model_copy(
+            update={
+                "low_ps": max(cost.low_ps - half_ps, 0),
+                "high_ps": max(cost.high_ps, min(cost.high_ps + half_ps, most_ps)),
+            }
+        )
+        for cost in costs
+    ]

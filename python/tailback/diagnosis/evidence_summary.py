@@ -32,6 +32,8 @@ class EvidenceSummary:
             its possible arrangements, ps.
         slow_more_ps: Increase of the cost of slow links over the expected run, ps: time that they
             needed for the bytes that they counted, which the model sends over other links.
+        extrapolated_ps: Half of the 95 % interval of the expected time, where repeated steps were
+            extrapolated, ps; 0 where none were.
         rests_on: Kinds of evidence for slow links and for other traffic.
         candidates: Links of which one is slow, if the evidence cannot determine which.
         place_open: The candidates need not contain the slow link, as the paths are unknown.
@@ -60,6 +62,7 @@ class EvidenceSummary:
     unknown_job: UnknownJob | None = None
     alternatives: tuple[Alternative, ...] = ()
     lossy: bool = False
+    extrapolated_ps: int = 0
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     place_open: bool = False

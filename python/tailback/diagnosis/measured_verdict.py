@@ -14,7 +14,7 @@ from tailback.diagnosis import measured_wording as wording
 from tailback.diagnosis.adapter_order import ADAPTER_ORDER, split_adapter_order
 from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
-from tailback.diagnosis.costs_together import Without, with_cost_together
+from tailback.diagnosis.costs_together import Without, with_cost_together, with_interval
 from tailback.diagnosis.decision import (
     ASSUMED,
     HEALTHY,
@@ -123,12 +123,12 @@ def explain(
     surplus = _surplus_of_others(diagnosis, expected - inside)
     expected -= surplus
     ensemble = _ensemble(measured, found, expected, (further.routing_mean_ps, surplus))
-    surplus -= found.others_more_ps
-    scale = ensemble.mean_scale
+    surplus, scale = surplus - found.others_more_ps, ensemble.mean_scale
     costs = _costs(diagnosis, measured, found, further, scale, surplus)
     if found.unknown_job is None:
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
     costs = with_lossy_costs(costs, inside, expected, scale) if found.lossy else costs
+    costs = with_interval(costs, round(scale * found.extrapolated_ps), measured.elapsed_ps)
     rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,

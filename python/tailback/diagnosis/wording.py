@@ -110,11 +110,9 @@ def without_single_times(run: Run) -> list[str]:
     facts = run.summary.get("skipped")
     if facts is None:
         return []
-    half = (facts["elapsed_high_ps"] - facts["elapsed_low_ps"]) / 2
-    range_of = f", and ranges of costs lack the ± {format_time(round(half))} of the extrapolation"
     return [
         "skipped: single calls and sends of the measured run are not compared with the simulated "
-        f"one{range_of if half else ''}; without --skip-repeats the verdict may differ"
+        "one; without --skip-repeats the verdict may differ"
     ]
 
 

@@ -19,40 +19,16 @@ from tailback.diagnosis.measured_wording import late_ranks
 from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import (
-    ClockReport,
-    Efficiency,
     HostReport,
     LateRank,
     Measured,
-    Part,
 )
 from tailback.units import format_time, percent
+from tests.factories.measured_times import MS, measured
 from tests.factories.report_data import make_diagnosis, make_run
 
-MS = 10**9
 BASE = make_diagnosis(make_run())
 NOTHING = FurtherCosts((0, 0), (0, 0))
-
-
-def measured(elapsed_ms: int, computing_ms: int = 10, outside_ms: int = 0) -> Measured:
-    transfer = (elapsed_ms - computing_ms - outside_ms) * MS
-    parts = {"computation": computing_ms * MS, "transfer": transfer, "other_mpi": outside_ms * MS}
-    elapsed = elapsed_ms * MS
-    return Measured(
-        elapsed_ps=elapsed, low_ps=elapsed, high_ps=elapsed, n_ranks=4,
-        parts=[
-            Part(name=name, ps=ps, low_ps=ps, high_ps=ps, share=ps / elapsed)
-            for name, ps in parts.items()
-        ],
-        phases=[], wait_states={}, latecomers=[],
-        efficiency=Efficiency(load_balance=1.0, communication=0.1, parallel=0.1),
-        clocks=ClockReport(
-            unit="none", drifting=False, largest_offset_ps=0, recorded_offsets=0, error_ps=0,
-            largest_error_ps=0, one_way=0, violated=0, largest_violation_ps=0, repaired=0,
-            largest_repair_ps=0, left=0,
-        ),
-        hosts=None, notes=[],
-    )  # fmt: skip
 
 
 def share(cause: str, removed: float, spread: float = 0.0) -> CauseShare:
@@ -598,3 +574,13 @@ def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:
     many = [LateRank(rank=rank, waited_ps=50) for rank in range(8)]
     assert late_ranks(many, "imbalance") == "rank 0, rank 1, rank 2 and at least 5 others"
     assert late_ranks([], "noise") == ""
+
+
+def test_costs_have_the_interval_of_extrapolated_steps() -> None:
+    def low(half_ms: int) -> int:
+        found = EvidenceSummary(slow=("a → b",), extrapolated_ps=half_ms * MS)
+        whole = explained(expected(100, share("slow-link", 0.3)), measured(100), found=found)
+        assert whole.explanation is not None
+        return whole.explanation.costs[0].low_ps
+
+    assert low(0) - low(2) == pytest.approx(2 * MS, abs=MS / 10)
