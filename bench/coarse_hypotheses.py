@@ -13,15 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import runpy
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
+from _diagnosed import diagnose_here, diagnosed
 from _machine import machine
 from blind import arguments, options_known
 
@@ -30,39 +27,20 @@ from tailback.units import percent
 
 
 def child(command: list[str], folder: Path, *, ranked: bool) -> None:
-    """Diagnose a case; writes ``cpu.json``."""
+    """Diagnose a case, with or without the ranking."""
     if not ranked:
         setattr(attempts, "MIN_SUSPECTS", sys.maxsize)  # noqa: B010
-    sys.argv = ["tailback", "diagnose", *command, "--out", str(folder / "out"), "--quiet",
-                "--threads", "1", "--profile"]  # fmt: skip
-    began = time.process_time()
-    try:
-        runpy.run_module("tailback", run_name="__main__")
-    except SystemExit as end:
-        if end.code not in (0, 3, None):
-            raise
-    used = time.process_time() - began
-    (folder / "cpu.json").write_text(json.dumps(used), encoding="utf-8")
+    diagnose_here(command, folder)
 
 
 def diagnose(command: list[str], *, ranked: bool) -> dict[str, Any]:
     """CPU seconds, without the start of the interpreter, and the answer."""
-    with tempfile.TemporaryDirectory() as made:
-        how = [] if ranked else ["--whole"]
-        call = [sys.executable, __file__, "--child", made, *how, "--", *command]
-        done = subprocess.run(call, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(done.stderr.strip()[-500:])
-        folder = Path(made)
-        read = json.loads((folder / "out" / "diagnosis.json").read_text(encoding="utf-8"))
-        profile = json.loads((folder / "out" / "profile.json").read_text(encoding="utf-8"))
-        cpu_s = json.loads((folder / "cpu.json").read_text(encoding="utf-8"))
+    done = diagnosed(__file__, [] if ranked else ["--whole"], command)
+    read = done["diagnosis"]
     explained = read["explanation"]
     ranking = [one for one in explained["sources"] if "coarse packets" in one]
     return {
-        "cpu_s": cpu_s, "simulations": next(
-            one["calls"] for one in profile["stages"] if one["stage"] == "packet engine"
-        ),
+        "cpu_s": done["cpu_s"], "simulations": done["simulations"],
         "ranking": ranking[0] if ranking else "",
         "answer": {
             "cause": read["cause"], "confidence": read["confidence"],

@@ -21,15 +21,12 @@ from pathlib import Path
 
 import numpy as np
 from _machine import machine
+from fluid import TAPERED
 from numpy.typing import NDArray
 
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import FlowPaths, paths_between, simulate_flows
-from tailback.scenario import FatTree
 
-TAPERED = FatTree(
-    hosts_per_leaf=32, leaves=24, aggregation=16, pods=6, cores=48, aggregation_uplinks=24
-)
 SOURCE = Path(__file__).with_suffix(".cpp")
 SETTINGS = (
     "network/model:CM02", "network/bandwidth-factor:1", "network/latency-factor:1",

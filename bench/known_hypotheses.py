@@ -14,18 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import runpy
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from _diagnosed import diagnose_here, diagnosed
 from _machine import machine
 from blind import arguments, options_known
 
@@ -72,38 +69,19 @@ def forget() -> None:
 
 
 def child(command: list[str], folder: Path, *, remembers: bool) -> None:
-    """Diagnose a case; writes ``cpu.json``."""
+    """Diagnose a case, with or without what is remembered."""
     if not remembers:
         forget()
-    sys.argv = ["tailback", "diagnose", *command, "--out", str(folder / "out"), "--quiet",
-                "--threads", "1", "--profile"]  # fmt: skip
-    began = time.process_time()
-    try:
-        runpy.run_module("tailback", run_name="__main__")
-    except SystemExit as end:
-        if end.code not in (0, 3, None):
-            raise
-    used = time.process_time() - began
-    (folder / "cpu.json").write_text(json.dumps(used), encoding="utf-8")
+    diagnose_here(command, folder)
 
 
 def diagnose(command: list[str], *, remembers: bool) -> dict[str, Any]:
     """CPU seconds, without the start of the interpreter, and the answer."""
-    with tempfile.TemporaryDirectory() as made:
-        how = [] if remembers else ["--again"]
-        call = [sys.executable, __file__, "--child", made, *how, "--", *command]
-        done = subprocess.run(call, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(done.stderr.strip()[-500:])
-        folder = Path(made)
-        profile = json.loads((folder / "out" / "profile.json").read_text(encoding="utf-8"))
-        engine = next(one for one in profile["stages"] if one["stage"] == "packet engine")
-        return {
-            "answer": json.loads((folder / "out" / "diagnosis.json").read_text(encoding="utf-8")),
-            "cpu_s": json.loads((folder / "cpu.json").read_text(encoding="utf-8")),
-            "simulations": engine["calls"],
-            "peak_mb": max(one["peak_mb"] for one in profile["stages"]),
-        }
+    done = diagnosed(__file__, [] if remembers else ["--again"], command)
+    return {
+        "answer": done["diagnosis"], "cpu_s": done["cpu_s"], "simulations": done["simulations"],
+        "peak_mb": max(one["peak_mb"] for one in done["profile"]["stages"]),
+    }  # fmt: skip
 
 
 def measure(case: Path, evidence: str, known: list[str], pairs: int) -> dict[str, Any]:
