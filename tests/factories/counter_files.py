@@ -37,7 +37,7 @@ def run_tables() -> SimpleNamespace:
         )
 
     return SimpleNamespace(
-        summary={},
+        summary={}, skip_notes=[],
         tables={
             "windows": table("windows", [
                 {"window": 0, "start_ps": 0, "end_ps": 1_000_000},
