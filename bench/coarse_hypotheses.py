@@ -10,32 +10,29 @@ cause, its confidence and the costs where they differ.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
-from _diagnosed import diagnose_here, diagnosed
-from _machine import machine
-from blind import arguments, options_known
+from _diagnosed import compare_cases, diagnose_here, diagnosed
+from blind import arguments
 
 import tailback.api.attempts as attempts
 from tailback.units import percent
 
 
-def child(command: list[str], folder: Path, *, ranked: bool) -> None:
-    """Diagnose a case, with or without the ranking."""
-    if not ranked:
+def child(command: list[str], folder: Path, whole: bool) -> None:
+    """Diagnose a case, without the ranking if ``whole``."""
+    if whole:
         setattr(attempts, "MIN_SUSPECTS", sys.maxsize)  # noqa: B010
     diagnose_here(command, folder)
 
 
 def diagnose(command: list[str], *, ranked: bool) -> dict[str, Any]:
     """CPU seconds, without the start of the interpreter, and the answer."""
-    done = diagnosed(__file__, [] if ranked else ["--whole"], command)
+    done = diagnosed(__file__, command, changed=not ranked)
     read = done["diagnosis"]
     explained = read["explanation"]
     ranking = [one for one in explained["sources"] if "coarse packets" in one]
@@ -98,25 +95,5 @@ def _compared(whole: dict[str, Any], ranked: dict[str, Any]) -> str:
     return f"{cause}, {sure}; {other}; costs differ by {percent(apart, 2)}, {headline}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("cases", nargs="*", help="folders of blind cases")
-    parser.add_argument("--trace-only", action="store_true", help="without counters and job list")
-    parser.add_argument("--pairs", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--whole", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        child(given.cases, given.child, ranked=not given.whole)
-        return 0
-    evidence, known = "trace" if given.trace_only else "all", options_known()
-    rows = [measure(Path(case), evidence, known, given.pairs) for case in given.cases]
-    print(json.dumps({"machine": machine(), "cases": rows}) if given.json else table(rows))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_cases(__doc__, child, measure, table))

@@ -12,8 +12,6 @@ and whether ``diagnosis.json`` is the same.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 from collections import deque
@@ -22,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from _diagnosed import diagnose_here, diagnosed
+from _diagnosed import compare_cases, diagnose_here, diagnosed
 from _machine import machine
-from blind import arguments, options_known
+from blind import arguments
 
 import tailback
 import tailback.api.attempts as attempts
@@ -68,16 +66,16 @@ def forget() -> None:
         setattr(where, name, value)
 
 
-def child(command: list[str], folder: Path, *, remembers: bool) -> None:
-    """Diagnose a case, with or without what is remembered."""
-    if not remembers:
+def child(command: list[str], folder: Path, again: bool) -> None:
+    """Diagnose a case; with ``again``, without what is remembered."""
+    if again:
         forget()
     diagnose_here(command, folder)
 
 
 def diagnose(command: list[str], *, remembers: bool) -> dict[str, Any]:
     """CPU seconds, without the start of the interpreter, and the answer."""
-    done = diagnosed(__file__, [] if remembers else ["--again"], command)
+    done = diagnosed(__file__, command, changed=not remembers)
     return {
         "answer": done["diagnosis"], "cpu_s": done["cpu_s"], "simulations": done["simulations"],
         "peak_mb": max(one["peak_mb"] for one in done["profile"]["stages"]),
@@ -122,25 +120,5 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("cases", nargs="*", help="folders of blind cases")
-    parser.add_argument("--trace-only", action="store_true", help="without counters and job list")
-    parser.add_argument("--pairs", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        child(given.cases, given.child, remembers=not given.again)
-        return 0
-    evidence, known = "trace" if given.trace_only else "all", options_known()
-    rows = [measure(Path(case), evidence, known, given.pairs) for case in given.cases]
-    print(json.dumps({"machine": machine(), "cases": rows}) if given.json else table(rows))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_cases(__doc__, child, measure, table))
