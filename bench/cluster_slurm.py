@@ -2,7 +2,7 @@
 
 python bench/cluster_slurm.py                     the cases, alone and with 1 and 2 workers
 python bench/cluster_slurm.py --case demo --rounds 5
-python bench/cluster_slurm.py --write             writes its table into docs/measurements/cluster.md
+python bench/cluster_slurm.py --write             writes its table into docs/measurements/speed.md
 
 Needs ``sbatch``. Each run is a separate process; the workers of a run are an array of jobs that is
 submitted just before it begins, all tasks of a sweep are. The numbers of workers alternate, so that
@@ -32,7 +32,7 @@ import tailback as tb
 from tailback.api.spread import write_script
 from tailback.simulation.task_folder import TaskFolder
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "cluster.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "speed.md"
 TIMES = {"performance.json", "manifest.json"}
 """Files that state times, or hashes of such files."""
 

@@ -2,7 +2,7 @@
 
 python bench/cluster_spread.py                  the cases, 1 to 32 workers
 python bench/cluster_spread.py --case stencil2d one of them
-python bench/cluster_spread.py --write          writes its table into docs/measurements/cluster.md
+python bench/cluster_spread.py --write          writes its table into docs/measurements/speed.md
 
 Each case is diagnosed once with two workers. What is recorded: when the diagnosis announces a
 simulation, when it needs its run, how much processor time it spends itself in between, and how much
@@ -29,7 +29,7 @@ import tailback as tb
 import tailback.simulation.task_folder as task_folder
 from tailback.simulation.task_folder import TaskFolder
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "cluster.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "speed.md"
 CASES = {
     "demo": ("examples/demo/demo.toml", 3),
     "stencil2d": ("examples/stencil2d/stencil2d.toml", 3),

@@ -14,7 +14,7 @@ REPETITIONS = 3
 MANY_EVENTS = 20_000_000
 """Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
 and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
-2 %, those of miniGhost on 27,648 (52 million) by 0.2 % (docs/measurements/end_to_end.md)."""
+2 %, those of miniGhost on 27,648 (52 million) by 0.2 % (docs/measurements/speed.md)."""
 
 
 def repetitions(asked: int | None, run: Run) -> int:
@@ -62,8 +62,7 @@ def note_on_effort(asked: int | None, run: Run) -> list[str]:
 
 
 EVENTS_A_FLOW = 50
-"""A message costs the fluid model about 2.5 µs, as much as 25 to 50 events cost the packet engine
-(docs/measurements/end_to_end.md)."""
+"""A message costs the fluid model about 2.5 µs, as much as 25 to 50 events cost the packet engine."""
 
 
 def worth_screening(run: Run) -> bool:

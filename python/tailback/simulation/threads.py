@@ -11,9 +11,9 @@ THREADS_VARIABLE = "TAILBACK_THREADS"
 
 
 NODES_A_THREAD = 256
-"""Nodes of the network for each thread, at least. With this many, four threads are faster than one
-(docs/measurements/engine.md, Scale); with half as many, two threads take more than twice the
-processor time of one (docs/measurements/end_to_end.md)."""
+"""Nodes of the network for each thread, at least. With this many, four threads are faster than one;
+with half as many, two threads take more than twice the processor time of one
+(docs/measurements/speed.md)."""
 
 
 def thread_count(asked: int | None = None, nodes: int | None = None) -> int:
