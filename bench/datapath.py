@@ -65,7 +65,7 @@ from tailback.lab.plan import Plan
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "lab"
 SPECIFICATION = "leaf-spine.toml"
-PAGE = ROOT / "docs" / "measurements" / "datapath.md"
+PAGE = ROOT / "docs" / "measurements" / "accuracy.md"
 SCHEMES = ((4, "coordinated:4"), (4, "coordinated:5"), (4, "compact:2"), (4, "single-bit:1"),
            (6, "coordinated:4"), (6, "full"))  # fmt: skip
 """Version of IP and scheme; whole links fit the flow label only."""

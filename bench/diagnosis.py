@@ -3,7 +3,7 @@ r"""How often the diagnosis is right, by number of packets, scheme and knowledge
     python bench/diagnosis.py --split judge --scheme full --packets 1000000 --json
     python bench/diagnosis.py --split judge --packets 1000000 10000 1000 \
         --scheme full coordinated --know own samples rough --write
-                                               also docs/measurements/diagnosis-accuracy.md
+                                               also docs/measurements/accuracy.md
 
 The scenarios and their labels are those of ``diagnosis_suite``. The diagnosis gets what a user has
 (``diagnosis_observe``): the samples of its own packets, its own messages, and a level of knowledge:
@@ -52,7 +52,7 @@ ONCE = ("rough", "all")
 """Measured only with most packets and the first scheme, because the samples matter little here."""
 
 SEEDS = 2
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "diagnosis-accuracy.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
 
 
 @dataclass(frozen=True)

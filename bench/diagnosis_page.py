@@ -1,4 +1,4 @@
-"""Measured part of docs/measurements/diagnosis-accuracy.md, from the answers of ``diagnosis``."""
+"""Measured part of docs/measurements/accuracy.md, from the answers of ``diagnosis``."""
 
 from __future__ import annotations
 

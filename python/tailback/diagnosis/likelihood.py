@@ -15,7 +15,7 @@ MODELLED = 0.97
 
 TIME_ERROR = 0.05
 """Standard error of a simulated time, as a share of it: unknown settings of the machine change the
-time of blind cases without a hidden cause this much (docs/measurements/blind-cases.md)."""
+time of blind cases without a hidden cause this much (docs/measurements/accuracy.md)."""
 
 
 def likelihood(share: float) -> float:

@@ -122,7 +122,7 @@ ENGINE_VARIATIONS = (
 """Other engine settings with which every step is simulated. Half of the eight combinations of three
 settings at two levels, chosen so that no setting always changes together with another (fractional
 factorial design: Box and Hunter 1961). ±50 % is the range within which the blind cases draw the
-settings of real machines (docs/measurements/blind-cases.md)."""
+settings of real machines (docs/measurements/accuracy.md)."""
 
 
 @dataclass(frozen=True)
