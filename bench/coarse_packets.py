@@ -1,7 +1,7 @@
 """Coarse packets compared with full-grain ones: bias of times, order of placements, and cost.
 
 python bench/coarse_packets.py --json         120 random scenarios, five placements each
-python bench/coarse_packets.py --write        writes its table into docs/measurements/coarse.md
+python bench/coarse_packets.py --write        writes its table into the page approximations
 python bench/coarse_packets.py --seed 77 --write
 python bench/coarse_packets.py --seed 5 --times 4 --scenarios 60 --write
                                               other scenarios, and some with larger messages
@@ -46,7 +46,7 @@ from tailback.simulation import (
 )
 from tailback.units import percent
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "coarse.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "approximations.md"
 SIZES_KIB = (8, 16, 32, 64)
 PLACEMENTS = ("block", "round-robin-leaves", "random", "metis", "rcm")
 DISTINCT = 0.02
@@ -254,7 +254,7 @@ def main() -> int:
     parser.add_argument("--scenarios", type=int, default=120)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--times", type=int, default=1, help="messages so many times as large")
-    parser.add_argument("--write", action="store_true", help="update docs/measurements/coarse.md")
+    parser.add_argument("--write", action="store_true", help=f"update docs/{PAGE.name}")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--candidates", help="placements of a diagnosis of this scenario instead")
     args = parser.parse_args()

@@ -2,7 +2,7 @@
 
 python bench/repetition.py --json             every application
 python bench/repetition.py --case alltoall    those whose names begin so
-python bench/repetition.py --write            writes its tables into docs/measurements/repetition.md
+python bench/repetition.py --write            writes its tables into the page approximations
 python bench/repetition.py --longer           applications that take 5 to 60 s whole
 python bench/repetition.py --coverage 8       nine small applications with 8 seeds, from --seed on
 python bench/repetition.py --second           one second of a 4608-node job at load 0.4, skipped
@@ -30,7 +30,7 @@ import tailback as tb
 from tailback.run import Run
 from tailback.scenario import load
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "repetition.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "approximations.md"
 
 TREE = {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}}
 SMALL_TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}}

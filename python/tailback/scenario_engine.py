@@ -314,7 +314,7 @@ CoarseSize = Annotated[
 
 COARSE_BUFFER = 4
 """Coarse packets that a buffer holds at least: with fewer, links wait for credit to return
-(docs/measurements/coarse.md)."""
+(docs/measurements/approximations.md)."""
 
 
 class EngineSection(Section):

@@ -2,7 +2,7 @@
 
 A run in which one slow cable already fits far better than none still has to be compared with all
 other cables that might fit as well. Simulations in coarse packets show most of them to fit far
-worse, for a half to a quarter of the cost (docs/measurements/coarse.md).
+worse, for a half to a quarter of the cost (docs/measurements/approximations.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIN_SUSPECTS = 2 * FEWEST_KEPT
 CLEAR = 9.0
 """Logarithm of a ratio of likelihoods that is clear: e⁹ = 8000. In coarse packets the logarithms
 of two cables differ by up to 5 more, or less, than in full. The best one is at its fitted rate, the
-others at the first one, so those left out may be closer (docs/measurements/coarse.md)."""
+others at the first one, so those left out may be closer (docs/measurements/approximations.md)."""
 
 SIZES = ((1 << 20, 32 << 10), (256 << 10, 16 << 10))
 """Smallest message, bytes, of which most bytes must be, and size of coarse packets for these."""

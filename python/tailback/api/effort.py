@@ -62,7 +62,8 @@ def note_on_effort(asked: int | None, run: Run) -> list[str]:
 
 
 EVENTS_A_FLOW = 50
-"""A message costs the fluid model about 2.5 µs, as much as 25 to 50 events cost the packet engine."""
+"""A message costs the fluid model about 2.5 µs, as much as 25 to 50 events cost the packet
+engine."""
 
 
 def worth_screening(run: Run) -> bool:

@@ -8,11 +8,12 @@ from tailback.units import exact_bytes
 
 FEWEST_PACKETS = 64
 """Packets that a message needs so that coarse ones keep the order of placements: of 8, 16, 32 and
-64, the first with a rank correlation with full grain of 0.95 (docs/measurements/coarse.md)."""
+64, the first whose rank correlation with full grain is 0.95
+(docs/measurements/approximations.md)."""
 
 MOST_BYTES = 0.99
 """Share of the bytes that has to be in messages of so many packets: a tenth in messages of fewer
-costs rank correlation (docs/measurements/coarse.md)."""
+costs rank correlation (docs/measurements/approximations.md)."""
 
 LARGEST = 64 << 10
 """Largest size whose errors are measured."""

@@ -152,7 +152,8 @@ def _recording(program: Program) -> dict[str, Any]:
 
 
 FEW_PACKETS = 8
-"""Coarse packets of a message below which its time may be far off: docs/measurements/coarse.md."""
+"""Coarse packets of a message below which its time may be far off
+(docs/measurements/approximations.md)."""
 
 
 def _engine_notes(engine: EngineSection, settings: EngineSettings, program: Program) -> list[str]:
