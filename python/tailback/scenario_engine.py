@@ -375,11 +375,11 @@ class EngineSection(Section):
         default=None, description="simulate messages in packets of this size instead, if larger "
         "than packet: less exact and faster; `auto`: of up to 64 KiB, so that messages have 64 or "
         "more: "
-        "[coarse packets](../explanation/coarse_packets.md)",
+        "[coarse packets](../explanation/approximations.md#coarse-packets)",
     )  # fmt: skip
     skip_repeats: bool = Field(
         default=False, description="simulate some of the steps that jobs repeat and extrapolate "
-        "the others: [repetition.md](../explanation/repetition.md)",
+        "the others: [repeated steps](../explanation/approximations.md#repeated-steps)",
     )  # fmt: skip
 
     @property

@@ -310,7 +310,7 @@ def markdown() -> str:
         "",
         "A run has all of these tables, some without rows: `counters`, `queues` and `packets`",
         "unless the [scenario](scenario.md) asks for them; `skips` unless steps were left out",
-        "([repetition](../explanation/repetition.md)); `messages` with",
+        "([repetition](../explanation/approximations.md#repeated-steps)); `messages` with",
         '`[telemetry] messages = false`; `windows`, `samples` and `truth` with `scheme = "off"`.',
         "Rows of `samples` are stored for scheme `full` with one slot only; for other schemes they",
         "are decoded from `packets` when the run is read",

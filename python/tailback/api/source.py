@@ -43,9 +43,9 @@ class ScenarioOptions(TypedDict, total=False):
         compute_scale: Factor on compute times.
         seed: Seed of every random choice.
         skip_repeats: Simulate some of the steps that jobs repeat and extrapolate the others
-            (docs/explanation/repetition.md).
+            (docs/explanation/approximations.md).
         coarse: Simulate messages in packets of this size, like ``16 KiB``, or ``auto``
-            (docs/explanation/coarse_packets.md).
+            (docs/explanation/approximations.md).
         calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
             machine.
     """

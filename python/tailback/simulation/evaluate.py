@@ -62,7 +62,7 @@ def make_evaluate(
         threads: As in :func:`tailback.simulation.simulate`.
         known: Runs of changes that were simulated already; ``Change(measure=True)`` is the run of
             ``prepared`` as it is, with telemetry.
-        coarse: Simulate packets of this many bytes (docs/explanation/coarse_packets.md).
+        coarse: Simulate packets of this many bytes (docs/explanation/approximations.md).
         tasks: Where announced changes are put for workers.
     """
     prepared = prepared if coarse is None else prepared.with_coarse_packets(coarse)

@@ -178,7 +178,7 @@ def _coarse_notes(engine: EngineSection, program: Program) -> list[str]:
     ) if share >= 0.01 else ""  # fmt: skip
     return [
         f"coarse packets: {exact_bytes(size)} in place of {exact_bytes(packet)}; times are "
-        f"estimates, and fewer packets carry samples (docs/explanation/coarse_packets.md){far}"
+        f"estimates, and fewer packets carry samples (docs/explanation/approximations.md){far}"
     ]
 
 

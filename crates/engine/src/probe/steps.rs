@@ -1,7 +1,7 @@
 //! What packets of single steps of a repeated program do, step by step.
 //!
 //! A run may leave out repetitions of a step and extrapolate from the steps that it simulates
-//! (docs/explanation/repetition.md). Labels of the messages of such a step state its number. Their
+//! (docs/explanation/approximations.md). Labels of the messages of such a step state its number. Their
 //! packets are counted again here: at which links they were sent, and by label at which links they
 //! could be sampled, so that samples of steps that are left out can be drawn.
 
