@@ -21,7 +21,7 @@ import tailback
 from tailback.atomic_exchange import recover
 from tailback.consistency import check_summary, check_tables
 from tailback.errors import RunError
-from tailback.folders import AtomicDirectory, atomic_file, check_writable, require_utf8
+from tailback.folders import AtomicDirectory, atomic_file, check_writable, require_plain_path
 from tailback.manifest import MANIFEST, read_manifest
 from tailback.parquet import read_table
 from tailback.scenario import Scenario
@@ -140,7 +140,7 @@ class Run:
         earlier versions, without SHA-256, are read with a note.
         """
         path = Path(path)
-        require_utf8(path)
+        require_plain_path(path)
         recover(Path(os.path.realpath(path)))
         if not path.exists():
             raise RunError("does not exist", file=path, remedy="check the path")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
+from tailback.folders import shell_path
 from tailback.placement import WRITERS, RankFile, assignment_for, write
 from tailback.simulation import PreparedScenario
 
@@ -61,7 +62,7 @@ def command_with_path(command: str, file: str, folder: Path) -> str:
         file: Name of the file.
         folder: Path of its folder.
     """
-    path = shlex.quote(str(folder / file))
+    path = shell_path(folder / file)
     if file == FILE_NAME["cray"]:
         # Cray's launcher takes no path: it reads the file of this name from the working folder.
         return f"cp {path} . && {command}"

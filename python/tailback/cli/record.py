@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from tailback.api.recording import recorded_fabric
 from tailback.cli.progress import meter
 from tailback.cli.text import printable
 from tailback.errors import TailbackError
-from tailback.folders import check_writable
+from tailback.folders import check_writable, shell_path
 from tailback.recorder.build import build as build_recorder
 from tailback.recorder.endings import OWN_FAILURE, exit_status
 from tailback.recorder.launch import compiler_for
@@ -105,7 +104,7 @@ def record(
         *(f"note: {note}" for note in found.notes),
     ]
     if found.calls:
-        lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}".rstrip())
+        lines.append(f"tailback diagnose {shell_path(out)} {_network(out)}".rstrip())
     click.echo(printable("\n".join(lines), keep_newlines=True))
     return exit_status(found.exit_code)
 
@@ -124,5 +123,5 @@ def _network(out: Path) -> str:
     if recorded_fabric(out) is not None:
         return ""
     if (out / "topology.conf").is_file():
-        return f"--fabric {shlex.quote(str(out / 'topology.conf'))} --cable-rate RATE"
+        return f"--fabric {shell_path(out / 'topology.conf')} --cable-rate RATE"
     return "--fabric FABRIC"

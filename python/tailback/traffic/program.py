@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.available import memory_remedy
 from tailback.errors import TailbackError, TraceError
+from tailback.scenario import NcclSection
 from tailback.units import format_bytes
-
-if TYPE_CHECKING:
-    from tailback.scenario import NcclSection
 
 
 class Op(IntEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -22,7 +21,8 @@ from tailback.errors import RunError
 from tailback.evaluate import Change
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare, task_folder
-from tailback.simulation.task_folder import TaskFolder, TaskPaths, claim
+from tailback.simulation.task_data import decode
+from tailback.simulation.task_folder import TaskFiles, TaskFolder, TaskResult, claim
 
 SCENARIO = {
     "name": "tiny",
@@ -88,12 +88,12 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(task_folder, "STALE_S", 0.1)
     monkeypatch.setattr(task_folder, "PATIENCE_S", 0.0)
     prepared = prepare(parse(SCENARIO))
-    tasks = TaskFolder(tmp_path / "tasks")
+    tasks = TaskFolder.create(tmp_path / "tasks")
     evaluate = make_evaluate(prepared, tasks=tasks)
     changes = [Change(seed_offset=1), Change(seed_offset=2), Change(network="star")]
     evaluate.announce(changes)  # type: ignore[attr-defined]
     killed = claim(tasks.folder)
-    assert killed == TaskPaths.of(tasks.folder, 0)
+    assert killed == TaskFiles.of(0)
     plain = make_evaluate(prepared)
     for change in changes:
         assert evaluate(change).elapsed_ps == plain(change).elapsed_ps
@@ -101,7 +101,7 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_worker_that_fails_leaves_the_task_to_the_diagnosis(tmp_path: Path) -> None:
-    tasks = TaskFolder(tmp_path / "tasks")
+    tasks = TaskFolder.create(tmp_path / "tasks")
     tasks.open(prepare(parse(SCENARIO)))
     number = tasks.put(Change())
 
@@ -130,21 +130,20 @@ def test_a_folder_that_exists_is_named(tmp_path: Path) -> None:
 
 
 def test_a_batch_script_starts_workers(tmp_path: Path) -> None:
-    folder = tmp_path / "out.tasks"
-    script = write_script(folder, "out.tasks", 3)
-    assert "#SBATCH --array=0-2\n" in script.read_text()
-    with spread(None, None, folder) as tasks:
+    with spread(None, None, TaskFolder.create(tmp_path / "out.tasks")) as tasks:
         assert tasks is not None
+        script = write_script(tasks, "out.tasks", 3)
+        assert "#SBATCH --array=0-2\n" in script.read_text()
         env = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
         worker = subprocess.Popen(["bash", str(script)], env=env)
         tasks.open(prepare(parse(SCENARIO)))
         number = tasks.put(Change())
-        done = TaskPaths.of(folder, number).done
-        while not done.exists():
+        done = TaskFiles.of(number).done
+        while done not in tasks.folder.names():
             assert worker.poll() is None
             time.sleep(0.02)
-        run, cost = pickle.loads(done.read_bytes())
-        assert run.elapsed_ps > 0 and cost > 0
+        result = decode(tasks.folder.read(done), TaskResult)
+        assert result.run is not None and result.run.elapsed_ps > 0 and result.cost_s > 0
     assert worker.wait(60) == 0
 
 

@@ -176,6 +176,9 @@ def write(name: str, assignment: RankAssignment, file: str = "rankfile") -> Rank
     """
     for host in {*assignment.host, *assignment.allocation}:
         safe_name(host)
-    if not file or not file.isprintable():
-        raise PlacementError(f"{file!r} is not a name for a file", remedy="give a printable name")
+    if not file or not file.isprintable() or file.startswith("-"):
+        raise PlacementError(
+            f"{file!r} is not a name for a file",
+            remedy="give a printable name that begins with no dash",
+        )
     return WRITERS[name](assignment, file)

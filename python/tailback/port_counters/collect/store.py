@@ -8,7 +8,7 @@
     DIR/intervals/000006.parquet tailback.port_counters.schema.INTERVALS
     DIR/events/000006.jsonl      events during collection
     DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
-DIR/sha256/000006.json       SHA-256 of these four
+    DIR/sha256/000006.json       SHA-256 of these four
 
 Each step of a compaction writes a new file and renames it, and the segment is deleted last, so a
 compaction that is killed can be repeated.
@@ -29,6 +29,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.folders import require_owner
 from tailback.parquet import reading, scan_tables
 from tailback.port_counters.collect.difference import intervals_frame, pairs
 from tailback.port_counters.collect.readings import RAW, Rows, TargetTable, readings_frame
@@ -67,8 +68,8 @@ class Collection:
         path: The folder; created if it does not exist, continued if it is a collection.
 
     Raises:
-        CounterError: The folder holds something else, cannot be written, or another collector
-            writes to it.
+        CounterError: The folder holds something else, belongs to another user, cannot be written,
+            or another collector writes to it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,6 +77,7 @@ class Collection:
         mark = path / "collection.json"
         try:
             path.mkdir(parents=True, exist_ok=True)
+            require_owner(path, error=CounterError)
             if not mark.exists() and not {entry.name for entry in path.iterdir()} <= _OURS:
                 raise CounterError(
                     "the folder is not empty and is not a collection of port counters",
