@@ -18,7 +18,7 @@ from typing import IO
 import polars as pl
 
 import tailback
-from tailback.atomic_exchange import hidden_name, recover, remove, replace
+from tailback.atomic_exchange import hidden_name, recover, remove, replace, sync, sync_tree
 from tailback.errors import RunError, TailbackError
 from tailback.manifest import read_manifest, write_manifest
 
@@ -51,6 +51,8 @@ class AtomicDirectory:
         recover(self._target)
         self._check()
         try:
+            parents = self._target.parents
+            self._created = [folder for folder in parents if not folder.exists()]
             self._target.parent.mkdir(parents=True, exist_ok=True)
             self._part = hidden_name(self._target)
             self._part.mkdir(mode=0o700)
@@ -66,6 +68,7 @@ class AtomicDirectory:
             if error is None:
                 write_manifest(self._part, tailback.__version__)
                 os.chmod(self._part, 0o755)
+                sync_tree(self._part)
                 self._install()
         except OSError as problem:
             error = problem
@@ -112,6 +115,8 @@ class AtomicDirectory:
         if not self.force or not self._target.exists():
             # The system refuses this if a folder with files has appeared meanwhile.
             self._part.rename(self._target)
+            for folder in (self._target, *self._created):
+                sync(folder.parent)
             return
         replace(self._part, self._target)
 
@@ -283,12 +288,15 @@ def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[IO[bytes]]
     try:
         with part.open("xb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         if force:
             if target.exists():
                 shutil.copymode(target, part)
             part.replace(target)
         else:
             _link_new(part, target)
+        sync(target.parent)
     finally:
         part.unlink(missing_ok=True)
 

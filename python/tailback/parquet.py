@@ -25,6 +25,7 @@ import polars as pl
 
 from tailback.available import memory_for_input, memory_remedy
 from tailback.errors import TailbackError
+from tailback.manifest import require_unchanged
 from tailback.units import format_bytes
 
 _MAGIC: Final = b"PAR1"
@@ -70,6 +71,7 @@ def read_table(
             one input may take; names the file.
     """
     path = Path(path)
+    require_unchanged(path)
     with reading(path, error=error, remedy=remedy):
         require_memory_for(path, footer(path).table_bytes, error)
         return pl.read_parquet(path)
@@ -88,6 +90,7 @@ def scan_tables(
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
     for path in files:
+        require_unchanged(path)
         with reading(path, error=error, remedy=remedy):
             require_memory_for(path, max(footer(path).row_group_bytes, default=0), error)
     with reading(files[0] if len(files) == 1 else files[0].parent, error=error, remedy=remedy):

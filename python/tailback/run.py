@@ -136,8 +136,8 @@ class Run:
     def read(path: str | Path) -> Run:
         """Read a run directory; raises RunError naming what is missing or damaged.
 
-        Every file is checked against its SHA-256 in the manifest before it is decoded. Folders of
-        earlier versions, without SHA-256, are read with a note.
+        Every file is checked against its SHA-256 in the manifest before it is decoded. A folder
+        without a manifest is read with a note.
         """
         path = Path(path)
         require_plain_path(path)

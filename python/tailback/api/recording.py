@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from tailback.api.lab_case import LabCase
+from tailback.manifest import unchecked
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario import Scenario
@@ -102,9 +104,11 @@ def shared_cores_of(scenario: Scenario) -> list[str]:
 def notes_on_recording(scenario: Scenario) -> list[str]:
     """What limits the recording of the job as a whole, which comes before all other notes."""
     trace = _trace(scenario)
-    if trace is None or not is_recording(trace):
+    if trace is None:
         return []
-    return [*_ranks_missing(trace), *shared_cores(trace)]
+    if not is_recording(trace):
+        return unchecked(trace.parent) if LabCase.of(trace.parent) is not None else []
+    return [*unchecked(trace), *_ranks_missing(trace), *shared_cores(trace)]
 
 
 def ranks_missing_of(scenario: Scenario) -> str:

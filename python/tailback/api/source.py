@@ -19,6 +19,7 @@ from tailback.atomic_exchange import recover
 from tailback.errors import InvalidValueError, ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
+from tailback.manifest import require_unchanged
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
@@ -92,6 +93,7 @@ class Source:
             return Source(_with_options(given.model_copy(deep=True), **options))
         path = Path(source)
         if (case := LabCase.of(path)) is not None:
+            require_unchanged(path)
             scenario = scenario_from(case.trace, **_of_case(case, options))
             return Source(scenario.model_copy(update={"name": path.resolve().name}), case=case)
         changed = any(value is not None for value in options.values())

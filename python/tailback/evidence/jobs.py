@@ -22,6 +22,7 @@ import polars as pl
 from tailback.delimited import Delimited, content, header_of, instants, parse, shown
 from tailback.errors import TailbackError
 from tailback.hostnames import expand_hosts
+from tailback.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.schema import Column, Table
 
@@ -100,6 +101,7 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
         TailbackError: ``format`` is not the name of a format.
     """
     path = Path(path)
+    require_unchanged(path)
     data = content(path, JobListError)
     if b"\0" in data:
         raise JobListError(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import clip, tally
 from tailback.fabric.model import Fabric
+from tailback.manifest import require_unchanged
 from tailback.port_names import port_name
 
 NO_ENTRY = 2**32 - 1
@@ -90,6 +91,7 @@ def read_lfts(path: Path) -> ForwardingTables:
         FabricError: A file cannot be read, holds a broken line, or none holds a table.
     """
     path = Path(path)
+    require_unchanged(path)
     try:
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         tables, odd = ForwardingTables(), dict[str, list[str]]()

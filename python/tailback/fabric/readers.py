@@ -39,6 +39,7 @@ from tailback.fabric.slurm_topology_yaml import SlurmTopologyYaml
 from tailback.fabric.tiers import find_tiers
 from tailback.fabric.ufm import UfmResources
 from tailback.fabric.uncounted_cables import assume_cables
+from tailback.manifest import require_unchanged
 from tailback.registry import Registry
 
 DEFAULT_CABLE_DELAY_PS = 10_000
@@ -103,6 +104,7 @@ def read_fabric(
         raise FabricError(
             f"unknown fabric-format {format!r}", file=path, remedy=nearest(format, READERS.names())
         )
+    require_unchanged(path)
     text, notes = _text(path)
     try:
         reader = READERS[format] if format is not None else _recognise(text)

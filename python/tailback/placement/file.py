@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tailback.delimited import gunzip
 from tailback.errors import PlacementError, nearest
+from tailback.manifest import require_unchanged
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
@@ -44,6 +45,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
             "or --placement FILE",
         )
     path = Path(value)
+    require_unchanged(path)
     text = _text(path)
     named = explicit_hosts(text, path)
     if named is not None:

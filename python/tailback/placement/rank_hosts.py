@@ -15,6 +15,7 @@ from typing import Final
 from tailback.delimited import content, header_of, parse
 from tailback.errors import PlacementError
 from tailback.hostnames import expand_hosts
+from tailback.manifest import require_unchanged
 from tailback.placement.hostlist import host_list
 from tailback.registry import Registry
 
@@ -52,6 +53,7 @@ def rank_hosts(path: Path) -> list[str]:
         PlacementError: The file cannot be read or has no known format, or a rank is missing or has
             two hosts; with line and column.
     """
+    require_unchanged(path)
     text = _text(path)
     for entry in _ordered():
         found = entry(text, path)

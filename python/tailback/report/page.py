@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
@@ -16,6 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from tailback.errors import RunError
+from tailback.folders import atomic_file
 from tailback.report.packing import in_order
 
 
@@ -66,19 +65,12 @@ def write_page(path: str | Path, page: str, what: str) -> Path:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Names of files have a limit of their own.
-        handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(page.encode("utf-8"))
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
+        with atomic_file(path, force=True) as file:
+            file.write(page.encode("utf-8"))
     except OSError as error:
         raise RunError(
-            f"cannot write the {what}: {error.strerror}", file=path,
+            f"cannot write the {what}: {error.strerror}",
+            file=path,
             remedy="choose a file you may write to",
-        ) from None  # fmt: skip
+        ) from None
     return path

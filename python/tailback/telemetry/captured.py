@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tailback.delimited import Delimited, content, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
+from tailback.manifest import require_unchanged
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".erf", ".cap", ".ntar")
 _MAGICS: Final = frozenset(
@@ -225,6 +226,7 @@ def read_contexts(folder: Path | None, fabric: Fabric) -> Contexts:
         raise CaptureError(
             "is not a folder", file=folder, remedy=f"name a folder of CSV files; {_HOW}"
         )
+    require_unchanged(folder)
     files = sorted(folder.glob("*.csv"))
     if not files:
         raise CaptureError("holds no CSV file", file=folder, remedy=_HOW)

@@ -29,6 +29,7 @@ import polars as pl
 from tailback.delimited import Delimited, content, header_of, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
+from tailback.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.schema import TABLES
 
@@ -108,6 +109,7 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
             or a path has no hop; with line and column.
     """
     path = Path(path)
+    require_unchanged(path)
     data = content(path, SampleError)
     text = data[: 1 << 16].decode("utf-8", errors="replace")
     form, columns = "by-flow", _FLOWS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 from tailback.api.diagnose import diagnose
 from tailback.api.spread import SCRIPT, serve, spread, write_script
+from tailback.api.sweep.workers import dask_client
 from tailback.cli import run as cli
 from tailback.errors import RunError
 from tailback.evaluate import Change
@@ -167,6 +169,38 @@ def test_the_command_line_offers_the_same(
     assert cli([*arguments, "--slurm", "2"]) in (0, 3)
     assert f"sbatch {out}.tasks/{SCRIPT}\n" in capsys.readouterr().err
     assert (out / "report.html").exists() and not (tmp_path / "out.tasks").exists()
+
+
+def test_tls_is_that_of_the_configuration_of_dask(tmp_path: Path) -> None:
+    dask = pytest.importorskip("dask")
+    distributed = pytest.importorskip("distributed")
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+         "-days", "1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    roles = ("scheduler", "worker", "client")
+    files = {f"tls_{role}_{what}": str(path)
+             for role in roles for what, path in (("key", key), ("cert", certificate))}  # fmt: skip
+    security = distributed.Security(tls_ca_file=str(certificate), require_encryption=True, **files)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
+        protocol="tls", security=security,
+    ) as cluster:  # fmt: skip
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        with pytest.raises(RunError, match=r"distributed\.comm\.tls"), dask_client(address):
+            pass
+        settings = {
+            "distributed.comm.tls.ca-file": str(certificate),
+            "distributed.comm.tls.client.cert": str(certificate),
+            "distributed.comm.tls.client.key": str(key),
+        }
+        with dask.config.set(settings), dask_client(address) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
 
 
 @pytest.mark.parametrize("address", ["", "not an address", "http://localhost:8787"])

@@ -23,6 +23,8 @@ from tailback.evaluate import Change, EngineVariation
 from tailback.fabric.degraded import SlowLink
 from tailback.folders import PrivateFolder, batch_script, shell_path
 from tailback.port_counters.collect.store import Collection
+from tailback.recorder.build import _trusted_cache
+from tailback.recorder.rank_files import RecordError
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare
@@ -285,6 +287,24 @@ def test_writers_refuse_folders_of_other_users(tmp_path: Path) -> None:
             attempt()
     assert cli(["sweep", str(tmp_path / "study"), "--slurm", "2"]) == 2
     assert not (tmp_path / "study" / "sweep.sbatch").exists()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.chmod(0o777),
+        pytest.param(lambda path: os.chown(path, OTHER_UID, OTHER_UID), marks=as_root),
+    ],
+)
+def test_recorder_of_other_users_is_not_loaded(
+    tmp_path: Path, make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = _trusted_cache()
+    assert cache.stat().st_mode & 0o777 == 0o700
+    make(cache)
+    with pytest.raises(RecordError, match="not trusted"):
+        _trusted_cache()
 
 
 def test_modules_in_the_current_folder_are_not_imported(

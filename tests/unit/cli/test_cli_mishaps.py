@@ -19,8 +19,8 @@ from tailback.cli.text import command_lines, wrap
 from tailback.run import AtomicDirectory
 from tailback.units import percent
 from tests.factories.cli import process, refused, scenario
-from tests.factories.older_runs import without_sha256
 from tests.factories.repository import DEMO, ROOT
+from tests.factories.unchecked_runs import without_manifest
 
 MAIN = "from tailback.cli import main; main()"
 
@@ -235,7 +235,7 @@ def test_a_damaged_run_says_what_to_do(
     run = tmp_path / "run"
     assert tailback(["simulate", str(scenario(tmp_path)), "--out", str(run)]) == 0
     capsys.readouterr()
-    (without_sha256(run) / "run.json").write_text(text)
+    (without_manifest(run) / "run.json").write_text(text)
     for command in (["report", run], ["compare", run, run], ["diagnose", run]):
         refused(capsys, command, "run", expected, "run the scenario again")
 
@@ -254,7 +254,7 @@ def test_counts_hold_no_formula_for_a_spreadsheet(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '[telemetry]\nscheme = "compact"\n')
     run = tmp_path / "run"
     assert tailback(["simulate", str(path), "--out", str(run), "--quiet"]) == 0
-    links = pl.read_parquet(without_sha256(run) / "links.parquet")
+    links = pl.read_parquet(without_manifest(run) / "links.parquet")
     hostile = links.with_columns(src_name=pl.lit("=HYPERLINK(1)"))
     hostile.write_parquet(run / "links.parquet")
     assert tailback(["export", "counts", str(run), str(tmp_path / "counts.csv")]) == 0

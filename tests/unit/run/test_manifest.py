@@ -30,8 +30,8 @@ from tailback.port_counters.schema import CounterError
 from tailback.run import Run
 from tests.factories.cli import refused, scenario, simulated
 from tests.factories.counter_collection import TARGETS, block
-from tests.factories.older_runs import without_sha256
 from tests.factories.public_data import real
+from tests.factories.unchecked_runs import without_manifest
 
 FLIPS = 320
 
@@ -106,12 +106,10 @@ def test_a_diagnosis_and_its_rank_files_are_checked(
     refused(capsys, ["report", out], "diagnosis.json", "SHA-256", "remedy")
 
 
-def test_a_run_without_sha256_is_read_with_a_note(whole: Path, tmp_path: Path) -> None:
+def test_run_without_manifest_is_read_with_a_note(whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     assert UNCHECKED not in Run.read(run).notes
-    assert UNCHECKED in Run.read(without_sha256(run)).notes
-    (run / "manifest.json").unlink()
-    assert UNCHECKED in Run.read(run).notes
+    assert UNCHECKED in Run.read(without_manifest(run)).notes
 
 
 # --- Parquet ----------------------------------------------------------------------------------
@@ -122,7 +120,8 @@ def test_a_table_whose_decoding_panics_is_refused(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     # The levels of a page that say nothing: polars panics in its Rust code, on standard error too.
-    damaged = real("repro/damaged-parquet")
+    damaged = shutil.copytree(real("repro/damaged-parquet"), tmp_path / "damaged")
+    without_manifest(damaged)
     refused(capfd, ["report", damaged, "--out", tmp_path / "x.html"], "switches.parquet", "remedy")
 
 
@@ -377,7 +376,7 @@ def test_every_flipped_bit_of_a_collection_is_reported_by_file(collected: Path) 
     assert reported >= 0.9 * FLIPS
 
 
-def test_a_collection_without_sha256_is_read_with_a_note_and_continued(collected: Path) -> None:
+def test_a_collection_without_manifest_is_read_with_a_note_and_continued(collected: Path) -> None:
     shutil.rmtree(collected / "sha256")
     found = read_counters(collected)
     assert found.all_intervals().height == 7

@@ -165,12 +165,6 @@ def dask_client(client: Any) -> Iterator[Any]:
         return
     try:
         own = connect(client)
-    except TypeError as error:
-        # Dask raises it for tls:// without certificates.
-        raise RunError(
-            f"the connection to {client!r} cannot be encrypted: {str(error).partition('.')[0]}",
-            remedy="name certificate and key in Dask's configuration, distributed.comm.tls",
-        ) from None
     except (OSError, ValueError) as error:
         raise RunError(
             f"no Dask scheduler answers at {client!r}: {error}",

@@ -29,6 +29,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.atomic_exchange import sync
 from tailback.folders import require_owner
 from tailback.parquet import reading, scan_tables
 from tailback.port_counters.collect.difference import intervals_frame, pairs
@@ -90,6 +91,7 @@ class Collection:
             if not mark.exists():
                 text = json.dumps({"what": "port counters", "format": FORMAT}) + "\n"
                 _replace(mark, lambda new: _write_text(new, text))
+                sync(path.parent)
         except OSError as error:
             raise CounterError(
                 f"cannot be written: {error.strerror}",
@@ -312,12 +314,9 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
     new = path.with_name(f".{path.name}.new")
     try:
         write(new)
-        handle = os.open(new, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(new)
         new.replace(path)
+        sync(path.parent)
     except (OSError, pl.exceptions.PolarsError) as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tailback.manifest import require_unchanged
 from tailback.port_counters.readers import (
     collection,
     engine_run,
@@ -58,6 +59,7 @@ def read_counters(
     """
     path = Path(path)
     reader = reader_of(path, format)
+    require_unchanged(path)
     try:
         return reader.read(path, time_ns=time_ns)
     except OSError as error:  # a file that was deleted meanwhile, or that only root may read
