@@ -67,7 +67,13 @@ def recover(target: Path) -> None:
     prefix = _prefix(target)
     try:
         with os.scandir(target.parent) as entries:
-            found = [entry.name for entry in entries if entry.name.startswith(prefix)]
+            found = [
+                entry.name
+                for entry in entries
+                if entry.name.startswith(prefix)
+                # What other users left is theirs, or was put there to be taken for a result.
+                and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+            ]
     except OSError:
         return
     orphans = [target.with_name(name) for name in sorted(found) if _is_orphan(name[len(prefix) :])]

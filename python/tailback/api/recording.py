@@ -108,7 +108,7 @@ def notes_on_recording(scenario: Scenario) -> list[str]:
         return []
     if not is_recording(trace):
         return unchecked(trace.parent) if LabCase.of(trace.parent) is not None else []
-    return [*unchecked(trace), *_ranks_missing(trace), *shared_cores(trace)]
+    return [*_ranks_missing(trace), *shared_cores(trace), *unchecked(trace)]
 
 
 def ranks_missing_of(scenario: Scenario) -> str:

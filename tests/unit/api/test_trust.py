@@ -17,6 +17,7 @@ import pytest
 from tailback.api.diagnose import diagnose
 from tailback.api.spread import SCRIPT, serve, spread
 from tailback.api.sweep import continue_sweep, plan_sweep
+from tailback.atomic_exchange import OLD, hidden_name, recover
 from tailback.cli import run as cli
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation
@@ -287,6 +288,23 @@ def test_writers_refuse_folders_of_other_users(tmp_path: Path) -> None:
             attempt()
     assert cli(["sweep", str(tmp_path / "study"), "--slurm", "2"]) == 2
     assert not (tmp_path / "study" / "sweep.sbatch").exists()
+
+
+@as_root
+def test_unfinished_results_of_other_users_are_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "result"
+    part = hidden_name(target)
+    names = [part.with_name(part.name.replace(f"-{os.getpid()}-", "-99999999-"))]
+    names.append(names[0].with_name(names[0].name + OLD))
+    for name in names:
+        name.mkdir()
+        os.chown(name, OTHER_UID, OTHER_UID)
+    recover(target)
+    assert not target.exists() and all(name.exists() for name in names)
+    for name in names:
+        os.chown(name, os.geteuid(), -1)
+    recover(target)
+    assert target.exists() and not any(name.exists() for name in names)
 
 
 @pytest.mark.parametrize(
