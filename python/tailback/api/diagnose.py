@@ -42,7 +42,7 @@ from tailback.api.recording import notes_on_network, notes_on_recording
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
-from tailback.api.spread import spread
+from tailback.api.spread import Tasks, spread
 from tailback.api.sweep.workers import Progress
 from tailback.api.trace_calibration import TraceCalibration, calibrated_by_trace
 from tailback.diagnosis import Diagnosis, diagnose_cause
@@ -80,7 +80,6 @@ from tailback.simulation import (
 from tailback.simulation import simulate as run_scenario
 from tailback.simulation.decode import decode_samples
 from tailback.simulation.evaluate import has_no_probes
-from tailback.simulation.task_folder import TaskFolder
 from tailback.stages import recorded_stages, stage
 from tailback.units import format_time, percent
 
@@ -204,7 +203,7 @@ def diagnose(
     threads: int | None = None,
     workers: int | None = None,
     dask: Any = None,
-    tasks: str | Path | TaskFolder | None = None,
+    tasks: Tasks | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
     **options: Unpack[ScenarioOptions],
@@ -229,8 +228,8 @@ def diagnose(
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
-        tasks: Folder of the tasks of workers, which does not exist yet and which they see under
-            the same path (docs/how-to/cluster.md); default: a temporary one.
+        tasks: New folder of the tasks of workers, which they see under the same path
+            (docs/how-to/cluster.md); default: a temporary one.
         progress: Called with the current step and its progress, 0–1.
         watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tailback.api.sweep.workers import PYTHON, dask_client
 from tailback.errors import TailbackError
@@ -34,6 +34,9 @@ ABSENT_S = 10.0
 it. A worker whose turn in the batch system comes after the diagnosis must not hold its core."""
 
 _WORKER = [*PYTHON, "-m", "tailback.api.spread"]
+
+Tasks: TypeAlias = str | Path | TaskFolder
+"""Folder of tasks: its path, where it is to be created, or the folder that this process created."""
 
 SCRIPT = "workers.sbatch"
 """Batch script of an array of workers, in the folder of the tasks."""
@@ -72,9 +75,7 @@ def _opened(folder: Path, idle_s: float) -> tuple[PrivateFolder, PreparedScenari
 
 
 @contextmanager
-def spread(
-    workers: int | None, dask: Any, tasks: str | Path | TaskFolder | None
-) -> Iterator[TaskFolder | None]:
+def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[TaskFolder | None]:
     """Start workers, and end them in the end; yields None if none are asked for.
 
     Args:
