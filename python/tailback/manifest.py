@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import RunError
+from tailback.input_files import text_content
 
 MANIFEST = "manifest.json"
 
@@ -108,12 +109,9 @@ def read_manifest(folder: Path) -> Manifest:
         RunError: It is damaged.
     """
     path = folder / MANIFEST
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return Manifest(folder, frozenset(), None)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, str(getattr(error, "strerror", None) or error)) from None
+    text = text_content(path, RunError)
     try:
         content = json.loads(text)
         files = content["files"]

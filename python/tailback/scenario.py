@@ -27,6 +27,7 @@ from tailback.errors import (
     type_remedy,
 )
 from tailback.header_schemes import MAX_SLOTS, SCHEMES, slots_problem
+from tailback.input_files import text_content
 from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
@@ -459,16 +460,7 @@ def load(path: str | Path, *, needs_job: bool = True) -> Scenario:
         ScenarioError: It cannot be read, or a key, unit or value is wrong.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ScenarioError(
-            f"cannot read the scenario: {error.strerror}", file=path, remedy="check the path"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ScenarioError(
-            f"not a text file (byte {error.start})", file=path, remedy="a scenario is a TOML file"
-        ) from None
+    text = text_content(path, ScenarioError)
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from tailback.errors import ScenarioError
+from tailback.input_files import content
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario import Scenario
@@ -88,7 +90,7 @@ def own_jobs(trace: Path | None) -> frozenset[str]:
     file = None if trace is None or not is_recording(trace) else trace / "job.env"
     if file is None or not file.is_file():
         return frozenset()
-    found = dict(_OWN_JOB.findall(file.read_text(encoding="utf-8", errors="replace")))
+    found = dict(_OWN_JOB.findall(content(file).decode("utf-8", errors="replace")))
     array, task = found.pop("SLURM_ARRAY_JOB_ID", ""), found.pop("SLURM_ARRAY_TASK_ID", "")
     return frozenset(found.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
 
@@ -115,9 +117,9 @@ def ranks_missing_of(scenario: Scenario) -> str:
 
 def _missing(trace: Path) -> str:
     try:
-        found = json.loads((trace / "recording.json").read_text(encoding="utf-8"))
+        found = json.loads(content(trace / "recording.json", ScenarioError))
         missing, ranks = list(found["not_recorded"]), int(found["ranks"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ScenarioError, ValueError, KeyError, TypeError):
         return ""
     return f"{len(missing)} of {ranks} ranks" if missing else ""
 

@@ -19,6 +19,7 @@ from tailback.atomic_exchange import recover
 from tailback.errors import InvalidValueError, ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
+from tailback.input_files import head_bytes, is_input_file
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
@@ -233,13 +234,7 @@ def is_scenario(source: Path) -> bool:
     """Whether ``source`` is a scenario: by its suffix, or by a ``[[job]]`` in it."""
     if source.suffix == ".toml":
         return True
-    try:
-        if not source.is_file():
-            return False
-        with source.open("rb") as file:
-            return _JOB.search(file.read(1 << 20)) is not None
-    except (OSError, ValueError):
-        return False
+    return is_input_file(source) and _JOB.search(head_bytes(source, 1 << 20)) is not None
 
 
 def _is_counters(source: Path) -> bool:

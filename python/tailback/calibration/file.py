@@ -15,6 +15,7 @@ from tailback.calibration.estimates import Estimates, FittedValue, Kind
 from tailback.calibration.model import CalibrationError
 from tailback.errors import as_toml
 from tailback.folders import atomic_file
+from tailback.input_files import text_content
 from tailback.scenario import Scenario, parse
 from tailback.scenario_engine import EngineSection
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
@@ -176,11 +177,7 @@ def load(path: str | Path) -> Calibration:
     """
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise CalibrationError(
-            f"cannot be read: {error.strerror}", file=path, remedy="check the path"
-        ) from None
+        data = tomllib.loads(text_content(path, CalibrationError))
     except (ValueError, RecursionError) as error:
         raise CalibrationError(
             f"not valid TOML: {error}", file=path,

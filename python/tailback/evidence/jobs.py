@@ -19,9 +19,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, header_of, instants, parse, shown
+from tailback.delimited import Delimited, header_of, instants, parse, shown
 from tailback.errors import TailbackError
 from tailback.hostnames import expand_hosts
+from tailback.input_files import content
 from tailback.registry import Registry
 from tailback.schema import Column, Table
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components as _label
 
-from tailback.delimited import gunzip
 from tailback.errors import FabricError, nearest
 from tailback.fabric.edge_list import EdgeList
 from tailback.fabric.ibnetdiscover import (
@@ -39,6 +38,7 @@ from tailback.fabric.slurm_topology_yaml import SlurmTopologyYaml
 from tailback.fabric.tiers import find_tiers
 from tailback.fabric.ufm import UfmResources
 from tailback.fabric.uncounted_cables import assume_cables
+from tailback.input_files import content
 from tailback.registry import Registry
 
 DEFAULT_CABLE_DELAY_PS = 10_000
@@ -133,20 +133,7 @@ _MAKE = (
 
 def _text(path: Path) -> tuple[str, list[str]]:
     """The file as text, with a note if it is not UTF-8."""
-    if path.is_dir():
-        raise FabricError("this is a directory", file=path, remedy="name the discovery file in it")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FabricError(
-            f"cannot be read: {error.strerror or error}", file=path, remedy="check the path"
-        ) from None
-    except ValueError as error:
-        raise FabricError(
-            f"{str(path)!r} is not a file name: {error}", remedy="check the path"
-        ) from None
-    if data.startswith(b"\x1f\x8b"):
-        data = gunzip(data, path, FabricError)
+    data = content(path, FabricError)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FabricError(
             "this is UTF-16 text", file=path, remedy="convert it: iconv -f UTF-16 -t UTF-8"

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.delimited import gunzip
 from tailback.errors import PlacementError, nearest
+from tailback.input_files import text_content
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
@@ -21,7 +21,6 @@ from tailback.placement.writers.cray import NODES
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
 _ORDER = re.compile(r"\d{1,9}(-\d{1,9})?(\s*,\s*\d{1,9}(-\d{1,9})?)*\s*,?\Z", re.ASCII)
 _COMMENT = re.compile("#|//")
-_MAX_BYTES = 1 << 28
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
@@ -67,18 +66,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
 
 
 def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise PlacementError("is larger than 256 MiB", file=path, remedy="is it a rank file?")
-        data = path.read_bytes()
-        if data.startswith(b"\x1f\x8b"):
-            data = gunzip(data, path, PlacementError)
-        return data.decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        what = error.strerror if isinstance(error, OSError) else "it is not a text file"
-        raise PlacementError(
-            f"cannot read the placement: {what}", file=path, remedy="check the path"
-        ) from None
+    return text_content(path, PlacementError)
 
 
 def _lines(text: str) -> list[tuple[int, str]]:

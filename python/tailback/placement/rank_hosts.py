@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailback.delimited import content, header_of, parse
+from tailback.delimited import header_of, parse
 from tailback.errors import PlacementError
 from tailback.hostnames import expand_hosts
+from tailback.input_files import content
 from tailback.placement.hostlist import host_list
 from tailback.registry import Registry
 

@@ -17,7 +17,9 @@ from typing import Final
 import polars as pl
 
 from tailback.delimited import instants
+from tailback.errors import TailbackError
 from tailback.evidence.adapter_findings import READINGS, kind_of
+from tailback.input_files import content
 
 _PLACE: Final = ("time_utc", "node", "iface")
 _KEY: Final = ("node_name", "interface", "counter")
@@ -49,11 +51,11 @@ def _readings(file: Path) -> tuple[pl.DataFrame, int]:
     nothing = pl.DataFrame(schema=READINGS)
     try:
         table = pl.scan_csv(
-            file, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True,
-            quote_char=None, encoding="utf8-lossy",
+            content(file), infer_schema=False, quote_char=None,
+            truncate_ragged_lines=True, ignore_errors=True, encoding="utf8-lossy",
         )  # fmt: skip
         names = table.collect_schema().names()
-    except (pl.exceptions.PolarsError, OSError):
+    except (pl.exceptions.PolarsError, TailbackError):
         return nothing, 0 if file.stat().st_size == 0 else 1
     if not set(_PLACE) <= set(names):
         return nothing, 1

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from tailback.input_files import text_content
 from tailback.manifest import sha256_of
 from tailback.port_counters.schema import CounterError
 from tailback.units import counted
@@ -78,14 +79,14 @@ def _digests(file: Path) -> tuple[Path, dict[str, str]] | None:
         return None
     collection = file.parent if file.name.startswith("carry-") else file.parent.parent
     path = collection / FOLDER / f"{match[1]}.json"
+    if not path.exists():
+        return None
+    text = text_content(path, CounterError)
     try:
-        text = path.read_text(encoding="utf-8")
         content = json.loads(text)
         if not isinstance(content, dict) or _text(content) != text:
             raise ValueError("it has changed since it was written")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CounterError(
             f"damaged: {error}", file=path,
             remedy="delete it: the tables of its segment are then read unchecked",

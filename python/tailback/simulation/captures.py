@@ -15,6 +15,7 @@ from tailback import _core
 from tailback.errors import FabricError, RunError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
+from tailback.input_files import regular_file
 from tailback.run import Run
 from tailback.scenario import RESERVED_BITS, JobSection, Scenario
 from tailback.schema import TABLES, conform
@@ -58,6 +59,7 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
         if path.resolve() in seen:
             raise CaptureError("is given twice", file=path, remedy="give each capture once")
         seen.add(path.resolve())
+        regular_file(path, CaptureError)
     try:
         found = _core.read_captures(list(paths), max_packets)
     except ValueError as error:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, assignment, max_min, paths_between
+from tailback.input_files import text_content
 from tailback.scenario import Scenario
 from tailback.scenario_engine import EngineSection
 from tailback.simulation.prepare import PreparedScenario, Workload
@@ -232,14 +233,7 @@ def _from_file(
 
 def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Pairs of ranks with their rate in Mb/s and their line number."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file, or no path of one"
-        raise ScenarioError(
-            f"cannot read the rates: {why}", file=file, remedy="check [engine.pacing] rates_file"
-        ) from None
-    reader = csv.reader(text.splitlines())
+    reader = csv.reader(text_content(file, ScenarioError).splitlines())
     header = [name.strip() for name in next(reader, [])]
     if header != list(COLUMNS):
         raise ScenarioError(

@@ -17,9 +17,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.delimited import Delimited, content, parse
+from tailback.delimited import Delimited, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
+from tailback.input_files import content, head_bytes, is_input_file
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".erf", ".cap", ".ntar")
 _MAGICS: Final = frozenset(
@@ -132,13 +133,9 @@ class Contexts:
 
 def is_capture(path: Path) -> bool:
     """Whether a file is a capture, by its first bytes or its name."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(4) in _MAGICS or path.suffix.lower() in SUFFIXES
-    except (OSError, ValueError):
+    if not is_input_file(path):
         return False
+    return head_bytes(path, 4) in _MAGICS or path.suffix.lower() in SUFFIXES
 
 
 # --- addresses and nodes

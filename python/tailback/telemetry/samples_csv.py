@@ -26,9 +26,10 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, header_of, parse
+from tailback.delimited import Delimited, header_of, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
+from tailback.input_files import content
 from tailback.registry import Registry
 from tailback.schema import TABLES
 

@@ -14,6 +14,7 @@ import polars as pl
 import tailback
 from tailback.api.sweep.plan import Point, scenario_at
 from tailback.errors import RunError, ScenarioError, TailbackError
+from tailback.input_files import content, text_content
 from tailback.parquet import read_table
 from tailback.run import Run
 from tailback.schema import TABLES
@@ -92,7 +93,7 @@ class ParameterStudy:
         """Read the study of a folder; raises RunError if there is none."""
         path = Path(path)
         try:
-            found = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+            found = json.loads(content(path / "sweep.json", RunError))
             if found["format"] != FORMAT:
                 raise ValueError(f"format {found['format']!r}, this version reads {FORMAT}")
             return ParameterStudy(
@@ -113,7 +114,7 @@ class ParameterStudy:
         """Why runs failed, by number."""
         found = {}
         for file in sorted((self.path / "failed").glob("*.txt")):
-            found[int(file.stem)] = file.read_text(encoding="utf-8")
+            found[int(file.stem)] = text_content(file, RunError)
         return found
 
     def record_failure(self, number: int, message: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tailback.calibration.model import BenchmarkData, BenchmarkReader, CalibrationError
 from tailback.calibration.readers import gpcnet, imb, nccl_tests, osu, perftest
-from tailback.delimited import content
+from tailback.input_files import content
 from tailback.registry import Registry
 
 BENCHMARKS: Registry[BenchmarkReader] = Registry("benchmark", "benchmarks that a calibration reads")

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailback.delimited import content
 from tailback.errors import TailbackError
 from tailback.fabric.ibnetdiscover import BlockFormat, Discovery, Kind, PortEnd, clip, join_cables
 from tailback.fabric.ibnetdiscover_ports import PortFormat, port_lids
+from tailback.input_files import content
 from tailback.port_counters.collect.mad import HIGHEST_UNICAST_LID
 from tailback.port_counters.collect.subnet import PortTarget, Subnet, target_ticks
 from tailback.port_counters.schema import CounterError

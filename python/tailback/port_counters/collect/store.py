@@ -29,6 +29,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.input_files import content
 from tailback.parquet import reading, scan_tables
 from tailback.port_counters.collect.difference import intervals_frame, pairs
 from tailback.port_counters.collect.readings import RAW, Rows, TargetTable, readings_frame
@@ -289,9 +290,9 @@ def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
 
 def _check_format(mark: Path) -> None:
     try:
-        found = json.loads(mark.read_text(encoding="utf-8"))
+        found = json.loads(content(mark, CounterError))
         known = found["what"] == "port counters" and found["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
+    except (CounterError, ValueError, KeyError, TypeError):
         known = False
     if not known:
         raise CounterError(

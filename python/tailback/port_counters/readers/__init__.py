@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tailback.input_files import head_bytes, is_input_file
 from tailback.port_counters.readers import (
     collection,
     engine_run,
@@ -88,7 +89,7 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
         ) from None
     if not exists:
         raise CounterError("no such file or folder", file=path, remedy="check the path")
-    if path.is_file() and path.stat().st_size == 0:
+    if is_input_file(path) and not head_bytes(path, 1):
         raise CounterError(
             "the file is empty", file=path,
             remedy="leave it out; the tool that wrote it may have failed",

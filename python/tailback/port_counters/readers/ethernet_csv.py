@@ -17,7 +17,8 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, head, header_of, normal, parse
+from tailback.delimited import Delimited, header_of, normal, parse
+from tailback.input_files import content, head, is_input_file
 from tailback.port_counters.readers.model import CounterData, numbered
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
@@ -55,7 +56,7 @@ _GIGABIT: Final = re.compile(r"g(?:bit|bps)$")
 
 def sniff(path: Path) -> bool:
     """A CSV whose header names a time, a node, an interface and the bytes it sent."""
-    if not path.is_file():
+    if not is_input_file(path):
         return False
     text = head(path)
     if text.lstrip().startswith("#"):  # LDMS

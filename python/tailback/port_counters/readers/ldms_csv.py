@@ -13,6 +13,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.input_files import content, head_bytes, is_input_file, opened
 from tailback.port_counters.readers.ldms_columns import (
     GEMINI_GBPS,
     GEMINI_TILES,
@@ -43,7 +44,7 @@ HAS_TIME_STAMPS = True
 
 def sniff(path: Path) -> bool:
     """A CSV with the header of a known LDMS sampler."""
-    if not path.is_file():
+    if not is_input_file(path):
         return False
     found = _header(path)
     return found is not None and parse_header(found[0]) is not None
@@ -51,14 +52,12 @@ def sniff(path: Path) -> bool:
 
 def _header(path: Path) -> tuple[list[str], int] | None:
     """Column names and how many lines of the file they take; None when there is no header."""
-    with path.open("rb") as file:
-        first = file.readline(_HEADER_LIMIT)
+    first = head_bytes(path, _HEADER_LIMIT).partition(b"\n")[0]
     if first.startswith(b"#"):
         return _names(first), 1
     for beside in (path.with_name(path.name + ".HEADER"), path.with_name("HEADER")):
-        if beside.is_file():
-            with beside.open("rb") as file:
-                line = file.readline(_HEADER_LIMIT)
+        if is_input_file(beside):
+            line = head_bytes(beside, _HEADER_LIMIT).partition(b"\n")[0]
             if line.startswith(b"#"):
                 return _names(line), 0
     return None
@@ -130,7 +129,8 @@ def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame
     )
     try:
         frame = pl.read_csv(
-            io.BytesIO(path.read_bytes()), has_header=False, skip_rows=skip, infer_schema=False,
+            io.BytesIO(content(path, CounterError)), has_header=False, skip_rows=skip,
+            infer_schema=False,
             schema={f"c{i}": pl.String for i in range(width)}, quote_char=None,
             encoding="utf8-lossy", raise_if_empty=False,
             columns=sorted({*used, width - 1}),
@@ -182,10 +182,10 @@ def _numbers(
 
 def _character(path: Path, line: int, index: int) -> int:
     """Character at which a field starts, from 1."""
-    with path.open("rb") as file:
-        for number, content in enumerate(file, 1):
+    with opened(path, CounterError) as file:
+        for number, row in enumerate(file, 1):
             if number == line:
-                fields = content.decode("utf-8", errors="replace").split(",")
+                fields = row.decode("utf-8", errors="replace").split(",")
                 before = sum(len(part) + 1 for part in fields[:index])
                 own = fields[index] if index < len(fields) else ""
                 return before + len(own) - len(own.lstrip()) + 1
@@ -194,16 +194,16 @@ def _character(path: Path, line: int, index: int) -> int:
 
 def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
     """An error for the first line without ``width`` fields."""
-    with path.open("rb") as file:
-        for number, content in enumerate(file, 1):
-            stripped = content.strip()
+    with opened(path, CounterError) as file:
+        for number, row in enumerate(file, 1):
+            stripped = row.strip()
             if number <= skip or not stripped or stripped.startswith(b"#"):
                 continue
-            fields = content.count(b",") + 1
+            fields = row.count(b",") + 1
             if fields != width:
                 return CounterError(
                     f"{fields} fields where the header has {width}", file=path,
-                    place=f"line {number}, column {len(content.rstrip()) + 1}",
+                    place=f"line {number}, column {len(row.rstrip()) + 1}",
                     remedy="the file was cut, or its header is of another sampler",
                 )  # fmt: skip
     return None

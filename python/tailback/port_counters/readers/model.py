@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
+from tailback.input_files import content, head, is_input_file
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.increments import possible
 from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
@@ -62,11 +63,7 @@ class CounterData:
 
 def begins_with(path: Path, line: str) -> bool:
     """Whether ``path`` is a text file with a line that matches ``line`` in its first 4 KiB."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(4096).decode("utf-8", errors="replace")
-    return bool(re.search(line, head, re.M))
+    return is_input_file(path) and bool(re.search(line, head(path, 4096), re.M))
 
 
 class CounterReader(Protocol):
@@ -162,10 +159,7 @@ def latched_flags(row: dict[str, Any]) -> int:
 
 def read_text(path: Path) -> str:
     """Text of a file, bytes that are not UTF-8 replaced; CounterError when it cannot be read."""
-    try:
-        return path.read_bytes().decode("utf-8", errors="replace")
-    except OSError as error:
-        raise unreadable(path, error) from None
+    return content(path, CounterError).decode("utf-8", errors="replace")
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.delimited import content, head
+from tailback.input_files import content, head, is_input_file
 from tailback.port_counters.readers.model import CounterData, numbered, quoted_text
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
@@ -52,7 +52,7 @@ _LARGEST: Final = 2**64
 
 def sniff(path: Path) -> bool:
     """JSON of a Prometheus response: a status, and a result type or an error type."""
-    if not path.is_file():
+    if not is_input_file(path):
         return False
     text = head(path)[:4096]
     known = '"resultType"' in text or '"errorType"' in text

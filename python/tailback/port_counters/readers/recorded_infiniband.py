@@ -19,8 +19,9 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, head, header_of, parse
+from tailback.delimited import Delimited, header_of, parse
 from tailback.fabric.rates import data_rate_gbps
+from tailback.input_files import content, head, is_input_file
 from tailback.port_counters.readers.model import U32_MAX, U64_MAX, WORD_BYTES, CounterData
 from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 
@@ -39,7 +40,7 @@ _AGAIN: Final = "the file was cut or edited: drop the line, or record again"
 
 def sniff(path: Path) -> bool:
     """A CSV whose header names a time, a node, a device and its ``xmit_wait``."""
-    return path.is_file() and set(_NEEDED) <= set(header_of(head(path), ALIASES) or {})
+    return is_input_file(path) and set(_NEEDED) <= set(header_of(head(path), ALIASES) or {})
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tailback.fabric.rates import data_rate_gbps
+from tailback.input_files import opened
 from tailback.port_counters.readers.model import (
     U32_MAX,
     U64_MAX,
@@ -105,9 +106,9 @@ def _ports(device: Path) -> Iterator[Path]:
 def _content(file: Path) -> str | None:
     """Content of a file, None if it does not exist or the driver refuses."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(_LONGEST).decode("utf-8", errors="replace").strip()
-    except OSError:
+        with opened(file, CounterError) as counter:
+            return counter.read(_LONGEST).decode("utf-8", errors="replace").strip()
+    except CounterError:
         return None
 
 

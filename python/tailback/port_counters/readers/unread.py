@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tailback.input_files import head
 from tailback.port_counters.readers.model import quoted_text
 from tailback.port_counters.schema import CounterError
 
@@ -52,8 +53,4 @@ def refusal(path: Path) -> CounterError:
 
 def _beginning(path: Path) -> str:
     """Beginning of a file as text; empty for a folder or one that cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_START).decode("utf-8", errors="replace").replace("\r", "")
-    except OSError:
-        return ""
+    return head(path, _START).replace("\r", "")

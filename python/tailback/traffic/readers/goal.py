@@ -18,8 +18,9 @@ import numpy as np
 
 from tailback import _core
 from tailback.available import available_memory
-from tailback.delimited import content, head, head_bytes, shown
+from tailback.delimited import shown
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, head, head_bytes
 from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.graph import (
@@ -121,7 +122,7 @@ def _plain_text(path: Path) -> Text:
 
 def _read_binary(path: Path) -> dict[str, Any]:
     try:
-        return _core.read_goal_binary(content(path, TraceError), LONGEST_PS)
+        return _core.read_goal_binary(content(path, TraceError, TRACE_MEMORY), LONGEST_PS)
     except ValueError as error:
         _, _, what, byte, _ = error.args
         raise TraceError(what, file=path, place=f"byte {byte}", remedy=_DAMAGED) from None

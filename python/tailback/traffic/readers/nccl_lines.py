@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast, get_args
 
-from tailback.delimited import content, head_bytes
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, head_bytes
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Algorithm, Choice, Protocol
 
 Process = tuple[str, int, int]
@@ -139,7 +139,7 @@ def read_logs(files: Sequence[Path]) -> NcclLog:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, Process, str]]:
-    text = content(file, TraceError).decode("utf-8", "replace")
+    text = content(file, TraceError, TRACE_MEMORY).decode("utf-8", "replace")
     for number, line in enumerate(text.split("\n"), 1):
         if found := _LINE.search(line):
             yield number, (found["host"], int(found["pid"]), int(found["device"])), found["text"]
