@@ -151,6 +151,7 @@ def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
         TailbackError: There is no such zone.
     """
     number = text.cast(pl.Float64, strict=False)
+    number = pl.select(pl.when(number.is_finite()).then(number)).to_series()
     whole, fraction = number.floor(), number - number.floor()
     out = pl.Series([None] * len(text), dtype=pl.Int64)
     for most, scale in reversed(_SCALES_NS):

@@ -12,6 +12,7 @@ import io
 import os
 import select
 import stat
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,10 @@ nodes or to decompress from tape, and short for somebody who waits for a mistake
 _GZIP: Final = b"\x1f\x8b"
 _PIECE: Final = 1 << 20
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+_DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+_TOO_MANY_DIGITS: Final = b"0" * (sys.float_info.max_10_exp + 1)
+"""No such number is a float, and with more than 4,300 digits Python refuses to convert it at all."""
 
 _piped: dict[tuple[int, int, int], bytes] = {}
 """What was read from pipes, by device, inode and time of the last write: the bytes come once, and
@@ -84,7 +89,15 @@ def content(
     """
     with opened(path, error_type, memory_per_byte) as file:
         # None: a file of the kernel that waits for an event.
-        return b"".join(iter(lambda: file.read(_PIECE) or b"", b""))
+        data = b"".join(iter(lambda: file.read(_PIECE) or b"", b""))
+    at = data.translate(_DIGITS_AS_ZERO).find(_TOO_MANY_DIGITS)
+    if at >= 0:
+        line = data.count(b"\n", 0, at) + 1
+        raise error_type(
+            f"has a number of more than {len(_TOO_MANY_DIGITS) - 1:,} digits", file=path,
+            place=f"line {line}", remedy="the file is damaged: copy it or make it again",
+        )
+    return data
 
 
 def text_content(path: Path, error_type: ErrorType = TailbackError) -> str:
