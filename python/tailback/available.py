@@ -86,8 +86,8 @@ def require_address_space() -> None:
             f"the limit on address space is {format_bytes(soft)}, and Tailback's libraries alone "
             f"take {format_bytes(needed)} with {counted(threads, 'thread')}",
             place="ulimit -v",
-            remedy=f"allow more, at least ulimit -v {needed // 1024 + (1 << 20)}; or fewer "
-            "threads: OPENBLAS_NUM_THREADS=1",
+            remedy=f"allow more, at least ulimit -v {needed // 1024 + (1 << 20)}"
+            + ("; or fewer threads: OPENBLAS_NUM_THREADS=1" if threads > 1 else ""),
         )
 
 

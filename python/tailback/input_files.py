@@ -43,7 +43,7 @@ _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 _DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _TOO_MANY_DIGITS: Final = b"0" * (sys.float_info.max_10_exp + 1)
-"""No such number is a float, and with more than 4,300 digits Python refuses to convert it at all."""
+"""No such number is a float; one of more than 4,300 digits Python does not even convert."""
 
 _piped: dict[tuple[int, int, int], bytes] = {}
 """What was read from pipes, by device, inode and time of the last write: the bytes come once, and
@@ -94,8 +94,10 @@ def content(
     if at >= 0:
         line = data.count(b"\n", 0, at) + 1
         raise error_type(
-            f"has a number of more than {len(_TOO_MANY_DIGITS) - 1:,} digits", file=path,
-            place=f"line {line}", remedy="the file is damaged: copy it or make it again",
+            f"has a number of more than {len(_TOO_MANY_DIGITS) - 1:,} digits",
+            file=path,
+            place=f"line {line}",
+            remedy="the file is damaged: copy it or make it again",
         )
     return data
 

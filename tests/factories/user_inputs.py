@@ -17,7 +17,6 @@ from tailback.evidence.jobs import read_jobs
 from tailback.fabric.lft import read_lfts
 from tailback.fabric.readers import READERS as FABRICS
 from tailback.fabric.readers import read_fabric
-from tailback.lab.spec import load as load_lab
 from tailback.placement.rank_hosts import FORMS as RANK_HOSTS
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.port_counters.readers import READERS as COUNTERS
@@ -30,8 +29,12 @@ from tests.factories.counter_files import TEXTS
 from tests.factories.forwarding_tables import LEFT
 
 REGISTRIES: dict[str, Registry[Any]] = {
-    "benchmark": BENCHMARKS, "counters": COUNTERS, "fabric": FABRICS, "jobs": JOB_LISTS,
-    "rank-hosts": RANK_HOSTS, "trace": TRACES,
+    "benchmark": BENCHMARKS,
+    "counters": COUNTERS,
+    "fabric": FABRICS,
+    "jobs": JOB_LISTS,
+    "rank-hosts": RANK_HOSTS,
+    "trace": TRACES,
 }
 """The kinds of file that have several formats."""
 
@@ -67,17 +70,32 @@ _JOB_LISTS = {
     "csv": f"job,start,end,hosts\n17,{_T},{_T + 60},n[1-2]\n",
     "qstat": f"Job Id: 5.server\n    job_state = R\n    exec_host = n1/0*4+n2/0*4\n"
     f"    stime = {_T}\n    etime = {_T}\n\n",
-    "sacct-json": json.dumps({"jobs": [
-        {"job_id": 17, "nodes": "n[1-2]", "time": {"start": _T, "end": _T + 60}},
-        {"job_id": 21, "nodes": "n3", "time": {"start": {"set": True, "number": _T}, "end": 0}},
-    ]}),
-    "sacct-parsable": "JobIDRaw|Start|End|State|NodeList\n"
-    f"17|{_T}|{_T + 60}|COMPLETED|n[1-2]\n",
-    "squeue-json": json.dumps({"jobs": [
-        {"job_id": 5, "job_state": ["RUNNING"], "nodes": "n[1-2]",
-         "start_time": {"set": True, "infinite": False, "number": _T},
-         "end_time": {"set": True, "number": _T + 86400}},
-    ]}),
+    "sacct-json": json.dumps(
+        {
+            "jobs": [
+                {"job_id": 17, "nodes": "n[1-2]", "time": {"start": _T, "end": _T + 60}},
+                {
+                    "job_id": 21,
+                    "nodes": "n3",
+                    "time": {"start": {"set": True, "number": _T}, "end": 0},
+                },
+            ]
+        }
+    ),
+    "sacct-parsable": f"JobIDRaw|Start|End|State|NodeList\n17|{_T}|{_T + 60}|COMPLETED|n[1-2]\n",
+    "squeue-json": json.dumps(
+        {
+            "jobs": [
+                {
+                    "job_id": 5,
+                    "job_state": ["RUNNING"],
+                    "nodes": "n[1-2]",
+                    "start_time": {"set": True, "infinite": False, "number": _T},
+                    "end_time": {"set": True, "number": _T + 86400},
+                },
+            ]
+        }
+    ),
 }
 _RANK_HOSTS = {
     "environment": "SLURM_PROCID=0\nSLURMD_NODENAME=n1\nSLURM_PROCID=1\nSLURMD_NODENAME=n2\n",
@@ -86,8 +104,10 @@ _RANK_HOSTS = {
     "rankfile": "rank 0=n1 slot=0\nrank 1=n2 slot=1\n",
 }
 _BENCHMARKS = {
-    "gpcnet": benchmark_outputs.gpcnet(), "imb": benchmark_outputs.imb(),
-    "nccl-tests": benchmark_outputs.nccl_text(), "osu": benchmark_outputs.osu_latency(),
+    "gpcnet": benchmark_outputs.gpcnet(),
+    "imb": benchmark_outputs.imb(),
+    "nccl-tests": benchmark_outputs.nccl_text(),
+    "osu": benchmark_outputs.osu_latency(),
     "perftest": benchmark_outputs.ib_write_lat(),
 }
 _SCENARIO = """\
@@ -115,7 +135,8 @@ def _traces() -> dict[str, UserInput]:
     texts = {"pipit": "events.csv", "nccl-log": None}
     return {
         f"trace {name}": UserInput(
-            sample.write, read_trace,
+            sample.write,
+            read_trace,
             None if name in binary else texts.get(name, sample.cut),
         )
         for name, sample in foreign_traces.SAMPLES.items()

@@ -1,4 +1,4 @@
-"""Whatever a user's file is or holds, it is read or refused by name: no traceback, no end of memory.
+"""Whatever a user's file is or holds, it is read or refused by name, within a limit of memory.
 
 Every registered reader goes through the same table of kinds of file and of impossible numbers.
 """

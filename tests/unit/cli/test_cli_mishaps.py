@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -274,3 +276,36 @@ def test_a_run_fits_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert tailback(["simulate", str(scenario(tmp_path)), "--model", "fluid", "--quiet"]) == 0
     shown = capsys.readouterr().out
     assert "95 %" in shown and max(map(len, shown.splitlines())) <= 80
+
+
+def test_limit_below_what_the_libraries_need_is_refused_at_once() -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (700_000 << 10, 700_000 << 10))
+
+    child = process(["list"], preexec_fn=limit)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 2
+    assert "ulimit -v: the limit on address space is" in err and "remedy:" in err
+
+
+IMPORTING = """
+import ctypes
+import tailback.cli as cli
+
+def load(name):
+    print("importing", flush=True)
+    while True:
+        ctypes.PyDLL(None).pause()
+
+cli.import_module = load
+cli.main(["list"])
+"""
+"""A library whose initialisation holds Python's lock and does not end."""
+
+
+def test_sigterm_ends_the_loading_of_libraries() -> None:
+    child = process([], IMPORTING)
+    assert child.stdout is not None and child.stdout.readline() == "importing\n"
+    child.terminate()
+    child.communicate(timeout=20)
+    assert child.returncode == -signal.SIGTERM

@@ -73,7 +73,8 @@ def _require_possible(series: Series, path: Path) -> None:
         row = int(impossible.argmax())
         raise CalibrationError(
             f"messages of {series.size_bytes[row]:.0f} B cannot take {series.time_ps[row]:.3g} ps",
-            file=path, place=series.source,
+            file=path,
+            place=series.source,
             remedy="the output is damaged: run the benchmark again",
         )
 

@@ -100,7 +100,9 @@ def read_trace(path: Path, format: str | None = None) -> Program:
         exists = path.exists()
         folder = exists and path.is_dir()
         empty = exists and (
-            next(path.iterdir(), None) is None if folder else path.stat().st_size == 0
+            next(path.iterdir(), None) is None
+            if folder
+            else path.is_file() and path.stat().st_size == 0
         )
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot be read: {error}", file=path) from error
