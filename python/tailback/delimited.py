@@ -324,6 +324,23 @@ def _ragged(
     return None
 
 
+def not_used(names: Sequence[str], what: str = "columns") -> list[str]:
+    """The note on what a reader of a file leaves out, by name; empty without any.
+
+    Args:
+        names: What it leaves out, as the file names it.
+        what: What these are.
+    """
+    if not names:
+        return []
+    some = ", ".join(name if name.isidentifier() else shown(name) for name in names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [f"{what} not used: {some}{more}"]
+
+
+_NAMED: Final = 12
+"""Names in such a note: those of a table of counters or of ``sacct``."""
+
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """Characters at which a spreadsheet starts to read a formula."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailback.api.source import fabric_data, is_scenario
+from tailback.api.source import is_scenario, network_data
 from tailback.calibration.estimates import FittedValue, Placed, estimate
 from tailback.calibration.file import Calibration
 from tailback.calibration.model import CalibrationError
@@ -97,7 +97,7 @@ def _section(fabric: str | Path) -> FabricSection:
     path = Path(fabric)
     if path.is_file() and is_scenario(path):
         return load(path, needs_job=False).fabric
-    return parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    return parse({**network_data(fabric), "job": [{"trace": "."}]}).fabric
 
 
 def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.api.source import ScenarioOptions, fabric_data, is_run, read_base_run
+from tailback.api.source import ScenarioOptions, is_run, network_data, read_base_run
 from tailback.errors import ScenarioError
 from tailback.fabric.builders import PRESETS
 from tailback.run import Run
@@ -78,7 +78,7 @@ def capture_scenario(fabric: str | Path) -> tuple[Scenario, float]:
     if path.is_file() and path.suffix == ".toml":
         scenario = load(path)
         return scenario, float(scenario.telemetry.one_in)
-    data = {"fabric": fabric_data(fabric), "telemetry": DEFAULT_TELEMETRY, "job": [{"trace": "."}]}
+    data = {**network_data(fabric), "telemetry": DEFAULT_TELEMETRY, "job": [{"trace": "."}]}
     return parse(data), 1.0
 
 

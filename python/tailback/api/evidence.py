@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tailback.api.captures import with_capture_telemetry
+from tailback.delimited import not_used
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.counter_alignment import Floats, JoinError, Sent
 from tailback.evidence.host_interfaces import host_interfaces
@@ -91,18 +92,25 @@ def with_samples(
     if is_capture(path):
         run = captured_run([path], with_capture_telemetry(prepared.scenario))
         table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
-        shared = scheme in ONE_RESERVOIR
+        shared, notes = scheme in ONE_RESERVOIR, tuple(run.notes)
     else:
         found = read_samples(path, fabric)
         table, scheme = found.samples, "full"
         shared = found.one_reservoir or scenario_scheme(prepared) in ONE_RESERVOIR
+        notes = tuple(found.notes)
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
     packets[link] = weight
     fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
     estimates = link_estimates(table, hashed=scheme in HASHED, shared=shared)
-    return replace(evidence, congested=fraction, sampled=packets, estimates=estimates)
+    return replace(
+        evidence,
+        congested=fraction,
+        sampled=packets,
+        estimates=estimates,
+        notes=(*evidence.notes, *notes),
+    )
 
 
 def scenario_scheme(prepared: PreparedScenario) -> str:
@@ -134,9 +142,8 @@ def read_network_evidence(
         return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
     sent = own_messages(measured, run)
-    interfaces = host_interfaces(
-        _intervals([Path(path) for path in counters], prepared), fabric, sent, _span(measured)
-    )  # fmt: skip
+    read, unused = _intervals([Path(path) for path in counters], prepared)
+    interfaces = host_interfaces(read, fabric, sent, _span(measured))
     intervals = interfaces.rows
     try:
         joined = join_counters(
@@ -156,7 +163,9 @@ def read_network_evidence(
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     source = "" if jobs is None else jobs.source
-    return NetworkEvidence(joined, others, names, source, unused_interfaces=interfaces.unused)
+    return NetworkEvidence(
+        joined, others, names, source, unused_interfaces=interfaces.unused, notes=tuple(unused)
+    )
 
 
 def _span(measured: MeasuredRun) -> tuple[int, int] | None:
@@ -178,8 +187,8 @@ def _jobs_alone(
     return NetworkEvidence(jobs=names, jobs_from=jobs.source)
 
 
-def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
-    """Rows of ``counter_intervals`` with the links of the prepared fabric."""
+def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFrame, list[str]]:
+    """Rows of ``counter_intervals`` with the links of the prepared fabric; what is not used."""
     # Deferred: most diagnoses have no counters, and readers and analyses are many modules.
     from tailback.port_counters.analysis import port_inventory
     from tailback.port_counters.analysis.port_inventory import PortInventory
@@ -193,9 +202,10 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
     elif source.run is not None:
         inventory = port_inventory.from_run(source.run)
     rows = source.intervals(inventory, None)[0].rows.collect()
-    return rows.drop("link").join(
+    linked = rows.drop("link").join(
         _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
     )
+    return linked, not_used(source.unknown, "counters")
 
 
 def _foreign_ports(intervals: pl.DataFrame) -> list[str]:

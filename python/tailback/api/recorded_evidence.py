@@ -71,7 +71,9 @@ def _of_counters(
         notes.append(f"recorded counters not used: hosts that the fabric does not have ({some})")
     for files in [] if counters else recorded:
         try:
-            return read_network_evidence(prepared, measured, run, files, listed)
+            # Counters that this evidence does not use are read by others, or not of a user.
+            found = read_network_evidence(prepared, measured, run, files, listed)
+            return replace(found, notes=())
         except JoinError as error:
             notes.append(f"recorded counters not used ({files[0].name} …): {error.message}")
     return read_network_evidence(prepared, measured, run, counters, listed)
@@ -81,7 +83,9 @@ def _listed(trace: Path | None, given: str | Path | None, notes: list[str]) -> L
     """The jobs of the machine; None without a list."""
     own = own_jobs(trace)
     if given is not None:
-        return ListedJobs(read_jobs(Path(given)), own)
+        jobs = read_jobs(Path(given))
+        notes += [f"{Path(given).name}: {note}" for note in jobs.notes]
+        return ListedJobs(jobs, own)
     file = recorded_jobs(trace)
     if file is None:
         return None

@@ -31,8 +31,8 @@ class ScenarioOptions(TypedDict, total=False):
     """Options for a source. Each overrides the scenario's own value.
 
     Attributes:
-        fabric: Network of a trace or capture: a file, the name of a preset, or a scenario or run
-            that states it.
+        fabric: Network of a trace or capture: a file, the name of a preset, or a scenario or run,
+            whose ``[fabric]`` and ``[engine]`` are used.
         cable_rate: Rate of its cables for which its file states none, like ``100 Gb/s``.
         taper: Of a file without numbers of cables: cables below a switch for each one upwards.
         forwarding: Forwarding tables of its switches, as ``dump_lfts.sh`` prints them.
@@ -202,7 +202,7 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
                 remedy="add --fabric with a file that ibnetdiscover wrote (others: "
                 "tailback list fabric-format), or a preset: " + ", ".join(PRESETS.names()),
             )  # fmt: skip
-        data = {"name": _name(source), "fabric": fabric_data(fabric), "job": [{"trace": source}]}
+        data = {"name": _name(source), **network_data(fabric), "job": [{"trace": source}]}
         scenario = parse(data)
     return _with_options(scenario, **options)
 
@@ -248,10 +248,11 @@ def _is_counters(source: Path) -> bool:
         return False
 
 
-def fabric_data(fabric: str | Path) -> dict[str, Any]:
-    """The ``[fabric]`` section that ``--fabric`` stands for.
+def network_data(fabric: str | Path) -> dict[str, Any]:
+    """The sections ``[fabric]`` and ``[engine]`` that ``--fabric`` stands for.
 
-    For a scenario, or the folder of a run or diagnosis, that is its fabric.
+    For a scenario, or the folder of a run or diagnosis, these are its own; a discovery file and a
+    preset state no engine.
 
     Raises:
         ScenarioError: It is neither a file nor a preset.
@@ -260,15 +261,15 @@ def fabric_data(fabric: str | Path) -> dict[str, Any]:
     path = Path(fabric)
     if is_run(path) or (path.is_file() and path.suffix == ".toml"):
         whole = read_base_run(path).scenario if is_run(path) else load(path, needs_job=False)
-        return whole.fabric.model_dump(mode="json", exclude_unset=True)
+        return whole.model_dump(mode="json", exclude_unset=True, include={"fabric", "engine"})
     if not path.exists():
         name = str(fabric)
         if name in PRESETS:
-            return {"preset": name}
+            return {"fabric": {"preset": name}}
         raise ScenarioError(
             f"--fabric {name!r} is neither a file nor a preset", remedy=_fabric_remedy(name)
         )
-    return {"file": Path(fabric).absolute()}
+    return {"fabric": {"file": Path(fabric).absolute()}}
 
 
 def _fabric_remedy(fabric: str) -> str:
@@ -358,7 +359,10 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
 def _set_network(scenario: Scenario, options: ScenarioOptions) -> None:
     """Set the network of a scenario by the options for it."""
     if (fabric := options.get("fabric")) is not None:
-        scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+        network = parse({**network_data(fabric), "job": [{"trace": "."}]})
+        scenario.fabric = network.fabric
+        stated = {name: getattr(network.engine, name) for name in network.engine.model_fields_set}
+        scenario.engine = scenario.engine.model_copy(update=stated)
     if (cable_rate := options.get("cable_rate")) is not None:
         scenario.fabric.cable_rate = _cable_rate(cable_rate)
     if (taper := options.get("taper")) is not None:

@@ -117,7 +117,7 @@ def captured_run(
     packets = packets.with_columns(label=pl.Series(labelled(packets, known), dtype=pl.UInt32))
     if known.rows.height and (lost := int((packets["label"] == 0).sum())):
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
-    notes += [note for note in fabric.notes if note not in notes]
+    notes += [note for note in (*known.notes, *fabric.notes) if note not in notes]
     return _run(setting, fabric, first, packets, known, one_in * found.one_in, notes)
 
 

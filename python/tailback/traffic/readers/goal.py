@@ -95,7 +95,9 @@ def read(path: Path) -> Program:
     )  # fmt: skip
     labels = [_label(op, tag) for op, tag in streams]
     try:
-        return compile_graph(path.name.split(".")[0], graph, labels, _notes(found["cores"]))
+        return compile_graph(
+            path.name.split(".")[0], graph, labels, _notes(found["cores"], found["adapters"])
+        )
     except DependencyCycle as cycle:
         raise _cycle(path, cycle.node) from None
 
@@ -162,14 +164,20 @@ def _newlines(comment: re.Match[bytes]) -> bytes:
     return b"\n" * comment[0].count(b"\n")
 
 
-def _notes(cores: int) -> list[str]:
-    """Note on concurrency that a sequence of operations cannot express."""
+def _notes(cores: int, adapters: int) -> list[str]:
+    """Notes on concurrency that a sequence of operations cannot express."""
+    notes = []
     if cores > 1:
-        return [
+        notes.append(
             f"ranks compute on up to {cores} cores at a time in the schedule; here what a rank "
             "computes runs one after the other"
-        ]
-    return []
+        )
+    if adapters > 1:
+        notes.append(
+            f"nic not used: ranks send by up to {adapters} adapters in the schedule; here all "
+            "messages of a rank pass through one, which takes longer"
+        )
+    return notes
 
 
 def _fault(
