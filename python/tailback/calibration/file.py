@@ -13,7 +13,7 @@ import polars as pl
 
 from tailback.calibration.estimates import Estimates, FittedValue, Kind
 from tailback.calibration.model import CalibrationError
-from tailback.errors import as_toml
+from tailback.errors import as_toml, nearest
 from tailback.folders import atomic_file
 from tailback.input_files import text_content
 from tailback.scenario import Scenario, parse
@@ -165,6 +165,9 @@ def _quoted(value: object) -> str:
     return f'"{safe}"'
 
 
+_SECTIONS = ("engine", "calibration", "measured", "not_identified")
+
+
 def load(path: str | Path) -> Calibration:
     """Read a calibration file.
 
@@ -186,6 +189,14 @@ def load(path: str | Path) -> Calibration:
     settings = data.get("engine")
     if not isinstance(settings, dict):
         raise CalibrationError("has no section [engine]", file=path, remedy=_REMEDY)
+    for title in data:
+        if title not in _SECTIONS:
+            raise CalibrationError(
+                "has no meaning in a calibration",
+                file=path,
+                place=f"[{title}]",
+                remedy=f"leave it out, or give the file as --fabric; {nearest(title, _SECTIONS)}",
+            )
     # Parse it inside a scenario to check keys and values.
     parse({"fabric": {"preset": "tapered"}, "job": [{"trace": "."}], "engine": settings}, path)
     reasons = {name: str(why) for name, why in _table(data, "not_identified", path).items()}
