@@ -309,7 +309,7 @@ def test_two_adapters_back_to_back(tmp_path: Path) -> None:
         (7, '[1]\t"H-00000000000000b1"[1](b2) garbage', "starts like a port but is not one"),
         (7, '[255]\t"H-00000000000000b1"[1](b2)', "port number '255' is not one of 1 to 254"),
         (7, '[1]\t"H-00000000000000b1"[0](b2)', "port number '0' is not one of 1 to 254"),
-        (7, f'[{"9" * 5000}]\t"H-00000000000000b1"[1](b2)', "is not one of 1 to 254"),
+        (7, f'[{"9" * 5000}]\t"H-00000000000000b1"[1](b2)', "more than 308 digits"),
         (6, 'Switch\tmany "S-00000000000000a1"', "starts like a block but is not one"),
         (6, "", "comes before any Switch, Ca or Rt line"),
     ],
