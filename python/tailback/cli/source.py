@@ -33,8 +33,8 @@ _NETWORK = (
     click.option(
         "--fabric",
         metavar="FILE|PRESET|RUN",
-        help="Network of a trace or capture: a file or preset, or a scenario or run that "
-        "states it.",
+        help="Network of a trace or capture: a file or preset, or a scenario or run, whose "
+        "[fabric] and [engine] are used.",
     ),
     click.option(
         "--cable-rate",
