@@ -85,7 +85,7 @@ def test_unknown_metrics_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["-1", "inf", "-Inf", "NaN", "1e400", "twelve", "", str(2**64), "1" * 400]
+    "value", ["-1", "inf", "-Inf", "NaN", "1e400", "twelve", "", str(2**64), "1" * 300]
 )
 def test_values_that_no_counter_has_are_refused_with_their_series(
     tmp_path: Path, value: str
