@@ -317,6 +317,26 @@ COARSE_BUFFER = 4
 (docs/measurements/coarse.md)."""
 
 
+COPY_GBPS = 80.0
+"""Assumed rate of a message between ranks of one host: one core copies about 10 GB/s. A core keeps
+10 to 16 cache lines of 64 B in flight, for about 80 ns each (Little's law: McCalpin 2010)."""
+
+MEMORY_GBPS = 400.0
+"""Assumed rate that all messages within a host share. STREAM counts 100 GB/s a socket on servers of
+2017 (Skylake-SP), each byte once when read and once when written. A message is copied once (read by
+the other process) or twice (through a shared segment): 200 to 400 Gb/s a socket, 400 to 800 Gb/s a
+host of two. :data:`ASSUMED_ERROR` covers all of these."""
+
+ASSUMED_ERROR = 2.0
+"""Factor by which assumed rates within hosts may be wrong: the range of :data:`MEMORY_GBPS`."""
+
+MAX_LOCAL_ERROR = 100.0
+"""Largest factor by which rates within hosts may be stated to be wrong."""
+
+LocalRates = Literal["low", "as-is", "high"]
+"""Rates within hosts: the lowest and the highest that their error allows, or those in between."""
+
+
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
@@ -365,11 +385,22 @@ class EngineSection(Section):
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
-    local_rate: RateGbps = Field(default=400.0, description="rate between ranks of one host")
+    local_rate: RateGbps | None = Field(
+        default=None, description="rate of a message between ranks of one host; absent: 80 Gb/s"
+    )
+    memory_rate: RateGbps | None = Field(
+        default=None, description="rate that all messages within a host share; absent: 400 Gb/s, "
+        "or `local_rate` if that is more",
+    )  # fmt: skip
+    local_error: float | None = Field(
+        default=None, ge=1, le=MAX_LOCAL_ERROR, description="factor by which both rates may be wrong: gains "
+        "are also simulated with rates that much lower and higher; absent: 2 for a rate that is "
+        "not stated, 1 for one that is",
+    )  # fmt: skip
     local_delay: TimePs = 500_000
-    local_sharing: Literal["none", "ports"] = Field(
-        default="none", description="what messages within a host share: nothing, or the port of "
-        "each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
+    local_sharing: Literal["memory", "ports"] = Field(
+        default="memory", description="what messages within a host share: memory of `memory_rate`, "
+        "or the port of each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
     )  # fmt: skip
     coarse: CoarseSize | None = Field(
         default=None, description="simulate messages in packets of this size instead, if larger "
@@ -381,6 +412,36 @@ class EngineSection(Section):
         default=False, description="simulate some of the steps that jobs repeat and extrapolate "
         "the others: [repetition.md](../explanation/repetition.md)",
     )  # fmt: skip
+
+    @property
+    def local_gbps(self) -> float:
+        """Rate of a message between ranks of one host, as stated or assumed."""
+        return COPY_GBPS if self.local_rate is None else self.local_rate
+
+    @property
+    def memory_gbps(self) -> float:
+        """Rate that all messages within a host share, as stated or assumed."""
+        stated = self.memory_rate
+        return max(MEMORY_GBPS, self.local_gbps) if stated is None else stated
+
+    @property
+    def assumes_memory_rate(self) -> bool:
+        """Whether messages within a host share memory whose rate nobody stated."""
+        return self.local_sharing == "memory" and self.memory_rate is None
+
+    def local_rates(self, bound: LocalRates) -> tuple[float, float]:
+        """Rates of a message within a host and of all of them, Gb/s, at a bound of their errors."""
+        rates = (self.local_gbps, self.memory_gbps)
+        if bound == "as-is":
+            return rates
+        stated = (self.local_rate, self.memory_rate)
+        error = [self.local_error or (ASSUMED_ERROR if rate is None else 1.0) for rate in stated]
+        if self.local_sharing == "ports":
+            error[1] = error[0]
+        low, high = (
+            (rates[0] / error[0], rates[1] / error[1]), (rates[0] * error[0], rates[1] * error[1])
+        )  # fmt: skip
+        return low if bound == "low" else high
 
     @property
     def simulated_packet(self) -> int:
@@ -406,6 +467,27 @@ class EngineSection(Section):
                     f"engine.coarse does not go with {what}, which acts on single packets",
                     f"leave {what} or coarse out",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _local(self) -> EngineSection:
+        if self.local_sharing == "ports":
+            if self.memory_rate is not None:
+                raise InvalidValueError(
+                    'engine.memory_rate has no effect with local_sharing = "ports"',
+                    "leave one of them out",
+                )
+            if self.local_rate is None:
+                raise InvalidValueError(
+                    'engine.local_sharing = "ports" needs the rate of a port',
+                    'state it: local_rate = "3600 Gb/s"',
+                )
+        if self.local_rate and self.memory_rate and self.memory_rate < self.local_rate:
+            raise InvalidValueError(
+                f"engine.memory_rate is {self.memory_rate:g} Gb/s, less than local_rate, "
+                f"{self.local_rate:g} Gb/s: a message alone in its host has all of the memory",
+                "give at least local_rate",
+            )
         return self
 
     @model_validator(mode="after")

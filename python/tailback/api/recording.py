@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
+
+from tailback.placement import Binding
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario import Scenario
-from tailback.traffic.readers.recorded_cores import shared_cores
+from tailback.scenario_engine import MAX_LOCAL_ERROR
+from tailback.traffic.readers.recorded_cores import core_numbers, shared_cores
 
 _FABRIC, _FORWARDING = "fabric.txt", "lfts.txt"
 _OWN_JOB = re.compile(
@@ -93,6 +98,61 @@ def own_jobs(trace: Path | None) -> frozenset[str]:
     return frozenset(found.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
 
 
+def recorded_local_rates(trace: Path) -> dict[str, float]:
+    """Settings of the engine for messages within hosts, as the recorder measured them.
+
+    Each rate is in the geometric middle of those measured, which differ by size of message and by
+    host. Empty if nothing was measured.
+    """
+    if not is_recording(trace):
+        return {}
+    try:
+        found = json.loads((trace / "recording.json").read_text(encoding="utf-8"))
+        measured = found["within_hosts_gbps"]
+        low, high = np.array([measured["one"], measured["all"]], np.float64).T
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (0 < low).all()):
+        return {}
+    each, together = np.sqrt(low * high).tolist()
+    return {
+        "local_rate": each, "memory_rate": max(each, together),
+        "local_error": float(min(np.sqrt(high / low).max(), MAX_LOCAL_ERROR)),
+    }  # fmt: skip
+
+
+def recorded_binding(scenario: Scenario) -> Binding | None:
+    """How the ranks of a recorded job used the cores of their hosts; None if that is unknown.
+
+    Ranks were bound if each had as many cores as the others and shared none. A rank that was alone
+    on its host may have been bound or not: its cores are not taken for a binding.
+    """
+    trace = _trace(scenario)
+    if trace is None or not is_recording(trace):
+        return None
+    cores: dict[str, list[set[int]]] = {}
+    counts, threads = set[int](), set[int]()
+    try:
+        with (trace / "rank_host.csv").open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["cores"]:
+                    cores.setdefault(row["host"], []).append(core_numbers(row["cores"]))
+                    counts.add(int(row["physical_cores"]))
+                    threads.add(int(row["openmp_threads"]))
+    except (OSError, KeyError, ValueError, TypeError, csv.Error):
+        return None
+    if not counts:
+        return None
+    apart = all(
+        len(each) > 1 and sum(map(len, each)) == len(set[int]().union(*each))
+        for each in cores.values()
+    )
+    return Binding(
+        counts.pop() if len(counts) == 1 and apart else 0,
+        threads.pop() if len(threads) == 1 else 0,
+    )
+
+
 def shared_cores_of(scenario: Scenario) -> list[str]:
     """A note if ranks of the recorded job shared cores."""
     trace = _trace(scenario)
@@ -104,7 +164,10 @@ def notes_on_recording(scenario: Scenario) -> list[str]:
     trace = _trace(scenario)
     if trace is None or not is_recording(trace):
         return []
-    return [*_ranks_missing(trace), *shared_cores(trace)]
+    measured, engine = recorded_local_rates(trace), scenario.engine
+    used = measured and all(getattr(engine, key) == value for key, value in measured.items())
+    rates = ["rates within hosts: those that tailback record measured where the trace was recorded"]
+    return [*_ranks_missing(trace), *shared_cores(trace), *(rates if used else [])]
 
 
 def ranks_missing_of(scenario: Scenario) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import quote
 
 from tailback.api.lab_case import LabCase
-from tailback.api.recording import recorded_fabric, recorded_forwarding
+from tailback.api.recording import recorded_fabric, recorded_forwarding, recorded_local_rates
 from tailback.atomic_exchange import recover
 from tailback.errors import InvalidValueError, ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
@@ -46,6 +46,8 @@ class ScenarioOptions(TypedDict, total=False):
             (docs/explanation/repetition.md).
         coarse: Simulate messages in packets of this size, like ``16 KiB``, or ``auto``
             (docs/explanation/coarse_packets.md).
+        local_rate: Rate of a message between ranks of one host, like ``80 Gb/s``.
+        memory_rate: Rate that all messages within a host share.
         calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
             machine.
     """
@@ -62,6 +64,8 @@ class ScenarioOptions(TypedDict, total=False):
     seed: int | None
     skip_repeats: bool | None
     coarse: str | None
+    local_rate: str | None
+    memory_rate: str | None
     calibration: str | Path | None
 
 
@@ -311,13 +315,13 @@ def _packet_size(coarse: str) -> int | Literal["auto"]:
         ) from None
 
 
-def _cable_rate(rate: str) -> float:
-    """Gb/s of ``--cable-rate``; ScenarioError if it is not a rate."""
+def _rate(option: str, rate: str) -> float:
+    """Gb/s of an option; ScenarioError if it is not a rate."""
     try:
         return parse_gbps(rate)
     except InvalidValueError as error:
         raise ScenarioError(
-            error.message, place="--cable-rate", remedy=error.remedy or "write it like '100 Gb/s'"
+            error.message, place=option, remedy=error.remedy or "write it like '100 Gb/s'"
         ) from None
 
 
@@ -345,6 +349,19 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         scenario.engine = scenario.engine.model_copy(update={"skip_repeats": skip})
     if (coarse := options.get("coarse")) is not None:
         scenario.engine = scenario.engine.model_copy(update={"coarse": _packet_size(coarse)})
+    stated = {
+        f"{name}_rate": _rate(f"--{name}-rate", rate)
+        for name, rate in (("local", options.get("local_rate")),
+                           ("memory", options.get("memory_rate")))
+        if rate is not None
+    }  # fmt: skip
+    engine = scenario.engine
+    if stated:
+        # A measured error does not apply to rates that a user states.
+        scenario.engine = engine.model_copy(update={**stated, "local_error": None})
+    elif job.trace is not None and engine.local_rate is None and engine.memory_rate is None:
+        measured = recorded_local_rates(job.trace)
+        scenario.engine = engine.model_copy(update=measured)
     if placement is not None:
         job.placement_file, job.placement_options = None, {}
         if Path(placement).is_file():
@@ -365,7 +382,7 @@ def _set_network(scenario: Scenario, options: ScenarioOptions) -> None:
     if (fabric := options.get("fabric")) is not None:
         scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
     if (cable_rate := options.get("cable_rate")) is not None:
-        scenario.fabric.cable_rate = _cable_rate(cable_rate)
+        scenario.fabric.cable_rate = _rate("--cable-rate", cable_rate)
     if (taper := options.get("taper")) is not None:
         scenario.fabric.taper = taper
     if (forwarding := options.get("forwarding")) is not None:

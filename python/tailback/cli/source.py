@@ -95,6 +95,18 @@ def source_options(command: F) -> F:
             type=click.Path(path_type=Path),
             help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
         ),
+        click.option(
+            "--local-rate",
+            metavar="RATE",
+            help="Rate of a message between ranks of one host, like '80 Gb/s' (default: that of "
+            "the recording, or 80 Gb/s).",
+        ),
+        click.option(
+            "--memory-rate",
+            metavar="RATE",
+            help="Rate that all messages within a host share (default: that of the recording, or "
+            "400 Gb/s).",
+        ),
         _SKIP_REPEATS,
         _COARSE,
         click.option(

@@ -105,11 +105,10 @@ def waterfall_steps(
 def has_in_host_tier(run: Run) -> bool:
     """Whether the scenario describes transfers within hosts, and the job has any.
 
-    Without ports or rates of hosts, ``local_rate`` is a default that need not be that of the
-    machine, and takes no part in the verdict.
+    Rates that are assumed need not be those of the machine, and take no part in the verdict.
     """
     scenario = run.scenario
-    described = scenario.engine.local_sharing == "ports" or bool(scenario.fabric.in_host)
+    described = not scenario.engine.assumes_memory_rate or bool(scenario.fabric.in_host)
     return described and not messages_within_hosts(run.tables).is_empty()
 
 

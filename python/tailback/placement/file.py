@@ -15,7 +15,7 @@ from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
-from tailback.placement.rank_hosts import explicit_hosts
+from tailback.placement.rank_hosts import erf_hosts, explicit_hosts
 from tailback.placement.writers.cray import NODES
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
@@ -27,8 +27,8 @@ _MAX_BYTES = 1 << 28
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reads an Open MPI rankfile, a list of hosts, a CSV of ranks and hosts, or a Cray rank order.
 
-    Options: ``file`` (the path). The output of ``env`` in each rank is accepted too. The format is
-    detected. A list of hosts has one host per line in rank order, ``host:n`` for n consecutive
+    Options: ``file`` (the path). What ranks or launchers printed and jsrun's explicit resources are
+    accepted too (``tailback list rank-map``). The format is detected. A list of hosts has one host per line in rank order, ``host:n`` for n consecutive
     ranks (hydra: starting again at the top if ranks remain), or ``host slots=n`` (Open MPI: ranks
     fill the slots, host after host). The k-th rank of a host takes its k-th slot, unless a rankfile
     numbers the slots. A Cray order fills the nodes named in a comment of the file, or the job's
@@ -49,6 +49,10 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     if named is not None:
         _count(problem, path, len(named))
         return _named(_Slots(problem, path), named)
+    numbers = erf_hosts(text, path)
+    if numbers is not None:
+        _count(problem, path, len(numbers))
+        return _named(_Slots(problem, path), _hosts_by_number(problem, path, numbers))
     lines = _lines(text)
     if not lines:
         raise PlacementError("holds no placement", file=path, remedy="give one line per rank")
@@ -122,6 +126,17 @@ class _Slots:
             )
         self.taken[name] = taken + 1
         return slots[taken]
+
+
+def _hosts_by_number(problem: PlacementProblem, path: Path, numbers: list[int]) -> list[str]:
+    """The hosts of a job by their numbers from 1, in the order of its hosts."""
+    hosts = [problem.host_name[host] for host in dict.fromkeys(problem.slot_host.tolist())]
+    if max(numbers) > len(hosts):
+        raise PlacementError(
+            f"puts ranks on host {max(numbers)}, the job has {len(hosts)} hosts", file=path,
+            remedy="name all hosts of the job in their order: --hosts",
+        )  # fmt: skip
+    return [hosts[number - 1] for number in numbers]
 
 
 def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:

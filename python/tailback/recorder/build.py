@@ -89,7 +89,7 @@ def _compile(mpicc: str, work: Path) -> None:
     # Without any, the compiler is to say what is wrong.
     (work / "wrappers.c").write_text(source(available or None))
     parts = ("recorder", "gather", "clock", "comms", "messages", "collectives", "sizes",
-             "neighbours", "counters", "ethtool")  # fmt: skip
+             "neighbours", "counters", "ethtool", "copies")  # fmt: skip
     common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
     _run([mpicc, *common, "-pthread", "-o", str(work / "librecorder.so"),
           str(work / "wrappers.c"), *(str(_SOURCES / f"{part}.c") for part in parts), "-ldl"],

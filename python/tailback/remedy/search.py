@@ -13,6 +13,7 @@ from tailback.remedy.proof import (
     current_placement,
     fastest_first,
     is_improvement,
+    with_gain_intervals,
     not_simulated,
     prove,
 )
@@ -138,6 +139,10 @@ def _tried(
     proved += prove(
         combined, context.evaluate, estimates=combined_estimates, seeds=seeds, progress=progress
     )
+    before = next((one for one in proved if one.name == now.name and one.proved), None)
+    if before is not None:
+        changes = {proposal.name: proposal.change for proposal in (*proposals, *combined)}
+        proved = with_gain_intervals(run, proved, before, changes, context.evaluate)
     return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
 
 

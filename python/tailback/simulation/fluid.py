@@ -260,7 +260,7 @@ def _solve(
         times = simulate_program(
             routes.network, workload.program, workload.node, fabric.node_host[workload.node],
             workload.start_ps, model, routes.rule,
-            in_host_rates(fabric, workload.node, scenario.engine.local_rate),
+            in_host_rates(fabric, workload.node, scenario.engine.local_gbps),
         )  # fmt: skip
     return workload, times
 
@@ -336,7 +336,8 @@ def rank_model(
         store_and_forward=engine.switching == "store-and-forward",
         send_delay_ps=engine.send_delay,
         eager_bytes=engine.eager,
-        local_gbps=engine.local_rate,
+        local_gbps=engine.local_gbps,
+        memory_gbps=engine.memory_gbps,
         local_delay_ps=engine.local_delay,
         local_ports=engine.local_sharing == "ports",
         quantum_ps=options.quantum_ps,

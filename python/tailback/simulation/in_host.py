@@ -1,4 +1,4 @@
-"""Rates between the ranks of one host, which may differ from host to host."""
+"""Rates between the ranks of one host: what a scenario states of them, and what is assumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError, ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.placement.hosts import hosts_from_spec
-from tailback.scenario import InHost
+from tailback.scenario import InHost, Scenario
+from tailback.traffic.program import Program
+from tailback.units import percent
 
 FREE_GBPS = 1e12
 """Rate at which 125 MB take a picosecond, the unit of time: transfers within a host take none."""
@@ -66,3 +68,42 @@ def in_host_rates(
         return np.zeros(0)
     rate = fabric.host_gbps[fabric.node_host[node]]
     return np.ascontiguousarray(np.where(np.isnan(rate), usual, rate))
+
+
+def note_on_rates(
+    scenario: Scenario, fabric: Fabric, program: Program, node: NDArray[np.uint32]
+) -> list[str]:
+    """What a job with several ranks on a host sends within hosts, at which rates, and who says so.
+
+    Empty for one rank on each host: such a job sends nothing within a host, wherever it is placed.
+
+    Args:
+        scenario: The scenario.
+        fabric: The fabric.
+        program: The program of the job.
+        node: Node of each of its ranks, shape (R,).
+    """
+    host = fabric.node_host[node]
+    if len(np.unique(host)) == len(host):
+        return []
+    sends = program.sends
+    size = program.amount[sends].astype(np.float64)
+    local = host[program.op_rank[sends]] == host[program.peer[sends]]
+    share = float(size[local].sum()) / max(float(size.sum()), 1.0)
+    engine = scenario.engine
+    each, together = engine.local_rates("as-is")
+    if engine.local_sharing == "ports":
+        rates = f"at {each:g} Gb/s a port"
+    else:
+        rates = f"at up to {each:g} Gb/s each and {together:g} Gb/s together"
+    if scenario.fabric.in_host:
+        rates += ", or the rate of their [[fabric.in_host]]"
+    if engine.local_error is not None:
+        source = f"known within a factor of {engine.local_error:.3g}"
+    elif not engine.assumes_memory_rate:
+        source = "as stated"
+    elif engine.local_rate is not None:
+        source = "the latter is assumed: --memory-rate states it, tailback record measures it"
+    else:
+        source = "assumed: --local-rate and --memory-rate state them, tailback record measures them"
+    return [f"within hosts: {percent(share)} of the bytes, {rates} ({source})"]

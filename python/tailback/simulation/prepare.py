@@ -34,7 +34,7 @@ from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.coarse_packets import with_fitting_packets
-from tailback.simulation.in_host import in_host_rates, with_in_host_rates
+from tailback.simulation.in_host import in_host_rates, note_on_rates, with_in_host_rates
 from tailback.simulation.recorded_latency import with_plausible_latency
 from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
 from tailback.stages import stage
@@ -349,7 +349,7 @@ def _check_local_times(scenario: Scenario, job: Job, fabric: Fabric) -> None:
     if len(np.unique(job.node)) == len(job.node):
         return
     largest = job.program.amount[job.program.sends].max(initial=0)
-    usual = scenario.engine.local_rate
+    usual = scenario.engine.local_gbps
     slowest = float(in_host_rates(fabric, job.node, usual).min(initial=usual))
     try:
         transfer_ps(int(largest), slowest)
@@ -420,6 +420,8 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
         _check_local_times(scenario, jobs[-1], fabric)
+        if section.observed:
+            notes += note_on_rates(scenario, fabric, program, node)
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])

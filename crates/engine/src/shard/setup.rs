@@ -1,6 +1,6 @@
 //! Construction of shards from the model.
 
-use tailback_program::{LocalPorts, Rank};
+use tailback_program::{LocalPorts, Rank, SharedMemory};
 
 use super::Shard;
 use super::upcoming::Upcoming;
@@ -66,6 +66,8 @@ impl Model<'_> {
         let EndpointIndex { send, receive } = self.endpoint_counts[usize::from(number)];
         let groups = self.partition.groups[usize::from(number)] as usize;
         let ranks = self.ranks_of(number).len();
+        // Hosts keep their numbers in every shard: their memory is small.
+        let hosts = self.placement.host.iter().max().map_or(0, |&host| host as usize + 1);
         Shard {
             model: self,
             number,
@@ -103,7 +105,9 @@ impl Model<'_> {
             sends: with_huge_pages(send as usize),
             receives: with_huge_pages(receive as usize),
             ranks: with_huge_pages(ranks),
-            local_ports: LocalPorts::new(settings.local_ports.then_some(ranks)),
+            local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
+            memory: SharedMemory::new(hosts, settings.memory_gbps),
+            copied: Vec::new(),
             gates: self.gates.clone().map(Box::new),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),

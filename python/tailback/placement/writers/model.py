@@ -19,6 +19,24 @@ _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
 
 
 @dataclass(frozen=True)
+class Binding:
+    """How ranks of a recorded job used the cores of their hosts.
+
+    Attributes:
+        cores: Cores that each rank was bound to alone; 0 if ranks were not bound, or shared cores.
+        threads: OpenMP threads of each rank (OMP_NUM_THREADS); 0 if not set.
+    """
+
+    cores: int = 0
+    threads: int = 0
+
+    @property
+    def variables(self) -> str:
+        """Assignment of the variables before a command that passes its environment on."""
+        return f"OMP_NUM_THREADS={self.threads} " if self.threads else ""
+
+
+@dataclass(frozen=True)
 class RankAssignment:
     """Host and slot of each rank.
 
@@ -27,12 +45,14 @@ class RankAssignment:
         slot: Slot of each rank on its host, counting from 0, shape (R,).
         allocation: Host names of the allocation, in order.
         slots: Slots of each host of the allocation.
+        binding: How ranks used cores when the job was recorded; None if that is unknown.
     """
 
     host: tuple[str, ...]
     slot: NDArray[np.int64]
     allocation: tuple[str, ...]
     slots: tuple[int, ...]
+    binding: Binding | None = None
 
     @property
     def n_ranks(self) -> int:

@@ -24,7 +24,7 @@ def shared_cores(folder: Path) -> list[str]:
         with (folder / "rank_host.csv").open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 ranks[row["host"]] += 1
-                cores[row["host"]] |= _numbers(row["cores"] or "")
+                cores[row["host"]] |= core_numbers(row["cores"] or "")
     except (OSError, KeyError, ValueError, TypeError, csv.Error):
         # A file of this name that others wrote may have no cores.
         return []
@@ -60,7 +60,7 @@ def common_clocks(folder: Path, ranks: int) -> NDArray[np.int64] | None:
     return clocks
 
 
-def _numbers(text: str) -> set[int]:
+def core_numbers(text: str) -> set[int]:
     """Numbers of a list like ``0-3,8``, of at most 1024 cores."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
