@@ -389,14 +389,18 @@ class EngineSection(Section):
         default=None, description="rate of a message between ranks of one host; absent: 80 Gb/s"
     )
     memory_rate: RateGbps | None = Field(
-        default=None, description="rate that all messages within a host share; absent: 400 Gb/s, "
+        default=None,
+        description="rate that all messages within a host share; absent: 400 Gb/s, "
         "or `local_rate` if that is more",
-    )  # fmt: skip
+    )
     local_error: float | None = Field(
-        default=None, ge=1, le=MAX_LOCAL_ERROR, description="factor by which both rates may be wrong: gains "
-        "are also simulated with rates that much lower and higher; absent: 2 for a rate that is "
-        "not stated, 1 for one that is",
-    )  # fmt: skip
+        default=None,
+        ge=1,
+        le=MAX_LOCAL_ERROR,
+        description="factor by which both rates may be "
+        "wrong: gains are also simulated with rates that much lower and higher; absent: 2 for a "
+        "rate that is not stated, 1 for one that is",
+    )
     local_delay: TimePs = 500_000
     local_sharing: Literal["memory", "ports"] = Field(
         default="memory", description="what messages within a host share: memory of `memory_rate`, "
@@ -416,7 +420,9 @@ class EngineSection(Section):
     @property
     def local_gbps(self) -> float:
         """Rate of a message between ranks of one host, as stated or assumed."""
-        return COPY_GBPS if self.local_rate is None else self.local_rate
+        if self.local_rate is not None:
+            return self.local_rate
+        return COPY_GBPS if self.memory_rate is None else min(COPY_GBPS, self.memory_rate)
 
     @property
     def memory_gbps(self) -> float:
@@ -436,12 +442,11 @@ class EngineSection(Section):
             return rates
         stated = (self.local_rate, self.memory_rate)
         error = [self.local_error or (ASSUMED_ERROR if rate is None else 1.0) for rate in stated]
-        if self.local_sharing == "ports":
-            error[1] = error[0]
-        low, high = (
-            (rates[0] / error[0], rates[1] / error[1]), (rates[0] * error[0], rates[1] * error[1])
-        )  # fmt: skip
-        return low if bound == "low" else high
+        factors = [1 / factor for factor in error] if bound == "low" else error
+        each, together = (rate * factor for rate, factor in zip(rates, factors, strict=True))
+        # A message alone has all of the memory and no more. Ports share no memory.
+        ports = self.local_sharing == "ports"
+        return (each if ports else min(each, together), together)
 
     @property
     def simulated_packet(self) -> int:

@@ -112,13 +112,14 @@ def recorded_local_rates(trace: Path) -> dict[str, float]:
         low, high = np.array([measured["one"], measured["all"]], np.float64).T
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (0 < low).all()):
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low > 0).all()):
         return {}
     each, together = np.sqrt(low * high).tolist()
     return {
-        "local_rate": each, "memory_rate": max(each, together),
+        "local_rate": each,
+        "memory_rate": max(each, together),
         "local_error": float(min(np.sqrt(high / low).max(), MAX_LOCAL_ERROR)),
-    }  # fmt: skip
+    }
 
 
 def recorded_binding(scenario: Scenario) -> Binding | None:

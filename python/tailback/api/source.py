@@ -351,17 +351,16 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         scenario.engine = scenario.engine.model_copy(update={"coarse": _packet_size(coarse)})
     stated = {
         f"{name}_rate": _rate(f"--{name}-rate", rate)
-        for name, rate in (("local", options.get("local_rate")),
-                           ("memory", options.get("memory_rate")))
+        for name, rate in (
+            ("local", options.get("local_rate")),
+            ("memory", options.get("memory_rate")),
+        )
         if rate is not None
-    }  # fmt: skip
-    engine = scenario.engine
+    }
     if stated:
         # A measured error does not apply to rates that a user states.
-        scenario.engine = engine.model_copy(update={**stated, "local_error": None})
-    elif job.trace is not None and engine.local_rate is None and engine.memory_rate is None:
-        measured = recorded_local_rates(job.trace)
-        scenario.engine = engine.model_copy(update=measured)
+        update = {**stated, "local_error": None}
+        scenario.engine = scenario.engine.model_copy(update=update)
     if placement is not None:
         job.placement_file, job.placement_options = None, {}
         if Path(placement).is_file():
@@ -374,6 +373,9 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         from tailback.calibration.file import load as load_calibration
 
         changed = load_calibration(calibration).apply(changed)
+    engine, trace = changed.engine, next((job.trace for job in changed.job if job.observed), None)
+    if trace is not None and engine.local_rate is None and engine.memory_rate is None:
+        changed.engine = engine.model_copy(update=recorded_local_rates(trace))
     return changed
 
 

@@ -54,8 +54,12 @@ class _ProgramRunner(click.Command):
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the evidence.")
 @click.option("--mpicc", metavar="PROGRAM",
               help="C compiler of your MPI library (default: beside the launcher).")  # fmt: skip
-@click.option("--recover", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="Finish the recording OUT.unfinished that a killed recorder left.")  # fmt: skip
+@click.option(
+    "--recover",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Finish the recording OUT.unfinished that a killed recorder left.",
+)
 @click.option("--build", is_flag=True, help="Only compile the recorder for this MPI library.")
 @click.option("--clocks-every", type=click.FloatRange(min=0, min_open=True), default=30,
               metavar="SECONDS", show_default=True,
@@ -66,8 +70,8 @@ class _ProgramRunner(click.Command):
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def record(
-    command: tuple[str, ...], out: Path | None, mpicc: str | None, recover: Path | None, build: bool,
-    clocks_every: float, wait: float, force: bool, quiet: bool,
+    command: tuple[str, ...], out: Path | None, mpicc: str | None, recover: Path | None,
+    build: bool, clocks_every: float, wait: float, force: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Run COMMAND, an MPI program with its launcher, and record its MPI calls.
 
@@ -90,6 +94,7 @@ def record(
         built = build_recorder(mpicc or compiler_for(command or ("mpirun",)))
         click.echo(printable(f"{'compiled' if built.fresh else 'already there'}: {built.recorder}"))
         return 0
+
     def step(what: str) -> None:
         if not quiet:
             click.echo(f"tailback: {what}", err=True)

@@ -63,6 +63,7 @@ PLACEMENTS.register("file")(file.place)
 __all__ = [
     "PLACEMENTS",
     "WRITERS",
+    "Binding",
     "ComputeHosts",
     "Footprint",
     "Options",

@@ -27,12 +27,12 @@ _MAX_BYTES = 1 << 28
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reads an Open MPI rankfile, a list of hosts, a CSV of ranks and hosts, or a Cray rank order.
 
-    Options: ``file`` (the path). What ranks or launchers printed and jsrun's explicit resources are
-    accepted too (``tailback list rank-map``). The format is detected. A list of hosts has one host per line in rank order, ``host:n`` for n consecutive
-    ranks (hydra: starting again at the top if ranks remain), or ``host slots=n`` (Open MPI: ranks
-    fill the slots, host after host). The k-th rank of a host takes its k-th slot, unless a rankfile
-    numbers the slots. A Cray order fills the nodes named in a comment of the file, or the job's
-    hosts in order.
+    Options: ``file`` (the path). What ranks or launchers printed and jsrun's explicit resources
+    are accepted too (``tailback list rank-map``). The format is detected. A list of hosts has
+    one host per line in rank order, ``host:n`` for n consecutive ranks (hydra: starting again
+    at the top if ranks remain), or ``host slots=n`` (Open MPI: ranks fill the slots, host after
+    host). The k-th rank of a host takes its k-th slot, unless a rankfile numbers the slots. A
+    Cray order fills the nodes named in a comment of the file, or the job's hosts in order.
     """
     read.refuse_unknown("file", options, ("file",))
     value = options.get("file")
@@ -133,9 +133,10 @@ def _hosts_by_number(problem: PlacementProblem, path: Path, numbers: list[int]) 
     hosts = [problem.host_name[host] for host in dict.fromkeys(problem.slot_host.tolist())]
     if max(numbers) > len(hosts):
         raise PlacementError(
-            f"puts ranks on host {max(numbers)}, the job has {len(hosts)} hosts", file=path,
+            f"puts ranks on host {max(numbers)}, the job has {len(hosts)} hosts",
+            file=path,
             remedy="name all hosts of the job in their order: --hosts",
-        )  # fmt: skip
+        )
     return [hosts[number - 1] for number in numbers]
 
 

@@ -3,8 +3,8 @@
 Formats: a CSV with columns rank and host; the output of ``env`` in every rank (Open MPI, PMIx,
 MPICH, Slurm); the environment of a Slurm or LSF job; the output of ``hostname`` with the number of
 the rank before it (``srun -l``, ``mpirun --tag-output``, ``mpiexec -l``); what Open MPI prints with
-``--display-map`` or ``--report-bindings``; a rank file of Open MPI; explicit resources of ``jsrun``;
-a host list with one line per rank (like PBS_NODEFILE) or a number of ranks per host.
+``--display-map`` or ``--report-bindings``; a rank file of Open MPI; explicit resources of
+``jsrun``; a host list with one line per rank (like PBS_NODEFILE) or a number of ranks per host.
 """
 
 from __future__ import annotations
@@ -93,8 +93,15 @@ def _text(path: Path) -> str:
 
 def _ordered() -> list[Form]:
     """Formats that can be detected, before the list of hosts, which matches almost anything."""
-    names = ("rank-csv", "environment", "launcher-output", "tagged-lines", "rankfile", "jsrun-erf",
-             "host-list")  # fmt: skip
+    names = (
+        "rank-csv",
+        "environment",
+        "launcher-output",
+        "tagged-lines",
+        "rankfile",
+        "jsrun-erf",
+        "host-list",
+    )
     return [FORMS[name] for name in names]
 
 
@@ -268,19 +275,22 @@ def _by_lsf_job(job: dict[str, str], path: Path) -> list[str]:
         counts = words[1::2]
         if len(words) % 2 or not all(len(n) < 9 and n.isdecimal() for n in counts):
             raise PlacementError(
-                f"LSB_MCPU_HOSTS = {' '.join(words)[:60]!r} cannot be read", file=path,
+                f"LSB_MCPU_HOSTS = {' '.join(words)[:60]!r} cannot be read",
+                file=path,
                 remedy="it is like: hostA 2 hostB 2; is it in the output?",
-            )  # fmt: skip
+            )
         if sum(map(int, counts)) > MAX_RANKS:
-            raise PlacementError("names more than 16 million ranks", file=path,
-                                 remedy="is the output damaged?")  # fmt: skip
+            raise PlacementError(
+                "names more than 16 million ranks", file=path, remedy="is the output damaged?"
+            )
         hosts = [h for h, n in zip(words[0::2], counts, strict=True) for _ in range(int(n))]
     number = job.get("LSB_DJOB_NUMPROC", "")
     if number.isdecimal() and int(number) != len(hosts):
         raise PlacementError(
-            f"LSB_DJOB_NUMPROC = {number[:20]}, but {len(hosts)} slots on the hosts", file=path,
+            f"LSB_DJOB_NUMPROC = {number[:20]}, but {len(hosts)} slots on the hosts",
+            file=path,
             remedy="give the environment of one job",
-        )  # fmt: skip
+        )
     return _complete(dict(enumerate(hosts)), path)
 
 
@@ -309,7 +319,8 @@ def from_output(text: str, path: Path) -> list[str] | None:
 
 _TAGGED: Final = re.compile(
     # 3: host (srun -l); [1,3]<stdout>:host (Open MPI); [3] host (Hydra)
-    r"(?:(\d{1,9}):[ \t]+|\[(?:[^\],\s]+,)?(\d{1,9})\](?:<stdout>:|:)?[ \t]*)([A-Za-z0-9][\w.-]*)\Z",
+    r"(?:(\d{1,9}):[ \t]+|\[(?:[^\],\s]+,)?(\d{1,9})\](?:<stdout>)?:?[ \t]*)"
+    r"([A-Za-z0-9][\w.-]*)\Z",
     re.ASCII,
 )
 
@@ -336,9 +347,11 @@ def _add(found: dict[int, str], rank: int, host: str, path: Path, line: int) -> 
     """
     if found.setdefault(rank, host) != host:
         raise PlacementError(
-            f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}", file=path,
-            place=f"line {line}", remedy="give the output of one run",
-        )  # fmt: skip
+            f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}",
+            file=path,
+            place=f"line {line}",
+            remedy="give the output of one run",
+        )
 
 
 _ERF_RANKS: Final = re.compile(r"rank\s*:\s*([\d,\s-]{1,200}?)\s*:\s*\{([^}]*)", re.IGNORECASE)
@@ -363,17 +376,27 @@ def erf_hosts(text: str, path: Path) -> list[int] | None:
         host = _ERF_HOST.search(ranks[2]) if ranks is not None else None
         if ranks is None or host is None or int(host[1]) < 1:
             raise PlacementError(
-                f"{line[:80]!r} cannot be read", file=path, place=f"line {number}",
+                f"{line[:80]!r} cannot be read",
+                file=path,
+                place=f"line {number}",
                 remedy="write rank: 0: { host: 1; cpu: {0-3} }, hosts from 1",
-            )  # fmt: skip
+            )
         for part in ranks[1].replace(" ", "").split(","):
             first, _, last = part.partition("-")
             if not first.isdecimal() or (last and not last.isdecimal()):
-                raise PlacementError(f"{part[:40]!r} is no range of ranks", file=path,
-                                     place=f"line {number}", remedy="write it like 0-3")  # fmt: skip
+                raise PlacementError(
+                    f"{part[:40]!r} is no range of ranks",
+                    file=path,
+                    place=f"line {number}",
+                    remedy="write it like 0-3",
+                )
             if int(last or first) >= MAX_RANKS:
-                raise PlacementError(f"rank {int(last or first)} is too large", file=path,
-                                     place=f"line {number}", remedy="check the ranks")  # fmt: skip
+                raise PlacementError(
+                    f"rank {int(last or first)} is too large",
+                    file=path,
+                    place=f"line {number}",
+                    remedy="check the ranks",
+                )
             for rank in range(int(first), int(last or first) + 1):
                 _add(found, rank, host[1], path, number)
     return [int(host) for host in _complete(found, path)] if found else None
@@ -385,7 +408,8 @@ def from_erf(text: str, path: Path) -> list[str] | None:
     if erf_hosts(text, path) is None:
         return None
     raise PlacementError(
-        "numbers the hosts of the job and does not name them", file=path,
+        "numbers the hosts of the job and does not name them",
+        file=path,
         remedy="name them in their order, like --hosts hostA:2,hostB:2",
     )
 

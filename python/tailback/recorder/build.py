@@ -88,8 +88,19 @@ def _compile(mpicc: str, work: Path) -> None:
     available = {call.name for call in available_calls(mpicc, calls(), work)}
     # Without any, the compiler is to say what is wrong.
     (work / "wrappers.c").write_text(source(available or None))
-    parts = ("recorder", "gather", "clock", "comms", "messages", "collectives", "sizes",
-             "neighbours", "counters", "ethtool", "copies")  # fmt: skip
+    parts = (
+        "recorder",
+        "gather",
+        "clock",
+        "comms",
+        "messages",
+        "collectives",
+        "sizes",
+        "neighbours",
+        "counters",
+        "ethtool",
+        "copies",
+    )
     common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
     _run([mpicc, *common, "-pthread", "-o", str(work / "librecorder.so"),
           str(work / "wrappers.c"), *(str(_SOURCES / f"{part}.c") for part in parts), "-ldl"],

@@ -14,7 +14,7 @@ mostly smaller."""
 
 
 def exit_status(code: int | None) -> int:
-    """Exit code of a shell for that of a process, negative: the signal that ended it; 0 if unknown."""
+    """Exit code of a shell for that of a process, negative: a signal ended it; 0 if unknown."""
     if code is None:
         return 0
     return code if code >= 0 else 128 - code
@@ -57,7 +57,9 @@ def notes_on_end(code: int | None, ranks: Sequence[RankRecord], calls: int) -> l
     end = "; what is recorded can be diagnosed" if parts else ""
     if not calls:
         end = "; no MPI call is recorded, so there is nothing to diagnose"
-    how = "nothing says how the program ended" if code is None else f"the program ended {ended(code)}"
+    how = "nothing says how the program ended"
+    if code is not None:
+        how = f"the program ended {ended(code)}"
     return [f"{how}; {what}{end}"]
 
 

@@ -224,8 +224,8 @@ def _take(out: RankRecord, line: str) -> None:
         out.size = size
     elif word == "utc":
         out.monotonic_ns, out.utc_ns = map(int, rest.split())
-    elif word == "clock_of":
-        out.clock_of = int(rest)
+    elif word in ("clock_of", "physical_cores", "openmp_threads"):
+        setattr(out, word, int(rest))
     elif word == "offset":
         time, offset, trip = map(int, rest.split())
         out.offsets.append((time, offset, trip))
@@ -247,8 +247,6 @@ def _take(out: RankRecord, line: str) -> None:
         # The C library prints a null pointer in its own way.
         start = int(base, 16) if base.startswith("0x") else 0
         out.sites[int(own)] = RankSite(int(region), int(address, 16), start, symbol, module)
-    elif word in ("physical_cores", "openmp_threads"):
-        setattr(out, word, int(rest))
     elif word in ("host", "cores", "slurm_job", "mpi_library", "full"):
         setattr(out, word, rest)
     elif word in ("end", "exit"):

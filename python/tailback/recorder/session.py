@@ -128,9 +128,12 @@ def record(
 
 
 def finish(
-    folder: Path, out: Path | None = None, *, force: bool = False,
+    folder: Path,
+    out: Path | None = None,
+    *,
+    force: bool = False,
     step: Callable[[str], None] = lambda _: None,
-) -> Recording:  # fmt: skip
+) -> Recording:
     """Finish a recording whose recorder was killed, or could not write it.
 
     Args:
@@ -150,25 +153,29 @@ def finish(
             started = json.load(file)
             if not (isinstance(started, dict) and isinstance(started.get("command"), list)):
                 raise ValueError
-            if out is None and (out := finished_folder(raw)) == raw:
+            target = finished_folder(raw) if out is None else out
+            if target == raw:
                 raise RecordError("needs a folder to write", file=raw, remedy="add --out")
             if not any(raw.glob(_META)):
                 raise RecordError(
-                    "no rank wrote anything in it", file=raw,
+                    "no rank wrote anything in it",
+                    file=raw,
                     remedy="remove the folder, and record the program again",
-                )  # fmt: skip
+                )
             step("writing the trace")
-            return _write(started, raw, out, force=force, code=None, jobs=None)
+            return _write(started, raw, target, force=force, code=None, jobs=None)
     except FileNotFoundError:
         raise RecordError(
-            "is not an unfinished recording", file=raw,
+            "is not an unfinished recording",
+            file=raw,
             remedy=f"give the folder OUT{_UNFINISHED} that tailback record --out OUT left",
-        ) from None  # fmt: skip
+        ) from None
     except ValueError:
         raise RecordError(
-            f"{_START} is damaged", file=raw,
-            remedy=f'write {{"command": ["PROGRAM"]}} into it: the files of the ranks are separate',
-        ) from None  # fmt: skip
+            f"{_START} is damaged",
+            file=raw,
+            remedy='write {"command": ["PROGRAM"]} into it: the files of the ranks are separate',
+        ) from None
 
 
 def unfinished_folder(out: Path) -> Path:
@@ -178,7 +185,7 @@ def unfinished_folder(out: Path) -> Path:
 
 
 def finished_folder(raw: Path) -> Path:
-    """The recording whose files of ranks a folder holds: the inverse of :func:`unfinished_folder`."""
+    """The recording whose files of ranks a folder holds."""
     return raw.with_name(raw.name.removesuffix(_UNFINISHED))
 
 
@@ -190,16 +197,22 @@ def _new_raw_folder(raw: Path, command: Sequence[str], converter: Path) -> Itera
         raw.mkdir(mode=0o700)
     except FileExistsError:
         raise RecordError(
-            "holds an earlier recording that is not finished", file=raw,
-            remedy=f"finish it: tailback record --recover {shlex.quote(str(raw))}; or remove it, or "
-            "choose another --out",
-        ) from None  # fmt: skip
+            "holds an earlier recording that is not finished",
+            file=raw,
+            remedy=f"finish it: tailback record --recover {shlex.quote(str(raw))}; or remove it, "
+            "or choose another --out",
+        ) from None
     except OSError as error:
-        raise RecordError(f"cannot be made: {error.strerror}", file=raw,
-                          remedy="choose a folder you may write to with --out") from None  # fmt: skip
+        raise RecordError(
+            f"cannot be made: {error.strerror}",
+            file=raw,
+            remedy="choose a folder you may write to with --out",
+        ) from None
     started: dict[str, Any] = {
-        "command": list(command), "converter": str(converter), "job": job_variables(os.environ),
-    }  # fmt: skip
+        "command": list(command),
+        "converter": str(converter),
+        "job": job_variables(os.environ),
+    }
     with (raw / _START).open("x", encoding="utf-8") as file:
         _lock(file.fileno(), raw)
         json.dump(started, file)
@@ -225,32 +238,37 @@ def _lock(file: int, raw: Path) -> None:
 
 
 def _write(
-    started: dict[str, Any], raw: Path, out: Path, *, force: bool, code: int | None,
+    started: dict[str, Any],
+    raw: Path,
+    out: Path,
+    *,
+    force: bool,
+    code: int | None,
     jobs: JobWatch | None,
-) -> Recording:  # fmt: skip
+) -> Recording:
     """Write the recording, read its trace back, and only then remove the files of the ranks."""
     try:
         with AtomicDirectory(out, force=force, sources=[raw]) as folder:
             recording = _finish(started, raw, folder, code, jobs)
     except KeyboardInterrupt:
-        raise RecordError("interrupted while writing the recording", file=out,
-                          remedy=_recover(raw)) from None  # fmt: skip
+        raise RecordError(
+            "interrupted while writing the recording", file=out, remedy=_recover(raw)
+        ) from None
     except (TailbackError, OSError, MemoryError) as error:
         # The files of the ranks are worth more than a clean folder.
         message = error.message if isinstance(error, TailbackError) else str(error)
         remedy = error.remedy if isinstance(error, TailbackError) and error.remedy else ""
         raise RecordError(
-            message or type(error).__name__, file=out,
+            message or type(error).__name__,
+            file=out,
             remedy="; ".join(filter(None, (remedy, _recover(raw)))),
-        ) from None  # fmt: skip
+        ) from None
     shutil.rmtree(raw, ignore_errors=True)
     return recording
 
 
 def _recover(raw: Path) -> str:
-    return (
-        f"the files of the ranks are kept: tailback record --recover {shlex.quote(str(raw))}"
-    )
+    return f"the files of the ranks are kept: tailback record --recover {shlex.quote(str(raw))}"
 
 
 def _why_nothing(code: int) -> str:
@@ -290,8 +308,11 @@ def _finish(
     ranks = read_rank_files(program)
     recorded = [one for one in ranks if one.recorded]
     if not recorded:
-        raise RecordError("no rank wrote more than the name of its file", file=raw,
-                          remedy="remove the folder, and record the program again")  # fmt: skip
+        raise RecordError(
+            "no rank wrote more than the name of its file",
+            file=raw,
+            remedy="remove the folder, and record the program again",
+        )
     converter = Path(str(started.get("converter", "")))
     if not converter.is_file():
         converter = build(compiler_for(started["command"])).converter
@@ -334,9 +355,10 @@ def _verify(folder: Path, calls: int) -> None:
     read = len(load(folder).calls.rank)
     if read != calls:
         raise RecordError(
-            f"its trace has {read:,} calls, and {calls:,} were written", file=folder,
+            f"its trace has {read:,} calls, and {calls:,} were written",
+            file=folder,
             remedy="check the disk of --out",
-        )  # fmt: skip
+        )
 
 
 def _drop_half_line(file: Path) -> None:
@@ -363,6 +385,15 @@ def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
                 writer.writerow((one.rank, NO_HOST, 0, "", one.rank, 0, 0))
                 continue
             # Its order among the ranks of its host.
-            writer.writerow((one.rank, one.host, before[one.host], one.cores, clocks[one.rank],
-                             one.physical_cores, one.openmp_threads))  # fmt: skip
+            writer.writerow(
+                (
+                    one.rank,
+                    one.host,
+                    before[one.host],
+                    one.cores,
+                    clocks[one.rank],
+                    one.physical_cores,
+                    one.openmp_threads,
+                )
+            )
             before[one.host] += 1

@@ -19,9 +19,10 @@ _ASK = "an administrator can write it once: ibnetdiscover > fabric.txt; dump_fts
 def job_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables with which a batch system describes a job, without secrets."""
     return {
-        key: value for key, value in sorted(environment.items())
+        key: value
+        for key, value in sorted(environment.items())
         if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)
-    }  # fmt: skip
+    }
 
 
 def write_job(environment: Mapping[str, str], folder: Path, notes: list[str]) -> None:

@@ -13,9 +13,9 @@ from tailback.remedy.proof import (
     current_placement,
     fastest_first,
     is_improvement,
-    with_gain_intervals,
     not_simulated,
     prove,
+    with_gain_intervals,
 )
 from tailback.remedy.proposal import REMEDIES, Progress, Proposal, RemedyContext
 from tailback.remedy.rate_control import worth_proving

@@ -104,9 +104,11 @@ def test_explicit_resources_number_the_hosts_of_the_job(tmp_path: Path) -> None:
 
 
 LAUNCHERS = {
-    "mpirun.openmpi --tag-output": "hostname", "mpirun.openmpi --display-map": "true",
-    "mpirun.openmpi --report-bindings --bind-to core": "true", "mpiexec.hydra -l": "hostname",
-}  # fmt: skip
+    "mpirun.openmpi --tag-output": "hostname",
+    "mpirun.openmpi --display-map": "true",
+    "mpirun.openmpi --report-bindings --bind-to core": "true",
+    "mpiexec.hydra -l": "hostname",
+}
 
 
 @pytest.mark.tools
@@ -211,8 +213,16 @@ def placed(folder: Path, text: str, option: str, hosts: str = "") -> list[str]:
     (folder / "links.csv").write_text(LINKS)
     (folder / "ranks").write_text(text)
     (folder / "s.toml").write_text(SCENARIO)
-    command = ["simulate", str(folder / "s.toml"), option, str(folder / "ranks"), "--out",
-               str(folder / "run"), "--force", *(["--hosts", hosts] if hosts else [])]  # fmt: skip
+    command = [
+        "simulate",
+        str(folder / "s.toml"),
+        option,
+        str(folder / "ranks"),
+        "--out",
+        str(folder / "run"),
+        "--force",
+        *(["--hosts", hosts] if hosts else []),
+    ]
     result = CliRunner().invoke(cli, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     run = Run.read(folder / "run")

@@ -93,9 +93,7 @@ def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path)
     assert [path[0] for path in trace.system] == [(host, "node")] * 2
     with (tmp_path / "evidence" / "rank_host.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == [
-        "rank", "host", "slot", "cores", "clock", "physical_cores", "openmp_threads"
-    ]  # fmt: skip
+    assert rows[0] == ["rank", "host", "slot", "cores", "clock", "physical_cores", "openmp_threads"]
     assert [row[:3] for row in rows[1:]] == [["0", host, "0"], ["1", host, "1"]]
     assert all(row[3] for row in rows[1:])
     # Ranks of one host share its clock.

@@ -77,7 +77,8 @@ def descendants(process: int) -> list[int]:
             text = stat.read_text()
         except OSError:
             continue
-        parents.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+        parent = int(text.rpartition(")")[2].split()[1])
+        parents.setdefault(parent, []).append(int(stat.parent.name))
     found, open_ends = list[int](), [process]
     while open_ends:
         found += (below := parents.get(open_ends.pop(), []))
@@ -100,9 +101,7 @@ def running(program: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     raw = tmp_path / "out.unfinished"
     try:
-        wait_for(
-            lambda: len([file for file in raw.glob("*/*.events") if file.stat().st_size]) == 2
-        )
+        wait_for(lambda: len([file for file in raw.glob("*/*.events") if file.stat().st_size]) == 2)
         yield process
     finally:
         signal_job(process, signal.SIGKILL)
@@ -114,9 +113,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
-def test_recording_is_written_after_sigterm(
-    running: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_recording_is_written_after_sigterm(running: subprocess.Popen[str], tmp_path: Path) -> None:
     signal_job(running, signal.SIGTERM)
     _, said = running.communicate(timeout=120)
     assert running.returncode not in (0, 125), said

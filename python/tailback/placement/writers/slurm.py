@@ -11,7 +11,9 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     """Slurm SLURM_HOSTFILE: one host per task, for srun --distribution=arbitrary."""
     binding = assignment.binding or Binding()
     # Without an option, the site decides how srun binds tasks.
-    cores = f"--cpus-per-task={binding.cores} --cpu-bind=cores" if binding.cores else "--cpu-bind=none"
+    cores = "--cpu-bind=none"
+    if binding.cores:
+        cores = f"--cpus-per-task={binding.cores} --cpu-bind=cores"
     # No comments in the file: every line is a task.
     command = (
         f"{binding.variables}SLURM_HOSTFILE={shlex.quote(file)} "
