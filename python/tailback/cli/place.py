@@ -74,7 +74,8 @@ def place(
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo("\n".join(_lines(placed.rows)))
-    for note in placed.skipped:
+    rates = [note for note in placed.notes if simulated and note.startswith("within hosts: ")]
+    for note in [*placed.skipped, *rates]:
         click.echo("\n".join(wrap(f"note: {note}")))
     if placed.omitted:
         click.echo("\n".join(wrap(f"note: {placed.omitted}")))
