@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tailback.api.recording import measured_local_rates
 from tailback.api.source import fabric_data, is_scenario
-from tailback.calibration.estimates import FittedValue, Placed, estimate
+from tailback.calibration.estimates import Estimates, FittedValue, Placed, estimate
 from tailback.calibration.file import Calibration
 from tailback.calibration.model import CalibrationError
 from tailback.calibration.places import host_names, placed, split_hosts
@@ -87,9 +89,33 @@ def calibrate(
         read.placed, packet_bytes=next(iter(read.packet_bytes), None),
         adapter_gbps=None if machine is None else machine.adapter_gbps, eager=read.eager,
     )  # fmt: skip
+    found.engine += _timed_by_recorder([split_hosts(one)[0] for one in given], found)
     found.notes[:0] = read.notes
     found.measured += read.measured
     return Calibration.of(found, [str(one) for one in given])
+
+
+def _timed_by_recorder(paths: list[Path], found: Estimates) -> list[FittedValue]:
+    """Rates within hosts that ``tailback record`` timed, as far as messages do not show them."""
+    measured = [rates for path in paths if (rates := measured_local_rates(path))]
+    out = []
+    for name in ("local_rate", "memory_rate") if measured else ():
+        if any(one.name == name for one in found.engine):
+            continue
+        low = min(rates[name][0] for rates in measured)
+        high = max(rates[name][1] for rates in measured)
+        middle, source = math.sqrt(low * high), "timed by tailback record"
+        out.append(FittedValue(name, "rate", middle, low, high, source, len(measured)))
+        found.not_identified.pop(name, None)
+    rates = {one.name: one.value for one in (*found.engine, *out)}
+    # A message alone has all of the memory.
+    least = rates.get("local_rate", 0.0)
+    return [
+        replace(one, value=max(one.value, least), high=max(one.high, least))
+        if one.name == "memory_rate"
+        else one
+        for one in out
+    ]
 
 
 def _section(fabric: str | Path) -> FabricSection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -98,27 +99,40 @@ def own_jobs(trace: Path | None) -> frozenset[str]:
     return frozenset(found.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
 
 
-def recorded_local_rates(trace: Path) -> dict[str, float]:
-    """Settings of the engine for messages within hosts, as the recorder measured them.
+def measured_local_rates(trace: Path) -> dict[str, tuple[float, float]]:
+    """Lowest and highest rate of messages within hosts, Gb/s, that the recorder measured.
 
-    Each rate is in the geometric middle of those measured, which differ by size of message and by
-    host. Empty if nothing was measured.
+    Of ``local_rate`` and ``memory_rate``; they differ by size of message and by host. Empty if
+    nothing was measured.
     """
     if not is_recording(trace):
         return {}
     try:
         found = json.loads((trace / "recording.json").read_text(encoding="utf-8"))
         measured = found["within_hosts_gbps"]
-        low, high = np.array([measured["one"], measured["all"]], np.float64).T
+        rates = np.array([measured["one"], measured["all"]], np.float64)
+        (one_low, one_high), (all_low, all_high) = rates.tolist()
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low > 0).all()):
+    if not (np.isfinite(rates).all() and 0 < one_low <= one_high and 0 < all_low <= all_high):
         return {}
-    each, together = np.sqrt(low * high).tolist()
+    return {"local_rate": (one_low, one_high), "memory_rate": (all_low, all_high)}
+
+
+def recorded_local_rates(trace: Path) -> dict[str, float]:
+    """Settings of the engine for messages within hosts, from what the recorder measured.
+
+    Each rate is in the geometric middle of those measured. Empty if nothing was measured.
+    """
+    measured = measured_local_rates(trace)
+    if not measured:
+        return {}
+    each, together = (math.sqrt(low * high) for low, high in measured.values())
+    spread = max(math.sqrt(high / low) for low, high in measured.values())
     return {
         "local_rate": each,
         "memory_rate": max(each, together),
-        "local_error": float(min(np.sqrt(high / low).max(), MAX_LOCAL_ERROR)),
+        "local_error": min(spread, MAX_LOCAL_ERROR),
     }
 
 
