@@ -108,7 +108,6 @@ pub fn simulate_program(
     let compiled = program.compile()?;
     let (ranks, messages) = (program.n_ranks(), compiled.messages.len());
     let first_ops = compiled.rank_start[..ranks].iter();
-    let hosts = placement.host.iter().max().map_or(0, |&host| host as usize + 1);
     let router = Router::new(fabric, plan, settings.paths, settings.detour, settings.seed);
     let mut pool = Pool::new(router.capacity(), settings.policy, settings.quantum_ps)?;
     if settings.windows > 0 {
@@ -123,7 +122,7 @@ pub fn simulate_program(
         now: 0,
         ranks: first_ops.map(|&op| Rank::new(op)).collect(),
         local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
-        memory: SharedMemory::new(hosts, settings.memory_gbps),
+        memory: SharedMemory::new(placement.n_hosts(), settings.memory_gbps),
         messages: vec![MessageProgress::default(); messages],
         queue: vec![VecDeque::new(); fabric.n_nodes as usize],
         sending: vec![false; fabric.n_nodes as usize],
@@ -326,13 +325,13 @@ impl ProgramSimulation<'_> {
     /// The copy of a message within a host may have ended.
     fn copied(&mut self, message: u32) {
         let host = self.placement.host[self.envelope(message).src as usize];
-        let mut ended = Vec::new();
-        if let Some((time, first)) = self.memory.finish(host, self.now, &mut ended) {
-            self.at(time, MessageEvent::Copied(first));
-        }
         let arrival = self.now.saturating_add(self.settings.local_delay_ps);
-        for message in ended {
-            self.at(arrival, MessageEvent::Arrived(message));
+        let events = &mut self.events;
+        let next = self.memory.finish(host, self.now, |message| {
+            events.push(Reverse((arrival, MessageEvent::Arrived(message))));
+        });
+        if let Some((time, first)) = next {
+            self.at(time, MessageEvent::Copied(first));
         }
     }
 

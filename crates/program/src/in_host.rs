@@ -65,9 +65,9 @@ impl SharedMemory {
         memory.schedule(self.gbps).expect("a copy has just begun")
     }
 
-    /// Adds the messages whose copies in `host` end at `now` to `ended`, and returns when the next one
+    /// Calls `ended` with the messages whose copies in `host` end at `now`, and returns when the next one
     /// ends. Nothing ends at a time that a later start has made obsolete.
-    pub fn finish(&mut self, host: u32, now: u64, ended: &mut Vec<u32>) -> Option<FirstEnd> {
+    pub fn finish(&mut self, host: u32, now: u64, mut ended: impl FnMut(u32)) -> Option<FirstEnd> {
         let memory = &mut self.hosts[host as usize];
         if memory.due_ps != now {
             return None;
@@ -81,7 +81,7 @@ impl SharedMemory {
                 break;
             }
             memory.copies.pop();
-            ended.push(message);
+            ended(message);
         }
         memory.schedule(self.gbps)
     }
@@ -168,10 +168,12 @@ mod tests {
                     started += 1;
                 }
                 (_, Some((now, _))) => {
-                    let mut ended = Vec::new();
-                    next = memory.finish(0, now, &mut ended);
-                    assert!(!ended.is_empty(), "a copy ends when it is due");
-                    ended.into_iter().for_each(|copy| ends[copy as usize] = now);
+                    let mut ended = 0;
+                    next = memory.finish(0, now, |copy| {
+                        ends[copy as usize] = now;
+                        ended += 1;
+                    });
+                    assert!(ended > 0, "a copy ends when it is due");
                 }
                 _ => return ends,
             }

@@ -270,15 +270,14 @@ impl<P: Probe> Shard<'_, P> {
         let model = self.model;
         let src = model.program.messages[message as usize].src;
         let host = model.placement.host[src as usize];
-        let mut ended = std::mem::take(&mut self.copied);
-        if let Some((time, first)) = self.memory.finish(host, self.now, &mut ended) {
+        let arrival = self.now.saturating_add(model.settings.local_delay_ps);
+        let queue = &mut self.queue;
+        let next = self.memory.finish(host, self.now, |message| {
+            queue.push(Event::new(arrival, EventKind::Message, message, LOCAL_ARRIVAL));
+        });
+        if let Some((time, first)) = next {
             self.queue.push(Event::new(time, EventKind::Message, first, COPIED));
         }
-        let arrival = self.now.saturating_add(model.settings.local_delay_ps);
-        for message in ended.drain(..) {
-            self.queue.push(Event::new(arrival, EventKind::Message, message, LOCAL_ARRIVAL));
-        }
-        self.copied = ended;
     }
 
     /// The last byte of a message has left its adapter.

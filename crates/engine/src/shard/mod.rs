@@ -58,9 +58,8 @@ pub(crate) struct Shard<'a, P> {
     pub ranks: Vec<Rank>,
     /// What messages within a host share: ports, if the ranks have any, or memory.
     pub local_ports: Option<LocalPorts>,
+    /// Hosts keep their numbers in every shard.
     pub memory: SharedMemory,
-    /// Messages whose copies end at the same time; empty between events.
-    pub copied: Vec<u32>,
     /// Where ranks are in their steps, if steps may be left out.
     pub gates: Option<Box<StepGates>>,
     /// Each rank that began to compute and when, in order of time; None unless asked for.

@@ -64,10 +64,7 @@ impl Model<'_> {
         let switches = self.partition.of_switch.iter().filter(|&&shard| shard == number).count();
         let links = self.links_of(number);
         let EndpointIndex { send, receive } = self.endpoint_counts[usize::from(number)];
-        let groups = self.partition.groups[usize::from(number)] as usize;
         let ranks = self.ranks_of(number).len();
-        // Hosts keep their numbers in every shard: their memory is small.
-        let hosts = self.placement.host.iter().max().map_or(0, |&host| host as usize + 1);
         Shard {
             model: self,
             number,
@@ -96,7 +93,7 @@ impl Model<'_> {
             pauses: PausedLanes::new(settings.flow_control, links.len() * n_lanes),
             now: 0,
             end: 0,
-            queue: self.queue(groups),
+            queue: self.queue(self.partition.groups[usize::from(number)] as usize),
             probe: probe(&links),
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
             packets: PacketPool::default(),
@@ -106,8 +103,7 @@ impl Model<'_> {
             receives: with_huge_pages(receive as usize),
             ranks: with_huge_pages(ranks),
             local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
-            memory: SharedMemory::new(hosts, settings.memory_gbps),
-            copied: Vec::new(),
+            memory: SharedMemory::new(self.placement.n_hosts(), settings.memory_gbps),
             gates: self.gates.clone().map(Box::new),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
