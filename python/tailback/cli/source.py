@@ -57,6 +57,23 @@ _NETWORK = (
 """Options for the network that a trace or capture is diagnosed on."""
 
 
+_WITHIN_HOSTS = (
+    click.option(
+        "--local-rate",
+        metavar="RATE",
+        help="Rate of a message between ranks of one host, like '80 Gb/s' (default: that of "
+        "the recording, or 80 Gb/s).",
+    ),
+    click.option(
+        "--memory-rate",
+        metavar="RATE",
+        help="Rate that all messages within a host share (default: that of the recording, or "
+        "400 Gb/s).",
+    ),
+)
+"""Options for the rates of messages within hosts."""
+
+
 def source_options(command: F) -> F:
     """Add the argument SOURCE and the options that go with a trace."""
     decorators = [
@@ -95,18 +112,7 @@ def source_options(command: F) -> F:
             type=click.Path(path_type=Path),
             help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
         ),
-        click.option(
-            "--local-rate",
-            metavar="RATE",
-            help="Rate of a message between ranks of one host, like '80 Gb/s' (default: that of "
-            "the recording, or 80 Gb/s).",
-        ),
-        click.option(
-            "--memory-rate",
-            metavar="RATE",
-            help="Rate that all messages within a host share (default: that of the recording, or "
-            "400 Gb/s).",
-        ),
+        *_WITHIN_HOSTS,
         _SKIP_REPEATS,
         _COARSE,
         click.option(

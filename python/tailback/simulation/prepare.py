@@ -420,8 +420,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
         _check_local_times(scenario, jobs[-1], fabric)
-        if section.observed:
-            notes += note_on_rates(scenario, fabric, program, node)
+        notes += note_on_rates(scenario, fabric, program, node) if section.observed else []
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])
