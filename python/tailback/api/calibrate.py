@@ -107,9 +107,9 @@ def _timed_by_recorder(paths: list[Path], found: Estimates) -> list[FittedValue]
         middle, source = math.sqrt(low * high), "timed by tailback record"
         out.append(FittedValue(name, "rate", middle, low, high, source, len(measured)))
         found.not_identified.pop(name, None)
-    rates = {one.name: one.value for one in (*found.engine, *out)}
     # A message alone has all of the memory.
-    least = rates.get("local_rate", 0.0)
+    fitted = {one.name: one.value for one in (*found.engine, *out)}
+    least = fitted.get("local_rate", 0.0)
     return [
         replace(one, value=max(one.value, least), high=max(one.high, least))
         if one.name == "memory_rate"
