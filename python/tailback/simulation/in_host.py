@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError, ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.placement.hosts import hosts_from_spec
-from tailback.scenario import InHost
+from tailback.scenario import InHost, Scenario
+from tailback.traffic.program import Program
 
 FREE_GBPS = 1e12
 """Rate at which 125 MB take a picosecond, the unit of time: transfers within a host take none."""
@@ -66,3 +67,34 @@ def in_host_rates(
         return np.zeros(0)
     rate = fabric.host_gbps[fabric.node_host[node]]
     return np.ascontiguousarray(np.where(np.isnan(rate), usual, rate))
+
+
+def with_accelerator_ports(
+    scenario: Scenario, programs: Sequence[Program]
+) -> tuple[Scenario, list[str]]:
+    """The scenario with a port for each accelerator to the others of its host.
+
+    The channels of a ring or tree of NCCL run side by side, so each would have the whole rate if
+    messages within a host shared nothing.
+
+    Args:
+        scenario: The scenario; what it states is kept.
+        programs: Programs of the jobs that have several ranks in a host.
+
+    Returns:
+        The scenario, and a note of what is assumed.
+    """
+    accelerated = [program for program in programs if program.recompile is not None]
+    engine = scenario.engine
+    if not accelerated or "local_sharing" in engine.model_fields_set:
+        return scenario, []
+    changes: dict[str, object] = {"local_sharing": "ports"}
+    source = "[engine] local_rate"
+    logged = [program.port_gbps for program in accelerated if program.port_gbps is not None]
+    if logged and "local_rate" not in engine.model_fields_set:
+        changes["local_rate"] = min(logged)
+        source = "totalBw in NCCL's log"
+    engine = engine.model_copy(update=changes)
+    note = (f"within a host, messages share the port of each accelerator, of "
+            f"{engine.local_rate:g} Gb/s ({source})")  # fmt: skip
+    return scenario.model_copy(update={"engine": engine}), [note]

@@ -34,9 +34,18 @@ from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.coarse_packets import with_fitting_packets
-from tailback.simulation.in_host import in_host_rates, with_in_host_rates
+from tailback.simulation.in_host import (
+    in_host_rates,
+    with_accelerator_ports,
+    with_in_host_rates,
+)
 from tailback.simulation.recorded_latency import with_plausible_latency
-from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
+from tailback.simulation.trace_hosts import (
+    hosts_spec,
+    nodes_of,
+    other_hosts_note,
+    trace_hosts,
+)
 from tailback.stages import stage
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.patterns import parse as parse_pattern
@@ -344,9 +353,14 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
     job.footprint = footprint(job.problem, job.node, allowed)
 
 
+def _shares_hosts(job: Job, fabric: Fabric) -> bool:
+    """Whether a host has several ranks of the job, on whatever adapters."""
+    return len(np.unique(fabric.node_host[job.node])) < len(job.node)
+
+
 def _check_local_times(scenario: Scenario, job: Job, fabric: Fabric) -> None:
     """Reject a rate within hosts at which the time of a message overflows the simulated clock."""
-    if len(np.unique(job.node)) == len(job.node):
+    if not _shares_hosts(job, fabric):
         return
     largest = job.program.amount[job.program.sends].max(initial=0)
     usual = scenario.engine.local_rate
@@ -386,7 +400,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             program = None
             if section.trace is not None:
                 program = load_traffic(section, scenario.seed + number, once=once)
-                recorded = trace_hosts(section, fabric, program.n_ranks)
+                recorded = trace_hosts(section, fabric, program.n_ranks, program.hosts)
                 if recorded is not None:
                     section = section.model_copy(update={"hosts": hosts_spec(recorded)})
             else:
@@ -407,6 +421,8 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                 notes.append(f"hosts of the ranks are those of {recorded.source}")
             else:
                 node = _placed(section, problem)
+            if note := other_hosts_note(program.hosts, fabric.node_host[node]):
+                notes.append(note)
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken and not section.shared_hosts:
                 raise ScenarioError(
@@ -419,7 +435,11 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         keep = footprint(problem, node)
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
-        _check_local_times(scenario, jobs[-1], fabric)
+    sharing = [job.program for job in jobs if _shares_hosts(job, fabric)]
+    scenario, ports = with_accelerator_ports(scenario, sharing)
+    notes += ports
+    for job in jobs:
+        _check_local_times(scenario, job, fabric)
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])

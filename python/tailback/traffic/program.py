@@ -164,6 +164,9 @@ class Program:
         lacks: What the recording does not contain, in a few words each; shown with a diagnosis.
         recompile: Compiles the program again with collectives run in another way; None if it has no
             NCCL collectives or has been edited.
+        port_gbps: Rate of the port of each rank to the others of its host, Gb/s, if the recording
+            states it.
+        hosts: Name of the host of each rank; empty unless a recording without times names it.
     """
 
     name: str
@@ -180,6 +183,8 @@ class Program:
     recording: RecordedTimes | None = None
     lacks: tuple[str, ...] = ()
     recompile: Callable[[NcclSection], Program] | None = None
+    port_gbps: float | None = None
+    hosts: tuple[str, ...] = ()
 
     @property
     def n_ranks(self) -> int:

@@ -93,7 +93,7 @@ def read(path: Path) -> Program:
     between_ps = sum(trace.between_ps for trace in ranks) // world
     return compile_gpu(GpuProgram(
         folder.name if path.is_dir() else path.name.split(".")[0], hosts, collectives, timeline,
-        notes, RecordedTimes(calls_ps, between_ps),
+        notes, RecordedTimes(calls_ps, between_ps), log.port_gbps,
     ))  # fmt: skip
 
 
