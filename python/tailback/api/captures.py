@@ -62,33 +62,41 @@ def read_captures(
                 "does not exist" if not path.exists() else "is not a packet capture",
                 file=path, remedy="give only pcap, pcapng or ERF files",
             )  # fmt: skip
-    setting, one_in = capture_scenario(fabric)
+    setting, one_in, assumed = capture_scenario(fabric)
     if forwarding is not None:
         setting.fabric.forwarding = Path(forwarding).absolute()
     folder = None if contexts is None else Path(contexts)
-    return captured_run(paths, setting, contexts=folder, one_in=one_in)
+    return captured_run(paths, setting, contexts=folder, one_in=one_in, assumed=assumed)
 
 
-def capture_scenario(fabric: str | Path) -> tuple[Scenario, float]:
-    """Network and telemetry of a capture, from ``--fabric``, and packets per sample."""
+def capture_scenario(fabric: str | Path) -> tuple[Scenario, float, bool]:
+    """Network and telemetry of a capture, from ``--fabric``.
+
+    Returns:
+        The scenario, packets per sample, and whether the telemetry is assumed.
+    """
     path = Path(fabric)
     if is_run(path):
         run = read_base_run(path)
-        return run.scenario, float(run.summary.get("one_in", 1))
+        return run.scenario, float(run.summary.get("one_in", 1)), False
     if path.is_file() and path.suffix == ".toml":
         scenario = load(path)
-        return scenario, float(scenario.telemetry.one_in)
+        return scenario, float(scenario.telemetry.one_in), False
     data = {"fabric": fabric_data(fabric), "telemetry": DEFAULT_TELEMETRY, "job": [{"trace": "."}]}
-    return parse(data), 1.0
+    return parse(data), 1.0, True
 
 
-def with_capture_telemetry(scenario: Scenario) -> Scenario:
-    """The scenario, with default telemetry if its own does not fit the reserved bits."""
+def with_capture_telemetry(scenario: Scenario) -> tuple[Scenario, bool]:
+    """The scenario, with assumed telemetry if its own does not fit the reserved bits.
+
+    Returns:
+        The scenario, and whether its telemetry is assumed.
+    """
     section = scenario.telemetry
     if section.scheme == "csig" or 0 < section.header_bits <= RESERVED_BITS:
-        return scenario
+        return scenario, False
     section = TelemetrySection.model_validate(DEFAULT_TELEMETRY)
-    return scenario.model_copy(update={"telemetry": section})
+    return scenario.model_copy(update={"telemetry": section}), True
 
 
 def options_on_ranks(options: ScenarioOptions) -> dict[str, object]:

@@ -21,7 +21,7 @@ from tailback.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.captures import captured_run
 from tailback.simulation.routes import forwarded_links
-from tailback.telemetry.captured import is_capture
+from tailback.telemetry.captured import CaptureError, is_capture
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.left_out import whole_messages
@@ -89,7 +89,13 @@ def with_samples(
         return evidence
     fabric, path = prepared.fabric, Path(samples)
     if is_capture(path):
-        run = captured_run([path], with_capture_telemetry(prepared.scenario))
+        scenario, assumed = with_capture_telemetry(prepared.scenario)
+        run = captured_run([path], scenario, assumed=assumed)
+        if why := run.summary.get("without_samples"):
+            raise CaptureError(
+                f"has no samples: {why}", file=path,
+                remedy="leave it out, or state what the switches write: [telemetry] of a scenario",
+            )  # fmt: skip
         table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
         shared = scheme in ONE_RESERVOIR
     else:

@@ -48,6 +48,7 @@ from tailback.diagnosis.model import (
     Sampling,
     WaterfallBar,
 )
+from tailback.diagnosis.rule_wording import WITHOUT_SAMPLES
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
 from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
@@ -134,6 +135,8 @@ def diagnose_cause(
     facts = _headline_facts(evidence, bars, slow, placements or {})
     told = against if found.cause == "pattern" else NOT_RULED_OUT.format(against)
     text = told if against else headline(cause, findings, cost, facts)
+    if evidence.without_samples:
+        text = WITHOUT_SAMPLES.format(evidence.without_samples)
     return Diagnosis(
         cause=cause,
         headline=text,

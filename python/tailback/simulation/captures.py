@@ -23,6 +23,7 @@ from tailback.simulation.prepare import load_fabric
 from tailback.simulation.routes import routes_for
 from tailback.simulation.tables import fabric_tables
 from tailback.telemetry.bottlenecks import MAXIMUM_SIGNALS, SIGNAL_SHIFT
+from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.captured import (
     Captured,
     CapturedFile,
@@ -33,7 +34,9 @@ from tailback.telemetry.captured import (
     nodes_of_addresses,
     read_contexts,
 )
-from tailback.telemetry.receiver import build_samples
+from tailback.telemetry.header_counts import HASHED
+from tailback.telemetry.receiver import build_samples, hash_agreement
+from tailback.units import percent
 
 MAX_PACKETS = 10_000_000
 """Maximum number of packets kept, as for a simulated run; beyond it, one in 2^k is decoded."""
@@ -70,7 +73,12 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
 
 
 def captured_run(
-    paths: Sequence[Path], setting: Scenario, *, contexts: Path | None = None, one_in: float = 1
+    paths: Sequence[Path],
+    setting: Scenario,
+    *,
+    contexts: Path | None = None,
+    one_in: float = 1,
+    assumed: bool = False,
 ) -> Run:
     """Make a measured run from captures.
 
@@ -79,10 +87,13 @@ def captured_run(
         setting: Fabric, routing and telemetry of the network; its jobs are not used.
         contexts: Folder of addresses and calling contexts.
         one_in: Number of packets in the network per packet that carries a sample.
+        assumed: Whether nothing states the telemetry, which a note then says.
 
     Returns:
         A run without messages whose ``samples`` are those of the captured packets, one rank for
-        each node that sent or received one. Notes state which packets were left out.
+        each node that sent or received one. Notes state which packets were left out. If the bits
+        of the packets are no samples, it has none, and ``without_samples`` of its summary says
+        why.
 
     Raises:
         TailbackError: A file cannot be read, no packet is of the fabric, or the scheme of the
@@ -101,6 +112,10 @@ def captured_run(
     known = read_contexts(contexts, fabric)
     found = read_captured(paths, telemetry.packets or MAX_PACKETS)
     notes = [loss for file in found.files for loss in file.losses()]
+    if assumed:
+        bits = f" with {telemetry.hash_bits} hash bits" if telemetry.scheme in HASHED else ""
+        notes.append(f"nothing states what the switches write: scheme {telemetry.scheme!r}{bits} "
+                     "is assumed; [telemetry] of a scenario states it")  # fmt: skip
     if found.one_in > 1:
         notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
     found = _with_headers(found, telemetry.scheme, first, notes)
@@ -282,12 +297,43 @@ def _decoded(run: Run, fabric: Fabric) -> Run:
     else:
         packets = packets.with_columns(hops=pl.lit(None, pl.UInt8))
     run = replace(run, tables={**run.tables, "packets": packets})
-    samples = build_samples(run, pairs, COMPILED_DECODER)
     hops = packets["hops"].mean()
     summary = {**run.summary, "average_path_length": float(hops or 1.0)}  # type: ignore[arg-type]
-    tables = {**run.tables, "samples": samples, "packets": packets.clear()}
+    tables, notes = {**run.tables, "packets": packets.clear()}, run.notes
+    why, doubt = _without_samples(run, pairs)
+    if why:
+        summary["without_samples"] = why
+    else:
+        tables["samples"] = build_samples(run, pairs, COMPILED_DECODER)
+    notes = [*notes, doubt] if doubt else notes
     tables = {name: conform(name, tables[name]) for name in TABLES}
-    return replace(run, tables=tables, summary=summary)
+    return replace(run, tables=tables, summary=summary, notes=notes)
+
+
+def _without_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
+    """Why the reserved bits of a capture are no samples, and a note if some of them are not."""
+    telemetry = run.scenario.telemetry
+    if telemetry.scheme not in HASHED:
+        return "", ""
+    if not run.tables["packets"]["header"].max():
+        return f"all {run.tables['packets'].height:,} packets have reserved bits of 0", ""
+    found = hash_agreement(run, pairs, COMPILED_DECODER)
+    if found.are_samples:
+        if not found.some_are_foreign:
+            return "", ""
+        return "", (
+            f"about {percent(1.0 - found.share)} of the samples carry the hash of no link on the "
+            "path of their packet: switches that do not write samples, other numbers of links than "
+            "in table links, or damaged headers"
+        )
+    if not found.enough:
+        return f"{found.samples:,} packets are too few to tell samples from other bits", ""
+    return (
+        f"the reserved bits of {found.samples:,} packets do not depend on the packets as the "
+        f"hashes of scheme {telemetry.scheme!r} do ({found.agreeing:,} of {found.pairs:,} fit a "
+        f"link on the path, {found.pairs / 2**found.bits:,.0f} by chance): other bits, another "
+        "scheme, or other numbers of links"
+    ), ""
 
 
 def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str, pl.DataFrame]:

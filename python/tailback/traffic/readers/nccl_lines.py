@@ -182,8 +182,9 @@ def _lines(file: Path, log: NcclLog) -> Iterator[_Line]:
             else:
                 damaged += _CUT_CALL.match(message) is not None
     if damaged:
-        log.call_notes.append(f"{damaged} lines of {file.name} with a call are cut short: those calls "
-                         "are left out")  # fmt: skip
+        log.call_notes.append(
+            f"{damaged} lines of {file.name} with a call are cut short: those calls are left out"
+        )
 
 
 def _host_names(lines: Sequence[_Line]) -> dict[tuple[str, int], str]:
@@ -257,8 +258,10 @@ def _read_calls(log: NcclLog, lines: Sequence[_Line]) -> None:
             name, int(count), DATATYPE_BYTES[int(datatype)], int(root), comm.identity, comm.rank,
         ))  # fmt: skip
     if log.unknown_calls:
-        log.call_notes.append(f"{log.unknown_calls} calls of communicators whose beginning is not in "
-                         "the log are left out")  # fmt: skip
+        log.call_notes.append(
+            f"{log.unknown_calls} calls of communicators whose beginning is not in the log are "
+            "left out"
+        )
 
 
 def _communicator(line: _Line, process: tuple[str, int]) -> _Communicator:
@@ -290,9 +293,10 @@ def _join(log: NcclLog, joined: Sequence[_Communicator]) -> None:
         log.size[comm.identity] = comm.size
     if ambiguous:
         sizes = ", ".join(map(str, sorted(ambiguous)[:4]))
-        log.call_notes.append(f"several communicators have {sizes} ranks and no commId (NCCL before "
-                         "2.16, RCCL), so it is unknown which ranks share one: their calls are "
-                         "left out")  # fmt: skip
+        log.call_notes.append(
+            f"several communicators have {sizes} ranks and no commId (NCCL before 2.16, RCCL), so "
+            "it is unknown which ranks share one: their calls are left out"
+        )
 
 
 def _require(good: bool, line: _Line, what: str) -> None:
