@@ -7,6 +7,7 @@ Unknown keys are refused with the nearest valid one; quantities carry their unit
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 from reprlib import repr as brief
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from pydantic import (
     BaseModel,
     Field,
     ValidationError,
+    create_model,
     model_validator,
 )
 
@@ -508,6 +510,50 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
         raise found from None
 
 
+def field_value(model: type[Section], name: str, value: object) -> object:
+    """A value for one field of a table, as a scenario file may state it.
+
+    Args:
+        model: The table.
+        name: The field.
+        value: The value, or what the file would have for it.
+
+    Returns:
+        The validated value.
+
+    Raises:
+        ScenarioError: There is no such field, or the value is invalid.
+    """
+    place = _place_of(model)
+    if name not in model.model_fields:
+        loc = (*place, name)
+        raise _explain({"type": "extra_forbidden", "loc": loc}, None, None)
+    try:
+        return getattr(_alone(model, name).model_validate({name: value}), name)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _explain({**first, "loc": (*place, *first["loc"])}, None, None) from None
+
+
+@cache
+def _alone(model: type[Section], name: str) -> type[Section]:
+    """A table with one field of another: what its fields require of each other is left out."""
+    field = model.model_fields[name]
+    alone: dict[str, Any] = {name: (field.annotation, field)}
+    return create_model(model.__name__, __base__=Section, **alone)
+
+
+@cache
+def _place_of(model: type[Section]) -> tuple[str, ...]:
+    """Names of the tables down to one: ``("engine", "pacing")``; none for the scenario."""
+    for name, table in _CHILDREN.items():
+        if table is model:
+            tables: list[type[Section]] = [Scenario, *_CHILDREN.values()]
+            parent = next(other for other in tables if name in other.model_fields)
+            return (*_place_of(parent), name)
+    return ()
+
+
 def _numbered_table(loc: tuple[int | str, ...], data: Any) -> str:
     """The table that an error is in, if there are several of its name: ``job 2 of 3``."""
     name = ""
@@ -579,13 +625,13 @@ def _value_at(loc: list[Any], data: Any, default: object) -> object:
     return data
 
 
-_CHILDREN: dict[str, type[BaseModel]] = {
+_CHILDREN: dict[str, type[Section]] = {
     "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "in_host": InHost,
     "job": JobSection,
     "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
     "congestion_control": CongestionControlSection, "pacing": PacingSection,
     "dcqcn": DcqcnSection, "flow_control": FlowControlSection,
-    "adaptive": AdaptiveSection,
+    "adaptive": AdaptiveSection, "nccl": NcclSection,
 }  # fmt: skip
 """The tables of a scenario by name."""
 

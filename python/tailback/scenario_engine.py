@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -32,6 +32,19 @@ class Section(BaseModel):
     # Strict: neither true nor "1" is a number, and 1.5 is not truncated to 1.
     # Validators are built at first use: most scenarios use few tables.
     model_config = ConfigDict(extra="forbid", validate_default=False, strict=True, defer_build=True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field to a value as a scenario file has it; raises ScenarioError.
+
+        What fields require of each other is checked when the scenario is used: until then several
+        can be changed one after the other.
+        """
+        if not name.startswith("_"):
+            # Deferred: explaining errors needs the whole scenario.
+            from tailback.scenario import field_value
+
+            value = field_value(type(self), name, value)
+        super().__setattr__(name, value)
 
 
 _SCHEME_OPTIONS = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}

@@ -14,6 +14,7 @@ from tailback.calibration.places import host_names, placed, split_hosts
 from tailback.calibration.readers import read_benchmark
 from tailback.calibration.routes import Machine
 from tailback.calibration.trace import trace_times
+from tailback.errors import known_keywords, option
 from tailback.evidence.measure import has_times, measure
 from tailback.fabric.degraded import degrade
 from tailback.placement.rank_hosts import rank_hosts
@@ -32,6 +33,7 @@ class _FileContents:
     notes: list[str] = field(default_factory=list)
 
 
+@known_keywords()
 def calibrate(
     files: Sequence[str | Path] | str | Path,
     *,
@@ -66,7 +68,7 @@ def calibrate(
         raise CalibrationError("no file to read", remedy="give at least one")
     if hosts is not None and rankfile is not None:
         raise CalibrationError(
-            "--rankfile and --hosts both state where ranks ran", file=rankfile,
+            f"{option('rankfile')} and {option('hosts')} both state where ranks ran", file=rankfile,
             remedy="give one of the two",
         )  # fmt: skip
     machine = None
@@ -123,7 +125,8 @@ def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _Fil
         if len(ranks) != len(hosts):
             raise CalibrationError(
                 f"the trace has {len(hosts)} ranks, but hosts of {len(ranks)} are given", file=path,
-                remedy="name the host of each rank, like --hosts node[001-004]:16, or --rankfile",
+                remedy="name the host of each rank, like "
+                f"{option('hosts', 'node[001-004]:16')}, or {option('rankfile')}",
             )  # fmt: skip
         hosts = list(ranks)
     found = trace_times(run.tables["transfers"], run.tables["calls"], hosts, machine)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailback.api.source import ScenarioOptions, fabric_data, is_run, read_base_run
-from tailback.errors import ScenarioError
+from tailback.errors import ScenarioError, option
 from tailback.fabric.builders import PRESETS
 from tailback.run import Run
 from tailback.scenario import RESERVED_BITS, Scenario, TelemetrySection, load, parse
@@ -46,15 +46,18 @@ def read_captures(
     """
     if refused:
         raise ScenarioError(
-            "a packet capture names no ranks; use --fabric, --forwarding and --contexts with it",
+            f"a packet capture names no ranks; use {option('fabric')}, {option('forwarding')} and "
+            f"{option('contexts')} with it",
             file=paths[0], place=refused[0],
-            remedy="leave it out, or diagnose the trace of the program with --samples CAPTURE",
+            remedy="leave it out, or diagnose the trace of the program with "
+            f"{option('samples', 'CAPTURE')}",
         )  # fmt: skip
     if fabric is None:
         raise ScenarioError(
             "a packet capture needs the network it was taken on", file=paths[0],
-            remedy="add --fabric with a scenario or run that states network and [telemetry], a "
-            "file that ibnetdiscover wrote, or a preset: " + ", ".join(PRESETS.names()),
+            remedy=f"add {option('fabric')} with a scenario or run that states network and "
+            "[telemetry], a file that ibnetdiscover wrote, or a preset: "
+            + ", ".join(PRESETS.names()),
         )  # fmt: skip
     for path in paths:
         if not is_capture(path):
@@ -100,9 +103,9 @@ def with_capture_telemetry(scenario: Scenario) -> tuple[Scenario, bool]:
 
 
 def options_on_ranks(options: ScenarioOptions) -> dict[str, object]:
-    """Options about ranks, which captures do not have, by their names on the command line."""
+    """Options about ranks, which captures do not have, by their names in the interface."""
     known = ("fabric", "forwarding")
     return {
-        f"--{name.replace('_', '-')}": value is not None
+        option(name): value is not None
         for name, value in options.items() if name not in known
     }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from tailback.errors import known_keywords
 from tailback.evidence import port_verdict
 from tailback.evidence.port_verdict import PortVerdict
 from tailback.port_counters.analysis import port_inventory, verdict
@@ -99,6 +100,7 @@ class CountersResult:
         return self.frame._repr_html_()
 
 
+@known_keywords()
 def counters(
     files: Sequence[str | Path] | str | Path,
     *,

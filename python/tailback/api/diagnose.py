@@ -59,7 +59,7 @@ from tailback.diagnosis.wording import (
     recorded_warnings,
     without_single_times,
 )
-from tailback.errors import PlacementError, ScenarioError
+from tailback.errors import PlacementError, ScenarioError, known_keywords, option
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.placement import RankFile
@@ -189,6 +189,7 @@ class DiagnosisResult(FolderResult):
         return table_html(f"Diagnosis of {self.run.scenario.name}: {diagnosis.cause}", rows)
 
 
+@known_keywords(ScenarioOptions)
 def diagnose(
     source: SourceLike | list[str | Path],
     *,
@@ -243,15 +244,17 @@ def diagnose(
         >>> result.plot.waterfall()
         >>> result.write("diagnosis")  # report.html, rank files, tables
     """
-    require_placements("--method", methods)
+    require_placements(option("methods"), methods)
     for kind in remedies:
         REMEDIES[kind]
     step = progress or _no_progress
     named = _files(source)
     if any(is_capture(file) for file in named):
         given = {
-            "--counters": counters, "--jobs": jobs, "--samples": samples, "--method": methods,
-            "--allow-hosts": allow_hosts, "--remedy": remedies, **options_on_ranks(options),
+            option("counters"): counters, option("jobs"): jobs, option("samples"): samples,
+            option("methods"): methods,
+            option("allow_hosts"): allow_hosts, option("remedies"): remedies,
+            **options_on_ranks(options),
         }  # fmt: skip
         ignored = [option for option, value in given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
@@ -309,7 +312,7 @@ def _source_without_captures(
     """The source of a diagnosis without captures; ScenarioError for options of captures."""
     if contexts is not None or isinstance(source, list):
         raise ScenarioError(
-            "--contexts applies to packet captures only" if contexts is not None
+            f"{option('contexts')} applies to packet captures only" if contexts is not None
             else f"{len(named)} sources, none of them a packet capture",
             file=named[0] if named else None,
             remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
@@ -437,8 +440,8 @@ class _EvidenceFiles:
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
-        options = {"--counters": bool(self.counters), "--jobs": self.jobs is not None,
-                "--samples": self.samples is not None}  # fmt: skip
+        options = {option("counters"): bool(self.counters), option("jobs"): self.jobs is not None,
+                option("samples"): self.samples is not None}  # fmt: skip
         given = next((option for option, there in options.items() if there), "")
         if given and (measured is None or changed):
             why = (
@@ -589,7 +592,7 @@ def _impossible_requests(
     prepared: PreparedScenario, failed: list[tuple[PlacementVariant, PlacementError]]
 ) -> list[str]:
     """Requests that cannot be met: placements, and remedies for several jobs."""
-    found = [f"--method {variant.name}: {error.message}" for variant, error in failed]
+    found = [f"{option('methods', variant.name)}: {error.message}" for variant, error in failed]
     own = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)
     if several > 1:

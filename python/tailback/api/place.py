@@ -16,7 +16,7 @@ from tailback.api.candidates import default_methods, make_candidates, require_pl
 from tailback.api.rankfiles import rank_files
 from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, known_keywords, option
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.placement.variant import nodes_by_name
@@ -96,6 +96,7 @@ class PlacementResult:
         return self.frame._repr_html_()
 
 
+@known_keywords(ScenarioOptions)
 def place(
     source: SourceLike,
     *,
@@ -130,7 +131,7 @@ def place(
         >>> placed.best, placed.frame
         >>> placed.write("ranks")
     """
-    require_placements("--method", methods)
+    require_placements(option("methods"), methods)
     step = progress or (lambda _what, _share: None)
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
@@ -139,7 +140,7 @@ def place(
     made = nodes_by_name(placed)
     if methods and errors:
         variant, error = errors[0]
-        error.place = ": ".join(filter(None, (f"--method {variant.name}", error.place)))
+        error.place = ": ".join(filter(None, (option("methods", variant.name), error.place)))
         raise error.located(source) if isinstance(source, (str, Path)) else error
     if require_rank_files:
         for node in made.values():

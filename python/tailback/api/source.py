@@ -16,7 +16,13 @@ from urllib.parse import quote
 from tailback.api.lab_case import LabCase
 from tailback.api.recording import recorded_fabric, recorded_forwarding
 from tailback.atomic_exchange import recover
-from tailback.errors import InvalidValueError, ScenarioError, TailbackError
+from tailback.errors import (
+    InvalidValueError,
+    ScenarioError,
+    TailbackError,
+    known_keywords,
+    option,
+)
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.placement.rank_hosts import rank_hosts
@@ -127,6 +133,7 @@ SourceLike = Source | Scenario | Mapping[str, Any] | str | Path
 """A scenario (object, data, file), a trace, or the folder of a run or diagnosis."""
 
 
+@known_keywords(ScenarioOptions)
 def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Scenario:
     """Read the scenario that other functions run.
 
@@ -198,7 +205,7 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
         if fabric is None:
             raise ScenarioError(
                 "a trace needs a network to run on", file=source,
-                remedy="add --fabric with a file that ibnetdiscover wrote (others: "
+                remedy=f"add {option('fabric')} with a file that ibnetdiscover wrote (others: "
                 "tailback list fabric-format), or a preset: " + ", ".join(PRESETS.names()),
             )  # fmt: skip
         data = {"name": _name(source), "fabric": fabric_data(fabric), "job": [{"trace": source}]}
@@ -216,7 +223,7 @@ def _scenario_of(folder: Path) -> Scenario:
             f"is the run with remedy {str(remedy)!r}, which is not part of its scenario",
             file=folder,
             remedy="write the remedy into a scenario; or, for a placement, use the run next to "
-            "this one with a rank file of the diagnosis: --placement FILE",
+            f"this one with a rank file of the diagnosis: {option('placement', 'FILE')}",
         )
     return run.scenario
 
@@ -271,7 +278,8 @@ def fabric_data(fabric: str | Path) -> dict[str, Any]:
         if name in PRESETS:
             return {"preset": name}
         raise ScenarioError(
-            f"--fabric {name!r} is neither a file nor a preset", remedy=_fabric_remedy(name)
+            f"{option('fabric')} {name!r} is neither a file nor a preset",
+            remedy=_fabric_remedy(name),
         )
     return {"file": Path(fabric).absolute()}
 
@@ -307,7 +315,7 @@ def _packet_size(coarse: str) -> int | Literal["auto"]:
         return parse_coarse(coarse)
     except InvalidValueError as error:
         raise ScenarioError(
-            error.message, place="--coarse", remedy=error.remedy or "write it like '16 KiB'"
+            error.message, place=option("coarse"), remedy=error.remedy or "write it like '16 KiB'"
         ) from None
 
 
@@ -317,7 +325,9 @@ def _cable_rate(rate: str) -> float:
         return parse_gbps(rate)
     except InvalidValueError as error:
         raise ScenarioError(
-            error.message, place="--cable-rate", remedy=error.remedy or "write it like '100 Gb/s'"
+            error.message,
+            place=option("cable_rate"),
+            remedy=error.remedy or "write it like '100 Gb/s'",
         ) from None
 
 
@@ -327,9 +337,10 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
     if (rankfile := options.get("rankfile")) is not None:
         if placement is not None:
             raise ScenarioError(
-                "--rankfile and --placement both state where each rank ran", file=rankfile,
+                f"{option('rankfile')} and {option('placement')} both state where each rank ran",
+                file=rankfile,
                 remedy="give one of the two",
-            )  # fmt: skip
+            )
         placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
     _set_network(scenario, options)
     job = next((job for job in scenario.job if job.observed), scenario.job[0])

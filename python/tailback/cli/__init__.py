@@ -24,7 +24,7 @@ import click
 from tailback.cli.interrupt import end_on_signals
 from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
 from tailback.cli.text import printable
-from tailback.errors import TailbackError, nearest
+from tailback.errors import TailbackError, command_line, nearest
 
 COMMANDS = {
     "calibrate": "Fit the engine's settings to a machine.",
@@ -144,11 +144,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
-        code = cli.main(
-            args=None if arguments is None else list(arguments),
-            prog_name="tailback",
-            standalone_mode=False,
-        )
+        with command_line():
+            code = cli.main(
+                args=None if arguments is None else list(arguments),
+                prog_name="tailback",
+                standalone_mode=False,
+            )
     except TailbackError as error:
         _print_error(str(error))
         return error.exit_code

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.delimited import gunzip
-from tailback.errors import PlacementError, nearest
+from tailback.errors import PlacementError, nearest, option
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
@@ -41,7 +41,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
             "placement 'file' needs the option file",
             place="placement_options",
             remedy="name a rank file or host list: placement_file in the scenario, "
-            "or --placement FILE",
+            f"or {option('placement', 'FILE')}",
         )
     path = Path(value)
     text = _text(path)
@@ -117,8 +117,8 @@ class _Slots:
                 f"host {name!r} holds {len(slots)} ranks, the file puts more there",
                 file=self.path,
                 place=f"line {line}",
-                remedy="raise ranks_per_host (--ranks-per-host) or its slots in hosts "
-                "(--hosts node[0-3]:4), or put fewer ranks there",
+                remedy=f"raise {option('ranks_per_host')} or its slots "
+                f"({option('hosts', 'node[0-3]:4')}), or put fewer ranks there",
             )
         self.taken[name] = taken + 1
         return slots[taken]

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
+from tailback.errors import (
+    InvalidValueError,
+    PlacementError,
+    ScenarioError,
+    TailbackError,
+    nearest,
+    option,
+)
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.degraded import SlowLink, degrade, with_slow_links
 from tailback.fabric.engine_limits import require_rates
@@ -318,7 +325,7 @@ def _require_slots(ranks: int, slots: int, omitted: ComputeHosts | None) -> None
         raise PlacementError(
             f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
             f"{omitted.left_out}",
-            remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
+            remedy=f"raise {option('ranks_per_host')}, or name the hosts ({option('hosts')})",
         )
     require_slots(ranks, slots)
 
@@ -334,11 +341,11 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
     try:
         hosts, slots = slots_from_spec(spec, fabric, 0)
     except PlacementError as error:
-        error.place = (error.place or "").replace("hosts =", "--allow-hosts", 1)
+        error.place = (error.place or "").replace("hosts =", option("allow_hosts"), 1)
         raise
     if any(slots):
         raise PlacementError(
-            "says how many slots hosts have", place=f"--allow-hosts {spec[:80]}",
+            "says how many slots hosts have", place=option("allow_hosts", spec[:80]),
             remedy="name only hosts: candidates keep the number of ranks on each host",
         )  # fmt: skip
     others = {host: other for other in jobs if other is not job for host in other.footprint.ranks}
@@ -347,7 +354,7 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
         if named:
             raise PlacementError(
                 f"host {fabric.host_name[host]!r} is used by job {others[host].section.name!r}",
-                place=f"--allow-hosts {spec[:80]}", remedy="leave it out",
+                place=option("allow_hosts", spec[:80]), remedy="leave it out",
             )  # fmt: skip
     allowed = [host for host in hosts if host not in others]
     job.footprint = footprint(job.problem, job.node, allowed)

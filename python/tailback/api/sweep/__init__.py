@@ -19,7 +19,7 @@ from tailback.api.sweep.workers import (
     run_on_dask,
     slurm_script,
 )
-from tailback.errors import ScenarioError
+from tailback.errors import ScenarioError, known_keywords
 from tailback.scenario import Scenario, load, parse
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def continue_sweep(
     return Sweep(study)
 
 
+@known_keywords()
 def sweep(
     scenario: Scenario | str | Path | Mapping[str, Any],
     over: Mapping[str, Sequence[Any]],

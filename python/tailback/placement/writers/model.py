@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, option
 from tailback.fabric.model import Fabric
 from tailback.placement.problem import slots_of_each
 from tailback.registry import Registry
@@ -119,8 +119,8 @@ def assignment_for(
         if most > held[at]:
             raise PlacementError(
                 f"host {fabric.host_name[at]!r} needs {most} slots but has {held[at]}",
-                remedy="raise ranks_per_host (--ranks-per-host), or the host's slots in hosts "
-                "(--hosts node[0-3]:4)",
+                remedy=f"raise {option('ranks_per_host')}, or the host's slots "
+                f"({option('hosts', 'node[0-3]:4')})",
             )
     return RankAssignment(
         host=tuple(fabric.host_name[h] for h in host.tolist()),
