@@ -65,7 +65,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        with _closed_pipe_as_error():
+        with command_line(), _closed_pipe_as_error():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -144,12 +144,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
-        with command_line():
-            code = cli.main(
-                args=None if arguments is None else list(arguments),
-                prog_name="tailback",
-                standalone_mode=False,
-            )
+        code = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="tailback",
+            standalone_mode=False,
+        )
     except TailbackError as error:
         _print_error(str(error))
         return error.exit_code

@@ -9,7 +9,12 @@ from tailback.simulation.decode import (
 )
 from tailback.simulation.evaluate import make_evaluate
 from tailback.simulation.execute import Watch, execute, simulate
-from tailback.simulation.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
+from tailback.simulation.fluid import (
+    FluidOptions,
+    busiest_link_ps,
+    make_fluid_evaluate,
+    simulate_fluid,
+)
 from tailback.simulation.fluid_error import FAN_IN, LEAST_SHARE, message_fan_in
 from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario, load_fabric, prepare
@@ -40,6 +45,7 @@ __all__ = [
     "ProbeSettings",
     "Routes",
     "Watch",
+    "busiest_link_ps",
     "decode_published",
     "decode_samples",
     "execute",

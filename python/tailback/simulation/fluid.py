@@ -15,7 +15,7 @@ from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate, Rates
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
-from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
+from tailback.fluid import Choice, ProgramTimes, RankModel, paths_between, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
@@ -218,6 +218,35 @@ def fluid_send_rates(
     # Messages are numbered by sending rank and operation.
     out[workload.program.sends] = np.where(fits, np.ceil(rate), 0)
     return out
+
+
+def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np.uint32]) -> float:
+    """Time that the busiest link needs for its bytes at its own rate, picoseconds.
+
+    That is the maximum congestion of Hoefler and Snir (2011): bytes ÷ capacity, the largest over
+    all links, with each pair's bytes on the paths of the routing. A run whose packets take those
+    paths is no shorter.
+
+    Args:
+        prepared: The scenario; of its jobs the observed one counts.
+        routes: Its routes.
+        node: Node of each rank, shape (R,).
+    """
+    fabric = prepared.fabric
+    source, target, size = prepared.observed.program.traffic_matrix()
+    ends, amount = np.stack([node[source], node[target]]), size.astype(np.float64)
+    remote = fabric.node_host[ends[0]] != fabric.node_host[ends[1]]
+    pairs, index = np.unique(ends[:, remote], axis=1, return_inverse=True)
+    if not pairs.shape[1]:
+        return 0.0
+    choice = path_choice(prepared.scenario.engine.routing, fabric, routes)
+    # Links that serve as one take equal parts, as choices per packet make them.
+    paths = paths_between(
+        routes.network, pairs[0], pairs[1], "spread" if choice == "pooled" else choice,
+        prepared.scenario.seed, routes.rule,
+    )  # fmt: skip
+    load = paths.link_sum(np.bincount(index.reshape(-1), amount[remote]), fabric.n_links)
+    return float((load * 8000.0 / fabric.link_gbps).max())
 
 
 def _busy_rate(flows: pl.DataFrame) -> NDArray[np.float64]:

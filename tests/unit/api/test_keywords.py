@@ -70,8 +70,9 @@ def test_errors_name_options_as_the_interface_does(
 
 def scenario() -> tb.Scenario:
     return tb.load_scenario(
-        {"fabric": {"preset": "full"}, "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}}],
-         "engine": {"pacing": {"kind": "elastic"}}}
+        {"fabric": {"preset": "full"},
+         "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}}],
+         "engine": {"pacing": {"kind": "elastic"}, "injection": "per-destination"}}
     )  # fmt: skip
 
 
