@@ -44,6 +44,10 @@ _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAGIC = (4223).to_bytes(8, "little")
 """First bytes of a binary schedule."""
 _DAMAGED = "the file is damaged: copy it again or generate it again"
+_OTHER_BINARY = (
+    "give the text from which txt2bin made this binary schedule: it is of a version with another "
+    "layout than that of LogGOPSim (operations of 39 bytes), or damaged"
+)
 _CALLS = {int(Op.ISEND): "MPI_Isend", int(Op.IRECV): "MPI_Irecv"}
 
 
@@ -124,7 +128,7 @@ def _read_binary(path: Path) -> dict[str, Any]:
         return _core.read_goal_binary(content(path, TraceError), LONGEST_PS)
     except ValueError as error:
         _, _, what, byte, _ = error.args
-        raise TraceError(what, file=path, place=f"byte {byte}", remedy=_DAMAGED) from None
+        raise TraceError(what, file=path, place=f"byte {byte}", remedy=_OTHER_BINARY) from None
 
 
 def _cycle(path: Path, operation: int) -> TraceError:
