@@ -7,7 +7,6 @@ Unknown keys are refused with the nearest valid one; quantities carry their unit
 from __future__ import annotations
 
 import tomllib
-from functools import cache
 from pathlib import Path
 from reprlib import repr as brief
 from typing import Any, Literal
@@ -16,7 +15,6 @@ from pydantic import (
     BaseModel,
     Field,
     ValidationError,
-    create_model,
     model_validator,
 )
 
@@ -503,55 +501,11 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
     except ValidationError as error:
         # An unknown key first: it is often a misspelling of one that is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        found = _explain(dict(first), file, data)
+        found = explained(dict(first), file, data)
         table = _numbered_table(first["loc"], data)
         if table:
             found.place = f"{table}: {found.place}"
         raise found from None
-
-
-def field_value(model: type[Section], name: str, value: object) -> object:
-    """A value for one field of a table, as a scenario file may state it.
-
-    Args:
-        model: The table.
-        name: The field.
-        value: The value, or what the file would have for it.
-
-    Returns:
-        The validated value.
-
-    Raises:
-        ScenarioError: There is no such field, or the value is invalid.
-    """
-    place = _place_of(model)
-    if name not in model.model_fields:
-        loc = (*place, name)
-        raise _explain({"type": "extra_forbidden", "loc": loc}, None, None)
-    try:
-        return getattr(_alone(model, name).model_validate({name: value}), name)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _explain({**first, "loc": (*place, *first["loc"])}, None, None) from None
-
-
-@cache
-def _alone(model: type[Section], name: str) -> type[Section]:
-    """A table with one field of another: what its fields require of each other is left out."""
-    field = model.model_fields[name]
-    alone: dict[str, Any] = {name: (field.annotation, field)}
-    return create_model(model.__name__, __base__=Section, **alone)
-
-
-@cache
-def _place_of(model: type[Section]) -> tuple[str, ...]:
-    """Names of the tables down to one: ``("engine", "pacing")``; none for the scenario."""
-    for name, table in _CHILDREN.items():
-        if table is model:
-            tables: list[type[Section]] = [Scenario, *_CHILDREN.values()]
-            parent = next(other for other in tables if name in other.model_fields)
-            return (*_place_of(parent), name)
-    return ()
 
 
 def _numbered_table(loc: tuple[int | str, ...], data: Any) -> str:
@@ -580,7 +534,7 @@ _TABLES = {
 """How to write a table that was given as something else."""
 
 
-def _explain(error: dict[str, Any], file: str | Path | None, data: Any) -> ScenarioError:
+def explained(error: dict[str, Any], file: str | Path | None, data: Any) -> ScenarioError:
     """Turn one error of pydantic about ``data`` into a :class:`ScenarioError`."""
     loc = [part for part in error["loc"] if not str(part).startswith("function-")]
     names = [str(part) for part in loc if not isinstance(part, int)]
@@ -593,7 +547,7 @@ def _explain(error: dict[str, Any], file: str | Path | None, data: Any) -> Scena
             remedy=nearest(names[-1], model.model_fields),
         )  # fmt: skip
     message, known = message_and_remedy(error)
-    if error["type"] == "value_error" and names and names[-1] in _CHILDREN:
+    if error["type"] == "value_error" and names and names[-1] in TABLE_MODELS:
         place = f"[{'.'.join(names)}]"
     if error["type"] == "missing":
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
@@ -625,7 +579,7 @@ def _value_at(loc: list[Any], data: Any, default: object) -> object:
     return data
 
 
-_CHILDREN: dict[str, type[Section]] = {
+TABLE_MODELS: dict[str, type[Section]] = {
     "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "in_host": InHost,
     "job": JobSection,
     "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
@@ -639,5 +593,5 @@ _CHILDREN: dict[str, type[Section]] = {
 def _model_at(names: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Scenario
     for name in names:
-        model = _CHILDREN.get(name, model)
+        model = TABLE_MODELS.get(name, model)
     return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,10 +41,9 @@ class Section(BaseModel):
         can be changed one after the other.
         """
         if not name.startswith("_"):
-            # Deferred: explaining errors needs the whole scenario.
-            from tailback.scenario import field_value
-
-            value = field_value(type(self), name, value)
+            # By name: explaining errors needs the whole scenario, of which this is a part.
+            checks = import_module("tailback.scenario_assignment")
+            value = checks.field_value(type(self), name, value)
         super().__setattr__(name, value)
 
 

@@ -305,7 +305,7 @@ def test_a_trace_with_more_ranks_than_hosts(
     path = scenario(tmp_path, options="dims = [8, 8]")
     refused(
         capsys, ["diagnose", path, "--out", tmp_path / "d"], "job 'app'", "job has 64 ranks",
-        "16 slots", "ranks_per_host",
+        "16 slots", "--ranks-per-host",
     )  # fmt: skip
     assert not (tmp_path / "d").exists()
 
