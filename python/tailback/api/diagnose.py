@@ -251,10 +251,8 @@ def diagnose(
     named = _files(source)
     if any(is_capture(file) for file in named):
         given = {
-            option("counters"): counters, option("jobs"): jobs, option("samples"): samples,
-            option("methods"): methods,
-            option("allow_hosts"): allow_hosts, option("remedies"): remedies,
-            **options_on_ranks(options),
+            **_named(counters=counters, jobs=jobs, samples=samples, methods=methods,
+                     allow_hosts=allow_hosts, remedies=remedies), **options_on_ranks(options),
         }  # fmt: skip
         ignored = [option for option, value in given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
@@ -287,6 +285,10 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run, analyse),
     )  # fmt: skip
+
+
+def _named(**given: object) -> dict[str, object]:
+    return {option(name): value for name, value in given.items()}
 
 
 def _of_captures(
@@ -440,8 +442,8 @@ class _EvidenceFiles:
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
-        options = {option("counters"): bool(self.counters), option("jobs"): self.jobs is not None,
-                option("samples"): self.samples is not None}  # fmt: skip
+        options = _named(counters=bool(self.counters), jobs=self.jobs is not None,
+                         samples=self.samples is not None)  # fmt: skip
         given = next((option for option, there in options.items() if there), "")
         if given and (measured is None or changed):
             why = (

@@ -150,11 +150,6 @@ class RunAnalysis:
         return self.run.summary.get("source") == "capture"
 
     @property
-    def without_samples(self) -> str:
-        """Why the packets of a capture carry no samples; empty if they do."""
-        return str(self.run.summary.get("without_samples", ""))
-
-    @property
     def hashed(self) -> bool:
         """Whether packets carry a link hash instead of a link number."""
         return self.scheme in HASHED

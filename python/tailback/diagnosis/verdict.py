@@ -135,8 +135,8 @@ def diagnose_cause(
     facts = _headline_facts(evidence, bars, slow, placements or {})
     told = against if found.cause == "pattern" else NOT_RULED_OUT.format(against)
     text = told if against else headline(cause, findings, cost, facts)
-    if evidence.without_samples:
-        text = WITHOUT_SAMPLES.format(evidence.without_samples)
+    if why := run.summary.get("without_samples"):
+        text = WITHOUT_SAMPLES.format(why)
     return Diagnosis(
         cause=cause,
         headline=text,

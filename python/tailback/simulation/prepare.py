@@ -50,7 +50,7 @@ from tailback.simulation.recorded_latency import with_plausible_latency
 from tailback.simulation.trace_hosts import (
     hosts_spec,
     nodes_of,
-    other_hosts_note,
+    other_hosts_notes,
     trace_hosts,
 )
 from tailback.stages import stage
@@ -365,6 +365,17 @@ def _shares_hosts(job: Job, fabric: Fabric) -> bool:
     return len(np.unique(fabric.node_host[job.node])) < len(job.node)
 
 
+def _within_hosts(
+    scenario: Scenario, jobs: list[Job], fabric: Fabric
+) -> tuple[Scenario, list[str]]:
+    """The scenario with the ports of accelerators, and a note; checks times within hosts."""
+    sharing = [job.program for job in jobs if _shares_hosts(job, fabric)]
+    scenario, notes = with_accelerator_ports(scenario, sharing)
+    for job in jobs:
+        _check_local_times(scenario, job, fabric)
+    return scenario, notes
+
+
 def _check_local_times(scenario: Scenario, job: Job, fabric: Fabric) -> None:
     """Reject a rate within hosts at which the time of a message overflows the simulated clock."""
     if not _shares_hosts(job, fabric):
@@ -428,8 +439,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                 notes.append(f"hosts of the ranks are those of {recorded.source}")
             else:
                 node = _placed(section, problem)
-            if note := other_hosts_note(program.hosts, fabric.node_host[node]):
-                notes.append(note)
+            notes += other_hosts_notes(program.hosts, fabric.node_host[node])
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken and not section.shared_hosts:
                 raise ScenarioError(
@@ -442,16 +452,12 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         keep = footprint(problem, node)
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
-    sharing = [job.program for job in jobs if _shares_hosts(job, fabric)]
-    scenario, ports = with_accelerator_ports(scenario, sharing)
-    notes += ports
-    for job in jobs:
-        _check_local_times(scenario, job, fabric)
+    scenario, ports = _within_hosts(scenario, jobs, fabric)
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])
     scenario, grain = with_fitting_packets(scenario, program)
-    notes += [*grain, *fabric.notes, *(note for job in jobs for note in job.program.notes)]
+    notes += [*ports, *grain, *fabric.notes, *(note for job in jobs for note in job.program.notes)]
     return PreparedScenario(
         scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes))
     )

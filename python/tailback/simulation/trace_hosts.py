@@ -52,8 +52,8 @@ def trace_hosts(
     return Hosts(names, found.source) if all(names) else None
 
 
-def other_hosts_note(logged: Sequence[str], hosts: NDArray[np.uint32]) -> str:
-    """A note if ranks share hosts in another way than when they were recorded; else empty.
+def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[str]:
+    """A note if ranks share hosts in another way than when they were recorded.
 
     Args:
         logged: Host of each rank when it was recorded; empty if unknown.
@@ -62,12 +62,12 @@ def other_hosts_note(logged: Sequence[str], hosts: NDArray[np.uint32]) -> str:
     pairs, used = len(set(zip(logged, hosts.tolist(), strict=False))), len(np.unique(hosts))
     recorded = len(set(logged))
     if not logged or pairs == recorded == used:
-        return ""
+        return []
     names = ", ".join(shown(name) for name in list(dict.fromkeys(logged))[:3])
     more = ", …" if recorded > 3 else ""
-    return (f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
+    return [f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
             "what ranks of a host exchange does not enter the network; --hosts and "
-            "--ranks-per-host state where they ran")  # fmt: skip
+            "--ranks-per-host state where they ran"]  # fmt: skip
 
 
 def hosts_spec(hosts: Hosts) -> str:

@@ -43,10 +43,10 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         return None  # There is nothing to sample: TB004.
     if evidence.undecoded:
         return _undecoded(evidence)
-    if evidence.without_samples:
+    if why := evidence.run.summary.get("without_samples"):
         return evidence.finding(
             "TB005", "undetermined", wording.NO_SAMPLE,
-            wording.WITHOUT_SAMPLES.format(evidence.without_samples), evidence.roots.clear(),
+            wording.WITHOUT_SAMPLES.format(why), evidence.roots.clear(),
             wording.STATE_TELEMETRY,
         )  # fmt: skip
     if not evidence.received:
