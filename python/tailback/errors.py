@@ -144,6 +144,11 @@ def option(name: str, value: str = "") -> str:
     return f"{dashed} {value}" if value else dashed
 
 
+def by_option(**given: object) -> dict[str, object]:
+    """Values by the names of their options: :func:`option`."""
+    return {option(name): value for name, value in given.items()}
+
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 

@@ -59,7 +59,7 @@ from tailback.diagnosis.wording import (
     recorded_warnings,
     without_single_times,
 )
-from tailback.errors import PlacementError, ScenarioError, known_keywords, option
+from tailback.errors import PlacementError, ScenarioError, by_option, known_keywords, option
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.placement import RankFile
@@ -250,11 +250,10 @@ def diagnose(
     step = progress or _no_progress
     named = _files(source)
     if any(is_capture(file) for file in named):
-        given = {
-            **_named(counters=counters, jobs=jobs, samples=samples, methods=methods,
-                     allow_hosts=allow_hosts, remedies=remedies), **options_on_ranks(options),
-        }  # fmt: skip
-        ignored = [option for option, value in given.items() if value]
+        given = by_option(counters=counters, jobs=jobs, samples=samples, methods=methods,
+                          allow_hosts=allow_hosts, remedies=remedies)  # fmt: skip
+        given |= options_on_ranks(options)
+        ignored = [name for name, value in given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
@@ -285,10 +284,6 @@ def diagnose(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run, analyse),
     )  # fmt: skip
-
-
-def _named(**given: object) -> dict[str, object]:
-    return {option(name): value for name, value in given.items()}
 
 
 def _of_captures(
@@ -442,7 +437,7 @@ class _EvidenceFiles:
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
-        options = _named(counters=bool(self.counters), jobs=self.jobs is not None,
+        options = by_option(counters=bool(self.counters), jobs=self.jobs is not None,
                          samples=self.samples is not None)  # fmt: skip
         given = next((option for option, there in options.items() if there), "")
         if given and (measured is None or changed):
