@@ -108,6 +108,7 @@ def counters(
     tick_ns: float | None = None,
     every_ns: int | None = None,
     threshold: float = 0.01,
+    last_ns: int | None = None,
     io: str | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
@@ -122,6 +123,8 @@ def counters(
         tick_ns: Length of a tick of PortXmitWait, nanoseconds.
         every_ns: Time between files without time stamps, nanoseconds.
         threshold: Share of time stalled from which a port counts as stalling, 0–1.
+        last_ns: Restricts the analysis to the intervals that end within the last so many
+            nanoseconds of the recorded time.
         io: Regular expression for the names of a torus's I/O routers, to compare with others.
         cluster: Address of a Dask scheduler that processes an archive.
 
@@ -140,7 +143,7 @@ def counters(
         engine: Engine = LOCAL_ENGINE
         if cluster is not None:
             engine = stack.enter_context(Cluster(cluster))
-        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io)
+        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io, last_ns=last_ns)
         found, judged = analyse(source, inventory, options, engine)
     return CountersResult(judged, found, source, inventory, _queues(source, inventory, options))
 

@@ -257,7 +257,7 @@ def _collect(
                 click.echo(f"tailback: {printable(line)}", err=True)
 
     if options["metrics"] is not None:
-        endpoint = Endpoint(options["metrics"], board.metrics)
+        endpoint = Endpoint(options["metrics"], board.metrics, lambda: board.edition)
         stack.callback(endpoint.close)
         log(f"metrics on port {endpoint.port}")
     port = UmadPort(options["ca"], options["ca_port"], options["sl"])
@@ -358,9 +358,16 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
 
 def _stalled(one: WorstPort) -> str:
     """Stall fraction of the last interval, or the lower bound of a latched counter."""
-    if one.latched_seconds is not None and one.stall_fraction == 0:
+    if one.latched_seconds is not None:
         return f"≥ {one.latched_seconds:.3g} s (counter full)"
     return ("≥ " if one.at_least else "") + percent(one.stall_fraction)
+
+
+def _lost(one: WorstPort) -> str:
+    """Lost bandwidth; of a full counter, that of the last interval in which it counted."""
+    if one.latched_seconds is not None:
+        return f"{one.lost_gbps:.2f} before" if one.stall_fraction else "?"
+    return ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}"
 
 
 def _lines(
@@ -383,7 +390,7 @@ def _lines(
             (
                 shorten_middle(port_name(one.target.node_name, one.target.port), 32),
                 _stalled(one),
-                ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}",
+                _lost(one),
                 f"{one.target.tick_ns:.3g} ns {one.target.tick_source}",
             )
             for one in worst

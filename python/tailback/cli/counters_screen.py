@@ -17,7 +17,8 @@ from tailback.units import counted, format_time, percent
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
 _NOTICED: Final = {
     "at_least": "with a lower bound only (≥)",
-    "latched": "with a counter at its largest value",
+    "latched": "with a stall counter at its largest value",
+    "data_latched": "with a counter of data or packets at its largest value",
     "wraps": "with a counter that wrapped",
     "resets": "with a counter that was reset",
     "gaps": "longer than usual: readings are missing",

@@ -9,7 +9,7 @@ that the source does not have is null, never zero. A flag marks lower bounds.
 
 from __future__ import annotations
 
-from enum import IntFlag
+from enum import IntFlag, unique
 from typing import Final
 
 import polars as pl
@@ -17,11 +17,17 @@ import polars as pl
 from tailback.errors import TailbackError
 from tailback.schema import Column, Table, type_name
 
+U64_MAX: Final = 2**64 - 1
+U32_MAX: Final = 2**32 - 1
+WORD_BYTES: Final = 4
+"""InfiniBand counts data in words of four octets (InfiniBand Architecture, vol. 1, 16.1.3)."""
+
 
 class CounterError(TailbackError):
     """Port counters that cannot be read, or that do not hold what an analysis needs."""
 
 
+@unique
 class Flag(IntFlag):
     """Properties of a reading or an interval; the ``flags`` column is their sum.
 
@@ -30,13 +36,14 @@ class Flag(IntFlag):
         WRAP: A counter wrapped at its maximum to 0; the number is corrected.
         RESET: A counter was reset; the number counts from the reset (a lower bound).
         GAP: Readings are missing within the interval.
-        LATCHED: A counter has stopped at its maximum (the number is a lower bound).
+        LATCHED: The stall counter has stopped at its maximum (the stall is a lower bound).
         NO_COUNTER: The device lacks a counter that its kind normally has.
         STALE: The device was not read: the values are those of the previous reading.
         DATA_AT_LEAST: The bytes or packets of this row are a lower bound.
         RATE_CHANGED: The port changed speed within the interval; shares refer to the new speed.
         IMPOSSIBLE: A stall counter rose by more than the time allows; its number is left out.
         DATA_IMPOSSIBLE: Bytes or packets rose by more than the link can carry; left out.
+        DATA_LATCHED: The counter of bytes or packets has stopped at its maximum.
     """
 
     AT_LEAST = 1
@@ -50,6 +57,7 @@ class Flag(IntFlag):
     RATE_CHANGED = 256
     IMPOSSIBLE = 512
     DATA_IMPOSSIBLE = 1024
+    DATA_LATCHED = 2048
 
 
 def _columns(*columns: tuple[str, type[pl.DataType], str]) -> tuple[Column, ...]:
@@ -184,10 +192,8 @@ def ends_with_full_stall_counter() -> pl.Expr:
 
     Such a row gives a lower bound of the stall, or none where the counter stood there all the time.
     """
-    bits = int(Flag.LATCHED | Flag.AT_LEAST)
-    flagged = (pl.col("flags") & (bits | int(Flag.IMPOSSIBLE))) == bits
-    no_number = pl.col("xmit_wait_ticks").is_null() & pl.col("stall_fraction").is_null()
-    return flagged & (pl.col("latched_stall_ns").is_not_null() | no_number)
+    latched, impossible = int(Flag.LATCHED), int(Flag.IMPOSSIBLE)
+    return (pl.col("flags") & (latched | impossible)) == latched
 
 
 def counter_is_full(key: str) -> pl.Expr:

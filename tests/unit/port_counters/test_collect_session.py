@@ -224,7 +224,7 @@ def test_no_name_breaks_out_of_a_metric(tmp_path: Path) -> None:
 
 
 def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
-    endpoint = Endpoint("0", lambda: "page ü\n")
+    endpoint = Endpoint("0", lambda: "page ü\n", lambda: 0)
     try:
         assert endpoint._server.server_address[0] == "127.0.0.1"
         base = f"http://127.0.0.1:{endpoint.port}"
@@ -234,7 +234,7 @@ def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{base}/etc/passwd", timeout=5)
         with pytest.raises(CounterError, match="cannot be served"):
-            Endpoint(str(endpoint.port), lambda: "")
+            Endpoint(str(endpoint.port), lambda: "", lambda: 0)
     finally:
         endpoint.close()
 
@@ -252,7 +252,7 @@ def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
     ],
 )
 def test_the_page_is_packed_for_who_accepts_it(accepted: str, packed: bool) -> None:
-    endpoint = Endpoint("0", lambda: "page ü\n")
+    endpoint = Endpoint("0", lambda: "page ü\n", lambda: 0)
     try:
         request = urllib.request.Request(
             f"http://127.0.0.1:{endpoint.port}/metrics", headers={"Accept-Encoding": accepted}

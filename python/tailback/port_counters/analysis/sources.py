@@ -29,6 +29,7 @@ from tailback.port_counters.analysis.rounds import archive
 from tailback.port_counters.analysis.timestamp_checks import (
     Instants,
     check,
+    note_clock_steps,
     note_decreasing_counters,
     note_single_readings,
 )
@@ -41,7 +42,7 @@ from tailback.port_counters.readers import (
     read_counters,
     reader_of,
 )
-from tailback.port_counters.readers.model import COORDINATES
+from tailback.port_counters.readers.model import COORDINATES, left_out, readable_files
 from tailback.port_counters.schema import (
     INTERVALS,
     CounterError,
@@ -120,6 +121,7 @@ class CounterSource:
             check(readings, found, self.instants)
         except CounterError as error:
             raise error.located(self.files[-1]) from None
+        more += note_clock_steps(readings)
         more += [*note_single_readings(readings), *note_decreasing_counters(found, self.instants)]
         frame = possible(_used(pl.concat([given, found]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
@@ -160,8 +162,11 @@ def load(
         reader: Name of the reader for all of them; None detects each format.
         every_ns: Nanoseconds from one file to the next, for formats without time stamps.
 
+    A file that is empty, damaged or of no known format is left out if others can be read; a note
+    names it.
+
     Raises:
-        CounterError: A file is missing, unknown or damaged, an archive or a run comes with other
+        CounterError: A file is missing, none can be read, an archive or a run comes with other
             files, or ``every_ns`` is given for a format with time stamps.
         TailbackError: ``reader`` is not the name of a reader.
     """
@@ -180,14 +185,11 @@ def load(
     if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
         collected = _collections(paths)
         collected.kinds, collected.rounds = ["collection in rounds"], archive(paths[0] / "readings")
+        collected.notes += collected.rounds.notes
         return collected
     if reader in (None, "collection") and all(collection.sniff(path) for path in paths):
         return _collections(paths)
-    parts = []
-    for number, path in enumerate(paths):
-        time_ns = None if every_ns is None else number * every_ns
-        parts.append(read_counters(path, reader, time_ns=time_ns))
-    counters = merged(parts)
+    counters = _files(paths, reader, every_ns)
     notes = counters.notes
     instants: Instants = "written" if counters.by_file_time else "recorded"
     if every_ns is not None:
@@ -206,14 +208,46 @@ def load(
     )  # fmt: skip
 
 
+def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> CounterData:
+    """The counters of all files that can be read; the first notes name the others.
+
+    Raises:
+        CounterError: A file does not exist, or none can be read.
+    """
+    parts: list[CounterData] = []
+    problems: list[CounterError] = []
+    for number, path in enumerate(paths):
+        time_ns = None if every_ns is None else number * every_ns
+        try:
+            parts.append(read_counters(path, reader, time_ns=time_ns))
+        except CounterError as error:
+            if not path.exists():
+                raise
+            problems.append(error)
+    if not parts:
+        raise problems[0]
+    counters = merged(parts)
+    counters.notes = [*(left_out(error) for error in problems), *counters.notes]
+    return counters
+
+
 def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
     """Refuse a time between files where a file, or an archive (no paths), has time stamps."""
-    timed = next((path for path in paths if reader_of(path, reader).HAS_TIME_STAMPS), None)
+    timed = next((path for path in paths if _has_time_stamps(path, reader)), None)
     if timed is not None or not paths:
         raise CounterError(
             "has no effect: these counters have time stamps", file=timed, place="--every",
             remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
         )  # fmt: skip
+
+
+def _has_time_stamps(path: Path, reader: str | None) -> bool:
+    try:
+        return reader_of(path, reader).HAS_TIME_STAMPS
+    except CounterError:
+        if not path.exists():
+            raise
+        return False  # an empty or unknown file, which is left out
 
 
 def _one_run(paths: Sequence[Path], reader: str | None) -> None:
@@ -247,8 +281,11 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     kinds: list[str] = []
     files: list[str] = []
     frames: list[pl.LazyFrame] = []
+    notes: list[str] = []
     for path in paths:
-        for file, rows in zip(collection.interval_files(path), collection.scan(path), strict=True):
+        tables, missing = collection.scan(path)
+        notes += [*missing, *collection.notes(path)]
+        for file, rows in tables:
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):
                 named = frame.select(*own, "source").unique(maintain_order=True)
@@ -262,7 +299,7 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
         list(dict.fromkeys(kinds)),
         archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
         ports=ports, path=paths[0] if len(paths) == 1 else None, files=paths,
-        notes=list(dict.fromkeys(note for path in paths for note in collection.notes(path))),
+        notes=list(dict.fromkeys(notes)),
     )  # fmt: skip
 
 
@@ -289,6 +326,7 @@ def _has_rounds(path: Path) -> bool:
 def _open(path: Path) -> CounterSource:
     """An archive of intervals or of readings in rounds."""
     files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+    files, notes = readable_files(files)
     frame = scan_tables(files, error=CounterError)
     names = frame.collect_schema().names()
     beside = {
@@ -296,7 +334,7 @@ def _open(path: Path) -> CounterSource:
         for name in ("classes", "coordinates")
         if path.is_dir() and (path / f"{name}.parquet").is_file()
     }
-    out = CounterSource(["archive"], path=path)
+    out = CounterSource(["archive"], path=path, notes=list(notes))
     if "interval_ns" not in names:
         out.rounds = archive(path)
         _no_loose_readings(out.rounds.rows, path)

@@ -30,6 +30,7 @@ Kind = Literal["stalls", "quiet", "unknown"]
 FLAGS: Final[dict[str, Flag]] = {
     "at_least": Flag.AT_LEAST | Flag.DATA_AT_LEAST,
     "latched": Flag.LATCHED,
+    "data_latched": Flag.DATA_LATCHED,
     "wraps": Flag.WRAP,
     "resets": Flag.RESET,
     "gaps": Flag.GAP,
@@ -45,8 +46,9 @@ _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
 
 
 FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
-"""Ports of :func:`by_port` whose stall counter reached its largest value: their stall has no upper
-bound, so they come first. A counter that got there faster than possible is excluded."""
+"""Ports of :func:`by_port` whose stall counter stands at its largest value at the end: their stall
+has no upper bound, so they come first. One that was reset counts again and ranks by what it counts.
+A counter that got there faster than possible is excluded."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
     return piece.rows.group_by(_PORT).agg(
         interface=pl.col("interface").first(),
         full_intervals=top.sum().cast(pl.UInt64),
+        full_ns=pl.col("time_ns").filter(top).max(),
         hidden=length.filter(top & stall.is_null()).sum(),
         latched_stall_ns=pl.col("latched_stall_ns").max(),
         intervals=pl.len().cast(pl.UInt64),
@@ -118,7 +121,7 @@ def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
                "stall_known_intervals", "stalled", "known", "used", "sized")  # fmt: skip
     return parts.group_by(_PORT).agg(
         pl.col(*numbers, *FLAGS).sum(),
-        pl.col("maximum", "capacity_gbps", "end_ns", "latched_stall_ns").max(),
+        pl.col("maximum", "capacity_gbps", "end_ns", "full_ns", "latched_stall_ns").max(),
         pl.col("start_ns").min(),
         pl.col("interface").first(),
     )
@@ -161,7 +164,7 @@ def port_table(sums: pl.DataFrame) -> pl.DataFrame:
     return _worst_first(_with_lost(out))
 
 
-_FILLED: Final = (pl.col("full_intervals") > 0) & (pl.col("impossible") == 0)
+_FILLED: Final = (pl.col("full_ns") == pl.col("end_ns")) & (pl.col("impossible") == 0)
 
 
 def _with_lost(ports: pl.DataFrame) -> pl.DataFrame:
@@ -196,8 +199,8 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) ->
         ``stall_known_intervals, stall_known_seconds, use_known_seconds`` (those of them in which
         the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
         which the stall is known, null where it never is), ``stall_at_least`` (of all its time;
-        null unless its counter was full), ``latched_stall_seconds`` (the stall since the last reset
-        that a full counter shows), ``full_intervals``, ``maximum`` (largest of one interval),
+        null unless its counter is full at the end), ``latched_stall_seconds`` (the stall since the
+        last reset that a full counter shows), ``full_intervals``, ``maximum`` (largest of one interval),
         ``utilization, capacity_gbps, lost_gbps``, one count per key of ``FLAGS``, and ``start_ns,
         end_ns``; worst first.
     """
@@ -265,10 +268,11 @@ def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
             maximum=pl.col("maximum").max(),
             at_least=pl.col("left_out").sum().cast(pl.UInt64),
             full_intervals=pl.col("latched").sum().cast(pl.UInt64),
+            full=pl.col("latched").sort_by("round").last() > 0,
             stalled=pl.col("total_nonzero").sum(),
         )
         .with_columns(
-            stall_at_least=pl.when(pl.col("full_intervals") > 0).then(
+            stall_at_least=pl.when("full").then(
                 pl.col("stalled") / (pl.col("stall_known_intervals") + pl.col("full_intervals"))
             ),
             latched=pl.col("full_intervals"),

@@ -59,8 +59,8 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
         {
             **{name: after[name] for name in _COUNTERS},
             **{f"{name}_before": before[name] for name in _COUNTERS},
-            "data_top": table.data_top[at],
-            "wait_top": table.wait_top[at],
+            "data_top": table.data_tops(after),
+            "wait_top": table.wait_tops(after),
             "interval_ns": after["time_ns"] - before["time_ns"],
             "gbps": np.where(gbps > 0, gbps, np.nan),
             "tick_ns": table.tick_ns[at],
@@ -68,11 +68,12 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
     )
     interval = pl.col("interval_ns")
     byte_limit = max_bytes(interval, pl.col("gbps").fill_nan(None))
-    low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
+    low, wrong, full = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE, Flag.DATA_LATCHED
+    packet_limit = byte_limit / SMALLEST_PACKET_BYTES
     steps = increments(
         (
-            Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong),
-            Counter("packets", "data_top", low, byte_limit / SMALLEST_PACKET_BYTES, 1, wrong),
+            Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong, full),
+            Counter("packets", "data_top", low, packet_limit, 1, wrong, full),
             Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
         ),
         lambda name: pl.col(f"{name}_before"),

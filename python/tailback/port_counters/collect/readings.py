@@ -81,13 +81,26 @@ class TargetTable:
     @property
     def latched_ns(self) -> NDArray[np.float64]:
         """Stall that each PortXmitWait shows when it is full, nanoseconds, shape (targets,)."""
-        return self.wait_top.astype(np.float64) * self.tick_ns
+        return mads.ALL_ONES_32 * self.tick_ns
 
     def latched(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether PortXmitWait of each of ``rows`` is at its largest value, shape (rows,)."""
-        top = self.wait_top[rows["target"]]
-        # 64 bits at all ones are no sign of anything: no counter gets there.
-        return np.asarray((top == mads.ALL_ONES_32) & (rows["wait"] == top), np.bool_)
+        """Whether PortXmitWait of each of ``rows`` is at its largest value, shape (rows,).
+
+        As in ``increments.with_widths``, 32 ones tell that the counter has 32 bits, whatever the
+        device announces.
+        """
+        return np.asarray(rows["wait"] == mads.ALL_ONES_32, np.bool_)
+
+    def wait_tops(self, rows: Rows) -> NDArray[np.uint64]:
+        """Largest value of PortXmitWait in each of ``rows``, shape (rows,)."""
+        narrow = np.uint64(mads.ALL_ONES_32)
+        return np.where(self.latched(rows), narrow, self.wait_top[rows["target"]])
+
+    def data_tops(self, rows: Rows) -> NDArray[np.uint64]:
+        """Largest value of the counters of data and packets in each of ``rows``, shape (rows,)."""
+        narrow = np.uint64(mads.ALL_ONES_32)
+        latched = (rows["words"] == narrow) | (rows["packets"] == narrow)
+        return np.where(latched, narrow, self.data_top[rows["target"]])
 
 
 class PortReader:
@@ -198,14 +211,10 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
     at = rows["target"]
     names = np.array([t.node_name for t in table.targets], object)
     flags = rows["flags"].copy()
-    data_top, wait_top = table.data_top[at], table.wait_top[at]
-    # 64 bits at all ones are no sign of anything: no counter gets there.
-    data_full = (data_top == mads.ALL_ONES_32) & (
-        (rows["words"] == data_top) | (rows["packets"] == data_top)
-    )
-    wait_full = table.latched(rows)
-    flags[data_full] |= int(Flag.LATCHED | Flag.DATA_AT_LEAST)
-    flags[wait_full] |= int(Flag.LATCHED | Flag.AT_LEAST)
+    data_top, wait_top = table.data_tops(rows), table.wait_tops(rows)
+    data_full = (rows["words"] == mads.ALL_ONES_32) | (rows["packets"] == mads.ALL_ONES_32)
+    flags[data_full] |= int(Flag.DATA_LATCHED | Flag.DATA_AT_LEAST)
+    flags[table.latched(rows)] |= int(Flag.LATCHED | Flag.AT_LEAST)
     has_wait = (flags & int(Flag.NO_COUNTER)) == 0
     frame = pl.DataFrame(
         {

@@ -20,7 +20,7 @@ from tailback.port_counters.readers.model import (
     WORD_BYTES,
     CounterData,
     begins_with,
-    latched_flags,
+    missing_flags,
     parse_counter,
     quoted_text,
     read_text,
@@ -81,7 +81,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             row = _row(values)
             row |= {
                 "time_ns": when, "node_guid": int(match["guid"], 16), "port": port,
-                "node_name": name, "source": "ibqueryerrors", "flags": latched_flags(row),
+                "node_name": name, "source": "ibqueryerrors", "flags": missing_flags(row),
             }  # fmt: skip
             rows.append(row)
         elif line.strip() and not line.startswith("#"):
@@ -138,8 +138,5 @@ def _row(values: dict[str, int]) -> dict[str, Any]:
     if "PortXmitPkts" in values:
         row["packets"], row["packets_limit"] = values["PortXmitPkts"], largest
     if "PortXmitWait" in values:
-        wait = values["PortXmitWait"]
-        # 32 bits unless the value is larger: the tool does not print which counter it read.
-        row["xmit_wait_ticks"] = wait
-        row["wait_limit"] = U32_MAX if wait <= U32_MAX else U64_MAX
+        row["xmit_wait_ticks"] = values["PortXmitWait"]
     return row

@@ -22,7 +22,6 @@ from tailback.port_counters.readers.ldms_columns import (
     parse_header,
 )
 from tailback.port_counters.readers.model import (
-    U32_MAX,
     U64_MAX,
     CounterData,
     quoted_text,
@@ -32,10 +31,6 @@ from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Fla
 
 _HEADER_LIMIT: Final = 4 << 20
 _SECOND_NS: Final = 1_000_000_000
-_INFINIBAND: Final = ("ibnet", "sysclassib")
-_LIMITS: Final = {
-    "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
-}  # fmt: skip
 
 
 HAS_TIME_STAMPS = True
@@ -265,30 +260,10 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
     for value in port.cumulative:
         worth = int(value.scale)
         columns[value.target] = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth
-        if known.family in _INFINIBAND and value.target in _LIMITS:
-            columns[_LIMITS[value.target]] = _limit(columns[value.target], value.target, worth)
     if port.direction is not None:
         columns |= _gemini_link(port.direction[0], columns.get("lanes", pl.lit(None, pl.UInt64)))
-    for target, limit in _LIMITS.items():
-        if target in columns and limit in columns:
-            low = Flag.AT_LEAST if target == "xmit_wait_ticks" else Flag.DATA_AT_LEAST
-            full = pl.when(columns[target] >= columns[limit]).then(int(Flag.LATCHED | low))
-            columns["flags"] = columns["flags"] | full.otherwise(0).cast(pl.UInt32)
     frame = base.select(expression.alias(column) for column, expression in columns.items())
     return conform(READINGS, frame)
-
-
-def _limit(value: pl.Expr, target: str, worth: int) -> pl.Expr:
-    """Largest value of an InfiniBand counter whose width is not in the file.
-
-    PortXmitWait has 32 bits unless a value is larger: samplers read PortCounters. Data and packets
-    may have 64; a value of 32 ones is a 32-bit counter that has latched.
-    """
-    narrow = U32_MAX * worth
-    if target == "xmit_wait_ticks":
-        wide = pl.lit(U64_MAX, pl.UInt64)
-        return pl.when(value <= narrow).then(pl.lit(narrow, pl.UInt64)).otherwise(wide)
-    return pl.when(value == narrow).then(pl.lit(narrow, pl.UInt64))
 
 
 def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:

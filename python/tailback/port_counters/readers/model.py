@@ -10,16 +10,21 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
+from tailback.parquet import scan_tables
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.increments import possible
-from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
+from tailback.port_counters.schema import (
+    INTERVALS,
+    READINGS,
+    CounterError,
+    Flag,
+    conform,
+)
+from tailback.port_counters.schema import U32_MAX as U32_MAX
+from tailback.port_counters.schema import U64_MAX as U64_MAX
+from tailback.port_counters.schema import WORD_BYTES as WORD_BYTES
+from tailback.port_counters.segment_digests import check
 from tailback.schema import DataType, Table
-
-U64_MAX: Final = 2**64 - 1
-U32_MAX: Final = 2**32 - 1
-WORD_BYTES: Final = 4
-"""Such counters count words of four octets (InfiniBand Architecture, vol. 1, 16.1.3)."""
-
 
 COORDINATES: Final[dict[str, type[pl.DataType]]] = {
     "node_name": pl.String, "x": pl.Int32, "y": pl.Int32, "z": pl.Int32,
@@ -144,20 +149,9 @@ def readings_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return conform(READINGS, frame)
 
 
-def latched_flags(row: dict[str, Any]) -> int:
-    """Flags of one reading: counters at their limit, and a missing PortXmitWait."""
-    flags = 0
-    for column, limit, low in (
-        ("data_bytes", "data_limit", Flag.DATA_AT_LEAST),
-        ("packets", "packets_limit", Flag.DATA_AT_LEAST),
-        ("xmit_wait_ticks", "wait_limit", Flag.AT_LEAST),
-    ):
-        value, largest = row.get(column), row.get(limit)
-        if value is not None and largest is not None and value >= largest:
-            flags |= int(Flag.LATCHED | low)
-    if row.get("xmit_wait_ticks") is None:
-        flags |= int(Flag.NO_COUNTER)
-    return flags
+def missing_flags(row: dict[str, Any]) -> int:
+    """Flags of one reading: a missing PortXmitWait."""
+    return int(Flag.NO_COUNTER) if row.get("xmit_wait_ticks") is None else 0
 
 
 def read_text(path: Path) -> str:
@@ -166,6 +160,31 @@ def read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8", errors="replace")
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def readable_files(files: Sequence[Path]) -> tuple[list[Path], tuple[str, ...]]:
+    """The Parquet files that are whole, by digest where they have one, and notes on the others.
+
+    Raises:
+        CounterError: None of them can be read.
+    """
+    sound, problems = [], []
+    for file in files:
+        try:
+            check(file)
+            scan_tables(file, error=CounterError, remedy="move the file out of the folder")
+            sound.append(file)
+        except CounterError as error:
+            problems.append(error)
+    if problems and not sound:
+        raise problems[0]
+    return sound, tuple(left_out(error) for error in problems)
+
+
+def left_out(error: CounterError) -> str:
+    """Note on a file that is not read while others are."""
+    name = "a file" if error.file is None else Path(error.file).name
+    return f"left out: {name}: {error.message}"
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:

@@ -22,7 +22,7 @@ from tailback.port_counters.readers.model import (
     WORD_BYTES,
     CounterData,
     begins_with,
-    latched_flags,
+    missing_flags,
     parse_counter,
     quoted_text,
     read_text,
@@ -138,7 +138,7 @@ def _merge(row: dict[str, Any], section: _PortBlock) -> None:
     for column, limit, value, largest in section.counters():
         if largest >= row.get(limit, 0):
             row[column], row[limit] = value, largest
-    row["flags"] = latched_flags(row)
+    row["flags"] = missing_flags(row)
 
 
 def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[str]]:

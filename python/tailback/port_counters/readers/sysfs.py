@@ -14,11 +14,10 @@ from typing import Any
 
 from tailback.fabric.rates import data_rate_gbps
 from tailback.port_counters.readers.model import (
-    U32_MAX,
     U64_MAX,
     WORD_BYTES,
     CounterData,
-    latched_flags,
+    missing_flags,
     parse_counter,
     quoted_text,
     readings_of,
@@ -35,9 +34,6 @@ _FILES = {
     "packets": (("counters_ext/port_xmit_packets_64", "counters/port_xmit_packets"), 1),
     "xmit_wait_ticks": (("counters/port_xmit_wait",), 1),
 }
-_LIMITS = {
-    "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
-}  # fmt: skip
 
 
 HAS_TIME_STAMPS = False
@@ -132,10 +128,6 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
             notes.append(f"{device.name} port {port.name}: no {files[-1].split('/')[-1]}")
             continue
         row[column] = min(value * worth, U64_MAX)
-        # The kernel reads PortXmitWait from the 32-bit counter unless the value is larger; the
-        # others may be wider.
-        if column == "xmit_wait_ticks" or value == U32_MAX:
-            row[_LIMITS[column]] = U32_MAX * worth if value <= U32_MAX else U64_MAX
     known = {name for files, _ in _FILES.values() for name in files}
     for folder in ("counters", "counters_ext", "hw_counters"):
         names = sorted(p.name for p in (port / folder).glob("*") if p.is_file())
@@ -147,7 +139,7 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
         row["capacity_gbps"] = data_rate_gbps(match["width"], match["speed"])
     elif rate is not None:
         notes.append(f"{device.name} port {port.name}: rate {quoted_text(rate)} is not known")
-    row["flags"] = latched_flags(row) | (int(Flag.NO_COUNTER) if missing else 0)
+    row["flags"] = missing_flags(row) | (int(Flag.NO_COUNTER) if missing else 0)
     return row
 
 
