@@ -67,7 +67,7 @@ class CountersResult:
         if self.queues is not None:
             notes = {"notes": self.verdict.notes, "unknown": self.verdict.unknown}
             return {**port_verdict.facts(self.queues), **notes}
-        return {**verdict.facts(self.verdict), **limits(self.verdict)}
+        return {**verdict.facts(self.verdict), **limits(self.verdict, self.inventory.wiring)}
 
     def write(
         self, folder: str | Path, *, force: bool = False, figures: str = "svg", csv: bool = False

@@ -128,7 +128,8 @@ def counters(
     if form == "json":
         extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
         return show(json.dumps({**found.facts, **extra}, indent=2), code)
-    return show("\n".join(screen(found.verdict, found.inventory, found.source.kinds, out)), code)
+    lines = screen(found.verdict, found.inventory, found.source.kinds, out, found.study.comparison)
+    return show("\n".join(lines), code)
 
 
 def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, bool, str]) -> int:

@@ -9,6 +9,7 @@ import polars as pl
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.port_counters.analysis.limits import cannot_tell, roots
+from tailback.port_counters.analysis.links import GroupTest
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
 from tailback.port_names import port_name
@@ -32,7 +33,11 @@ _PORTS, _GROUPS, _NOTES = 8, 8, 6
 
 
 def screen(
-    verdict: Verdict, inventory: PortInventory, kinds: list[str], out: Path | None
+    verdict: Verdict,
+    inventory: PortInventory,
+    kinds: list[str],
+    out: Path | None,
+    comparison: GroupTest | None = None,
 ) -> list[str]:
     """The lines to print.
 
@@ -41,6 +46,7 @@ def screen(
         inventory: The ports of the fabric, for the other end of a link.
         kinds: What the counters were read from.
         out: Where tables and figures were written, None when nowhere.
+        comparison: Links of the routers of ``--io`` against all others.
     """
     lines = [
         f"VERDICT  {_TITLE[verdict.kind]}",
@@ -50,7 +56,9 @@ def screen(
     if verdict.kind != "unknown" and verdict.ports.height:
         lines += _port_lines(verdict, inventory)
         lines += _group_lines(verdict)
-        lines += _limits(verdict)
+        if comparison is not None:
+            lines += ["", "LINKS OF I/O ROUTERS", *wrap(comparison.verdict())]
+        lines += _limits(verdict, inventory)
     lines += _noticed(verdict)
     lines += ["", *_next(verdict, out)]
     return lines
@@ -157,7 +165,9 @@ def _group_lines(verdict: Verdict) -> list[str]:
         for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
     ]
     header = ("ports", "", "ever", "stalled", "most", "used", "Gb/s lost")
-    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr")]
+    more = verdict.groups.height - len(rows)
+    tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
+    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr"), *tail]
 
 
 def _class(row: dict[str, Any]) -> str:
@@ -166,9 +176,9 @@ def _class(row: dict[str, Any]) -> str:
     return kind if row["category"] == "Port" else f"{row['category']} {kind}"
 
 
-def _limits(verdict: Verdict) -> list[str]:
+def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
     """What can be concluded about the cause from counters, and what cannot."""
-    root = roots(verdict)
+    root = roots(verdict, inventory.wiring)
     lines = ["", "WHERE IT MAY START", *wrap(root)] if root else []
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
@@ -21,6 +23,8 @@ from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError
 from tailback.port_counters.ticks import tick_of
 from tailback.run import Run
+
+Ints = NDArray[np.int64]
 
 _PORTS: Final[dict[str, type[pl.DataType]]] = {
     "guid": pl.UInt64,
@@ -35,6 +39,45 @@ _PORTS: Final[dict[str, type[pl.DataType]]] = {
 }
 
 
+class Wiring:
+    """Which links a route can take after a given one.
+
+    Args:
+        source: Vertex at which each link begins, shape (L,).
+        target: Vertex at which each link ends, shape (L,).
+        upward: 1 for links to a higher tier, -1 to a lower one, 0 otherwise, shape (L,).
+        hosts: Vertices below this number are adapters of hosts.
+    """
+
+    def __init__(self, source: Ints, target: Ints, upward: Ints, hosts: int) -> None:
+        self._source, self._target, self._upward = source, target, upward
+        self._hosts = hosts
+        self._order = np.argsort(source, kind="stable")
+        self._begin = np.searchsorted(source[self._order], np.arange(target.max(initial=-1) + 2))
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> Wiring:
+        """The links of a fabric."""
+        ends = (fabric.link_src, fabric.link_dst, fabric.link_up)
+        source, target, upward = (array.astype(np.int64) for array in ends)
+        return cls(source, target, upward, fabric.n_nodes)
+
+    def ends_at_host(self, link: int) -> bool:
+        """Whether a link ends at the adapter of a host."""
+        return bool(self._target[link] < self._hosts)
+
+    def onward(self, link: int) -> list[int]:
+        """The links by which traffic can go on: not back, and after a link down not up again."""
+        vertex = self._target[link]
+        if vertex < self._hosts:
+            return []
+        out = self._order[self._begin[vertex] : self._begin[vertex + 1]]
+        allowed = self._target[out] != self._source[link]
+        if self._upward[link] < 0:
+            allowed &= self._upward[out] <= 0
+        return [int(number) for number in out[allowed]]
+
+
 @dataclass
 class PortInventory:
     """The known ports of a fabric.
@@ -43,14 +86,16 @@ class PortInventory:
         classes: Table of ``classes.classify``; empty when no fabric is known.
         ports: ``guid, lid, port, name, peer, gbps, tick, interface, link`` of every port with an
             address or a name; ``link`` leaves it.
-        fabric: The fabric itself, for what needs its wiring.
+        fabric: The fabric itself, for the evolution graph.
         notes: What was odd and tolerated.
+        wiring: Its links; None when no fabric is known.
     """
 
     classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASSES))
     ports: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_PORTS))
     fabric: Fabric | None = None
     notes: list[str] = field(default_factory=list)
+    wiring: Wiring | None = None
 
 
 def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> PortInventory:
@@ -67,7 +112,8 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     fabric = read_fabric(path)
     table = classify(fabric, subsystems)
     if fabric.link_interface is not None:
-        return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes))
+        wiring = Wiring.of(fabric)
+        return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes), wiring)
     # The peer of a port is the vertex at which its link ends.
     peers = pl.DataFrame(
         {
@@ -111,7 +157,11 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
         .join(addressed, on=["name", "port"], how="anti")
     )  # fmt: skip
     return PortInventory(
-        table, pl.concat([addressed, with_port_names.select(*_PORTS)]), fabric, notes
+        table,
+        pl.concat([addressed, with_port_names.select(*_PORTS)]),
+        fabric,
+        notes,
+        Wiring.of(fabric),
     )
 
 
@@ -166,7 +216,14 @@ def from_run(path: Path) -> PortInventory:
         gbps="rate_gbps", tick=pl.lit(None, pl.Float64), interface=pl.lit(None, pl.String),
         link="link",
     )  # fmt: skip
-    return PortInventory(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
+    upward = links["direction"].replace_strict({"up": 1, "down": -1}, default=0)
+    ends = (links["src"], links["dst"], upward)
+    source, target, upwards = (column.to_numpy().astype(np.int64) for column in ends)
+    return PortInventory(
+        table.select(pl.col(n).cast(t) for n, t in CLASSES.items()),
+        ports,
+        wiring=Wiring(source, target, upwards, tables["nodes"].height),
+    )
 
 
 def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFrame, list[str]]:

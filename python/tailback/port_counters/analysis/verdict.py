@@ -200,7 +200,8 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) ->
         the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
         which the stall is known, null where it never is), ``stall_at_least`` (of all its time;
         null unless its counter is full at the end), ``latched_stall_seconds`` (the stall since the
-        last reset that a full counter shows), ``full_intervals``, ``maximum`` (largest of one interval),
+        last reset that a full counter shows), ``full_intervals``, ``maximum`` (largest of one
+        interval),
         ``utilization, capacity_gbps, lost_gbps``, one count per key of ``FLAGS``, and ``start_ns,
         end_ns``; worst first.
     """
