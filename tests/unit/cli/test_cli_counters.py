@@ -173,7 +173,7 @@ def test_latched_wrapped_and_reset_counters_are_told(
             for line in noticed.strip().split("\n")[2:]}  # fmt: skip
     assert rows == {
         "with a lower bound only (≥)": "2",
-        "with a counter at its largest value": "1",
+        "with a stall counter at its largest value": "1",
         "with a counter that wrapped": "1",
         "with a counter that was reset": "1",
     }

@@ -6,9 +6,12 @@ import gzip
 import itertools
 import json
 import re
+import socket
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -24,7 +27,7 @@ from tailback.port_counters.collect import (
     RoundPlan,
     SessionSummary,
 )
-from tailback.port_counters.collect.endpoint import parse_address
+from tailback.port_counters.collect.endpoint import MAX_CONNECTIONS, parse_address
 from tailback.port_counters.collect.exposition import label
 from tailback.port_counters.collect.fabric_file import read_targets
 from tailback.port_counters.collect.rounds import disjoint_sets
@@ -177,8 +180,17 @@ def test_changes_are_found_when_asked_and_carry_no_false_interval(tmp_path: Path
     settings = CollectorSettings(interval_ns=20 * MS, sweeps=12)
     made = session(subnet, settings, collection, board, lines.append, timeout_ms=20)
     unplug_after(2, made, subnet, board)
+    begun: list[set[str]] = []
+    begin = board.begin
+
+    def begin_again(*ports: Any) -> None:
+        begin(*ports)
+        begun.append(set(re.findall(r"^tailback_port_stall_ratio(.*) ", board.metrics(), re.M)))
+
+    board.begin = begin_again  # type: ignore[method-assign]
     made.run()
     collection.close()
+    assert [len(series) for series in begun] == [0, 4], "a rediscovery blanks no series"
     assert [line for line in lines if "ports" in line] == [
         "4 devices, 6 ports",
         "3 devices, 4 ports",
@@ -235,6 +247,66 @@ def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
             urllib.request.urlopen(f"{base}/etc/passwd", timeout=5)
         with pytest.raises(CounterError, match="cannot be served"):
             Endpoint(str(endpoint.port), lambda: "", lambda: 0)
+    finally:
+        endpoint.close()
+
+
+def test_slow_clients_share_one_page_and_are_limited_and_cut() -> None:
+    made: list[int] = []
+
+    def page() -> str:
+        made.append(1)
+        return "x" * 20_000_000  # more than the system keeps for a client that does not read
+
+    endpoint = Endpoint("0", page, lambda: 0, max_seconds=1.5)
+    request = b"GET /metrics HTTP/1.1\r\n\r\n"
+    slow: list[socket.socket] = []
+    try:
+        for number in range(MAX_CONNECTIONS + 8):
+            client = socket.create_connection(("127.0.0.1", endpoint.port), timeout=5)
+            client.sendall(request if number % 2 else request[:-2])  # half never finish to ask
+            slow.append(client)
+        refused = slow[MAX_CONNECTIONS:]
+        assert all(_is_closed(client) for client in refused)
+        assert all(_is_closed(client) for client in slow), "a slow client is cut"
+        assert len(made) == 1
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{endpoint.port}/metrics", timeout=5
+        ) as answer:
+            assert len(answer.read()) == 20_000_000
+    finally:
+        for client in slow:
+            client.close()
+        endpoint.close()
+
+
+def _is_closed(client: socket.socket) -> bool:
+    """Whether the server ends the connection, before the client's own time runs out."""
+    try:
+        while client.recv(1 << 12):
+            time.sleep(0.1)
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def test_page_is_made_once_a_sweep() -> None:
+    board, made = MetricsBoard(), []
+    board.begin([])
+
+    def page() -> str:
+        made.append(1)
+        return board.metrics()
+
+    endpoint = Endpoint("0", page, lambda: board.edition)
+    try:
+        for sweeps, pages in ((1, 1), (1, 1), (2, 2)):
+            board.sweeps = sweeps
+            board.readings += 1
+            urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=5).read()
+            assert len(made) == pages
     finally:
         endpoint.close()
 

@@ -112,9 +112,9 @@ def _gaps(tables: list[tuple[Path, pl.LazyFrame]], stems: set[str]) -> dict[str,
     end, last = None, ""
     for file, rows in tables:
         with reading(file, error=CounterError, remedy=_REMEDY):
-            begins, ends = rows.select(
-                (pl.col("time_ns") - pl.col("interval_ns")).min(), pl.col("time_ns").max()
-            ).collect(engine="streaming").row(0)  # fmt: skip
+            begin = (pl.col("time_ns") - pl.col("interval_ns")).min()
+            times = rows.select(begin=begin, end=pl.col("time_ns").max())
+            begins, ends = times.collect(engine="streaming").row(0)
         within = {stem for stem in stems if last < stem < file.stem}
         if end is not None and begins is not None and begins > end and within:
             hole = f"no counters for {format_time(1000 * (begins - end))} from {_utc(end)} on"
