@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from tailback.manifest import sha256_of
+from tailback.parquet import scan_tables
 from tailback.port_counters.schema import CounterError
 from tailback.units import counted
 
@@ -56,6 +58,31 @@ def check(file: Path) -> None:
     where = beside.relative_to(collection)
     what = f"its SHA-256 is not the one in {where}" if stated else f"{where} does not list it"
     raise CounterError(f"damaged or edited: {what}", file=file, remedy=_REMEDY)
+
+
+def readable_files(files: Sequence[Path]) -> tuple[list[Path], tuple[str, ...]]:
+    """The Parquet files that are whole, by digest where they have one, and notes on the others.
+
+    Raises:
+        CounterError: None of them can be read.
+    """
+    sound, problems = [], []
+    for file in files:
+        try:
+            check(file)
+            scan_tables(file, error=CounterError, remedy="move the file out of the folder")
+            sound.append(file)
+        except CounterError as error:
+            problems.append(error)
+    if problems and not sound:
+        raise problems[0]
+    return sound, tuple(left_out(error) for error in problems)
+
+
+def left_out(error: CounterError) -> str:
+    """Note on a file that is not read while others are."""
+    name = "a file" if error.file is None else Path(error.file).name
+    return f"left out: {name}: {error.message}"
 
 
 def unchecked(collection: Path) -> list[str]:

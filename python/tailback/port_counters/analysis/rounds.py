@@ -21,8 +21,8 @@ import polars as pl
 from tailback.parquet import scan_tables
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.increments import RATE_TOLERANCE
-from tailback.port_counters.readers.model import readable_files
 from tailback.port_counters.schema import U32_MAX, CounterError, Flag, ends_with_full_stall_counter
+from tailback.port_counters.segment_digests import readable_files
 
 FDR_TICK_NS: Final = 22.0
 """Tick of PortXmitWait in the paper's FDR switches (III-D)."""

@@ -42,13 +42,14 @@ from tailback.port_counters.readers import (
     read_counters,
     reader_of,
 )
-from tailback.port_counters.readers.model import COORDINATES, left_out, readable_files
+from tailback.port_counters.readers.model import COORDINATES
 from tailback.port_counters.schema import (
     INTERVALS,
     CounterError,
     conform,
     ends_with_full_stall_counter,
 )
+from tailback.port_counters.segment_digests import left_out, readable_files
 from tailback.port_counters.ticks import tick_by_rate
 from tailback.run import run_folder
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from tailback.parquet import reading, scan_tables
-from tailback.port_counters.readers.model import CounterData, left_out
+from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
-from tailback.port_counters.segment_digests import FOLDER, check, unchecked
+from tailback.port_counters.segment_digests import FOLDER, check, left_out, unchecked
 from tailback.units import counted, format_time
 
 HAS_TIME_STAMPS = True

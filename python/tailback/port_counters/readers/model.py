@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
-from tailback.parquet import scan_tables
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.increments import possible
 from tailback.port_counters.schema import (
@@ -23,7 +22,6 @@ from tailback.port_counters.schema import (
 from tailback.port_counters.schema import U32_MAX as U32_MAX
 from tailback.port_counters.schema import U64_MAX as U64_MAX
 from tailback.port_counters.schema import WORD_BYTES as WORD_BYTES
-from tailback.port_counters.segment_digests import check
 from tailback.schema import DataType, Table
 
 COORDINATES: Final[dict[str, type[pl.DataType]]] = {
@@ -160,31 +158,6 @@ def read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8", errors="replace")
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def readable_files(files: Sequence[Path]) -> tuple[list[Path], tuple[str, ...]]:
-    """The Parquet files that are whole, by digest where they have one, and notes on the others.
-
-    Raises:
-        CounterError: None of them can be read.
-    """
-    sound, problems = [], []
-    for file in files:
-        try:
-            check(file)
-            scan_tables(file, error=CounterError, remedy="move the file out of the folder")
-            sound.append(file)
-        except CounterError as error:
-            problems.append(error)
-    if problems and not sound:
-        raise problems[0]
-    return sound, tuple(left_out(error) for error in problems)
-
-
-def left_out(error: CounterError) -> str:
-    """Note on a file that is not read while others are."""
-    name = "a file" if error.file is None else Path(error.file).name
-    return f"left out: {name}: {error.message}"
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:
