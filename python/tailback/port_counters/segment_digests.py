@@ -82,7 +82,8 @@ def readable_files(files: Sequence[Path]) -> tuple[list[Path], tuple[str, ...]]:
 def left_out(error: CounterError) -> str:
     """Note on a file that is not read while others are."""
     name = "a file" if error.file is None else Path(error.file).name
-    return f"left out: {name}: {error.message}"
+    place = f"{error.place}: " if error.place else ""
+    return f"left out: {name}: {place}{error.message}"
 
 
 def unchecked(collection: Path) -> list[str]:

@@ -96,7 +96,7 @@ def test_what_counters_cannot_tell_is_said(
     text = " ".join(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
     assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
     assert "within an interval (60 s)" in text
-    assert "WHERE IT MAY START no port that was read was 70 % full without waiting" in text
+    assert "WHERE IT MAY START no port that was read downstream of those that wait was 70 %" in text
     facts = json.loads(
         said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
     )
@@ -119,7 +119,7 @@ def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
     facts = json.loads(said(capsys, tmp_path / "run", "--format", "json"))
     # The receiver's own link: everybody waits for it, and it never does.
     assert [(port["node_name"], port["port"]) for port in facts["full_ports"]] == [("leaf0", 1)]
-    assert "1 port was 70 % full or more without waiting" in facts["may_begin"]
+    assert "1 port downstream of those that wait was 70 % full" in facts["may_begin"]
 
 
 def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
@@ -314,8 +314,10 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "gone.net" in refused(capsys, *files, "--fabric", tmp_path / "gone.net")
     broken = tmp_path / "broken.txt"
     broken.write_text(files[0].read_text().replace("....1000000000\n", "....one\n"))
-    text = refused(capsys, files[0], broken)
+    text = refused(capsys, broken)
     assert "broken.txt: line 7, column 18" in text and "remedy" in text
+    text = said(capsys, files[0], broken, code=3)
+    assert "left out: broken.txt: line 7, column 18" in text
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(b"PAR1")
     assert "cut.parquet" in refused(capsys, cut)
