@@ -332,6 +332,6 @@ def _other_quantities(out: Estimates, groups: Sequence[FittedSeries]) -> None:
 def _interval(name: str, kind: Kind, drawn: DrawnValue) -> FittedValue:
     low, high = np.quantile(drawn.draws, [0.025, 0.975])
     value = float(drawn.value)
-    return FittedValue(
-        name, kind, value, min(float(low), value), max(float(high), value), drawn.source, drawn.n
-    )
+    # Student's tails of few times reach below 0, which no time, size or rate does.
+    low = max(min(float(low), value), 0.0)
+    return FittedValue(name, kind, value, low, max(float(high), value), drawn.source, drawn.n)
