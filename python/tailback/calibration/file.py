@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.calibration.disagreement import Disagreement
 from tailback.calibration.estimates import Estimates, FittedValue, Kind
 from tailback.calibration.model import CalibrationError
 from tailback.errors import as_toml
@@ -34,6 +35,7 @@ class Calibration:
         notes: Notes on the estimates.
         files: The files that were fitted.
         settings: The ``[engine]`` section, as text of a scenario; a user may have changed it.
+        disagreements: Tests that differ between hosts, which are not fitted.
     """
 
     engine: list[FittedValue]
@@ -42,14 +44,16 @@ class Calibration:
     notes: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
+    disagreements: list[Disagreement] = field(default_factory=list)
 
     @staticmethod
     def of(found: Estimates, files: Sequence[str]) -> Calibration:
         """The calibration with these estimates."""
         settings = {one.name: text(one.kind, one.value) for one in found.engine}
         return Calibration(
-            found.engine, found.measured, found.not_identified, found.notes, list(files), settings
-        )
+            found.engine, found.measured, found.not_identified, found.notes, list(files), settings,
+            found.disagreements,
+        )  # fmt: skip
 
     def apply(self, scenario: Scenario) -> Scenario:
         """The scenario with these settings; its other settings do not change.
@@ -107,7 +111,8 @@ class Calibration:
         """The file's text."""
         lines = ["# Settings of Tailback's engine, fitted to a machine by 'tailback calibrate'."]
         lines += [f"# from {_quoted(name)}" for name in self.files]
-        lines += [f"# note: {_quoted(note)}" for note in self.notes]
+        notes = [*(one.text() for one in self.disagreements), *self.notes]
+        lines += [f"# note: {_quoted(note)}" for note in notes]
         lines += ["", "[engine]"]
         by_name = {one.name: one for one in self.engine}
         for name, value in self.settings.items():

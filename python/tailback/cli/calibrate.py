@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -57,7 +58,7 @@ def calibrate(
     if form == "json":
         facts = {
             "parameters": found.frame.to_dicts(), "not_identified": found.not_identified,
-            "notes": found.notes,
+            "disagreements": [asdict(one) for one in found.disagreements], "notes": found.notes,
         }  # fmt: skip
         return show(json.dumps(facts, indent=2), 0)
     return show("\n".join(_screen(found, out)), 0)
@@ -65,6 +66,8 @@ def calibrate(
 
 def _screen(found: Calibration, out: Path | None) -> list[str]:
     lines = []
+    for disagreement in found.disagreements:
+        lines += ["HOSTS DISAGREE", *wrap(disagreement.text()), ""]
     for title, some in (("CALIBRATION  settings of the engine", found.engine),
                         ("MEASURED  without a setting of the engine", found.measured)):  # fmt: skip
         if some:
