@@ -207,7 +207,8 @@ class PacingSection(Section):
     )
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
-        "soonest (Birk and Zdornov, 2009), `max-min` leaves no capacity unused: "
+        "soonest (Birk and Zdornov, 2009), `max-min` is fair, but unequal flows end "
+        "later than without control: "
         "[congestion.md](../explanation/congestion.md)",
     )  # fmt: skip
     rates_file: FilePath | None = Field(

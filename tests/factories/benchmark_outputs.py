@@ -63,9 +63,7 @@ def osu_mbw_mr(pairs: int = 4) -> str:
     return "\n".join(lines) + "\n"
 
 
-def imb(
-    test: str = "PingPong", processes: int = 2, time: Callable[[int], float] = time_us
-) -> str:
+def imb(test: str = "PingPong", processes: int = 2, time: Callable[[int], float] = time_us) -> str:
     rule = "#" + "-" * 51
     lines = ["#    Intel(R) MPI Benchmarks 2019 Update 6, MPI-1 part", "#", rule,
              f"# Benchmarking {test} ", f"# #processes = {processes} ", rule,

@@ -20,14 +20,14 @@ from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulation.contexts import MessageContexts
-from tailback.simulation.fluid_error import packet_interval
+from tailback.simulation.fluid_error import BUFFERS, packet_interval
 from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.outcome import ModelledOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.tables import make_tables
 from tailback.stages import stage
-from tailback.units import format_time
+from tailback.units import format_bytes, format_time
 
 UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
            "stall_ps")  # fmt: skip
@@ -121,25 +121,43 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
             of range.
     """
     options = options or FluidOptions()
-    return _with_interval(_execute(prepared, options), options)
+    return _with_interval(_execute(prepared, options), prepared, options)
 
 
-def _with_interval(run: Run, options: FluidOptions) -> Run:
+def _with_interval(run: Run, prepared: PreparedScenario, options: FluidOptions) -> Run:
     """The run with the interval in which packets would end, where that was measured."""
-    if options.rates != "max-min" or _not_modelled(run.scenario):
-        return run
-    ranks, repetitions = run.tables["ranks"], int(run.scenario.job[0].repeat)
+    uncovered = _uncovered(run.scenario, options)
+    if uncovered:
+        note = f"no interval is stated in which packets would end: {uncovered}"
+        return replace(run, notes=[*run.notes, note])
+    ranks, repetitions = run.tables["ranks"], prepared.observed.times
     compute = int(ranks["compute_ps"].to_numpy().max(initial=0)) * repetitions
-    found = packet_interval(run.elapsed_ps, compute, run.summary["paths"], run.tables["messages"])
-    if found is None:
-        return run
-    low, high = found
+    low, high = packet_interval(run.elapsed_ps, compute, run.tables["messages"])
     summary = {**run.summary, "packets_low_ps": low, "packets_high_ps": high}
     note = (
         f"packets would take {format_time(low)} to {format_time(high)}, as in 95 % of the "
         "scenarios with which the model was compared (docs/measurements/rates.md)"
     )
     return replace(run, summary=summary, notes=[*run.notes, note])
+
+
+def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
+    """What sets a run apart from those in which the model was compared with packets, if anything.
+
+    See ``fluid_error.py``.
+    """
+    engine, (smallest, largest) = scenario.engine, BUFFERS
+    if len(scenario.job) > 1:
+        return "other jobs share its links"
+    if options.rates != "max-min":
+        return f"rates are those of {options.rates}"
+    if options.paths is not None:
+        return "the choice of paths is stated, and not that of the scenario's routing"
+    if _not_modelled(scenario):
+        return "the model ignores some settings"
+    if not smallest <= engine.buffer <= largest:
+        return f"buffers are not of {format_bytes(smallest)} to {format_bytes(largest)}"
+    return ""
 
 
 def make_fluid_evaluate(

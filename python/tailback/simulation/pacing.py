@@ -150,7 +150,14 @@ def _computed(scenario: Scenario, workload: Workload, fabric: Fabric, routes: Ro
     mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow.ravel()]
     share = "" if pacing.share == 1 else f", {pacing.share:g} of them"
     text = f"{pacing.rates} rates{share}, {pacing.kind}: {len(rate)} flows, {len(phases)} steps"
-    return SendRates(mbps, text, tuple(_caveats(workload, rater.choice, engine.routing)))
+    caveats = list(_caveats(workload, rater.choice, engine.routing))
+    unequal = sum(len(set(weight[phase].tolist())) > 1 for phase in phases)
+    if pacing.rates == "max-min" and unequal:
+        caveats.append(
+            "max-min rates do not rise when a shorter flow ends; flows differ in size in "
+            f"{unequal} of {len(phases)} steps: assigned rates end them sooner"
+        )
+    return SendRates(mbps, text, tuple(caveats))
 
 
 def _caveats(workload: Workload, choice: Choice, routing: str) -> Iterator[str]:
