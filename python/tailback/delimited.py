@@ -252,6 +252,12 @@ def header_of(text: str, aliases: Aliases) -> dict[str, int] | None:
     return None if found is None else _roles(found[1], aliases)
 
 
+def header_names(text: str) -> list[str]:
+    """The names in the header that ``text`` starts with; none without a header."""
+    found = _header(text)
+    return [] if found is None else found[1]
+
+
 def _header(text: str) -> tuple[int, list[str], str] | None:
     """Number of lines before the header, the header's names and the delimiter."""
     for number, line in enumerate(text.splitlines()):

@@ -156,9 +156,12 @@ def _queues(
     intervals = source.intervals(inventory, options.tick_ns)[0].rows.collect()
     if intervals.is_empty() or not port_verdict.is_lossy(intervals):
         return None
-    ends = inventory.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
-    peers = {(str(name), int(port)): str(peer) for name, port, peer in ends.iter_rows()}
-    return port_verdict.assess_ports(intervals, threshold=options.threshold, peers=peers)
+    return port_verdict.assess_ports(
+        intervals,
+        threshold=options.threshold,
+        peers=inventory.peers(),
+        events=source.port_events(inventory),
+    )
 
 
 def _inventory(

@@ -10,12 +10,14 @@ import numpy as np
 import polars as pl
 
 from tailback.api.captures import with_capture_telemetry
+from tailback.diagnosis.topology import link_totals
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.counter_alignment import Floats, JoinError, Sent
 from tailback.evidence.host_interfaces import host_interfaces
 from tailback.evidence.jobs import JobList
 from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
+from tailback.evidence.port_events import port_events
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
@@ -27,6 +29,7 @@ from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.left_out import whole_messages
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
+from tailback.units import counted
 
 JOBS_WITHOUT_TIME = (
     "the job list is not used: the trace does not record when the job ran (UTC), and there are no "
@@ -61,7 +64,7 @@ class NetworkEvidence:
         jobs_from: Where the job list comes from, in words; empty: the user gave it.
         notes: Remarks on evidence that is not used.
         unused_interfaces: Interfaces of each host that do not carry the job's messages.
-        adapters: Table ``adapter_findings`` of the recording; None without one.
+        port_events: Table ``port_events`` of the ports that the job used; None without counters.
         congested: Congested fraction of each link from samples in our packets, NaN if unknown,
             shape (L,); None without samples.
         sampled: Our packets on each link from the same samples, shape (L,).
@@ -75,7 +78,7 @@ class NetworkEvidence:
     jobs_from: str = ""
     notes: tuple[str, ...] = ()
     unused_interfaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    adapters: pl.DataFrame | None = None
+    port_events: pl.DataFrame | None = None
     congested: Floats | None = None
     sampled: Floats | None = None
     estimates: pl.DataFrame | None = None
@@ -134,9 +137,8 @@ def read_network_evidence(
         return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
     sent = own_messages(measured, run)
-    interfaces = host_interfaces(
-        _intervals([Path(path) for path in counters], prepared), fabric, sent, _span(measured)
-    )  # fmt: skip
+    rows, events = _intervals([Path(path) for path in counters], prepared)
+    interfaces = host_interfaces(rows, fabric, sent, _span(measured))
     intervals = interfaces.rows
     try:
         joined = join_counters(
@@ -146,7 +148,12 @@ def read_network_evidence(
     except JoinError as error:
         why = "; ".join((error.message, *interfaces.notes))
         raise JoinError(why, file=counters[0], remedy=error.remedy) from None
-    notes = [*joined.notes, *interfaces.notes, *_foreign_ports(intervals)]
+    notes = [
+        *joined.notes,
+        *interfaces.notes,
+        *_foreign_ports(intervals),
+        *_inexact_stalls(intervals),
+    ]
     joined = replace(joined, notes=notes)
     of_host, names = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
     others = find_other_traffic(
@@ -156,7 +163,45 @@ def read_network_evidence(
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     source = "" if jobs is None else jobs.source
-    return NetworkEvidence(joined, others, names, source, unused_interfaces=interfaces.unused)
+    mine = _of_links(events, intervals, _cables_of(run, fabric), joined.start_ns, joined.end_ns)
+    return NetworkEvidence(
+        joined,
+        others,
+        names,
+        source,
+        unused_interfaces=interfaces.unused,
+        port_events=port_events(mine, interfaces.unused),
+    )
+
+
+def _cables_of(run: Run, fabric: Fabric) -> list[int]:
+    """Links of the cables that the messages of a run cross, in either direction."""
+    used = link_totals(run, "bytes") > 0
+    return [int(link) for link in np.flatnonzero(used | used[fabric.link_reverse])]
+
+
+def _of_links(
+    events: pl.DataFrame, intervals: pl.DataFrame, links: list[int], start_ns: int, end_ns: int
+) -> pl.DataFrame:
+    """Readings of errors, pauses and marks of the ports of some links, about the time of the job.
+
+    Args:
+        events: Rows of ``port_events.READINGS``.
+        intervals: Rows of ``counter_intervals`` of the same ports, with ``link``.
+        links: The links.
+        start_ns: Start of the job; the last reading before it is kept too.
+        end_ns: End of the job; the first reading after it is kept too.
+    """
+    name = pl.coalesce("interface", pl.col("port").cast(pl.String))
+    ports = intervals.filter(pl.col("link").is_in(links)).select("node_name", _name=name).unique()
+    time = pl.col("time_ns")
+    first = events.filter(time <= start_ns)["time_ns"].max()
+    last = events.filter(time >= end_ns)["time_ns"].min()
+    near = (time >= (start_ns if first is None else first)) & (
+        time <= (end_ns if last is None else last)
+    )
+    own = events.filter(near).with_columns(_name=name)
+    return own.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
 
 
 def _span(measured: MeasuredRun) -> tuple[int, int] | None:
@@ -178,8 +223,13 @@ def _jobs_alone(
     return NetworkEvidence(jobs=names, jobs_from=jobs.source)
 
 
-def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
-    """Rows of ``counter_intervals`` with the links of the prepared fabric."""
+def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What counters say of the prepared fabric.
+
+    Returns:
+        Rows of ``counter_intervals`` with the links of the fabric, and rows of
+        ``port_events.READINGS``.
+    """
     # Deferred: most diagnoses have no counters, and readers and analyses are many modules.
     from tailback.port_counters.analysis import port_inventory
     from tailback.port_counters.analysis.port_inventory import PortInventory
@@ -192,10 +242,26 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
         inventory = port_inventory.from_discovery(section.file)
     elif source.run is not None:
         inventory = port_inventory.from_run(source.run)
-    rows = source.intervals(inventory, None)[0].rows.collect()
-    return rows.drop("link").join(
-        _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
+    rows = (
+        source.intervals(inventory, None)[0]
+        .rows.collect()
+        .drop("link")
+        .join(_ports(fabric), on=["node_name", "port"], how="left", maintain_order="left")
     )
+    events = port_inventory.name_ports(source.counters.events, inventory)[0]
+    return rows, events
+
+
+def _inexact_stalls(intervals: pl.DataFrame) -> list[str]:
+    """A note on ports whose stalls are known within bounds only, as their ticks are."""
+    inexact = intervals.filter(pl.col("stall_high_fraction") > pl.col("stall_fraction"))
+    ports = inexact.select("node_name", "port").n_unique()
+    if not ports:
+        return []
+    return [
+        f"the stalls of {counted(ports, 'port')} are lower bounds: the length of their ticks is "
+        "known within bounds only"
+    ]
 
 
 def _foreign_ports(intervals: pl.DataFrame) -> list[str]:

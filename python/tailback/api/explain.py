@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api import explain_wording as wording
-from tailback.api.adapter_statements import adapter_statements
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import SETTINGS
@@ -21,6 +20,7 @@ from tailback.api.network_clues import (
     is_lossy,
     routing_is_stated,
 )
+from tailback.api.port_event_statements import port_event_statements
 from tailback.api.recording import ranks_missing_of, shared_cores_of
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
@@ -240,7 +240,7 @@ def _summary(
         others_shown_by=shown,
         shared_links=shared_links(search.others.traffic, fabric),
         sampled_links=sampled_links(evidence.estimates, fabric),
-        adapters=adapter_statements(evidence.adapters),
+        port_events=port_event_statements(evidence.port_events),
         unknown_job=job,
         alternatives=tuple(one for _, one in alternatives),
         others_range=_range(posterior),

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
+
 from tailback.api.evidence import ListedJobs, NetworkEvidence, read_network_evidence
 from tailback.api.recording import (
     hosts_outside,
@@ -15,9 +17,9 @@ from tailback.api.recording import (
     recorded_jobs,
 )
 from tailback.evidence import MeasuredRun
-from tailback.evidence.adapter_findings import adapter_findings
 from tailback.evidence.counter_alignment import JoinError
 from tailback.evidence.jobs import JobListError, read_jobs
+from tailback.evidence.port_events import in_order, port_events
 from tailback.port_counters.recorded_statistics import recorded_statistics
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
@@ -48,12 +50,14 @@ def network_evidence(
     trace = next(job for job in prepared.scenario.job if job.observed).trace
     notes: list[str] = []
     evidence = _of_counters(prepared, measured, run, counters, jobs, trace, notes)
-    adapters = None
     if trace is not None and is_recording(trace):
         readings, damaged = recorded_statistics(trace / "counters")
         notes += damaged
-        adapters = adapter_findings(readings, evidence.unused_interfaces)
-    return replace(evidence, adapters=adapters, notes=(*evidence.notes, *notes))
+        recorded = port_events(readings, evidence.unused_interfaces)
+        # Given counters are of ports that the recording may not have.
+        given = [evidence.port_events] if counters and evidence.port_events is not None else []
+        evidence = replace(evidence, port_events=in_order(pl.concat([*given, recorded])))
+    return replace(evidence, notes=(*evidence.notes, *notes))
 
 
 def _of_counters(

@@ -26,6 +26,7 @@ from tailback.port_counters.collect import (
     UmadPort,
 )
 from tailback.port_counters.collect.metrics_board import WorstPort
+from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError
 from tailback.port_names import port_name
 from tailback.units import counted, parse_time_ps, percent
@@ -349,6 +350,7 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
                 "at_least": one.at_least,
                 "latched_stall_seconds": one.latched_seconds,
                 "tick_ns": one.target.tick_ns,
+                "tick_high_ns": one.target.tick_high_ns,
                 "tick_source": one.target.tick_source,
             }
             for one in board.worst(10)
@@ -356,11 +358,22 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
     }
 
 
+def _tick(target: PortTarget) -> str:
+    """Length of a tick and its source."""
+    high = target.tick_high_ns
+    shown = f"{target.tick_ns:.3g}" + ("" if high is None else f" to {high:.3g}")
+    return f"{shown} ns {target.tick_source}"
+
+
 def _stalled(one: WorstPort) -> str:
     """Stall fraction of the last interval, or the lower bound of a latched counter."""
     if one.latched_seconds is not None and one.stall_fraction == 0:
         return f"≥ {one.latched_seconds:.3g} s (counter full)"
-    return ("≥ " if one.at_least else "") + percent(one.stall_fraction)
+    shown = ("≥ " if one.at_least else "") + percent(one.stall_fraction)
+    low, high = one.target.tick_ns, one.target.tick_high_ns
+    if high is None or one.stall_fraction >= 1.0:
+        return shown
+    return f"{shown} to {percent(min(one.stall_fraction * high / low, 1.0))}"
 
 
 def _lines(
@@ -384,7 +397,7 @@ def _lines(
                 shorten_middle(port_name(one.target.node_name, one.target.port), 32),
                 _stalled(one),
                 ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}",
-                f"{one.target.tick_ns:.3g} ns {one.target.tick_source}",
+                _tick(one.target),
             )
             for one in worst
         ]

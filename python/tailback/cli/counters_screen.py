@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.cli.queues_screen import event_lines
 from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.port_inventory import PortInventory
@@ -14,7 +15,12 @@ from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sente
 from tailback.port_names import port_name
 from tailback.units import counted, format_time, percent
 
-_TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
+_TITLE: Final = {
+    "faults": "LINKS HAVE ERRORS",
+    "stalls": "PORTS STALL",
+    "quiet": "LITTLE STALL",
+    "unknown": "UNDETERMINED",
+}
 _NOTICED: Final = {
     "at_least": "with a lower bound only (≥)",
     "latched": "with a counter at its largest value",
@@ -46,9 +52,13 @@ def screen(
         *wrap(sentence(verdict)),
         *wrap(_scope(verdict, kinds)),
     ]
-    if verdict.kind != "unknown" and verdict.ports.height:
+    measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
+    if measured:
         lines += _port_lines(verdict, inventory)
         lines += _group_lines(verdict)
+    told = "errors" if verdict.kind == "faults" else ""
+    lines += event_lines(verdict.events, verdict.peers, told)
+    if measured:
         lines += _limits(verdict)
     lines += _noticed(verdict)
     lines += ["", *_next(verdict, out)]
@@ -77,10 +87,23 @@ def _stalled(row: dict[str, Any]) -> str:
     """Stall fraction of a port, or its lower bound if the counter latched."""
     bound, seconds = row["stall_at_least"], row["latched_stall_seconds"]
     if bound is None:
-        return _share(row["stall_fraction"], row["at_least"] > 0)
+        return _range(row["stall_fraction"], row["stall_high_fraction"], row["at_least"] > 0)
     if bound == 0:
         return "≥ ?" if seconds is None else f"≥ {seconds:.3g} s"
     return _share(bound, True)
+
+
+def _range(low: float | None, high: float | None, least: bool = False) -> str:
+    """A share, from the least to the most that it may be where its tick is not known."""
+    if low is None or high is None or percent(low) == percent(high):
+        return _share(low, least)
+    return f"{_share(low, least)} to {percent(high)}"
+
+
+def _is_bound(row: dict[str, Any]) -> bool:
+    """Whether the stall of a port is a lower bound: its counter is full, or its tick not known."""
+    high = row["stall_high_fraction"]
+    return row["stall_at_least"] is not None or (high or 0.0) > (row["stall_fraction"] or 0.0)
 
 
 def _gbps(value: float | None, least: bool = False) -> str:
@@ -117,9 +140,9 @@ def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
             (
                 _link(row, peers),
                 _stalled(row),
-                _share(row["maximum"], row["stall_at_least"] is not None),
+                _share(row["maximum"], _is_bound(row)),
                 _share(row["utilization"]),
-                _gbps(row["lost_gbps"], row["stall_at_least"] is not None),
+                _gbps(row["lost_gbps"], _is_bound(row)),
             )
         )
     more = verdict.stalling.height - len(rows)
@@ -148,10 +171,12 @@ def _group_lines(verdict: Verdict) -> list[str]:
             shorten_middle(_class(row), 22),
             str(row["ports"]),
             "?" if (ever := row["stalled_percent"]) is None else f"{ever:.0f} %",
-            _share(row["stall_fraction"], row["at_least"] > 0),
-            _share(row["maximum"], row["full_ports"] > 0),
+            _range(row["stall_fraction"], row["stall_high_fraction"], row["at_least"] > 0),
+            _share(row["maximum"], row["full_ports"] > 0 or row["stall_high_fraction"] is not None),
             _share(row["utilization"]),
-            _gbps(row["lost_gbps"], row["full_ports"] > 0),
+            _gbps(
+                row["lost_gbps"], row["full_ports"] > 0 or row["stall_high_fraction"] is not None
+            ),
         )
         for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
     ]
@@ -193,6 +218,10 @@ def _noticed(verdict: Verdict) -> list[str]:
 
 
 def _next(verdict: Verdict, out: Path | None) -> list[str]:
+    if verdict.kind == "faults":
+        return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
+    if verdict.may_stall.height and verdict.kind == "unknown":
+        return ["NEXT  give --fabric FILE with device ids and widths (ibnetdiscover), or --tick"]
     if verdict.kind == "unknown" and verdict.intervals:
         return ["NEXT  if stalls were counted in ticks, give --fabric FILE or --tick TIME;",
                 "      if not, collect them: tailback collect (PortXmitWait)"]  # fmt: skip

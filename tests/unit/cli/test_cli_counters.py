@@ -29,15 +29,15 @@ from tests.factories.repository import ROOT
 JSON = ("--format", "json")
 SECOND = 1_000_000_000
 TOP = 2**32 - 1
-CYCLE_NS = 45.0e9 / 2**32
-"""Tick that is assumed for a port of 100 Gb/s."""
+CYCLE_NS = 10.24
+"""Tick of a Switch-IB at 100 Gb/s."""
 
 
 def snapshot(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
     """What perfquery prints of some ports: words sent and PortXmitWait."""
     text = "".join(
         f"# Port extended counters: Lid {lid} port {port} (CapMask: 0x5300 CapMask2: 0x2)\n"
-        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nSymbolErrorCounter:..0\n"
+        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nVL15Dropped:..0\n"
         for port, (words, wait) in ports.items()
     )
     path.write_text(text)
@@ -64,8 +64,8 @@ def test_the_verdict_names_the_link_the_share_and_the_cost(
     assert row.split() == ["leaf08[17]", "→", "spine01", "25", "%", "25", "%", "10", "%", "25"]
     assert "Leaf up" in text and "Leaf down" in text
     assert "the bottleneck is further along the path" in text
-    assert "COLUMNS NOT USED" in text and "SymbolErrorCounter" in text
-    assert "10.5 ns" in text, "where the tick is from is said"
+    assert "COLUMNS NOT USED" in text and "VL15Dropped" in text
+    assert "10.2 ns" in text, "where the tick is from is said"
 
 
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +83,7 @@ def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert worst["stall_fraction"] == pytest.approx(0.25, rel=1e-6)
     assert worst["lost_gbps"] == pytest.approx(25.0, rel=0.05)
     assert facts["verdict"] == "stalls"
-    assert facts["unknown"] == ["SymbolErrorCounter"]
+    assert facts["unknown"] == ["VL15Dropped"]
     groups = {(g["category"], g["port_type"]): g for g in facts["groups"]}
     assert groups["Leaf", "up"]["stalled_percent"] == 100.0
     assert groups["Leaf", "down"]["stalled_percent"] == 0.0
@@ -127,7 +127,7 @@ def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
 ) -> None:
     files = pair(tmp_path)
     text = said(capsys, *files, "--every", "60 s", "--tick", "22 ns")
-    assert "lid 136[17]" in text and "52 %" in text
+    assert "lid 136[17]" in text and "54 %" in text
     text = said(capsys, *files, "--every", "60 s", code=3)
     assert "UNDETERMINED" in text and "--tick" in text
 
@@ -147,10 +147,11 @@ def test_a_tick_that_is_given_counts_for_a_collection_and_an_archive_too(
     for what in ("sweep", "sweep/intervals/000001.parquet", "rounds"):
         ports = [
             json.loads(said(capsys, tmp_path / what, *JSON, *tick))["worst_ports"]
-            for tick in ((), ("--tick", "2.2 ns"))
+            for tick in (("--tick", "22 ns"), ("--tick", "2.2 ns"))
         ]
         told, given = (sorted(port["stall_fraction"] for port in part) for part in ports)
         assert len(told) and given == pytest.approx([share / 10 for share in told])
+        assert all(port["stall_high_fraction"] is None for part in ports for port in part)
 
 
 def test_one_look_is_no_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,6 +96,31 @@ def test_the_healthy_run_of_the_laboratory_has_no_fault(healthy: Path, counters:
 
 
 @pytest.mark.data
+def test_errors_of_ports_that_the_job_crosses_are_evidence(healthy: Path, tmp_path: Path) -> None:
+    rows = pl.read_csv(gzip.decompress((healthy / "counters.csv.gz").read_bytes()))
+    faulty = pl.col("node").eq("l2") & pl.col("iface").eq("s1")
+    elsewhere = rows.filter(faulty).with_columns(node=pl.lit("store9"), iface=pl.lit("eth0"))
+    both = pl.concat([rows, elsewhere]).with_columns(
+        rx_crc_errors=pl.when(faulty | pl.col("node").eq("store9"))
+        .then(pl.col("tx_bytes") // 1000)
+        .otherwise(0)
+    )
+    (tmp_path / "counters.csv").write_text(both.write_csv())
+    found = diagnose(
+        healthy / "trace",
+        fabric=str(healthy / "links.csv"),
+        rankfile=str(healthy / "rank_host.csv"),
+        counters=[tmp_path / "counters.csv"],
+        **QUICK,
+    ).diagnosis  # type: ignore[arg-type]
+    assert found.explanation is not None
+    (events,) = found.explanation.port_events
+    assert events.finding == "errors" and [port.device for port in events.ports] == ["l2"]
+    assert "l2[s1] counted" in events.statement
+    assert events.statement in " ".join(" ".join(diagnosis_lines(found, healthy)).split())
+
+
+@pytest.mark.data
 def test_the_trace_alone_names_no_other_cable_as_certain(slow: Path) -> None:
     found = diagnosed(slow, counters=False).diagnosis
     assert found.explanation is not None

@@ -231,15 +231,6 @@ def test_a_counter_that_fills_while_it_is_read_bounds_all_the_time_it_was_read(
     assert row["lost_gbps"] == pytest.approx(20)
 
 
-def test_a_collection_of_a_former_version_is_bounded_by_the_speed_of_its_ports(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = collection(tmp_path / "c", {1: [TOP] * 3})
-    file = where / "intervals" / "000001.parquet"
-    pl.read_parquet(file).drop("latched_stall_ns").write_parquet(file)
-    assert "≥ 45 s" in said(capsys, "counters", where)
-
-
 def test_what_cannot_be_decides_nothing_and_is_counted_on_the_screen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,7 +261,8 @@ def test_full_counters_of_two_error_reports_are_said(
     for more in ((), ("--fabric", fabric)):
         text = said(capsys, "counters", *files, "--every", "10 s", *more)
         assert "PORTS STALL" in text and "the stall counters of 1 of 1 port are full" in text
-        assert ("≥ 45 s" in text) == bool(more)
+        # The tick of an unknown switch with EDR ports is 0.64 ns at least.
+        assert ("≥ 2.75 s" in text) == bool(more)
 
 
 def test_a_link_with_a_full_counter_is_in_the_evolution(

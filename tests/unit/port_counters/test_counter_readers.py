@@ -41,7 +41,10 @@ def test_perfquery_plain(tmp_path: Path) -> None:
     assert (row["time_ns"], row["port"], row["node_name"]) == (5, 3, "lid 7")
     assert (row["data_bytes"], row["xmit_wait_ticks"]) == (4 * 4294967295, 100)
     assert row["flags"] == Flag.LATCHED | Flag.DATA_AT_LEAST
-    assert found.unknown == ["SymbolErrorCounter"]
+    assert found.unknown == []
+    assert found.events.select("node_name", "port", "counter").rows() == [
+        ("lid 7", 3, "SymbolErrorCounter")
+    ]
 
 
 def test_perfquery_wide_wins_over_plain(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_sysfs_one_missing_counter_costs_nobody_else(tmp_path: Path) -> None:
     assert rows["xmit_wait_ticks"].to_list() == [17, None]
     assert rows["capacity_gbps"].to_list() == [100.0, 100.0]
     assert rows["flags"].to_list() == [0, Flag.NO_COUNTER]
-    assert found.unknown == ["symbol_error"]
+    assert found.unknown == [] and set(found.events["counter"]) == {"symbol_error"}
     put(tmp_path, "ib/mlx5_0/ports/1/counters/port_xmit_data", "-4")
     with pytest.raises(CounterError, match="not a counter value") as error:
         read_counters(tmp_path / "ib")
@@ -292,6 +295,7 @@ def test_the_way_in(tmp_path: Path) -> None:
         "collection",
         "engine-run",
         "ethernet-csv",
+        "exposition",
         "ibqueryerrors",
         "ldms-csv",
         "perfquery",

@@ -47,8 +47,10 @@ def test_bytes_packets_and_stalls_of_a_recorded_port(tmp_path: Path) -> None:
     assert len(rows) == 2
     assert (rows[0]["node_name"], rows[0]["port"], rows[0]["data_bytes"]) == ("a HCA-1", 1, 4 * MIB)
     assert (rows[0]["packets"], rows[0]["xmit_wait_ticks"]) == (2048, 1000)
-    # The tick of FDR devices is 22 ns.
-    assert rows[0]["stall_fraction"] == pytest.approx(1000 * 22 / 100e6)
+    # An adapter may count 8 bytes of its port in a tick, or 32 of each of its four lanes.
+    gbps = rows[0]["capacity_gbps"]
+    assert rows[0]["stall_fraction"] == pytest.approx(1000 * (8 * 8 / gbps) / 100e6)
+    assert rows[0]["stall_high_fraction"] == pytest.approx(1000 * (8 * 32 * 4 / gbps) / 100e6)
     assert rows[0]["capacity_gbps"] == pytest.approx(54.54, abs=0.01)
 
 

@@ -41,6 +41,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         give no interval.
     """
     tick = pl.col("tick_ns").fill_null(pl.lit(tick_ns, pl.Float64))
+    tick_high = pl.when(pl.col("tick_ns").is_not_null()).then(pl.col("tick_high_ns"))
     same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
     interval = pl.col("time_ns") - shifted("time_ns")
     measured = pl.when(pl.col("source").ne_missing(SIMULATED)).then(interval)
@@ -50,7 +51,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
     stalled = max_stall_ns(measured, lanes)
     low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
-    data, packets, wait, stall, inner, drops, over = increments(
+    data, packets, wait, stall, inner, drops, over, paused, frames = increments(
         (
             Counter("data_bytes", "data_limit", low, byte_limit, 4, wrong),
             Counter("packets", "packets_limit", low, byte_limit / SMALLEST_PACKET_BYTES, 1, wrong),
@@ -59,6 +60,8 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
             Counter("internal_stall_ns", None, most=stalled),
             Counter("drops", None, low, impossible=wrong),
             Counter("overlimits", None, low, impossible=wrong),
+            Counter("paused_ns", None, most=max_stall_ns(measured, pl.lit(1.0))),
+            Counter("pause_frames", None, low, impossible=wrong),
         )
     )
     rows = (
@@ -69,22 +72,29 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
             interval_ns=pl.when(same).then(interval),
             data=data.value, sent=packets.value, wait=wait.value, stalled=stall.value,
             inner=inner.value, dropped=drops.value, held=over.value,
+            paused=paused.value, frames=frames.value,
             queued=pl.when(same).then(shifted("backlog_bytes")),
-            stall_flags=wait.flags | stall.flags,
+            stall_flags=wait.flags | stall.flags | paused.flags,
             data_flags=data.flags | packets.flags | drops.flags,
             internal_flags=inner.flags,
             changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
         )
         .filter(pl.col("interval_ns") > 0)
     )  # fmt: skip
-    return conform(INTERVALS, _interval_columns(rows, tick, lanes).collect())
+    return conform(INTERVALS, _interval_columns(rows, tick, tick_high, lanes).collect())
 
 
-def _interval_columns(rows: pl.LazyFrame, tick: pl.Expr, lanes: pl.Expr) -> pl.LazyFrame:
+def _interval_columns(
+    rows: pl.LazyFrame, tick: pl.Expr, tick_high: pl.Expr, lanes: pl.Expr
+) -> pl.LazyFrame:
     """Columns of ``INTERVALS`` from readings and the increment of each counter."""
     length = pl.col("interval_ns").cast(pl.Float64)
     usual = pl.col("interval_ns").median().over(*KEY)
-    stall_ns = pl.coalesce(pl.col("stalled") / lanes, pl.col("wait") * tick)
+    # No tick is no stall, however long a tick is.
+    waited = pl.when(pl.col("wait") == 0).then(0.0).otherwise(pl.col("wait") * tick)
+    # Pauses are Ethernet's stalls: they have no credit counter beside them.
+    stall_ns = pl.coalesce(pl.col("stalled") / lanes, waited, pl.col("paused").cast(pl.Float64))
+    most_waited = pl.when(pl.col("stalled").is_null()).then(pl.col("wait") * tick_high)
     latched = pl.col("xmit_wait_ticks") >= pl.col("wait_limit")
     return rows.with_columns(stall_time=stall_ns).select(
         "time_ns",
@@ -95,6 +105,13 @@ def _interval_columns(rows: pl.LazyFrame, tick: pl.Expr, lanes: pl.Expr) -> pl.L
         xmit_wait_ticks=pl.col("wait"),
         stall_ns=pl.col("stall_time"),
         stall_fraction=pl.col("stall_time") / length,
+        stall_high_fraction=pl.when(most_waited.is_not_null()).then(
+            pl.max_horizontal(
+                (most_waited / length).clip(upper_bound=1.0), pl.col("stall_time") / length
+            )
+        ),
+        paused_fraction=pl.col("paused") / length,
+        pause_frames="frames",
         latched_stall_ns=pl.when(latched).then(pl.col("wait_limit") * tick),
         internal_stall_fraction=pl.col("inner") / lanes / length,
         utilization=pl.col("data") * 8 / (pl.col("capacity_gbps") * length),

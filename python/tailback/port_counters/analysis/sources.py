@@ -14,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.evidence.port_events import pauses, port_events
 from tailback.parquet import read_table, reading, scan_tables
 from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
@@ -45,10 +46,9 @@ from tailback.port_counters.readers.model import COORDINATES
 from tailback.port_counters.schema import (
     INTERVALS,
     CounterError,
+    Flag,
     conform,
-    ends_with_full_stall_counter,
 )
-from tailback.port_counters.ticks import tick_by_rate
 from tailback.run import run_folder
 
 RUN: Final = "engine-run"
@@ -106,7 +106,7 @@ class CounterSource:
         """
         if self.archive is not None:
             return self._archived(self.archive, inventory, tick_ns)
-        readings = self.counters.readings
+        readings = with_pauses(self.counters.readings, self.counters.events)
         if tick_ns is not None:
             self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
@@ -123,6 +123,10 @@ class CounterSource:
         more += [*note_single_readings(readings), *note_decreasing_counters(found, self.instants)]
         frame = possible(_used(pl.concat([given, found]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
+
+    def port_events(self, inventory: PortInventory) -> pl.DataFrame:
+        """What the ports counted of errors, pauses and marks: rows of ``port_events``."""
+        return port_events(name_ports(self.counters.events, inventory)[0])
 
     def _refuse_tick(self) -> None:
         """Refuse a tick where stalls are recorded only as time."""
@@ -144,10 +148,33 @@ class CounterSource:
             _, notes = name_ports(conform(INTERVALS, self.ports), inventory)
             if not inventory.ports.is_empty():
                 rows = rows.then(partial(with_port_names, inventory=inventory))
-            rows = rows.then(_with_bounds)
         if tick_ns is not None:
             rows = rows.then(partial(ticked, tick_ns=tick_ns))
         return (rows if self.ports is None else rows.then(_used)).then(possible), notes
+
+
+def with_pauses(readings: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Readings with the pauses that their ports counted.
+
+    Args:
+        readings: Rows of ``counter_readings``.
+        events: Rows of ``port_events.READINGS`` of the same source.
+    """
+    held = pauses(events)
+    if held.is_empty():
+        return readings
+    key = ["time_ns", "node_guid", "node_name", "port", "interface"]
+    # Interfaces have their numbers in the readings only.
+    held = held.with_columns(
+        port=pl.when(pl.col("interface").is_null()).then("port").otherwise(0).cast(pl.UInt16)
+    )
+    own = pl.when(pl.col("interface").is_null()).then("port").otherwise(0).cast(pl.UInt16)
+    out = readings.drop("paused_ns", "pause_frames").with_columns(_number="port", port=own)
+    out = out.join(held, on=key, how="left", nulls_equal=True, maintain_order="left")
+    least = pl.when(pl.col("several").fill_null(False)).then(int(Flag.AT_LEAST)).otherwise(0)
+    return out.with_columns(port="_number", flags=pl.col("flags") | least.cast(pl.UInt32)).select(
+        readings.columns
+    )
 
 
 def load(
@@ -325,16 +352,6 @@ def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals with their utilization, where bytes and capacity are known."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))
-
-
-def _with_bounds(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of a collection with the bounds of full stall counters, which old versions lack."""
-    bound = (2**32 - 1) * tick_by_rate(pl.col("capacity_gbps"))
-    return rows.with_columns(
-        latched_stall_ns=pl.coalesce(
-            "latched_stall_ns", pl.when(ends_with_full_stall_counter()).then(bound)
-        )
-    )
 
 
 def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:

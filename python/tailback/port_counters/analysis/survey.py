@@ -82,6 +82,7 @@ def _survey(
     assessed = verdict.assess(
         ports, classes, threshold=chosen.threshold, unknown=source.unknown,
         notes=list(dict.fromkeys([*notes, *found.notes])),
+        events=source.port_events(inventory), peers=inventory.peers(),
     )  # fmt: skip
     found.tables |= {"ports": assessed.ports, "groups": assessed.groups}
     return found, assessed

@@ -15,7 +15,7 @@ from tailback.errors import TailbackError
 from tailback.fabric.ibnetdiscover import BlockFormat, Discovery, Kind, PortEnd, clip, join_cables
 from tailback.fabric.ibnetdiscover_ports import PortFormat, port_lids
 from tailback.port_counters.collect.mad import HIGHEST_UNICAST_LID
-from tailback.port_counters.collect.subnet import PortTarget, Subnet, target_ticks
+from tailback.port_counters.collect.subnet import PortTarget, Subnet
 from tailback.port_counters.schema import CounterError
 
 _DEVICE_ID = re.compile(r"^devid=0x([0-9a-fA-F]{1,8})\s*$")
@@ -24,6 +24,7 @@ _SWITCH_LID = re.compile(r"\bport\s+0\s+lid\s+(\d{1,5})\s+lmc\s+\d+\s*$")
 _ADAPTER_LID = re.compile(
     r'^\[(\d{1,3})\]\([0-9a-fA-F]+\)\s*"[^"]+"\[\d+\](?:\([0-9a-fA-F]+\))?\s*#\s*lid\s+(\d{1,5})\s'
 )
+_WIDTH = re.compile(r"^\[(\d{1,3})\].*\s(\d{1,2})x[A-Z]{3}[A-Z0-9]*\s*$")
 
 
 @dataclass
@@ -33,6 +34,7 @@ class _Addresses:
     switch: dict[str, int] = field(default_factory=dict)
     adapter: dict[tuple[str, int], int] = field(default_factory=dict)
     device_id: dict[str, int] = field(default_factory=dict)
+    lanes: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None) -> Subnet:
@@ -99,7 +101,6 @@ def _target(
     except ValueError:
         return f"port {end.port}: {clip(device.guid, 40)} is not a GUID"
     gbps = end.gbps or 0.0
-    tick, source = target_ticks(where.device_id.get(end.key, 0), gbps, tick_ns)
     return PortTarget(
         guid=guid,
         node_name=device.name or device.guid,
@@ -107,11 +108,11 @@ def _target(
         port=end.port,
         lid=lid,
         gbps=gbps,
-        tick_ns=tick,
-        tick_source=source,
         peer_name=peer.name or peer.guid,
         peer_port=end.peer_port,
-    )
+        device_id=where.device_id.get(end.key, 0),
+        lanes=where.lanes.get((end.key, end.port), 0),
+    ).with_tick(tick_ns)
 
 
 def _port_addresses(text: str) -> _Addresses:
@@ -136,4 +137,6 @@ def _addresses(text: str) -> _Addresses:
                 where.switch[key] = int(lid[1])
         elif key and (match := _ADAPTER_LID.match(line)):
             where.adapter[key, int(match[1])] = int(match[2])
+        if key and (width := _WIDTH.match(line)):
+            where.lanes[key, int(width[1])] = int(width[2])
     return where

@@ -173,6 +173,7 @@ class MetricsBoard:
         labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
+        high = np.maximum(np.minimum(stall * table.tick_high_ns / table.tick_ns, 1.0), stall)
         words, waits = last["words"].tolist(), last["wait"].tolist()
         # No value where the device has no counter: a 0 would mean that nothing waits there.
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
@@ -186,6 +187,8 @@ class MetricsBoard:
              [waits[i] if counted[i] else np.nan for i in seen.tolist()]),
             ("stall_ratio", "gauge", "Share of the last interval with data and no credit.",
              stall[seen].tolist()),
+            ("stall_high_ratio", "gauge", "The most that stall_ratio may be, where the length of a "
+             "tick is known within bounds only.", high[seen].tolist()),
             ("lost_gbps", "gauge", "Bandwidth lost to stalls in the last interval, Gb/s.",
              lost[seen].tolist()),
             ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),

@@ -45,7 +45,8 @@ class TargetTable:
         guid: GUID of the device.
         port: Port number.
         gbps: Data rate in gigabits per second, 0 where not known.
-        tick_ns: Length of a tick, nanoseconds.
+        tick_ns: Length of a tick, or the least it may be, nanoseconds.
+        tick_high_ns: The longest that a tick may be, NaN where it is known.
         data_top: Largest value of the data counter, in words; the same limit holds for packets.
         wait_top: Largest value of PortXmitWait, in ticks.
     """
@@ -55,6 +56,7 @@ class TargetTable:
     port: NDArray[np.uint16]
     gbps: NDArray[np.float64]
     tick_ns: NDArray[np.float64]
+    tick_high_ns: NDArray[np.float64]
     data_top: NDArray[np.uint64]
     wait_top: NDArray[np.uint64]
 
@@ -71,6 +73,7 @@ class TargetTable:
             np.array([t.port for t in targets], np.uint16),
             np.array([t.gbps for t in targets], np.float64),
             np.array([t.tick_ns for t in targets], np.float64),
+            np.array([t.tick_high_ns for t in targets], np.float64),
             np.array([top(t.extended) for t in targets], np.uint64),
             np.array([top(t.extended_wait) for t in targets], np.uint64),
         )
@@ -222,6 +225,7 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
             "xmit_wait_ticks": rows["wait"],
             "wait_limit": wait_top,
             "tick_ns": table.tick_ns[at],
+            "tick_high_ns": table.tick_high_ns[at],
             "capacity_gbps": table.gbps[at],
             "flags": flags,
             "source": pl.repeat(SOURCE, len(rows), eager=True),
@@ -230,6 +234,7 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
     )
     frame = frame.with_columns(
         _null_unless(pl.col("has_wait"), "xmit_wait_ticks"),
+        _null_unless(pl.col("tick_high_ns").is_not_nan(), "tick_high_ns"),
         _null_unless(pl.col("round") > 0, "round"),
         _null_unless(pl.col("capacity_gbps") > 0, "capacity_gbps"),
     ).drop("has_wait")

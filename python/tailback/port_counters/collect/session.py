@@ -382,6 +382,8 @@ class CollectorSession:
                 raise
             self._log(f"re-discovery failed, the ports are kept: {error.message}")
             return False
+        if first:
+            self.summary.notes += subnet.notes
         for name, problem in subnet.problems[:_LINES_PER_SWEEP]:
             self._log(f"{name[:64]!r}: {problem}")
         if len(subnet.problems) > _LINES_PER_SWEEP:

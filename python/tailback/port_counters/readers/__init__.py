@@ -15,6 +15,7 @@ from tailback.port_counters.readers import (
     collection,
     engine_run,
     ethernet_csv,
+    exposition,
     ibqueryerrors,
     ldms_csv,
     perfquery,
@@ -34,6 +35,7 @@ READERS: Registry[CounterReader] = Registry("counter-source", "sources of port c
 READERS.register("collection")(collection)
 READERS.register("engine-run")(engine_run)
 READERS.register("ethernet-csv")(ethernet_csv)
+READERS.register("exposition")(exposition)
 READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("ldms-csv")(ldms_csv)
 READERS.register("perfquery")(perfquery)

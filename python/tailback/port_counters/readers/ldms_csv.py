@@ -13,6 +13,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.evidence import port_events
 from tailback.port_counters.readers.ldms_columns import (
     GEMINI_GBPS,
     GEMINI_TILES,
@@ -109,6 +110,7 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
         if (frame := _readings(base, port, known) if raw else _intervals(base, port, interval_s))
         is not None
     ]
+    out.events = pl.concat([out.events, *(_events(base, port) for port in known.ports)])
     if raw:
         out.readings = pl.concat([out.readings, *parts])
         if any(port.derived for port in known.ports):
@@ -127,6 +129,7 @@ def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame
     used = sorted(
         set(known.place.values())
         | {value.index for port in known.ports for value in (*port.cumulative, *port.derived)}
+        | {index for port in known.ports for index, _ in port.events}
     )
     try:
         frame = pl.read_csv(
@@ -252,13 +255,8 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
     """Readings of one port from its counters."""
     if not port.cumulative:
         return None
-    number = pl.col("own_port") if port.port is None else pl.lit(port.port)
-    name = pl.col("node_name")
-    if port.device:
-        name = pl.concat_str([name, pl.lit(" " + port.device)])
     columns = {
-        "time_ns": pl.col("time_ns"), "turnaround_ns": pl.col("turnaround_ns"),
-        "port": number.cast(pl.UInt16, strict=False).fill_null(0), "node_name": name,
+        "time_ns": pl.col("time_ns"), "turnaround_ns": pl.col("turnaround_ns"), **_port(port),
         "direction": pl.lit(port.direction, pl.String),
         "flags": pl.lit(0, pl.UInt32), "source": pl.lit(f"ldms {known.family}"),
     }  # fmt: skip
@@ -276,6 +274,32 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
             columns["flags"] = columns["flags"] | full.otherwise(0).cast(pl.UInt32)
     frame = base.select(expression.alias(column) for column, expression in columns.items())
     return conform(READINGS, frame)
+
+
+def _port(port: LdmsPort) -> dict[str, pl.Expr]:
+    """Number and device of a port."""
+    number = pl.col("own_port") if port.port is None else pl.lit(port.port)
+    name = pl.col("node_name")
+    if port.device:
+        name = pl.concat_str([name, pl.lit(" " + port.device)])
+    return {"port": number.cast(pl.UInt16, strict=False).fill_null(0), "node_name": name}
+
+
+def _events(base: pl.DataFrame, port: LdmsPort) -> pl.DataFrame:
+    """Counters of errors, pauses and marks of one port, rows of ``port_events.READINGS``."""
+    place = {
+        "time_ns": pl.col("time_ns"),
+        "node_guid": pl.lit(0),
+        **_port(port),
+        "interface": pl.lit(None),
+    }
+    parts = [
+        base.select(**place, counter=pl.lit(name), value=pl.col(f"c{index}"))
+        .drop_nulls("value")
+        .select(pl.col(column).cast(dtype) for column, dtype in port_events.READINGS.items())
+        for index, name in port.events
+    ]
+    return pl.concat([pl.DataFrame(schema=port_events.READINGS), *parts])
 
 
 def _limit(value: pl.Expr, target: str, worth: int) -> pl.Expr:

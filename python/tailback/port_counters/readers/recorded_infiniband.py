@@ -20,8 +20,15 @@ from typing import Final
 import polars as pl
 
 from tailback.delimited import Delimited, content, head, header_of, parse
-from tailback.fabric.rates import data_rate_gbps
-from tailback.port_counters.readers.model import U32_MAX, U64_MAX, WORD_BYTES, CounterData
+from tailback.evidence.port_events import meaning_of
+from tailback.fabric.rates import WIDTHS, data_rate_gbps
+from tailback.port_counters.readers.model import (
+    U32_MAX,
+    U64_MAX,
+    WORD_BYTES,
+    CounterData,
+    adapter_tick,
+)
 from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 
 HAS_TIME_STAMPS = True
@@ -73,7 +80,17 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         node_name=pl.when(unclear).then(pl.concat_str("node_name", pl.lit(" "), "device"))
         .otherwise("node_name")
     ).drop("device")  # fmt: skip
-    out = CounterData(conform(READINGS, _limited(frame)), unknown=table.unused)
+    ticks = [
+        adapter_tick(name, gbps, lanes)
+        for name, gbps, lanes in zip(device, frame["capacity_gbps"], _lanes(table), strict=True)
+    ]
+    frame = frame.with_columns(
+        pl.Series(column, [tick.get(column) for tick in ticks], pl.Float64)
+        for column in ("tick_ns", "tick_high_ns")
+    )
+    # ``recorded_statistics`` reads the other counters of these files.
+    unused = [name for name in table.unused if meaning_of(name) is None]
+    out = CounterData(conform(READINGS, _limited(frame)), unknown=unused)
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     return out
@@ -131,6 +148,14 @@ def _rates(table: Delimited) -> pl.Series:
     found = {one: _RATE.fullmatch(one) for one in text.unique().drop_nulls().to_list()}
     known = {one: data_rate_gbps(m["width"], m["speed"]) for one, m in found.items() if m}
     return text.replace_strict(known, default=None, return_dtype=pl.Float64)
+
+
+def _lanes(table: Delimited) -> list[int]:
+    """Active lanes of each row's port, 0 where unknown."""
+    if "rate" not in table.header:
+        return [0] * table.rows.height
+    found = (_RATE.fullmatch(text or "") for text in table.rows["rate"])
+    return [WIDTHS.get(match["width"].lower(), 0) if match else 0 for match in found]
 
 
 def _refuse(table: Delimited, role: str, bad: pl.Series, wanted: str) -> None:

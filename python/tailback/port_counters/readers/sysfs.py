@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tailback.fabric.rates import data_rate_gbps
+from tailback.evidence.port_events import meaning_of
+from tailback.fabric.rates import WIDTHS, data_rate_gbps
 from tailback.port_counters.readers.model import (
     U32_MAX,
     U64_MAX,
     WORD_BYTES,
     CounterData,
+    adapter_tick,
+    events_of,
     latched_flags,
+    note_counter,
     parse_counter,
     quoted_text,
     readings_of,
@@ -93,7 +97,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         )
     return CounterData(
         readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)),
-        by_file_time=time_ns is None,
+        by_file_time=time_ns is None, events=events_of(rows),
     )  # fmt: skip
 
 
@@ -140,11 +144,16 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
     for folder in ("counters", "counters_ext", "hw_counters"):
         names = sorted(p.name for p in (port / folder).glob("*") if p.is_file())
         for name in names:
-            if f"{folder}/{name}" not in known:
+            if f"{folder}/{name}" in known:
+                continue
+            if meaning_of(name) is None:
                 unknown.setdefault(name)
+            elif (value := _counter(port, (f"{folder}/{name}",))) is not None:
+                note_counter(row, unknown, name, value)
     rate = _content(port / "rate")
     if rate is not None and (match := _RATE.fullmatch(rate)):
-        row["capacity_gbps"] = data_rate_gbps(match["width"], match["speed"])
+        row["capacity_gbps"] = gbps = data_rate_gbps(match["width"], match["speed"])
+        row |= adapter_tick(device.name, gbps, WIDTHS.get(match["width"].lower(), 0))
     elif rate is not None:
         notes.append(f"{device.name} port {port.name}: rate {quoted_text(rate)} is not known")
     row["flags"] = latched_flags(row) | (int(Flag.NO_COUNTER) if missing else 0)
