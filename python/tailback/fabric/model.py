@@ -8,13 +8,16 @@ is the machine that holds one or more of them (multi-rail).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import FabricError
+from tailback.fabric.rates import LinkSpeed
 from tailback.port_names import link_name, port_name
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -42,6 +45,8 @@ class Fabric:
             and counters, length L, empty where unknown; None if ports have only numbers.
         link_id: Identifier of each link in the file, length L, empty where it has none; None if no
             link has one.
+        link_speed: Active width and speed of each InfiniBand link, length L, None where unknown;
+            None if no link has them.
         host_gbps: Rate between the ranks of each host, such as that of its NVLink ports, Gb/s,
             shape (H,), NaN where unknown; None if no host has one.
     """
@@ -64,6 +69,7 @@ class Fabric:
     nominal_gbps: NDArray[np.float64] | None = None
     link_interface: list[str] | None = None
     link_id: list[str] | None = None
+    link_speed: list[LinkSpeed | None] | None = None
     host_gbps: NDArray[np.float64] | None = None
 
     @property
@@ -174,9 +180,9 @@ class Fabric:
             raise FabricError(f"link {self.link_name(bad)} has rate {self.link_gbps[bad]} Gb/s")
 
 
-def chosen(names: list[str] | None, links: NDArray[np.integer[Any]]) -> list[str] | None:
-    """The names of the given links, in their order."""
-    return None if names is None else [names[int(link)] for link in links]
+def chosen(facts: list[T] | None, links: NDArray[np.integer[Any]]) -> list[T] | None:
+    """The facts of the given links, in their order."""
+    return None if facts is None else [facts[int(link)] for link in links]
 
 
 def in_port_order(fabric: Fabric) -> Fabric:
@@ -204,5 +210,6 @@ def in_port_order(fabric: Fabric) -> Fabric:
         notes=fabric.notes,
         link_interface=chosen(fabric.link_interface, order),
         link_id=chosen(fabric.link_id, order),
+        link_speed=chosen(fabric.link_speed, order),
         host_gbps=fabric.host_gbps,
     )

@@ -99,16 +99,8 @@ def read_fabric(
     delay = DEFAULT_CABLE_DELAY_PS if cable_delay_ps is None else cable_delay_ps
     if delay < 0:
         raise FabricError(f"cable delay {delay} ps is negative", remedy="give 0 ps or more")
-    if format is not None and format not in READERS:
-        raise FabricError(
-            f"unknown fabric-format {format!r}", file=path, remedy=nearest(format, READERS.names())
-        )
-    text, notes = _text(path)
+    found, notes = read_discovery(path, format)
     try:
-        reader = READERS[format] if format is not None else _recognise(text)
-        found = reader.parse(text)
-        if not found.devices:
-            raise _foreign(text)
         if taper is not None and not found.uncounted:
             raise FabricError(
                 f"taper {taper:g} is given, but the file lists its cables",
@@ -121,6 +113,35 @@ def read_fabric(
         raise
     fabric.notes[:0] = notes
     return fabric
+
+
+def read_discovery(path: Path, format: str | None = None) -> tuple[Discovery, list[str]]:
+    """Read the devices and cables of a file, without assembling them to a fabric.
+
+    Args:
+        path: The file.
+        format: As for :func:`read_fabric`.
+
+    Returns:
+        What the file says, and notes on how it was read.
+
+    Raises:
+        FabricError: The file cannot be read, has another format, or has a damaged line.
+    """
+    if format is not None and format not in READERS:
+        raise FabricError(
+            f"unknown fabric-format {format!r}", file=path, remedy=nearest(format, READERS.names())
+        )
+    text, notes = _text(path)
+    try:
+        reader = READERS[format] if format is not None else _recognise(text)
+        discovery = reader.parse(text)
+        if not discovery.devices:
+            raise _foreign(text)
+    except FabricError as error:
+        error.located(path)
+        raise
+    return discovery, notes
 
 
 # --- what kind of file it is ------------------------------------------------------------------
@@ -329,6 +350,7 @@ def assemble(
         notes=notes + found.notes + tier_notes,
         link_interface=_own_names(found.interface, ends),
         link_id=_own_names(found.link_id, ends),
+        link_speed=[found.speed.get(end) for end in ends] if found.speed else None,
         host_gbps=_within_hosts(found.in_host_gbps, list(hosts)),
     )
     _note_islands(fabric)
@@ -541,6 +563,7 @@ def largest_component(fabric: Fabric) -> Fabric:
         notes=[*fabric.notes, f"only the largest part is kept; {rest} nodes and switches left out"],
         link_interface=chosen(fabric.link_interface, links),
         link_id=chosen(fabric.link_id, links),
+        link_speed=chosen(fabric.link_speed, links),
         host_gbps=None if fabric.host_gbps is None else fabric.host_gbps[hosts],
     )
 

@@ -13,7 +13,7 @@ import pytest
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import BlockFormat
 from tailback.fabric.model import Fabric
-from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, data_rate_gbps
+from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, LinkSpeed, data_rate_gbps
 from tailback.fabric.readers import (
     READERS,
     connected_components,
@@ -118,6 +118,34 @@ def test_every_width_and_speed_has_a_rate_and_others_none() -> None:
             assert one and data_rate_gbps(width, speed) == pytest.approx(one * lanes)
     assert data_rate_gbps("4x", "???") is None
     assert data_rate_gbps("3x", "EDR") is None
+
+
+def test_ends_have_width_speed_local_identifier_and_model() -> None:
+    discovery = BlockFormat().parse(SMALL)
+    leaf, adapter = "S-00000000000000a1", "H-00000000000000c1"
+    assert discovery.speed[leaf, 4] == LinkSpeed(lanes=12, speed="QDR")
+    assert str(discovery.speed[adapter, 1]) == "4xFDR"
+    assert [discovery.lid_of(leaf, port) for port in (1, 4)] == [1, 1]
+    assert discovery.lid_of(adapter, 1) == 5
+    assert [device.device_id for device in discovery.devices.values()] == [None] * 5
+    assert BlockFormat().parse("devid=0xcb20\n" + SMALL).devices[leaf].device_id == 0xCB20
+
+
+@pytest.mark.parametrize("kept", ["Switch", "Ca"])
+def test_one_end_of_a_cable_tells_speed_and_identifier_of_both(kept: str) -> None:
+    blocks = re.split(r"(?m)^(?=Switch|Ca\t)", SMALL)
+    discovery = BlockFormat().parse("".join(b for b in blocks if b.startswith(kept)))
+    adapters = [key for key in discovery.devices if key.startswith("H-")]
+    assert [discovery.lid_of(key, 1) for key in sorted(adapters)] == [4, 5, 6]
+    assert {str(discovery.speed[key, 1]) for key in adapters} == {"4xEDR", "4xFDR"}
+    assert discovery.lid_of("S-00000000000000a1", 2) == 1
+
+
+def test_identifier_of_more_than_16_bits_is_not_read() -> None:
+    text = SMALL.replace("lid 4 ", f"lid {'9' * 4400} ")
+    discovery = BlockFormat().parse(text)
+    assert discovery.lid_of("H-00000000000000b1", 1) is None
+    assert str(discovery.speed["H-00000000000000b1", 1]) == "4xEDR"
 
 
 def test_the_small_file(tmp_path: Path) -> None:

@@ -290,12 +290,9 @@ def test_ports_from_a_discovery_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hello", "not output of ibnetdiscover"),
-        (FILE.replace("port 0 lid", "port 0").replace("# lid 12 lmc", "#"), "no local identifiers"),
-        (
-            FILE.replace("lid 11 lmc", "lid 60000 lmc").replace("lid 12 lmc", "lid 0 lmc"),
-            "no local",
-        ),
+        ("src,dst,iface,rate_gbit\nn1,s,e0,100\nn2,s,e0,100\n", "no local identifiers"),
+        (re.sub(r"lid \d+ ", "", FILE), "no local identifiers"),
+        (FILE.replace("lid 11", "lid 60000").replace("lid 12", "lid 0"), "no local identifiers"),
     ],
 )
 def test_a_file_without_addresses_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -303,7 +300,13 @@ def test_a_file_without_addresses_is_refused(tmp_path: Path, text: str, message:
     path.write_text(text)
     with pytest.raises(CounterError, match=message):
         read_targets(path)
-    with pytest.raises(CounterError, match="cannot be read"):
+
+
+def test_file_that_is_no_discovery_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hello").write_text("hello")
+    with pytest.raises(FabricError, match="not a known fabric discovery"):
+        read_targets(tmp_path / "hello")
+    with pytest.raises(FabricError, match="cannot be read"):
         read_targets(tmp_path / "none")
 
 
