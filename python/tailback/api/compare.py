@@ -231,7 +231,7 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
     return [
         {
             "link": link,
-            "name": before.link_name(link),
+            "name": before.link_names[link],
             "congested_fraction": [
                 None if np.isnan(of[link]) else float(of[link]) for of in fractions
             ],

@@ -340,9 +340,9 @@ class _Expected:
     known: Sequence[tuple[Change, base.Run]]
 
     @property
-    def network(self) -> SimulatedNetwork | None:
-        """What the evidence put into the expected run; None without a measured run."""
-        return None if self.found is None else SimulatedNetwork.of(self.prepared.fabric, self.run)
+    def network(self) -> SimulatedNetwork:
+        """Slow links and other jobs of the expected run: stated, or put in by the evidence."""
+        return SimulatedNetwork.of(self.prepared.fabric, self.run)
 
     def measured_with_ideal(self, evaluate: Evaluate) -> MeasuredRun | None:
         """The measured run with the time it would take on a network without delay."""

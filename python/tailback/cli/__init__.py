@@ -23,8 +23,8 @@ import click
 
 from tailback.cli.interrupt import end_on_signals
 from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
-from tailback.cli.text import printable
 from tailback.errors import TailbackError, nearest
+from tailback.names import printable
 
 COMMANDS = {
     "calibrate": "Fit the engine's settings to a machine.",

@@ -11,7 +11,8 @@ from tailback.api.calibrate import calibrate as fit_machine
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import Calibration
 from tailback.cli.result import show
-from tailback.cli.text import align_columns, printable, shorten_middle, wrap
+from tailback.cli.text import align_columns, wrap
+from tailback.names import printable
 from tailback.units import bytes_in_unit, time_in_unit
 
 
@@ -70,7 +71,7 @@ def _screen(found: Calibration, out: Path | None) -> list[str]:
         if some:
             rows = [_row(one) for one in some]
             header = ("parameter", "value", "95 % interval", "n", "from")
-            lines += [title, *align_columns(header, rows, " r r"), ""]
+            lines += [title, *align_columns(header, rows, " r r", names=(4,)), ""]
     if found.not_identified:
         lines.append("NOT IDENTIFIED  left at the default")
         for name, why in found.not_identified.items():
@@ -93,7 +94,7 @@ def _row(one: FittedValue) -> tuple[str, ...]:
         " ".join(_in_unit(one, one.value)),
         between,
         f"{one.n:,}",
-        shorten_middle(one.source, 19),
+        one.source,
     )
 
 

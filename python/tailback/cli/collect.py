@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from tailback.cli.option_types import FiniteRange
-from tailback.cli.text import align_columns, printable, shorten_middle
+from tailback.cli.text import align_columns
+from tailback.names import printable
 from tailback.port_counters.collect import (
     Collection,
     CollectorSession,
@@ -27,7 +28,7 @@ from tailback.port_counters.collect import (
 )
 from tailback.port_counters.collect.metrics_board import WorstPort
 from tailback.port_counters.schema import CounterError
-from tailback.port_names import port_name
+from tailback.port_names import link_name, port_name
 from tailback.units import counted, parse_time_ps, percent
 
 
@@ -381,7 +382,7 @@ def _lines(
     if worst:
         rows = [
             (
-                shorten_middle(port_name(one.target.node_name, one.target.port), 32),
+                link_name(port_name(one.target.node_name, one.target.port), one.target.far_port),
                 _stalled(one),
                 ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}",
                 f"{one.target.tick_ns:.3g} ns {one.target.tick_source}",
@@ -389,6 +390,6 @@ def _lines(
             for one in worst
         ]
         lines += ["", "LOST TO STALLS IN THE LAST INTERVAL"]
-        lines += align_columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr")
+        lines += align_columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr", names=(0,))
     lines += [f"note: {printable(note)}" for note in summary.notes[:5]]
     return [*lines, "", f"readings/ and intervals/ in {printable(str(out))} are Parquet"]

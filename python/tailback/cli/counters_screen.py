@@ -1,4 +1,4 @@
-"""The one screen of ``tailback counters``: its facts in at most 80 columns."""
+"""The one screen of ``tailback counters``: its facts, in the terminal's width."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.cli.text import align_columns, truncate, wrap
+from tailback.names import shorten_names
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
-from tailback.port_names import port_name
+from tailback.port_names import link_name, port_name
 from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
@@ -66,7 +67,7 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
     )
     if verdict.end_ns > verdict.start_ns:
         text += f" over {_duration(verdict.end_ns - verdict.start_ns)}"
-    return f"{text}; from {shorten_middle(', '.join(kinds) or 'nothing', 40)}"
+    return f"{text}; from {truncate(', '.join(kinds) or 'nothing', 40)}"
 
 
 def _share(value: float | None, least: bool = False) -> str:
@@ -124,19 +125,17 @@ def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
         )
     more = verdict.stalling.height - len(rows)
     lines = ["", "LINKS THAT STALL MOST"]
-    lines += align_columns(("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr")
+    lines += align_columns(
+        ("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr", names=(0,)
+    )
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
 def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
     name, port = str(row["node_name"]), int(row["port"])
     if row["direction"] and port < 6 and row["direction"][1:] in ("+", "-"):
-        return shorten_middle(f"{shorten_middle(name, 24)} {row['direction']}", 40)
-    peer = peers.get((name, port))
-    if peer is None:
-        return shorten_middle(port_name(shorten_middle(name, 30), port, row["interface"]), 40)
-    own = shorten_middle(port_name(shorten_middle(name, 16), port, row["interface"]), 20)
-    return f"{own} → {shorten_middle(peer, 17)}"
+        return f"{name} {row['direction']}"
+    return link_name(port_name(name, port, row["interface"]), peers.get((name, port)))
 
 
 def _group_lines(verdict: Verdict) -> list[str]:
@@ -145,7 +144,7 @@ def _group_lines(verdict: Verdict) -> list[str]:
         return []
     rows = [
         (
-            shorten_middle(_class(row), 22),
+            _class(row),
             str(row["ports"]),
             "?" if (ever := row["stalled_percent"]) is None else f"{ever:.0f} %",
             _share(row["stall_fraction"], row["at_least"] > 0),
@@ -156,7 +155,7 @@ def _group_lines(verdict: Verdict) -> list[str]:
         for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
     ]
     header = ("ports", "", "ever", "stalled", "most", "used", "Gb/s lost")
-    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr")]
+    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr", names=(0,))]
 
 
 def _class(row: dict[str, Any]) -> str:
@@ -179,14 +178,14 @@ def _noticed(verdict: Verdict) -> list[str]:
         seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
     lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
-        some = ", ".join(shorten_middle(name, 30) for name in verdict.unknown[:8])
+        some = ", ".join(shorten_names(verdict.unknown[:8], 30))
         rest = len(verdict.unknown) - 8
         tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
     if verdict.notes:
         lines += ["", "NOTES"]
         for note in verdict.notes[:_NOTES]:
-            lines += wrap(shorten_middle(note, 230))
+            lines += wrap(truncate(note, 230))
         if len(verdict.notes) > _NOTES:
             lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--format json lists all)")
     return lines
@@ -199,6 +198,6 @@ def _next(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.kind == "unknown":
         return ["NEXT  read again later and give both files; or: tailback collect"]
     if out is not None:
-        return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
+        return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
     return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",
             "      was, use a trace: tailback diagnose"]  # fmt: skip

@@ -19,7 +19,7 @@ from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.cli.text import printable
+from tailback.names import printable
 from tailback.remedy import REMEDIES
 from tailback.run import check_writable
 

@@ -13,7 +13,7 @@ import polars as pl
 from tailback.api.runs import require_packets
 from tailback.api.source import read_base_run as read_run
 from tailback.cli.runs import read_samples, skip_lines
-from tailback.cli.text import align_columns, shorten_middle
+from tailback.cli.text import align_columns
 from tailback.delimited import for_spreadsheets
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.port_names import link_names
@@ -86,10 +86,10 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
         return
     most = named.filter(pl.col("congested") > 0).sort("congested", descending=True).head(10)
     rows = [
-        (shorten_middle(row["port"], 40), _about(row, "packets"), _about(row, "congested"))
+        (row["port"], _about(row, "packets"), _about(row, "congested"))
         for row in most.iter_rows(named=True)
     ]
-    click.echo("\n".join(align_columns(("port", "packets", "congested"), rows, " rr")))
+    click.echo("\n".join(align_columns(("port", "packets", "congested"), rows, " rr", names=(0,))))
 
 
 def _about(row: dict[str, float | None], name: str) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from tailback.cli.progress import meter
-from tailback.cli.text import printable
 from tailback.datapath.record import append_until
 from tailback.datapath.sampling import PacketScheme
 from tailback.errors import TailbackError
 from tailback.folders import check_writable
 from tailback.lab import causes, fabric, spec, telemetry
 from tailback.lab.record import record
+from tailback.names import printable
 from tailback.units import counted
 
 

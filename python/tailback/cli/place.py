@@ -13,7 +13,8 @@ from tailback.api.place import place as make_placements
 from tailback.api.rankfiles import command_with_path
 from tailback.cli.progress import meter
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.cli.text import align_columns, printable, wrap
+from tailback.cli.text import align_columns, wrap
+from tailback.names import printable
 from tailback.placement import RankFile
 from tailback.run import check_writable
 from tailback.units import format_time, percent

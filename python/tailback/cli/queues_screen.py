@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.cli.text import align_columns, truncate, wrap
 from tailback.evidence.port_verdict import PortVerdict, sentence
 from tailback.evidence.port_wording import CANNOT_TELL, port_label
+from tailback.names import shorten_names
 from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
 
 _TITLE: Final = {
@@ -33,7 +34,7 @@ def queues_screen(
         f"{counted(verdict.ports, 'port')} of {counted(verdict.devices, 'device')}, "
         f"{counted(verdict.intervals, 'interval')} over "
         f"{format_time(1000 * (verdict.end_ns - verdict.start_ns))}; from "
-        f"{shorten_middle(', '.join(kinds), 40)}"
+        f"{truncate(', '.join(kinds), 40)}"
     )
     lines = [
         f"VERDICT  {_TITLE[verdict.kind]}",
@@ -50,17 +51,17 @@ def queues_screen(
         *wrap("; ".join(CANNOT_TELL)),
     ]
     if unknown:
-        some = ", ".join(shorten_middle(name, 30) for name in unknown[:8])
+        some = ", ".join(shorten_names(unknown[:8], 30))
         lines += ["", "COLUMNS NOT USED", *wrap(some + (", …" if len(unknown) > 8 else ""))]
     if notes:
         lines += ["", "NOTES"]
         for note in notes[:_NOTES]:
-            lines += wrap(shorten_middle(note, 230))
+            lines += wrap(truncate(note, 230))
     return [*lines, "", *_next(verdict, out)]
 
 
 def _name(row: dict[str, Any], verdict: PortVerdict) -> str:
-    return shorten_middle(port_label(row, verdict.peers), 32)
+    return port_label(row, verdict.peers)
 
 
 def _degraded(verdict: PortVerdict) -> list[str]:
@@ -83,7 +84,11 @@ def _degraded(verdict: PortVerdict) -> list[str]:
     if not rows:
         return []
     header = ("link", "serves", "95 % interval", "over", "evidence")
-    return ["", "LINKS THAT SERVE LESS THAN THEIR RATE", *align_columns(header, rows, " rrr ")]
+    return [
+        "",
+        "LINKS THAT SERVE LESS THAN THEIR RATE",
+        *align_columns(header, rows, " rrr ", names=(0,)),
+    ]
 
 
 def _queued(verdict: PortVerdict) -> list[str]:
@@ -105,7 +110,9 @@ def _queued(verdict: PortVerdict) -> list[str]:
     ]
     more = worst.height - len(rows)
     lines = ["", "PORTS THAT QUEUE MOST"]
-    lines += align_columns(("port", "queued", "longest", "used", "drops"), rows, " rrrr")
+    lines += align_columns(
+        ("port", "queued", "longest", "used", "drops"), rows, " rrrr", names=(0,)
+    )
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
@@ -113,7 +120,7 @@ def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
     if not verdict.rated:
         return ["NEXT  give --fabric FILE with the rates of the links"]
     if out is not None:
-        return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
+        return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
     if verdict.kind == "degraded":
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",

@@ -10,9 +10,9 @@ import click
 
 from tailback.api.recording import recorded_fabric
 from tailback.cli.progress import meter
-from tailback.cli.text import printable
 from tailback.errors import TailbackError
 from tailback.folders import check_writable
+from tailback.names import printable
 from tailback.recorder.build import build as build_recorder
 from tailback.recorder.endings import OWN_FAILURE, exit_status
 from tailback.recorder.launch import compiler_for

@@ -14,8 +14,9 @@ from tailback.api.simulate import simulate as run_scenario
 from tailback.cli.option_types import profile_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
-from tailback.cli.text import printable, wrap
+from tailback.cli.text import wrap
 from tailback.fluid import Choice, Rates
+from tailback.names import printable
 from tailback.run import Run, check_writable
 from tailback.units import format_time, percent
 

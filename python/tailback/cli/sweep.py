@@ -14,8 +14,9 @@ import polars as pl
 from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
 from tailback.api.sweep.study import SUMMARY
 from tailback.cli.progress import meter
-from tailback.cli.text import align_columns, printable, wrap
+from tailback.cli.text import align_columns, wrap
 from tailback.errors import ScenarioError
+from tailback.names import printable
 from tailback.units import counted, format_time, percent
 
 SHOWN = 10

@@ -73,7 +73,7 @@ class LinkEvidence(FrozenModel):
 
     Attributes:
         link: Number of the link in table ``links``.
-        name: ``source[port] → destination``.
+        name: ``source[port] → destination[port]``.
         tier: Tier of the cable (0 = host link).
         direction: up, down or flat.
         flat_direction: Between switches of a network without tiers: ``X+``, ``local``; empty for

@@ -298,10 +298,23 @@ def _headline_facts(
         congested=evidence.roots.height > 0,
         samples="undecodable" if evidence.undecoded else samples,
         detours=run.scenario.fabric.routes in NON_MINIMAL_RULES,
+        longer_paths=_longer_paths(evidence),
         best_placement=_best_placement(bars, evidence, placements),
         slow_links=_known_slow_links(slow, evidence),
         slow_tried=slow is not None,
     )
+
+
+def _longer_paths(evidence: RunAnalysis) -> str:
+    """How some of our messages have longer paths than others; empty if all visit one switch."""
+    tables = evidence.run.tables
+    ours = tables["jobs"].filter("observed").select("job")
+    nodes = tables["ranks"].join(ours, on="job", how="semi")["node"].unique()
+    where = tables["nodes"].join(nodes.to_frame(), on="node", how="semi")
+    if where["switch"].n_unique() > 1:
+        return "on longer paths"
+    ranks = tables["ranks"].join(ours, on="job", how="semi").height
+    return "between hosts rather than within them" if ranks > where["host"].n_unique() > 1 else ""
 
 
 def _best_placement(

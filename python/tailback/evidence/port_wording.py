@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.port_names import Peers, link_name
+from tailback.port_names import Peers, link_name, port_name
 from tailback.units import counted, percent, rate_of_rate
 
 CANNOT_TELL: Final = (
@@ -26,9 +26,9 @@ LINKS_SHOWN: Final = 3
 
 
 def port_label(row: Mapping[str, Any], peers: Peers) -> str:
-    """Name of a port and, if known, of the device at the other end of its link."""
+    """Name of a port and, if known, of the port at the other end of its link."""
     device, port = str(row["node_name"]), int(row["port"])
-    return link_name(device, port, peers.get((device, port)), row["interface"])
+    return link_name(port_name(device, port, row["interface"]), peers.get((device, port)))
 
 
 def degraded_links(rows: pl.DataFrame, peers: Peers) -> str:

@@ -105,9 +105,7 @@ class Discovery:
     in_host_gbps: dict[str, float] = field(default_factory=dict)
     uncounted: list[tuple[str, str, int]] = field(default_factory=list)
     level: dict[str, int] = field(default_factory=dict)
-    remedy_without_rates: str = (
-        "make the file again with a current ibnetdiscover: ibnetdiscover > FILE"
-    )
+    remedy_without_rates: str = "state the rate of all cables: add --cable-rate, like '100 Gb/s'"
     notes: list[str] = field(default_factory=list)
 
     def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:
@@ -157,6 +155,12 @@ class Discovery:
             self.lid.setdefault((key, port), int(digits))
 
 
+WITH_RATES = (
+    "port lines state width and speed, like 4xEDR: make the file again with a current "
+    "ibnetdiscover: ibnetdiscover > FILE; or add --cable-rate"
+)
+
+
 def port_number(text: str, line: int) -> int:
     """Return a port number; raises FabricError unless it is 1 to 254 (IBA: NumPorts is 8 bits)."""
     number = int(text) if len(text) <= 4 else 0
@@ -184,12 +188,14 @@ class Cable:
         b: The other.
         gbps: Rate from ``a`` to ``b``.
         back_gbps: Rate from ``b`` to ``a``.
+        stated: Whether the file states the rate; otherwise it is assumed.
     """
 
     a: tuple[str, int]
     b: tuple[str, int]
     gbps: float
     back_gbps: float
+    stated: bool = True
 
 
 def join_cables(found: Discovery, notes: list[str], cable_gbps: float | None = None) -> list[Cable]:
@@ -238,16 +244,18 @@ def join_cables(found: Discovery, notes: list[str], cable_gbps: float | None = N
         used |= sides
         pairs.append((end, None))
         odd.setdefault("seen from one side only, the other completed", []).append(port_of(end))
-    rates = _completed(_rates(pairs, odd, port_of), pairs, odd, port_of, found, cable_gbps)
+    stated = _rates(pairs, odd, port_of)
+    rates = _completed(stated, pairs, odd, port_of, found, cable_gbps)
     cables = []
-    for (end, mate), gbps in zip(pairs, rates, strict=True):
+    for (end, mate), gbps, known in zip(pairs, rates, stated, strict=True):
         if end.key == end.peer:
             odd.setdefault("cabled to their own device, left out", []).append(port_of(end))
             continue
         there, back = gbps, gbps
         if found.one_way and mate is not None:
             there, back = end.gbps or gbps, mate.gbps or gbps
-        cables.append(Cable((end.key, end.port), (end.peer, end.peer_port), there, back))
+        ends = (end.key, end.port), (end.peer, end.peer_port)
+        cables.append(Cable(*ends, there, back, known is not None))
     if found.one_way:
         odd.pop(_RATES_DIFFER, None)
     for what, where in odd.items():
@@ -285,7 +293,7 @@ def _completed(
     known = Counter(gbps for gbps in rates if gbps is not None)
     if rates and not known and cable_gbps is None:
         raise FabricError(
-            "no line states the speed of a link" + ("" if found.uncounted else " (like 4xEDR)"),
+            "no line states the speed of a link",
             place=f"line {pairs[0][0].line}",
             remedy=found.remedy_without_rates,
         )
@@ -359,7 +367,7 @@ class _BlockParser:
     """Parses the lines of one file into ``found``."""
 
     def __init__(self) -> None:
-        self.found = Discovery()
+        self.found = Discovery(remedy_without_rates=WITH_RATES)
         self.here: Device | None = None
         self.system: str | None = None
         self.device_id: int | None = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from tailback.errors import FabricError
-from tailback.fabric.ibnetdiscover import Discovery, Kind, clip, port_number
+from tailback.fabric.ibnetdiscover import WITH_RATES, Discovery, Kind, clip, port_number
 
 _START = re.compile(r"^(CA|SW|RT)\s+\d")
 _RECOGNISE = re.compile(r"^\s*(CA|SW|RT)\s+\d+\s+\d+\s+0x[0-9a-fA-F]", re.MULTILINE)
@@ -45,7 +45,7 @@ class PortFormat:
 
     def parse(self, text: str) -> Discovery:
         """Parse the text; raises FabricError with the number of a line that cannot be read."""
-        found = Discovery()
+        found = Discovery(remedy_without_rates=WITH_RATES)
         seen: set[str] = set()
         for number, raw in enumerate(text.split("\n"), start=1):
             line = raw.strip()

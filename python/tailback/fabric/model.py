@@ -7,7 +7,7 @@ is the machine that holds one or more of them (multi-rail).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -129,12 +129,8 @@ class Fabric:
         return self.switch_name[vertex - self.n_nodes]
 
     def link_name(self, link: int) -> str:
-        """Name of a directed link, ``l2[swp5] → s1``; see :mod:`tailback.port_names`."""
-        src, dst = int(self.link_src[link]), int(self.link_dst[link])
-        return link_name(
-            self.vertex_name(src), int(self.link_src_port[link]), self.vertex_name(dst),
-            self._interface(link),
-        )  # fmt: skip
+        """Name of a directed link, ``l2[swp5] → s1[2]``; see :mod:`tailback.port_names`."""
+        return link_name(self.port_name(link), self.port_name(int(self.link_reverse[link])))
 
     def port_name(self, link: int) -> str:
         """Name of the port that a link leaves, ``l2[swp5]``."""
@@ -192,14 +188,8 @@ def in_port_order(fabric: Fabric) -> Fabric:
         return fabric
     position = np.empty(len(order), np.uint32)
     position[order] = np.arange(len(order), dtype=np.uint32)
-    return Fabric(
-        name=fabric.name,
-        node_name=fabric.node_name,
-        node_host=fabric.node_host,
-        host_name=fabric.host_name,
-        switch_name=fabric.switch_name,
-        switch_tier=fabric.switch_tier,
-        switch_pod=fabric.switch_pod,
+    return replace(
+        fabric,
         link_src=fabric.link_src[order],
         link_dst=fabric.link_dst[order],
         link_src_port=fabric.link_src_port[order],
@@ -207,9 +197,8 @@ def in_port_order(fabric: Fabric) -> Fabric:
         link_gbps=fabric.link_gbps[order],
         link_delay_ps=fabric.link_delay_ps[order],
         link_reverse=position[fabric.link_reverse[order]],
-        notes=fabric.notes,
+        nominal_gbps=None if fabric.nominal_gbps is None else fabric.nominal_gbps[order],
         link_interface=chosen(fabric.link_interface, order),
         link_id=chosen(fabric.link_id, order),
         link_speed=chosen(fabric.link_speed, order),
-        host_gbps=fabric.host_gbps,
     )

@@ -34,6 +34,7 @@ from tailback.fabric.ibnetdiscover import (
 from tailback.fabric.ibnetdiscover_ports import PortFormat
 from tailback.fabric.lldp import LldpNeighbours
 from tailback.fabric.model import Fabric, chosen
+from tailback.fabric.slower_cables import with_nominal_rates
 from tailback.fabric.slurm_topology import SlurmTopology
 from tailback.fabric.slurm_topology_yaml import SlurmTopologyYaml
 from tailback.fabric.tiers import find_tiers
@@ -355,7 +356,16 @@ def assemble(
     )
     _note_islands(fabric)
     fabric.check()
-    return fabric
+    if found.uncounted:
+        return fabric
+    assumed = {end for cable in cables if not cable.stated for end in (cable.a, cable.b)}
+    stated = np.array([end not in assumed for end in ends], bool)
+    return with_nominal_rates(fabric, stated, [_kind(node.device) for node in nodes])
+
+
+def _kind(device: Device) -> tuple[int | None, str]:
+    """Model and name of an adapter without its numbers: ``node#`` of ``node001``."""
+    return device.device_id, _DIGITS.sub("#", device.name)
 
 
 def _within_hosts(stated: Mapping[str, float], hosts: list[str]) -> NDArray[np.float64] | None:
@@ -558,6 +568,7 @@ def largest_component(fabric: Fabric) -> Fabric:
         link_src_port=fabric.link_src_port[links],
         link_dst_port=fabric.link_dst_port[links],
         link_gbps=fabric.link_gbps[links],
+        nominal_gbps=None if fabric.nominal_gbps is None else fabric.nominal_gbps[links],
         link_delay_ps=fabric.link_delay_ps[links],
         link_reverse=renumber[fabric.link_reverse[links]].astype(np.uint32),
         notes=[*fabric.notes, f"only the largest part is kept; {rest} nodes and switches left out"],

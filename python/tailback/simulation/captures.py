@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.errors import FabricError, RunError
-from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import RESERVED_BITS, JobSection, Scenario
 from tailback.schema import TABLES, conform
 from tailback.simulation.decode import BOTTLENECKS_ONLY, COMPILED_DECODER, route_candidates
-from tailback.simulation.prepare import load_fabric
+from tailback.simulation.prepare import load_fabric, with_slow_cables
 from tailback.simulation.routes import routes_for
 from tailback.simulation.tables import fabric_tables
 from tailback.telemetry.bottlenecks import MAXIMUM_SIGNALS, SIGNAL_SHIFT
@@ -97,7 +96,7 @@ def captured_run(
             remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" '
             'or "xor-digest" with six bits or less, or "csig", in a scenario given as --fabric',
         )
-    fabric = degrade(load_fabric(setting.fabric), setting.fabric.degraded)
+    setting, fabric = with_slow_cables(setting, load_fabric(setting.fabric))
     known = read_contexts(contexts, fabric)
     found = read_captured(paths, telemetry.packets or MAX_PACKETS)
     notes = [loss for file in found.files for loss in file.losses()]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree
-from tailback.fabric.degraded import SlowLink, degrade, with_slow_links
+from tailback.fabric.degraded import SlowLink, degrade, with_slow_links, with_stated_cables
 from tailback.fabric.engine_limits import require_rates
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
@@ -358,6 +358,13 @@ def _check_local_times(scenario: Scenario, job: Job, fabric: Fabric) -> None:
         raise ScenarioError(error.message, place=place, remedy=error.remedy) from None
 
 
+def with_slow_cables(scenario: Scenario, fabric: Fabric) -> tuple[Scenario, Fabric]:
+    """The scenario and its fabric with the slow cables that either of them states."""
+    section = with_stated_cables(scenario.fabric, fabric)
+    scenario = scenario.model_copy(update={"fabric": section})
+    return scenario, degrade(fabric, section.degraded)
+
+
 @stage("read and place")
 def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:
     """Read the inputs of a scenario and place its jobs.
@@ -377,7 +384,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         )  # fmt: skip
     fabric = load_fabric(scenario.fabric)
     require_rates(fabric, scenario.fabric.file)
-    fabric = degrade(fabric, scenario.fabric.degraded)
+    scenario, fabric = with_slow_cables(scenario, fabric)
     fabric = with_in_host_rates(fabric, scenario.fabric.in_host)
     once = scenario.engine.skip_repeats
     jobs, notes, taken = [], list[str](), dict[int, str]()

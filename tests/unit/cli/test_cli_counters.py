@@ -61,7 +61,7 @@ def test_the_verdict_names_the_link_the_share_and_the_cost(
     assert "PORTS STALL" in text
     assert "1 of 2 ports waited for credit 1 % of their time or more" in text
     row = next(line for line in text.split("\n") if "leaf08[17]" in line)
-    assert row.split() == ["leaf08[17]", "→", "spine01", "25", "%", "25", "%", "10", "%", "25"]
+    assert row.split() == ["leaf08[17]", "→", "spine01[8]", "25", "%", "25", "%", "10", "%", "25"]
     assert "Leaf up" in text and "Leaf down" in text
     assert "the bottleneck is further along the path" in text
     assert "COLUMNS NOT USED" in text and "SymbolErrorCounter" in text

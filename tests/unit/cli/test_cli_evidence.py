@@ -71,7 +71,7 @@ def test_the_slow_cable_of_the_laboratory_is_named_with_its_cost(slow: Path) -> 
     assert cost is not None and 0.4 <= cost.share <= 0.75
     assert contradictions(found) == []
     # One cable, that one, and at about a quarter of its 40 Mb/s.
-    assert cost.subject.startswith("l2[s1] → s1 serves ") and ";" not in cost.subject
+    assert cost.subject.startswith("l2[s1] → s1[l2] serves ") and ";" not in cost.subject
     assert cost.subject in found.headline
     assert cost.rests_on == ("counters", "model") and found.confidence >= 0.7
     assert found.explanation.cost("other-traffic") is None
@@ -101,7 +101,7 @@ def test_the_trace_alone_names_no_other_cable_as_certain(slow: Path) -> None:
     assert found.explanation is not None
     named = found.headline
     if found.cause == "slow-link" and "does not tell which" not in named:
-        assert "l2[s1] → s1" in named or "s1[l2] → l2" in named
+        assert "l2[s1] → s1[l2]" in named or "s1[l2] → l2[s1]" in named
     elif found.cause == "slow-link":
         assert "l2[s1]" in named or "s1[l2]" in named
         assert found.confidence <= 0.6

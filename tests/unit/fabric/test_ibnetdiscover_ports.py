@@ -41,7 +41,7 @@ def test_the_small_file(tmp_path: Path) -> None:
     assert sorted(fabric.link_gbps.tolist()) == [100, 100, 100, 100, 200, 200]
     assert fabric.notes == []
     up = next(i for i in range(6) if fabric.link_name(i).startswith("leaf[1]"))
-    assert (fabric.link_name(up), fabric.link_dst_port[up]) == ("leaf[1] → top", 3)
+    assert (fabric.link_name(up), fabric.link_dst_port[up]) == ("leaf[1] → top[3]", 3)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_ports_have_names_rates_and_peers(wrapped: bool, tmp_path: Path) -> None
     assert fabric.host_name == ["n1", "n2"] and fabric.node_name == ["n1 mlx5_0", "n2 mlx5_0"]
     assert fabric.switch_name == ["leaf1", "spine"]
     rates = {fabric.link_name(i): fabric.link_gbps[i] for i in range(fabric.n_links)}
-    assert rates["leaf1[1] → n1 mlx5_0"] == 100 and rates["spine[1] → leaf1"] == 200
+    assert rates["leaf1[1] → n1 mlx5_0[1]"] == 100 and rates["spine[1] → leaf1[9]"] == 200
 
 
 def test_links_need_a_rate(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ def test_full_counters_decide_the_headline_and_rank_first(
     assert "PORTS STALL" in text and "the stall counters of 1 of 2 ports are full" in text
     assert "1 other waited 1 % of their time or more" in " ".join(text.split())
     table = text[text.index("LINKS THAT STALL MOST") :].split("\n")
-    assert re.match(r"  leaf\[1\] → n1 HCA-1 +≥ 45 s", table[2])
-    assert re.match(r"  leaf\[2\] → n2 HCA-1 +50 %", table[3])
+    assert re.match(r"  leaf\[1\] → n1 HCA-1\[1\] +≥ 45 s", table[2])
+    assert re.match(r"  leaf\[2\] → n2 HCA-1\[1\] +50 %", table[3])
     facts = json.loads(said(capsys, "counters", where, "--fabric", fabric, "--format", "json"))
     worst = facts["worst_ports"]
     assert (facts["verdict"], facts["full_counters"]) == ("stalls", 1)

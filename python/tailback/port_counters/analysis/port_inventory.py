@@ -20,6 +20,7 @@ from tailback.port_counters.collect.fabric_file import read_targets
 from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError
 from tailback.port_counters.ticks import tick_of
+from tailback.port_names import far_ports
 from tailback.run import Run
 
 _PORTS: Final[dict[str, type[pl.DataType]]] = {
@@ -42,7 +43,7 @@ class PortInventory:
     Attributes:
         classes: Table of ``classes.classify``; empty when no fabric is known.
         ports: ``guid, lid, port, name, peer, gbps, tick, interface, link`` of every port with an
-            address or a name; ``link`` leaves it.
+            address or a name; ``peer`` is the port at the far end, ``link`` leaves it.
         fabric: The fabric itself, for what needs its wiring.
         notes: What was odd and tolerated.
     """
@@ -68,11 +69,10 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     table = classify(fabric, subsystems)
     if fabric.link_interface is not None:
         return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes))
-    # The peer of a port is the vertex at which its link ends.
     peers = pl.DataFrame(
         {
             "link": range(fabric.n_links),
-            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "peer": _far_ports(fabric),
             "gbps": fabric.link_gbps,
         },
         schema={"link": pl.UInt32, "peer": pl.String, "gbps": pl.Float64},
@@ -90,7 +90,7 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
             t.lid,
             t.port,
             _label(t, labels),
-            t.peer_name,
+            t.far_port,
             t.gbps or None,
             t.tick_ns,
             None,
@@ -124,7 +124,7 @@ def _by_interface(fabric: Fabric) -> pl.DataFrame:
             "lid": None,
             "port": fabric.link_src_port,
             "name": [fabric.vertex_name(int(v)) for v in fabric.link_src],
-            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "peer": _far_ports(fabric),
             "gbps": fabric.link_gbps,
             "tick": None,
             "interface": [fabric.interface(link) for link in links],
@@ -132,6 +132,11 @@ def _by_interface(fabric: Fabric) -> pl.DataFrame:
         },
         schema=_PORTS,
     )
+
+
+def _far_ports(fabric: Fabric) -> list[str]:
+    """Names of the ports at which links end, length L."""
+    return [fabric.port_name(int(back)) for back in fabric.link_reverse]
 
 
 def _label(target: PortTarget, labels: set[str]) -> str:
@@ -162,7 +167,8 @@ def from_run(path: Path) -> PortInventory:
     )  # fmt: skip
     ports = links.select(
         guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32),
-        port=pl.col("src_port").cast(pl.UInt16), name="src_name", peer="dst_name",
+        port=pl.col("src_port").cast(pl.UInt16), name="src_name",
+        peer=pl.Series(far_ports(tables["links"]), dtype=pl.String),
         gbps="rate_gbps", tick=pl.lit(None, pl.Float64), interface=pl.lit(None, pl.String),
         link="link",
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from tailback.port_counters.collect import mad as mads
 from tailback.port_counters.collect.exchange import MadExchange, Request
 from tailback.port_counters.ticks import tick_of
+from tailback.port_names import port_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class PortTarget:
     extended: bool = False
     wait: bool = True
     extended_wait: bool = False
+
+    @property
+    def far_port(self) -> str | None:
+        """Name of the port at the other end, None when not known."""
+        return port_name(self.peer_name, self.peer_port) if self.peer_name else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a segment's header."""
