@@ -75,7 +75,7 @@ def diagnosed(source: str, seeds: int, workers: int, folder: Path) -> dict[str, 
         return run
 
     TaskFolder.take = recorded_take  # type: ignore[method-assign]
-    tasks = folder / "tasks" if workers else None
+    tasks = TaskFolder.create(folder / "tasks") if workers else None
     job = submit(write_script(tasks, "bench", workers)) if tasks else ""
     began = time.monotonic()
     out = folder / "result"

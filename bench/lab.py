@@ -93,7 +93,7 @@ def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
             continue
         if cause["kind"] != "slow-cable":
             return True
-        # "l2[s1] → s1 serves 12.6 of 40 Mb/s" is of the cable l2-s1.
+        # "l2[s1] → s1[l2] serves 12.6 of 40 Mb/s" is of the cable l2-s1.
         ends = set(cause["cable"].split("-"))
         for cost in found["explanation"]["costs"]:
             # Of several candidates, the first one counts.

@@ -8,6 +8,9 @@ for example) the old result is renamed first, and a kill between the two renames
 under the final name; the next start then completes the replacement. The next start also removes
 whatever dead processes left behind.
 
+Content is on the disk before it gets its final name, and the name is before an older result is
+removed (``fsync``), so that the same holds for a power failure.
+
 The hidden name identifies the process and machine that created it. Files of other machines are
 kept: whether their processes are alive cannot be checked from here.
 """
@@ -64,7 +67,13 @@ def recover(target: Path) -> None:
     prefix = _prefix(target)
     try:
         with os.scandir(target.parent) as entries:
-            found = [entry.name for entry in entries if entry.name.startswith(prefix)]
+            found = [
+                entry.name
+                for entry in entries
+                if entry.name.startswith(prefix)
+                # What other users left is theirs, or was put there to be taken for a result.
+                and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+            ]
     except OSError:
         return
     orphans = [target.with_name(name) for name in sorted(found) if _is_orphan(name[len(prefix) :])]
@@ -92,12 +101,14 @@ def replace(part: Path, target: Path) -> None:
         OSError: It cannot be renamed; both are unchanged.
     """
     if _exchange(part, target):
+        sync(target.parent)
         remove(part)
         return
     old = part.with_name(part.name + OLD)
     try:
         target.rename(old)
         part.rename(target)
+        sync(target.parent)
     except BaseException:
         # Ctrl-C may arrive after either rename.
         if part.exists() and old.exists():
@@ -106,6 +117,31 @@ def replace(part: Path, target: Path) -> None:
     finally:
         if not part.exists():
             remove(old)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk.
+
+    Raises:
+        OSError: They cannot be written, for example because a network file system is full.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems cannot sync folders.
+        if error.errno not in _UNKNOWN or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Wait until a folder and everything in it are on the disk; raises OSError."""
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            sync(path)
+    sync(folder)
 
 
 def remove(path: Path) -> None:

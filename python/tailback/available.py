@@ -6,8 +6,8 @@ import os
 import resource
 from pathlib import Path
 
-from tailback.errors import ScenarioError
-from tailback.units import parse_memory
+from tailback.errors import ScenarioError, TailbackError
+from tailback.units import counted, format_bytes, parse_memory
 
 MEMORY_VARIABLE = "TAILBACK_MEMORY"
 """Environment variable that overrides how much memory a run may use."""
@@ -58,6 +58,37 @@ def memory_remedy(needed: int) -> str:
     """The remedy for something that needs ``needed`` bytes, which is more than it may take."""
     whole = -(-needed // 2**30)
     return f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{whole} GiB' tailback …"
+
+
+_IMPORTS_BYTES = 640 << 20
+_IMPORTS_BYTES_PER_CPU = 90 << 20
+"""Address space of the imports of ``diagnose``, the largest: 624 MB with one thread of OpenBLAS,
+which NumPy and SciPy bring along once each, and 82 MB for each further one. With less OpenBLAS
+waits for memory for ever."""
+
+
+def require_address_space() -> None:
+    """Refuse a limit on address space (``ulimit -v``) below what the imports need.
+
+    Raises:
+        TailbackError: States the limit and what is needed.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY:
+        return
+    threads = len(os.sched_getaffinity(0))
+    stated = os.environ.get("OPENBLAS_NUM_THREADS", "")
+    if stated.isdecimal() and int(stated) > 0:
+        threads = min(threads, int(stated))
+    needed = _IMPORTS_BYTES + _IMPORTS_BYTES_PER_CPU * threads
+    if soft < needed:
+        raise TailbackError(
+            f"the limit on address space is {format_bytes(soft)}, and Tailback's libraries alone "
+            f"take {format_bytes(needed)} with {counted(threads, 'thread')}",
+            place="ulimit -v",
+            remedy=f"allow more, at least ulimit -v {needed // 1024 + (1 << 20)}"
+            + ("; or fewer threads: OPENBLAS_NUM_THREADS=1" if threads > 1 else ""),
+        )
 
 
 def _free_memory() -> int | None:

@@ -16,7 +16,8 @@ def connect(address: str, timeout_s: float = 20.0) -> Any:
     Raises:
         ImportError: Dask is not installed.
         OSError: Nobody answers there.
-        ValueError: It is no address.
+        ValueError: It is no address, or the connection has to be encrypted and Dask's configuration
+            names no certificates.
     """
     # Not every version of Dask has types: what comes from it is Any.
     distributed: Any = import_module("distributed")
@@ -24,4 +25,11 @@ def connect(address: str, timeout_s: float = 20.0) -> Any:
     whole = address if "://" in address else f"tcp://{address}"
     if not whole.startswith("inproc://"):
         import_module("distributed.comm").get_address_host_port(whole, strict=False)
-    return distributed.Client(address, timeout=timeout_s, set_as_default=False)
+    try:
+        return distributed.Client(address, timeout=timeout_s, set_as_default=False)
+    except TypeError:
+        # What Dask raises for tls:// without certificates.
+        raise ValueError(
+            "no certificates for an encrypted connection: name them in Dask's configuration, "
+            "distributed.comm.tls"
+        ) from None

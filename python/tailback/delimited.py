@@ -1,4 +1,4 @@
-"""Delimited text (CSV), plain or gzip: columns by any of their usual names, located errors.
+"""Delimited text (CSV): columns by any of their usual names, located errors.
 
 Inventories, samplers and schedulers all export CSV, each with its own names for the same columns.
 A reader lists the names that it knows for each *role*; it gets a column of text for each role, and
@@ -8,10 +8,8 @@ numbers on request. Every error names the file, the line, the column and the val
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +25,7 @@ Aliases = Mapping[str, Sequence[str]]
 ErrorType = Callable[..., TailbackError]
 """The type of error to raise, like ``FabricError``."""
 
-MAX_BYTES: Final = 4 << 30
-"""Maximum size of a decompressed file: a larger one is more likely a zip bomb than a log."""
-
 _DELIMITERS: Final = (",", ";", "\t", "|")
-_GZIP: Final = b"\x1f\x8b"
 
 
 def normal(name: str) -> str:
@@ -42,64 +36,6 @@ def normal(name: str) -> str:
 def shown(text: str) -> str:
     """Text from a file, quoted and short enough for a message."""
     return repr(text if len(text) <= 60 else text[:57] + "…")
-
-
-def content(path: Path, error_type: ErrorType = TailbackError) -> bytes:
-    """The bytes of a file, decompressed if it is a gzip file.
-
-    Args:
-        path: The file.
-        error_type: Error to raise.
-
-    Raises:
-        TailbackError: It cannot be read, or is a damaged or oversized gzip file.
-    """
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise error_type(f"cannot be read: {reason}", file=path, remedy="check the path") from None
-    return gunzip(data, path, error_type) if data.startswith(_GZIP) else data
-
-
-def gunzip(data: bytes, path: Path, error_type: ErrorType = TailbackError) -> bytes:
-    """Decompress a gzip file; raises ``error_type`` if it is damaged, truncated or too large."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            out = file.read(MAX_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise error_type(
-            f"damaged gzip file: {error}", file=path, remedy="copy or create the file again"
-        ) from None
-    if len(out) > MAX_BYTES:
-        raise error_type("is larger than 4 GiB decompressed", file=path, remedy="split it")
-    return out
-
-
-def is_gzip(path: Path) -> bool:
-    """Whether a file is a gzip file, or cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_GZIP)) == _GZIP
-    except (OSError, ValueError):
-        return True
-
-
-def head_bytes(path: Path, size: int = 1 << 16) -> bytes:
-    """The first bytes of a file, decompressed; empty where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(size)
-        if data.startswith(_GZIP):
-            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, size)
-    except (OSError, ValueError, zlib.error):
-        return b""
-    return data
-
-
-def head(path: Path, size: int = 1 << 16) -> str:
-    """The first characters of a file, decompressed; empty where it cannot be read."""
-    return head_bytes(path, size).decode("utf-8-sig", errors="replace")
 
 
 @dataclass
@@ -215,6 +151,7 @@ def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
         TailbackError: There is no such zone.
     """
     number = text.cast(pl.Float64, strict=False)
+    number = pl.select(pl.when(number.is_finite()).then(number)).to_series()
     whole, fraction = number.floor(), number - number.floor()
     out = pl.Series([None] * len(text), dtype=pl.Int64)
     for most, scale in reversed(_SCALES_NS):
@@ -250,6 +187,12 @@ def header_of(text: str, aliases: Aliases) -> dict[str, int] | None:
     """
     found = _header(text)
     return None if found is None else _roles(found[1], aliases)
+
+
+def header_names(text: str) -> list[str]:
+    """The names in the header that ``text`` starts with; none without a header."""
+    found = _header(text)
+    return [] if found is None else found[1]
 
 
 def _header(text: str) -> tuple[int, list[str], str] | None:
@@ -386,6 +329,23 @@ def _ragged(
         return error_type(f"{error}", file=path, place=place, remedy="correct it")
     return None
 
+
+def not_used(names: Sequence[str], what: str = "columns") -> list[str]:
+    """The note on what a reader of a file leaves out, by name; empty without any.
+
+    Args:
+        names: What it leaves out, as the file names it.
+        what: What these are.
+    """
+    if not names:
+        return []
+    some = ", ".join(name if name.isidentifier() else shown(name) for name in names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [f"{what} not used: {some}{more}"]
+
+
+_NAMED: Final = 12
+"""Names in such a note: those of a table of counters or of ``sacct``."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """Characters at which a spreadsheet starts to read a formula."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from reprlib import repr as brief
-from typing import Any
+from typing import Any, Final, ParamSpec, TypeVar
 
 
 class TailbackError(Exception):
@@ -105,6 +108,78 @@ def nearest(word: str, valid: Iterable[str]) -> str:
         return f"did you mean {close[0]!r}?"
     more = f" and {len(choices) - MAX_CHOICES} more" if len(choices) > MAX_CHOICES else ""
     return "valid choices: " + ", ".join(choices[:MAX_CHOICES]) + more
+
+
+_COMMAND_LINE: Final = {
+    "every_ns": "every", "methods": "method", "remedies": "remedy", "tick_ns": "tick",
+}  # fmt: skip
+"""Names of options that differ between the command line and the functions."""
+_interface = {"command line": False}
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """Within it, messages name options as the command line does, else as Python does."""
+    before = _interface["command line"]
+    _interface["command line"] = True
+    try:
+        yield
+    finally:
+        _interface["command line"] = before
+
+
+def option(name: str, value: str = "") -> str:
+    """An option in a message, as the user of the interface in use writes it.
+
+    Args:
+        name: Its name as an argument of a function: ``cable_rate``.
+        value: A value, in the notation of the command line.
+
+    Returns:
+        ``--cable-rate VALUE`` on the command line, ``cable_rate="VALUE"`` in Python.
+    """
+    if not _interface["command line"]:
+        return f'{name}="{value}"' if value else f"{name}="
+    dashed = f"--{_COMMAND_LINE.get(name, name).replace('_', '-')}"
+    return f"{dashed} {value}" if value else dashed
+
+
+def by_option(**given: object) -> dict[str, object]:
+    """Values by the names of their options: :func:`option`."""
+    return {option(name): value for name, value in given.items()}
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def known_keywords(
+    *more: type,
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Decorate a public function to refuse unknown keywords with the nearest known one.
+
+    Args:
+        more: Typed dictionaries of the keywords that it takes as ``**options``.
+    """
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        parameters = inspect.signature(function).parameters.values()
+        names = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+        names += [name for options in more for name in options.__annotations__]
+
+        @wraps(function)
+        def checked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            for name in kwargs:
+                if name not in names:
+                    raise TypeError(
+                        f"{function.__name__}() got an unexpected keyword argument {name!r}; "
+                        f"{nearest(name, names)}"
+                    )
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 def type_remedy(kind: str) -> str | None:

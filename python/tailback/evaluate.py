@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tailback.fabric.degraded import SlowLink
 from tailback.run import Run
+from tailback.scenario_engine import LocalRates
 from tailback.traffic.program import Program
 
 Rates = Literal["max-min", "assignment"]
@@ -28,12 +29,14 @@ class EngineVariation:
     Attributes:
         buffers: Factor of the buffer at the far end of each link; at least a packet always fits.
         delays: Factor of the delays of switches, of software before a message, and within a host.
+        local_rates: Rates within hosts at a bound of their errors.
         other_injection: Adapters take turns among messages if the scenario has them send one
             after another, and vice versa; adapters with a queue per destination stay as they are.
     """
 
     buffers: float = 1.0
     delays: float = 1.0
+    local_rates: LocalRates = "as-is"
     other_injection: bool = False
 
 

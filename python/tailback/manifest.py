@@ -1,30 +1,45 @@
 """``manifest.json``: what Tailback wrote to a folder, with the SHA-256 of every file.
 
 Tailback replaces only what a manifest lists, and does not read a file whose SHA-256 differs: even a
-single bit may have been changed or damaged. The manifest includes its own SHA-256. Folders of
-earlier versions, which wrote no SHA-256, are still read, with a note.
+single bit may have been changed or damaged. The manifest includes its own SHA-256. A folder whose
+manifest was deleted is read unchecked, with a note.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tailback.errors import RunError
+from tailback.input_files import content
+from tailback.reading import report
+
+T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 
-UNCHECKED = (
-    "the files of this folder have no SHA-256 (an earlier version wrote it), so damage to them may "
-    "go unnoticed"
-)
+UNCHECKED = f"the folder has no {MANIFEST}, so damage to its files may go unnoticed"
 """Note on a folder whose files cannot be checked."""
 
 _SELF_DIGEST = "manifest_sha256"
-_REMEDY = "restore the file from a copy, or create the result again"
+_KEYS = {"tailback", "files", "sha256", _SELF_DIGEST}
+_MARKS = (b'"tailback"', _SELF_DIGEST.encode(), b'{\n  "files"')
+"""Any of these makes a file of this name a manifest of Tailback; damage leaves one of them."""
+
+_REMEDY = (
+    "restore the file or create the result again; to use an edited file, copy it to another folder "
+    f"and name it there, or delete {MANIFEST}: the folder is then read unchecked, with a note"
+)
+
+_SETTLED_NS = 2_000_000_000
+"""Age from which a file that keeps its times and size is taken to be unchanged: file systems may
+round times to 2 s (FAT), so that two changes in a row look like one."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +49,7 @@ class Manifest:
     Attributes:
         folder: The folder it describes.
         files: Relative paths of all files and folders.
-        sha256: SHA-256 of each file by its relative path; None in the manifest of an earlier
-            version, or where there is no manifest.
+        sha256: SHA-256 of each file by its relative path; None where there is no manifest.
     """
 
     folder: Path
@@ -64,28 +78,104 @@ class Manifest:
                 raise RunError(f"{MANIFEST} does not list it", file=path, remedy=_REMEDY)
             return
         try:
-            found = sha256_of(path)
+            digest = sha256_of(path)
         except FileNotFoundError:
             raise RunError(f"is missing ({MANIFEST} lists it)", file=path, remedy=_REMEDY) from None
         except OSError as error:
             raise RunError(f"cannot be read: {error.strerror}", file=path, remedy=_REMEDY) from None
-        if found != stated:
+        if digest != stated:
             raise RunError(
-                f"damaged or edited: its SHA-256 is not the one in {MANIFEST}", file=path,
+                f"damaged or edited: its SHA-256 is not the one in {MANIFEST}",
+                file=path,
                 remedy=_REMEDY,
-            )  # fmt: skip
+            )
+
+    def check_all(self, below: str = "") -> None:
+        """Check the files whose paths begin with ``below``; raises RunError as :meth:`check`."""
+        names = sorted(name for name in self.sha256 or () if name.startswith(below))
+        for number, name in enumerate(names):
+            report(f"checking the files of {self.folder.name}", number / len(names))
+            self.check(name)
+
+
+def unchecked(folder: Path) -> list[str]:
+    """A note on a result folder without a manifest; raises RunError for a damaged manifest."""
+    return read_manifest(folder).notes
+
+
+def require_unchanged(path: str | Path) -> None:
+    """Check a file, or all files in a folder, if they are in a folder with a manifest.
+
+    Files that the manifest does not list are not checked: somebody else put them there.
+
+    Raises:
+        RunError: A file is missing or has changed, or the manifest is damaged.
+    """
+    real = Path(os.path.realpath(path))
+    for folder in (real, *real.parents):
+        try:
+            manifest = _manifest_of_tailback(folder / MANIFEST)
+        except OSError:
+            continue
+        if manifest is not None and manifest.sha256 is not None:
+            name = "" if folder == real else real.relative_to(folder).as_posix()
+            if name in manifest.sha256:
+                manifest.check(name)
+            elif not name or name in manifest.files:
+                manifest.check_all(f"{name}/" if name else "")
+            return
+
+
+class _Remembered(Generic[T]):
+    """Results of a function of a file, for as long as the file keeps its size and times.
+
+    Args:
+        compute: The function.
+    """
+
+    def __init__(self, compute: Callable[[Path], T]) -> None:
+        self._compute = compute
+        self._known: dict[Path, tuple[tuple[int, ...], T]] = {}
+
+    def __call__(self, path: Path) -> T:
+        """The result for a file; raises OSError."""
+        facts = os.stat(path)
+        state = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+        known = self._known.get(path)
+        if known is not None and known[0] == state:
+            return known[1]
+        began_ns = time.time_ns()
+        result = self._compute(path)
+        if began_ns - max(facts.st_mtime_ns, facts.st_ctime_ns) > _SETTLED_NS:
+            self._known[path] = state, result
+        return result
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _manifest(path: Path) -> Manifest | None:
+    """The manifest in a file; None if another program wrote it."""
+    if not any(mark in path.read_bytes() for mark in _MARKS):
+        return None
+    return read_manifest(path.parent)
+
+
+_digest_of = _Remembered(_sha256)
+_manifest_of_tailback = _Remembered(_manifest)
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of a file, in hexadecimal digits; computed once while the file does not change."""
+    return _digest_of(path)
 
 
 def write_manifest(folder: Path, version: str) -> None:
     """Write the manifest of a folder: all files and folders in it."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    content = {
+    listed = {
         "tailback": version,
         "files": sorted([*found, MANIFEST]),
         "sha256": {
@@ -94,8 +184,8 @@ def write_manifest(folder: Path, version: str) -> None:
             if path.is_file() and name != MANIFEST
         },
     }
-    content[_SELF_DIGEST] = hashlib.sha256(_text(content).encode()).hexdigest()
-    (folder / MANIFEST).write_text(_text(content), encoding="utf-8")
+    listed[_SELF_DIGEST] = hashlib.sha256(_text(listed).encode()).hexdigest()
+    (folder / MANIFEST).write_text(_text(listed), encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -108,31 +198,22 @@ def read_manifest(folder: Path) -> Manifest:
         RunError: It is damaged.
     """
     path = folder / MANIFEST
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return Manifest(folder, frozenset(), None)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, str(getattr(error, "strerror", None) or error)) from None
+    data = content(path, RunError)
     try:
-        content = json.loads(text)
-        files = content["files"]
-        valid = isinstance(files, list) and all(isinstance(name, str) for name in files)
-        if not valid or set(content) not in ({"tailback", "files"}, _KEYS):
+        text = data.decode()
+        listed = json.loads(text)
+        if set(listed) != _KEYS:
             raise ValueError("its keys are not those of a manifest")
-        if _SELF_DIGEST not in content:
-            return Manifest(folder, frozenset(files), None)
-        own = content.pop(_SELF_DIGEST)
-        if hashlib.sha256(_text(content).encode()).hexdigest() != own:
+        own = listed.pop(_SELF_DIGEST)
+        if hashlib.sha256(_text(listed).encode()).hexdigest() != own:
             raise ValueError("its SHA-256 is not the one it states")
-        if _text({**content, _SELF_DIGEST: own}) != text:
+        if _text({**listed, _SELF_DIGEST: own}) != text:
             raise ValueError("it has changed since it was written")
-        return Manifest(folder, frozenset(files), dict(content["sha256"]))
+        return Manifest(folder, frozenset(listed["files"]), dict(listed["sha256"]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, str(error) or "it is not a manifest") from None
-
-
-_KEYS = {"tailback", "files", "sha256", _SELF_DIGEST}
 
 
 def _text(content: dict[str, Any]) -> str:

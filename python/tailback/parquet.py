@@ -23,9 +23,9 @@ from typing import Any, BinaryIO, Final
 
 import polars as pl
 
-from tailback.available import memory_for_input, memory_remedy
 from tailback.errors import TailbackError
-from tailback.units import format_bytes
+from tailback.input_files import regular_file, require_memory_for
+from tailback.manifest import require_unchanged
 
 _MAGIC: Final = b"PAR1"
 _MAX_FOOTER_BYTES: Final = 64 << 20
@@ -70,7 +70,9 @@ def read_table(
             one input may take; names the file.
     """
     path = Path(path)
+    require_unchanged(path)
     with reading(path, error=error, remedy=remedy):
+        _require_file(path, error)
         require_memory_for(path, footer(path).table_bytes, error)
         return pl.read_parquet(path)
 
@@ -88,7 +90,9 @@ def scan_tables(
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
     for path in files:
+        require_unchanged(path)
         with reading(path, error=error, remedy=remedy):
+            _require_file(path, error)
             require_memory_for(path, max(footer(path).row_group_bytes, default=0), error)
     with reading(files[0] if len(files) == 1 else files[0].parent, error=error, remedy=remedy):
         frame = pl.scan_parquet(files)
@@ -122,19 +126,10 @@ def _cause(found: BaseException) -> str:
     return f"damaged Parquet file: {lines[0][:200]}"
 
 
-def require_memory_for(path: Path, needed: int, error: type[TailbackError] = TailbackError) -> None:
-    """Refuse a file that needs more memory than one input may take.
-
-    Raises:
-        TailbackError: Of type ``error``: states the estimate, the limit, and how to raise it.
-    """
-    limit = memory_for_input()
-    if limit is not None and needed > limit:
-        raise error(
-            f"needs about {format_bytes(needed)} of memory to read ({path.stat().st_size:,} bytes "
-            f"on disk), and the limit for one file is {format_bytes(limit)}",
-            file=path, remedy=memory_remedy(needed),
-        )  # fmt: skip
+def _require_file(path: Path, error: type[TailbackError]) -> None:
+    """Refuse a device, pipe or socket; a missing file is for :func:`reading` to report."""
+    if path.exists():
+        regular_file(path, error)
 
 
 @contextmanager

@@ -1,21 +1,25 @@
 """Names of ports and links in every table, message, figure and report.
 
 A port is named by its device and, in brackets, its interface if the fabric or the source of the
-counters has one, else its number: ``l2[swp5]``, ``leaf3[7]``. A link is named by the port that it
-leaves and the device that it leads to: ``l2[swp5] → s1``. Inputs that name a port, such as
-``[[fabric.degraded]]``, accept both interface and number.
+counters has one, else its number: ``l2[swp5]``, ``leaf3[7]``. A link is named by the ports at its
+ends: ``l2[swp5] → s1[2]``. Inputs that name a port, such as ``[[fabric.degraded]]``, accept both
+interface and number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import polars as pl
 
-Peers = Mapping[tuple[str, int], str]
-"""Device at the far end of each port, by device and number of the port."""
+from tailback.names import shorten_names
 
+Peers = Mapping[tuple[str, int], str]
+"""Port at the far end of each port, by device and number of the port."""
+
+_IN_A_SENTENCE = 40
+"""Columns of a name in a sentence: three names fill two lines."""
 _PORT = re.compile(r"^(.+)\[([^\[\]]+)\]$", re.DOTALL)
 
 
@@ -24,10 +28,9 @@ def port_name(device: str, port: int | str, interface: str | None = None) -> str
     return f"{device}[{interface or port}]"
 
 
-def link_name(device: str, port: int | str, peer: str | None, interface: str | None = None) -> str:
-    """A directed link: ``l2[swp5] → s1``; only the port if its far end is unknown."""
-    name = port_name(device, port, interface)
-    return name if peer is None else f"{name} → {peer}"
+def link_name(port: str, far: str | None) -> str:
+    """A directed link, ``l2[swp5] → s1[2]``, by its ports; the first if the other is unknown."""
+    return port if far is None else f"{port} → {far}"
 
 
 def split_port(text: str) -> tuple[str, str] | None:
@@ -37,12 +40,15 @@ def split_port(text: str) -> tuple[str, str] | None:
 
 
 def link_names(links: pl.DataFrame) -> list[str]:
-    """Names of the rows of table ``links`` of a run, in their order."""
-    port = _port_names(_interface_or_number())
-    name = pl.when(pl.col("dst_name").is_null()).then(port).otherwise(
-        pl.concat_str(port, pl.lit(" → "), "dst_name")
-    )  # fmt: skip
-    return links.select(name=name)["name"].to_list()
+    """Names of the rows of the whole table ``links`` of a run, in their order."""
+    ports = links.select(port=_port_names(_interface_or_number()))["port"]
+    return [link_name(port, far) for port, far in zip(ports, far_ports(links), strict=True)]
+
+
+def far_ports(links: pl.DataFrame) -> list[str]:
+    """Names of the ports at which the rows of the whole table ``links`` end, in their order."""
+    ports = links.select(reverse="link", far=_port_names(_interface_or_number()))
+    return links.join(ports, on="reverse", how="left", maintain_order="left")["far"].to_list()
 
 
 def links_by_port(links: pl.DataFrame) -> dict[str, int]:
@@ -71,12 +77,9 @@ def some_ports(ports: pl.DataFrame, most: int = 3) -> str:
 
     Args:
         ports: The ports, with column ``interface`` if known.
-        most: How many to name; names are cut to 30 characters.
+        most: How many to name.
     """
-    columns = [name for name in ("node_name", "port", "interface") if name in ports.columns]
-    rows: Iterable[tuple[object, ...]] = ports.select(columns).head(most).iter_rows()
-    return ", ".join(port_name(str(row[0])[:30], *map(_text, row[1:])) for row in rows)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
+    interface = pl.col("interface") if "interface" in ports.columns else pl.lit(None, pl.String)
+    rows = ports.head(most).select("node_name", "port", interface=interface)
+    names = [port_name(str(device), port, name) for device, port, name in rows.iter_rows()]
+    return ", ".join(shorten_names(names, _IN_A_SENTENCE))

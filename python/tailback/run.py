@@ -21,7 +21,8 @@ import tailback
 from tailback.atomic_exchange import recover
 from tailback.consistency import check_summary, check_tables
 from tailback.errors import RunError
-from tailback.folders import AtomicDirectory, atomic_file, check_writable, require_utf8
+from tailback.folders import AtomicDirectory, atomic_file, check_writable, require_plain_path
+from tailback.input_files import content
 from tailback.manifest import MANIFEST, read_manifest
 from tailback.parquet import read_table
 from tailback.scenario import Scenario
@@ -136,11 +137,11 @@ class Run:
     def read(path: str | Path) -> Run:
         """Read a run directory; raises RunError naming what is missing or damaged.
 
-        Every file is checked against its SHA-256 in the manifest before it is decoded. Folders of
-        earlier versions, without SHA-256, are read with a note.
+        Every file is checked against its SHA-256 in the manifest before it is decoded. A folder
+        without a manifest is read with a note.
         """
         path = Path(path)
-        require_utf8(path)
+        require_plain_path(path)
         recover(Path(os.path.realpath(path)))
         if not path.exists():
             raise RunError("does not exist", file=path, remedy="check the path")
@@ -153,10 +154,11 @@ class Run:
         for name in ("run.json", "scenario.json", "performance.json"):
             manifest.check(name)
         try:
-            provenance = json.loads((path / "run.json").read_text(encoding="utf-8"))
-            scenario = Scenario.model_validate_json((path / "scenario.json").read_bytes())
-            performance = json.loads((path / "performance.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            provenance = json.loads(content(path / "run.json", RunError))
+            text = content(path / "scenario.json", RunError)
+            scenario = Scenario.model_validate_json(text)
+            performance = json.loads(content(path / "performance.json", RunError))
+        except (ValueError, RecursionError) as error:
             raise RunError(
                 f"damaged run directory: {str(error).splitlines()[0]}", file=path, remedy=_RERUN
             ) from None
@@ -190,8 +192,8 @@ class Run:
             error.remedy = _RERUN
             raise error.located(path if table else path / "run.json") from None
         # The digest leaves out the final newline.
-        text = (path / "scenario.json").read_bytes().removesuffix(b"\n")
-        if provenance.get("scenario_sha256") != hashlib.sha256(text).hexdigest():
+        digest = hashlib.sha256(text.removesuffix(b"\n")).hexdigest()
+        if provenance.get("scenario_sha256") != digest:
             raise RunError(
                 "is not the scenario of this run: its SHA-256 differs from the one in run.json",
                 file=path / "scenario.json", remedy=_RERUN,

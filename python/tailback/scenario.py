@@ -7,6 +7,7 @@ Unknown keys are refused with the nearest valid one; quantities carry their unit
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 from reprlib import repr as brief
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from pydantic import (
     BaseModel,
     Field,
     ValidationError,
+    create_model,
     model_validator,
 )
 
@@ -27,6 +29,7 @@ from tailback.errors import (
     type_remedy,
 )
 from tailback.header_schemes import MAX_SLOTS, SCHEMES, slots_problem
+from tailback.input_files import text_content
 from tailback.scenario_engine import (
     AdaptiveSection,
     CongestionControlSection,
@@ -459,16 +462,7 @@ def load(path: str | Path, *, needs_job: bool = True) -> Scenario:
         ScenarioError: It cannot be read, or a key, unit or value is wrong.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ScenarioError(
-            f"cannot read the scenario: {error.strerror}", file=path, remedy="check the path"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ScenarioError(
-            f"not a text file (byte {error.start})", file=path, remedy="a scenario is a TOML file"
-        ) from None
+    text = text_content(path, ScenarioError)
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -501,7 +495,7 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
     except ValidationError as error:
         # An unknown key first: it is often a misspelling of one that is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        found = _explain(dict(first), file, data)
+        found = explained(dict(first), file, data)
         table = _numbered_table(first["loc"], data)
         if table:
             found.place = f"{table}: {found.place}"
@@ -534,7 +528,7 @@ _TABLES = {
 """How to write a table that was given as something else."""
 
 
-def _explain(error: dict[str, Any], file: str | Path | None, data: Any) -> ScenarioError:
+def explained(error: dict[str, Any], file: str | Path | None, data: Any) -> ScenarioError:
     """Turn one error of pydantic about ``data`` into a :class:`ScenarioError`."""
     loc = [part for part in error["loc"] if not str(part).startswith("function-")]
     names = [str(part) for part in loc if not isinstance(part, int)]
@@ -547,7 +541,7 @@ def _explain(error: dict[str, Any], file: str | Path | None, data: Any) -> Scena
             remedy=nearest(names[-1], model.model_fields),
         )  # fmt: skip
     message, known = message_and_remedy(error)
-    if error["type"] == "value_error" and names and names[-1] in _CHILDREN:
+    if error["type"] == "value_error" and names and names[-1] in TABLE_MODELS:
         place = f"[{'.'.join(names)}]"
     if error["type"] == "missing":
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
@@ -579,13 +573,13 @@ def _value_at(loc: list[Any], data: Any, default: object) -> object:
     return data
 
 
-_CHILDREN: dict[str, type[BaseModel]] = {
+TABLE_MODELS: dict[str, type[Section]] = {
     "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "in_host": InHost,
     "job": JobSection,
     "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
     "congestion_control": CongestionControlSection, "pacing": PacingSection,
     "dcqcn": DcqcnSection, "flow_control": FlowControlSection,
-    "adaptive": AdaptiveSection,
+    "adaptive": AdaptiveSection, "nccl": NcclSection,
 }  # fmt: skip
 """The tables of a scenario by name."""
 
@@ -593,5 +587,56 @@ _CHILDREN: dict[str, type[BaseModel]] = {
 def _model_at(names: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Scenario
     for name in names:
-        model = _CHILDREN.get(name, model)
+        model = TABLE_MODELS.get(name, model)
     return model
+
+
+def field_value(model: type[Section], name: str, value: object) -> object:
+    """A value for one field of a table, as a scenario file may state it.
+
+    Args:
+        model: The table.
+        name: The field.
+        value: What the file would have for it, or a number in the unit of the field.
+
+    Returns:
+        The validated value.
+
+    Raises:
+        ScenarioError: There is no such field, or the value is invalid.
+    """
+    place = _place_of(model)
+    if name not in model.model_fields:
+        loc = (*place, name)
+        raise explained({"type": "extra_forbidden", "loc": loc}, None, None)
+    alone = _alone(model, name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = alone.model_construct(None, **{name: value}).model_dump(mode="json")[name]
+    try:
+        return getattr(alone.model_validate({name: value}), name)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise explained({**first, "loc": (*place, *first["loc"])}, None, None) from None
+
+
+@cache
+def _alone(model: type[Section], name: str) -> type[Section]:
+    """A table with one field of another: what its fields require of each other is left out."""
+    field = model.model_fields[name]
+    alone: dict[str, Any] = {name: (field.annotation, field)}
+    return create_model(model.__name__, __base__=Section, **alone)
+
+
+@cache
+def _place_of(model: type[Section]) -> tuple[str, ...]:
+    """Names of the tables down to one: ``("engine", "pacing")``; none for the scenario."""
+    for name, table in TABLE_MODELS.items():
+        if table is model:
+            tables: list[type[Section]] = [Scenario, *TABLE_MODELS.values()]
+            parent = next(other for other in tables if name in other.model_fields)
+            return (*_place_of(parent), name)
+    return ()
+
+
+# Explaining the error of one field needs the whole scenario.
+Section.reads_field = staticmethod(field_value)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -32,6 +33,19 @@ class Section(BaseModel):
     # Strict: neither true nor "1" is a number, and 1.5 is not truncated to 1.
     # Validators are built at first use: most scenarios use few tables.
     model_config = ConfigDict(extra="forbid", validate_default=False, strict=True, defer_build=True)
+
+    reads_field: ClassVar[Callable[[type[Section], str, object], object]]
+    """Validates a value for a field of a table (``scenario.field_value``)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field to a value as a scenario file has it; raises ScenarioError.
+
+        What fields require of each other is checked when the scenario is used: until then several
+        can be changed one after the other.
+        """
+        if not name.startswith("_"):
+            value = type(self).reads_field(type(self), name, value)
+        super().__setattr__(name, value)
 
 
 _SCHEME_OPTIONS = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
@@ -207,7 +221,8 @@ class PacingSection(Section):
     )
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
-        "soonest (Birk and Zdornov, 2009), `max-min` leaves no capacity unused: "
+        "soonest (Birk and Zdornov, 2009), `max-min` is fair, but unequal flows end "
+        "later than without control: "
         "[congestion.md](../explanation/congestion.md)",
     )  # fmt: skip
     rates_file: FilePath | None = Field(
@@ -317,6 +332,26 @@ COARSE_BUFFER = 4
 (docs/measurements/approximations.md)."""
 
 
+COPY_GBPS = 80.0
+"""Assumed rate of a message between ranks of one host: one core copies about 10 GB/s. A core keeps
+10 to 16 cache lines of 64 B in flight, for about 80 ns each (Little's law: McCalpin 2010)."""
+
+MEMORY_GBPS = 400.0
+"""Assumed rate that all messages within a host share. STREAM counts 100 GB/s a socket on servers of
+2017 (Skylake-SP), each byte once when read and once when written. A message is copied once (read by
+the other process) or twice (through a shared segment): 200 to 400 Gb/s a socket, 400 to 800 Gb/s a
+host of two. :data:`ASSUMED_ERROR` covers all of these."""
+
+ASSUMED_ERROR = 2.0
+"""Factor by which assumed rates within hosts may be wrong: the range of :data:`MEMORY_GBPS`."""
+
+MAX_LOCAL_ERROR = 100.0
+"""Largest factor by which rates within hosts may be stated to be wrong."""
+
+LocalRates = Literal["low", "as-is", "high"]
+"""Rates within hosts: the lowest and the highest that their error allows, or those in between."""
+
+
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
@@ -365,11 +400,26 @@ class EngineSection(Section):
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
-    local_rate: RateGbps = Field(default=400.0, description="rate between ranks of one host")
+    local_rate: RateGbps | None = Field(
+        default=None, description="rate of a message between ranks of one host; absent: 80 Gb/s"
+    )
+    memory_rate: RateGbps | None = Field(
+        default=None,
+        description="rate that all messages within a host share; absent: 400 Gb/s, "
+        "or `local_rate` if that is more",
+    )
+    local_error: float | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_LOCAL_ERROR,
+        description="factor by which both rates may be "
+        "wrong: gains are also simulated with rates that much lower and higher; absent: 2 for a "
+        "rate that is not stated, 1 for one that is",
+    )
     local_delay: TimePs = 500_000
-    local_sharing: Literal["none", "ports"] = Field(
-        default="none", description="what messages within a host share: nothing, or the port of "
-        "each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
+    local_sharing: Literal["memory", "ports"] = Field(
+        default="memory", description="what messages within a host share: memory of `memory_rate`, "
+        "or the port of each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
     )  # fmt: skip
     coarse: CoarseSize | None = Field(
         default=None, description="simulate messages in packets of this size instead, if larger "
@@ -381,6 +431,37 @@ class EngineSection(Section):
         default=False, description="simulate some of the steps that jobs repeat and extrapolate "
         "the others: [repeated steps](../explanation/approximations.md#repeated-steps)",
     )  # fmt: skip
+
+    @property
+    def local_gbps(self) -> float:
+        """Rate of a message between ranks of one host, as stated or assumed."""
+        if self.local_rate is not None:
+            return self.local_rate
+        return COPY_GBPS if self.memory_rate is None else min(COPY_GBPS, self.memory_rate)
+
+    @property
+    def memory_gbps(self) -> float:
+        """Rate that all messages within a host share, as stated or assumed."""
+        stated = self.memory_rate
+        return max(MEMORY_GBPS, self.local_gbps) if stated is None else stated
+
+    @property
+    def assumes_memory_rate(self) -> bool:
+        """Whether messages within a host share memory whose rate nobody stated."""
+        return self.local_sharing == "memory" and self.memory_rate is None
+
+    def local_rates(self, bound: LocalRates) -> tuple[float, float]:
+        """Rates of a message within a host and of all of them, Gb/s, at a bound of their errors."""
+        rates = (self.local_gbps, self.memory_gbps)
+        if bound == "as-is":
+            return rates
+        stated = (self.local_rate, self.memory_rate)
+        error = [self.local_error or (ASSUMED_ERROR if rate is None else 1.0) for rate in stated]
+        factors = [1 / factor for factor in error] if bound == "low" else error
+        each, together = (rate * factor for rate, factor in zip(rates, factors, strict=True))
+        # A message alone has all of the memory and no more. Ports share no memory.
+        ports = self.local_sharing == "ports"
+        return (each if ports else min(each, together), together)
 
     @property
     def simulated_packet(self) -> int:
@@ -406,6 +487,27 @@ class EngineSection(Section):
                     f"engine.coarse does not go with {what}, which acts on single packets",
                     f"leave {what} or coarse out",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _local(self) -> EngineSection:
+        if self.local_sharing == "ports":
+            if self.memory_rate is not None:
+                raise InvalidValueError(
+                    'engine.memory_rate has no effect with local_sharing = "ports"',
+                    "leave one of them out",
+                )
+            if self.local_rate is None:
+                raise InvalidValueError(
+                    'engine.local_sharing = "ports" needs the rate of a port',
+                    'state it: local_rate = "3600 Gb/s"',
+                )
+        if self.local_rate and self.memory_rate and self.memory_rate < self.local_rate:
+            raise InvalidValueError(
+                f"engine.memory_rate is {self.memory_rate:g} Gb/s, less than local_rate, "
+                f"{self.local_rate:g} Gb/s: a message alone in its host has all of the memory",
+                "give at least local_rate",
+            )
         return self
 
     @model_validator(mode="after")

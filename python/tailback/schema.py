@@ -240,7 +240,7 @@ DERIVED = {
         Table.of(
             "changes", "one directed link in two runs, over the whole runs or in one phase",
             ("link", pl.UInt32, "number of the link"),
-            ("name", pl.String, "source[port] → destination"),
+            ("name", pl.String, "source[port] → destination[port]"),
             ("tier", pl.Int32, "as in table links"),
             ("direction", pl.String, "up, down or flat"),
             ("phase", pl.String, "phase of the application, null for the whole runs"),

@@ -145,7 +145,7 @@ def test_ten_links_have_the_colour_and_the_number_of_their_estimate(
 ) -> None:
     evidence = FigureData(make_run())
     estimate, error = evidence.load().fraction, evidence.load().error
-    names = {evidence.link_name(link): link for link in range(evidence.n_links)}
+    names = {name: link for link, name in enumerate(evidence.link_names)}
     with browser.wide(width):
         browser.open(plain)
         found = browser.run(SWEEP, pitch)
@@ -163,7 +163,7 @@ def test_ten_links_have_the_colour_and_the_number_of_their_estimate(
         rgb, words = sure[link]
         # Sixty-five shades: half a shade is 0.8 points.
         shades = [colours[4 * round(64 * estimate[link] + by)] for by in (-1e-3, 1e-3)]
-        assert any(rgb == shade.tolist() for shade in shades), (evidence.link_name(link), rgb)
+        assert any(rgb == shade.tolist() for shade in shades), (evidence.link_names[link], rgb)
         number = re.search(r"Congested fraction\s*([\d.]+) %", words)
         assert number is not None, words
         assert float(number[1]) == pytest.approx(100 * estimate[link], abs=0.06)

@@ -74,7 +74,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a measured run with evidence beside its trace."""
     run = make_run()
     evidence = FigureData(run)
-    links = [(number, evidence.link_name(number)) for number in (300, 301, 302)]
+    links = [(number, evidence.link_names[number]) for number in (300, 301, 302)]
     folder = tmp_path_factory.mktemp("explained")
     return write_report(folder / "report.html", run, as_measured(make_diagnosis(run), links))
 

@@ -63,13 +63,13 @@ def osu_mbw_mr(pairs: int = 4) -> str:
     return "\n".join(lines) + "\n"
 
 
-def imb(test: str = "PingPong", processes: int = 2) -> str:
+def imb(test: str = "PingPong", processes: int = 2, time: Callable[[int], float] = time_us) -> str:
     rule = "#" + "-" * 51
     lines = ["#    Intel(R) MPI Benchmarks 2019 Update 6, MPI-1 part", "#", rule,
              f"# Benchmarking {test} ", f"# #processes = {processes} ", rule,
              "       #bytes #repetitions      t[usec]   Mbytes/sec"]  # fmt: skip
     for i, size in enumerate([0, *SIZES]):
-        us = time_us(size) * wobble(i)
+        us = time(size) * wobble(i)
         lines.append(f"{size:>13d}{1000:>13d}{us:>13.2f}{size / us:>13.2f}")
     return "\n".join([*lines, "", "# All processes entering MPI_Finalize", ""])
 

@@ -49,6 +49,7 @@ class Device:
     mask: int = WIDE
     mask2: int = 0
     device_id: int = 0xC738
+    tick: int | None = None
     delay_ns: int = 20_000
     dead: bool = False
     no_agent: bool = False
@@ -188,6 +189,11 @@ class FakeSubnet:
             port.wait = 0
         elif attribute == mads.CLASS_PORT_INFO:
             struct.pack_into(">BBHI", mad, 64, 1, 1, device.mask, device.mask2 << 5)
+        elif attribute == mads.PORT_SAMPLES_CONTROL:
+            if device.tick is None:
+                struct.pack_into(">H", mad, 4, 0x000C)
+            else:
+                mad[66] = device.tick
         elif attribute == mads.PORT_COUNTERS:
             top = 2**32 - 1
             for offset, value in ((24, port.words), (32, port.packets), (40, port.wait)):

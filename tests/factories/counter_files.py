@@ -54,3 +54,64 @@ def run_tables() -> SimpleNamespace:
             ]),
         }
     )  # fmt: skip
+
+
+TEXTS = {
+    "perfquery": (
+        "# Port counters: Lid 7 port 3 (CapMask: 0x1300)\nPortXmitData:....12\n"
+        "PortXmitWait:......5\n"
+        "# Port extended counters: Lid 7 port 4 (CapMask: 0x5300 CapMask2: 0x2)\n"
+        "PortXmitPkts:......7\nPortXmitWait:......18446744073709551615\n"
+    ),
+    "ibqueryerrors": (
+        'Errors for "ys \\"1"\n   GUID 0x2c9 port 1: [PortXmitWait == 12] '
+        "[PortXmitData == 97 (362.8B)]\n   GUID 0x2ca port 2: [PortXmitPkts == 5]\n"
+    ),
+    "ethernet-csv": (
+        "time_utc,node,iface,tx_bytes,tx_packets,qdisc_backlog,qdisc_drops,speed_mbps\n"
+        "2026-11-22T11:06:10.4Z,l0,swp1,5,1,0,0,10\n1795345571.5,l0,swp1,9,2,7,1,10\n"
+    ),
+    "recorded-infiniband": (
+        "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,node_guid,rate\n"
+        "2026-11-22T11:06:10Z,a,mlx5_0/1,5,1,0,0000:0000:0000:0010,100 Gb/sec (4X EDR)\n"
+        "2026-11-22T11:06:11Z,a,mlx5_0/1,9,2,7,,\n"
+    ),
+    "ldms-csv": (
+        "#Time, Time_usec, CompId, X+_traffic (B), X+_credit_stall (ns), nettopo_mesh_coord_X,"
+        " nettopo_mesh_coord_Y, nettopo_mesh_coord_Z\n1.5, 500000, 1, 2, 3, 4, 5, 6\n"
+        "2.5, 500000, 1, 4, 6, 4, 5, 6\n"
+    ),
+    "exposition": (
+        "# TYPE node_infiniband_port_data_transmitted_bytes_total counter\n"
+        'node_infiniband_port_data_transmitted_bytes_total{device="mlx5_0",port="1"} 4096\n'
+        'node_infiniband_port_data_transmitted_bytes_total{device="mlx5_0",port="2"} 8192\n'
+        "# TYPE node_infiniband_port_transmit_wait_total counter\n"
+        'node_infiniband_port_transmit_wait_total{device="mlx5_0",port="1"} 12\n'
+    ),
+    "prometheus": (
+        '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":'
+        '"tailback_port_xmit_bytes_total","node":"leaf0","port":"3","guid":"0xab"},"values":'
+        '[[1700000000,"1"],[1700000010.5,"20"]]}]}}'
+    ),
+}
+TEXTS |= {
+    "ldms-csv ibnet": (
+        "#Time,Time_usec,ProducerName,component_id,lid,port,PortXmitData,PortXmitPkts,PortXmitWait,"
+        "port_query_time,node_name\n"
+        "1.5,500000,a,1,7,1,2,3,4,0.001,sw\n2.5,500000,a,1,7,1,5,6,7,0.002,sw\n"
+    ),
+    "ldms-csv sysclassib": (
+        "#Time,Time_usec,ProducerName,component_id,ib.port_xmit_data#mlx5_0.1,"
+        "ib.port_xmit_wait#mlx5_0.1\n1.5,500000,a,1,2,4294967295\n2.5,500000,a,1,5,4294967295\n"
+    ),
+    "ldms-csv aries": (
+        "#Time,Time_usec,ProducerName,component_id,traffic_000 (B),stalled_000 (ns)\n"
+        "1.5,500000,a,1,2,3\n2.5,500000,a,1,5,6\n"
+    ),
+    "ldms-csv percentages": (
+        "#Time,X+_SAMPLE_GEMINI_LINK_CREDIT_STALL (% x1e6),"
+        "X+_SAMPLE_GEMINI_LINK_USED_BW (% x1e6),nettopo_mesh_coord_X,nettopo_mesh_coord_Y,"
+        "nettopo_mesh_coord_Z\n1.5,5000000,100000,0,0,0\n2.5,5000000,100000,0,0,0\n"
+    ),
+}
+"""Every text format, and every kind of table that LDMS stores."""

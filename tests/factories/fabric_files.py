@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,3 +136,34 @@ SAMPLES: dict[str, FabricSample] = {
     "slurm-topology-yaml": FabricSample(YAML, 4, 4, 8, 1600, 100),
     "ufm": FabricSample(json.dumps(UFM_PORTS, indent=1), 2, 2, 3, 800),
 }  # fmt: skip
+
+
+EQUAL = 100.0
+"""Rate of the cables of :func:`cable_tree`, Gb/s."""
+
+Cables = Sequence[tuple[str, str, float]]
+
+
+def cable_tree(
+    leaves: int = 4, spines: int = 2, hosts: int = 4, parallel: int = 1
+) -> list[tuple[str, str, float]]:
+    """Cables of a tree: lower end, upper end, rate."""
+    up = [
+        (f"leaf{leaf}", f"spine{spine}", EQUAL)
+        for leaf in range(leaves)
+        for spine in range(spines)
+        for _ in range(parallel)
+    ]
+    down = [(f"n{host}", f"leaf{host // hosts}", EQUAL) for host in range(leaves * hosts)]
+    return up + down
+
+
+def with_rate(cables: Cables, gbps: float, *numbers: int) -> list[tuple[str, str, float]]:
+    """The cables, those with these numbers at another rate."""
+    return [(a, b, gbps if at in numbers else rate) for at, (a, b, rate) in enumerate(cables)]
+
+
+def cable_list(cables: Cables) -> str:
+    """The cables as CSV; ports are named after the number of the cable."""
+    lines = [f"{a},{b},p{at},q{at},{gbps:g}" for at, (a, b, gbps) in enumerate(cables)]
+    return "\n".join(["src,dst,src_port,dst_port,rate_gbps", *lines, ""])

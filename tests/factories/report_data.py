@@ -322,7 +322,7 @@ def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
 
     links = [
         LinkEvidence(
-            link=int(i), name=evidence.link_name(int(i)), tier=int(evidence.tier[i]),
+            link=int(i), name=evidence.link_names[int(i)], tier=int(evidence.tier[i]),
             direction=str(evidence.direction[i]), phase=evidence.phases[-1],
             utilization=estimate(float(use[i]), 0.01),
             congested_fraction=estimate(float(load.fraction[i]), float(load.error[i])),

@@ -120,7 +120,7 @@ def test_any_bytes(data: bytes) -> None:
 @given(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]), max_size=70))
 @example("</script><script>alert(1)</script>")
 @example("../../etc/passwd\r")
-@example("9" * 5000 + " mlx5_0")
+@example("9" * 300 + " mlx5_0")
 @example(" " * 3000 + "x" + " " * 3000 + "y")
 def test_hostile_names_survive_as_text(name: str) -> None:
     fabric = read_bytes(BLOCKS.replace("luna-10 mlx5_0", name).encode())

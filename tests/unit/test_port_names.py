@@ -29,8 +29,8 @@ link,src,src_iface,dst,dst_iface,rate
 def test_names() -> None:
     assert port_name("leaf3", 7) == "leaf3[7]"
     assert port_name("l2", 5, "swp5") == "l2[swp5]"
-    assert link_name("l2", 5, "s1", "swp5") == "l2[swp5] → s1"
-    assert link_name("l2", 5, None, "") == "l2[5]"
+    assert link_name("l2[swp5]", "s1[2]") == "l2[swp5] → s1[2]"
+    assert link_name("l2[5]", None) == "l2[5]"
     assert split_port(" a[b][swp5] ") == ("a[b]", "swp5")
     assert split_port("leaf3") is None
 
@@ -47,7 +47,7 @@ def test_a_slow_cable_is_named_by_interface_or_by_number(tmp_path: Path, port: s
     fabric = read_fabric(tmp_path / "links.csv")
     slow = degrade(fabric, [Degraded(link=port, rate="1 Gb/s")])  # type: ignore[arg-type]
     [link] = [link for link in range(fabric.n_links) if slow.link_gbps[link] < 5]
-    assert fabric.link_name(link) == "l0[swp31] → s0"
+    assert fabric.link_name(link) == "l0[swp31] → s0[a]"
 
 
 def test_a_link_has_one_name_in_everything_a_diagnosis_writes(tmp_path: Path) -> None:

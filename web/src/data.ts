@@ -353,6 +353,7 @@ export class Model {
   readonly count: number;
   readonly nodeCount: number;
   private readonly groups: Grouping;
+  private readonly interfaceAt = new Map<string, string>();
   private readonly known = new Map<string, View | null>();
   private readonly sums = new Map<string, Sums>();
   private readonly spans = new Map<string, { from: number; to: number; view: View }>();
@@ -373,6 +374,9 @@ export class Model {
     this.ejection = arrays.get(payload.layout.ejection);
     this.count = this.src.length;
     this.nodeCount = payload.node_names.length;
+    links.interfaces?.forEach((name, link) =>
+      this.interfaceAt.set(`${this.src[link]} ${this.srcPort[link]}`, name),
+    );
   }
 
   vertexName(vertex: number): string {
@@ -384,10 +388,14 @@ export class Model {
     );
   }
 
+  /** A directed link by the ports at its ends, as port_names.py names it. */
   linkName(link: number): string {
-    const from = this.vertexName(this.src[link] ?? 0);
-    const port = this.payload.links.interfaces?.[link] || (this.srcPort[link] ?? 0);
-    return `${from}[${port}] → ${this.vertexName(this.dst[link] ?? 0)}`;
+    const near = this.portName(this.src[link] ?? 0, this.srcPort[link] ?? 0);
+    return `${near} → ${this.portName(this.dst[link] ?? 0, this.dstPort[link] ?? 0)}`;
+  }
+
+  private portName(vertex: number, port: number): string {
+    return `${this.vertexName(vertex)}[${this.interfaceAt.get(`${vertex} ${port}`) || port}]`;
   }
 
   groupName(link: number): string {

@@ -248,6 +248,7 @@ fn schedule_columns(py: Python<'_>, found: Schedule) -> PyResult<Bound<'_, PyDic
     let out = columns!(py, found; line, rank_start, kind, peer, amount, stream);
     out.set_item("required", (required.end.into_pyarray(py), required.source.into_pyarray(py)))?;
     out.set_item("cores", found.cores)?;
+    out.set_item("adapters", found.adapters)?;
     out.set_item("streams", found.streams)?;
     Ok(out)
 }

@@ -53,7 +53,7 @@ fn check_local(
             key: "local_rate",
             value: format!("{gbps} Gb/s"),
             problem: format!("takes more than 53 days for the largest message, {}", size(most)),
-            remedy: "give a higher rate, like 400 Gb/s".into(),
+            remedy: "give a higher rate, like 80 Gb/s".into(),
         }),
     }
 }

@@ -36,11 +36,14 @@ pub struct RankSettings {
     pub send_delay_ps: u64,
     /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
-    /// Rate between ranks of one host.
+    /// Rate of a message between ranks of one host.
     pub local_gbps: f64,
+    /// Rate that all messages within a host share, which is at least that of one.
+    pub memory_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// Whether each rank has a port of this rate to a switch in its host, which its messages share.
+    /// Whether messages within a host share ports instead of memory: each rank has one of the rate of a
+    /// message to a switch in its host.
     #[serde(default)]
     pub local_ports: bool,
     /// Minimum time between two changes of rates; 0 is exact.
@@ -136,6 +139,7 @@ pub(crate) fn check(
     placement: &Placement,
 ) -> Result<(), FluidError> {
     require_positive("local_rate", || "the settings".to_owned(), settings.local_gbps)?;
+    require_positive("memory_rate", || "the settings".to_owned(), settings.memory_gbps)?;
     for (rank, &gbps) in placement.local_gbps.iter().enumerate() {
         require_positive("local_rate", || format!("rank {rank}"), gbps)?;
     }

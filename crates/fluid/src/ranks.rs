@@ -19,6 +19,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use tailback_fabric::{Fabric, RoutePlan};
 use tailback_program::{
     LocalPorts, MatchedProgram, Message, Op, Placement, Program, ProgramError, Rank, Request,
+    SharedMemory,
 };
 
 use crate::FluidError;
@@ -41,6 +42,8 @@ enum MessageEvent {
     Sent(u32),
     /// The sender of a synchronous or acknowledged send is notified that its receive is complete.
     Received(u32),
+    /// The copy of a message within a host may have ended, and others with it.
+    Copied(u32),
     /// The software latency of a send is over.
     Ready(u32),
     Rank(u32),
@@ -74,7 +77,9 @@ struct ProgramSimulation<'a> {
     events: BinaryHeap<Reverse<(u64, MessageEvent)>>,
     now: u64,
     ranks: Vec<Rank>,
-    local_ports: LocalPorts,
+    /// What messages within a host share: ports, if the ranks have any, or memory.
+    local_ports: Option<LocalPorts>,
+    memory: SharedMemory,
     messages: Vec<MessageProgress>,
     /// Messages waiting at each adapter, and whether it is sending one.
     queue: Vec<VecDeque<u32>>,
@@ -116,7 +121,8 @@ pub fn simulate_program(
         events: BinaryHeap::new(),
         now: 0,
         ranks: first_ops.map(|&op| Rank::new(op)).collect(),
-        local_ports: LocalPorts::new(settings.local_ports.then_some(ranks)),
+        local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
+        memory: SharedMemory::new(placement.n_hosts(), settings.memory_gbps),
         messages: vec![MessageProgress::default(); messages],
         queue: vec![VecDeque::new(); fabric.n_nodes as usize],
         sending: vec![false; fabric.n_nodes as usize],
@@ -193,6 +199,7 @@ impl ProgramSimulation<'_> {
             MessageEvent::Cleared(message) => self.enqueue(message),
             MessageEvent::Sent(message) => self.sent(message),
             MessageEvent::Received(message) => self.send_completed(message),
+            MessageEvent::Copied(message) => self.copied(message),
             MessageEvent::Arrived(message) => {
                 let m = message as usize;
                 self.messages[m].arrived = true;
@@ -289,9 +296,17 @@ impl ProgramSimulation<'_> {
         let envelope = self.envelope(message);
         if self.local(message) {
             let gbps = self.placement.local_rate(envelope.src, self.settings.local_gbps);
-            let wire = (envelope.bytes as f64 * 8000.0 / gbps).ceil() as u64;
             let (from, to) = (envelope.src as usize, envelope.dst as usize);
-            let begin = self.local_ports.begin(from, to, self.now, wire, true);
+            let Some(ports) = &mut self.local_ports else {
+                self.out.begin_ps[m] = self.now;
+                let host = self.placement.host[from];
+                let (time, first) =
+                    self.memory.start(host, message, envelope.bytes, gbps, self.now);
+                self.at(time, MessageEvent::Copied(first));
+                return Ok(());
+            };
+            let wire = (envelope.bytes as f64 * 8000.0 / gbps).ceil() as u64;
+            let begin = ports.begin(from, to, self.now, wire, true);
             self.out.begin_ps[m] = begin;
             let takes = self.settings.local_delay_ps.saturating_add(wire);
             self.at(begin.saturating_add(takes), MessageEvent::Arrived(message));
@@ -305,6 +320,19 @@ impl ProgramSimulation<'_> {
             self.enqueue(message);
         }
         Ok(())
+    }
+
+    /// The copy of a message within a host may have ended.
+    fn copied(&mut self, message: u32) {
+        let host = self.placement.host[self.envelope(message).src as usize];
+        let arrival = self.now.saturating_add(self.settings.local_delay_ps);
+        let events = &mut self.events;
+        let next = self.memory.finish(host, self.now, |message| {
+            events.push(Reverse((arrival, MessageEvent::Arrived(message))));
+        });
+        if let Some((time, first)) = next {
+            self.at(time, MessageEvent::Copied(first));
+        }
     }
 
     fn clear(&mut self, message: u32) {

@@ -40,6 +40,7 @@ fn settings(eager_bytes: u64) -> RankSettings {
         send_delay_ps: 100_000,
         eager_bytes,
         local_gbps: 8.0,
+        memory_gbps: 32.0,
         local_ports: false,
         local_delay_ps: 0,
         quantum_ps: 0,

@@ -7,14 +7,14 @@
 
 mod compile;
 mod error;
-mod local_ports;
+mod in_host;
 mod program;
 mod rank;
 mod repetition;
 
 pub use compile::{MatchedProgram, Message, Op, Request};
 pub use error::{ProgramError, time_text};
-pub use local_ports::LocalPorts;
+pub use in_host::{LocalPorts, SharedMemory};
 pub use program::{OpKind, Placement, Program};
 pub use rank::Rank;
 pub use repetition::RepeatedStep;

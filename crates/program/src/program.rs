@@ -163,6 +163,11 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// One more than the largest number of a host.
+    pub fn n_hosts(&self) -> usize {
+        self.host.iter().max().map_or(0, |&host| host as usize + 1)
+    }
+
     /// Rate at which a rank exchanges messages within its host, Gb/s.
     pub fn local_rate(&self, rank: u32, usual: f64) -> f64 {
         self.local_gbps.get(rank as usize).copied().unwrap_or(usual)

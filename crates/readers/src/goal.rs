@@ -35,6 +35,8 @@ pub struct Schedule {
     pub required: Requirements,
     /// Largest number of cores that a rank computes on.
     pub cores: u32,
+    /// Largest number of adapters (`nic`) that a rank sends and receives by.
+    pub adapters: u32,
 }
 
 /// An operation of a schedule; see the columns of [`Schedule`].
@@ -175,6 +177,7 @@ pub struct GoalReader {
     pending: Vec<(u32, [Range<usize>; 2], bool)>,
     pending_text: Vec<u8>,
     cores: Vec<u64>,
+    adapters: Vec<u64>,
     /// The first error within a block, reported only if all blocks are complete: otherwise the file is
     /// truncated, and that is the better explanation.
     fault: Option<ScheduleError>,
@@ -264,6 +267,8 @@ impl GoalReader {
         self.names.clear();
         self.out.cores = self.out.cores.max(self.cores.len() as u32);
         self.cores.clear();
+        self.out.adapters = self.out.adapters.max(self.adapters.len() as u32);
+        self.adapters.clear();
     }
 
     /// An operation or a dependency.
@@ -328,6 +333,11 @@ impl GoalReader {
             let core = found.core.flatten().unwrap_or(0);
             if !self.cores.contains(&core) && self.cores.len() < 1 << 10 {
                 self.cores.push(core);
+            }
+        } else {
+            let adapter = found.adapter.unwrap_or(0);
+            if !self.adapters.contains(&adapter) && self.adapters.len() < 1 << 10 {
+                self.adapters.push(adapter);
             }
         }
         if let Some(name) = name
@@ -420,6 +430,7 @@ struct OperationText {
     peer: Option<(bool, Number)>,
     tag: Option<Number>,
     core: Option<Option<u64>>,
+    adapter: Option<u64>,
 }
 
 /// `send 8b to 1 tag 5 cpu 0 nic 0`, `recv 8b from 1`, `calc 100`.
@@ -434,7 +445,8 @@ fn operation(text: &[u8]) -> Option<OperationText> {
     };
     let (amount, rest) = number(blanks(rest)?)?;
     let mut rest = rest.strip_prefix(b"b").unwrap_or(rest);
-    let mut found = OperationText { kind, amount, peer: None, tag: None, core: None };
+    let mut found =
+        OperationText { kind, amount, peer: None, tag: None, core: None, adapter: None };
     let mut first = true;
     while !rest.is_empty() {
         let (word, tail) = keyword(blanks(rest)?)?;
@@ -451,7 +463,7 @@ fn operation(text: &[u8]) -> Option<OperationText> {
             }
             (Keyword::Tag, _) => found.tag = found.tag.or(Some(value)),
             (Keyword::Cpu, Number::Value(core)) => found.core = found.core.or(Some(core)),
-            (Keyword::Nic, Number::Value(_)) => {}
+            (Keyword::Nic, Number::Value(adapter)) => found.adapter = adapter,
             _ => return None,
         }
         first = false;
@@ -490,7 +502,7 @@ impl Schedule {
         order.sort_by_key(|&at| blocks[at]);
         let mut streams = Interner::default();
         let old = std::mem::take(self);
-        (self.cores, self.rank_start) = (old.cores, vec![0]);
+        (self.cores, self.adapters, self.rank_start) = (old.cores, old.adapters, vec![0]);
         for block in order {
             let (begin, end) = (old.rank_start[block], old.rank_start[block + 1]);
             let shift = (self.kind.len() as u32).wrapping_sub(begin);
@@ -517,6 +529,14 @@ mod tests {
     use super::{GoalReader, ScheduleError, read};
     use crate::graph::{ANY_SOURCE, ANY_TAG, AT_START};
     use crate::op;
+
+    #[test]
+    fn adapters_of_a_rank_are_counted() {
+        let text =
+            b"num_ranks 2\nrank 0 {\nsend 8b to 1 nic 0\nsend 8b to 1 nic 3\ncalc 1 nic 2\n}\n\
+                     rank 1 {\nrecv 8b from 0\nrecv 8b from 0\n}\n";
+        assert_eq!(read(text, 1 << 60).expect("a valid trace").adapters, 2);
+    }
 
     #[test]
     fn blocks_are_put_in_the_order_of_ranks() {

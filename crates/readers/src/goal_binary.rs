@@ -133,12 +133,17 @@ impl RankPart<'_> {
         if first + count as usize >= MAX_OPERATIONS {
             return Err(fault(begin, "more operations than Tailback can number".to_owned()));
         }
-        let mut cores = [false; 256];
+        let (mut cores, mut adapters) = ([false; 256], [false; 256]);
         // Each index of the appendix belongs to one list, so lists cannot be longer than the file.
         let (dependencies, mut used) = ((end - appendix) / 4, 0);
         for index in 0..u64::from(count) {
             let at = operations + OPERATION_BYTES * index;
-            cores[self.operation(at, out)?] = true;
+            let (computes, core, adapter) = self.operation(at, out)?;
+            if computes {
+                cores[core] = true;
+            } else {
+                adapters[adapter] = true;
+            }
             for (field, begun) in [(23, false), (31, true)] {
                 let (length, start) = (self.file.u32(at + field)?, self.file.u32(at + field + 4)?);
                 used += u64::from(length);
@@ -160,16 +165,17 @@ impl RankPart<'_> {
                 }
             }
         }
-        let computing = cores[..256].iter().filter(|&&used| used).count() as u32;
-        out.schedule.cores = out.schedule.cores.max(computing);
+        let count = |used: &[bool]| used.iter().filter(|&&used| used).count() as u32;
+        out.schedule.cores = out.schedule.cores.max(count(&cores));
+        out.schedule.adapters = out.schedule.adapters.max(count(&adapters));
         Ok(())
     }
 
-    /// Adds an operation; returns the core it computes on, 0 for messages.
-    fn operation(&self, at: u64, out: &mut Builder) -> Result<usize, BinaryFault> {
+    /// Adds an operation; returns whether it computes, its core and its adapter.
+    fn operation(&self, at: u64, out: &mut Builder) -> Result<(bool, usize, usize), BinaryFault> {
         let [kind] = self.file.get(at + 4)?;
         let (peer, amount) = (self.file.u32(at + 5)?, self.file.u64(at + 9)?);
-        let (tag, [core]) = (self.file.u32(at + 17)?, self.file.get(at + 21)?);
+        let (tag, [core, adapter]) = (self.file.u32(at + 17)?, self.file.get(at + 21)?);
         let kind = match kind {
             1 => op::ISEND,
             2 => op::IRECV,
@@ -191,7 +197,7 @@ impl RankPart<'_> {
         };
         let peer = if any_source { ANY_SOURCE } else { peer };
         out.schedule.push(&Operation { kind, peer, amount, tag }, &mut out.streams);
-        Ok(if computes { core.into() } else { 0 })
+        Ok((computes, core.into(), adapter.into()))
     }
 }
 
@@ -242,7 +248,7 @@ mod tests {
         assert_eq!((found.amount, found.stream), (vec![5000, 64, 64], vec![0, 0, 1]));
         assert_eq!(found.streams, [(op::ISEND, 9), (op::IRECV, 9)]);
         assert_eq!((found.required.end, found.required.source), (vec![0, 1, 1], vec![0]));
-        assert_eq!(found.cores, 1);
+        assert_eq!((found.cores, found.adapters), (1, 1));
     }
 
     #[test]

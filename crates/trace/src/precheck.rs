@@ -118,6 +118,10 @@ pub(crate) fn count_records(
     content: FileContent,
 ) -> Result<u64, Damage> {
     let open = || -> io::Result<(File, u64)> {
+        // Opening a pipe would wait for its writer.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
         let file = File::open(path)?;
         let size = file.metadata()?.len();
         Ok((file, size))

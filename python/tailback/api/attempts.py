@@ -28,6 +28,7 @@ from tailback.api.machine_models import (
     DELAYS,
     OTHER_ROUTING,
     MachineModel,
+    at_nominal_rates,
     longer_delays,
     slower_network,
     with_routing,
@@ -126,6 +127,10 @@ class ExplanationSearch(SimulatedHypotheses):
         if round_robin.scenario.fabric.forwarding is not None and self.takes_too_long:
             for prepared in given:
                 self.add_machine(without_tables(prepared), math.log(UNUSUAL / len(given)))
+        if round_robin.fabric.nominal_gbps is not None and self.takes_too_long:
+            for prepared in given:
+                prior = math.log(UNUSUAL / len(given))
+                self.add_machine(at_nominal_rates(prepared), prior, at_nominal_rates=True)
         if not self.recorded_on(round_robin):
             return self.posterior()
         for machine in list(self.machines.values()):

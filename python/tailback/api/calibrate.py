@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tailback.api.source import fabric_data, is_scenario
-from tailback.calibration.estimates import FittedValue, Placed, estimate
+from tailback.api.recording import measured_local_rates
+from tailback.api.source import is_scenario, network_data
+from tailback.calibration.estimates import Estimates, FittedValue, Placed, estimate
 from tailback.calibration.file import Calibration
 from tailback.calibration.model import CalibrationError
 from tailback.calibration.places import host_names, placed, split_hosts
 from tailback.calibration.readers import read_benchmark
 from tailback.calibration.routes import Machine
 from tailback.calibration.trace import trace_times
+from tailback.errors import known_keywords, option
 from tailback.evidence.measure import has_times, measure
 from tailback.fabric.degraded import degrade
 from tailback.placement.rank_hosts import rank_hosts
@@ -32,6 +35,7 @@ class _FileContents:
     notes: list[str] = field(default_factory=list)
 
 
+@known_keywords()
 def calibrate(
     files: Sequence[str | Path] | str | Path,
     *,
@@ -66,7 +70,7 @@ def calibrate(
         raise CalibrationError("no file to read", remedy="give at least one")
     if hosts is not None and rankfile is not None:
         raise CalibrationError(
-            "--rankfile and --hosts both state where ranks ran", file=rankfile,
+            f"{option('rankfile')} and {option('hosts')} both state where ranks ran", file=rankfile,
             remedy="give one of the two",
         )  # fmt: skip
     machine = None
@@ -87,9 +91,33 @@ def calibrate(
         read.placed, packet_bytes=next(iter(read.packet_bytes), None),
         adapter_gbps=None if machine is None else machine.adapter_gbps, eager=read.eager,
     )  # fmt: skip
+    found.engine += _timed_by_recorder([split_hosts(one)[0] for one in given], found)
     found.notes[:0] = read.notes
     found.measured += read.measured
     return Calibration.of(found, [str(one) for one in given])
+
+
+def _timed_by_recorder(paths: list[Path], found: Estimates) -> list[FittedValue]:
+    """Rates within hosts that ``tailback record`` timed, as far as messages do not show them."""
+    measured = [rates for path in paths if (rates := measured_local_rates(path))]
+    out = []
+    for name in ("local_rate", "memory_rate") if measured else ():
+        if any(one.name == name for one in found.engine):
+            continue
+        low = min(rates[name][0] for rates in measured)
+        high = max(rates[name][1] for rates in measured)
+        middle, source = math.sqrt(low * high), "timed by tailback record"
+        out.append(FittedValue(name, "rate", middle, low, high, source, len(measured)))
+        found.not_identified.pop(name, None)
+    # A message alone has all of the memory.
+    fitted = {one.name: one.value for one in (*found.engine, *out)}
+    least = fitted.get("local_rate", 0.0)
+    return [
+        replace(one, value=max(one.value, least), high=max(one.high, least))
+        if one.name == "memory_rate"
+        else one
+        for one in out
+    ]
 
 
 def _section(fabric: str | Path) -> FabricSection:
@@ -97,7 +125,7 @@ def _section(fabric: str | Path) -> FabricSection:
     path = Path(fabric)
     if path.is_file() and is_scenario(path):
         return load(path, needs_job=False).fabric
-    return parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    return parse({**network_data(fabric), "job": [{"trace": "."}]}).fabric
 
 
 def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
@@ -123,7 +151,8 @@ def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _Fil
         if len(ranks) != len(hosts):
             raise CalibrationError(
                 f"the trace has {len(hosts)} ranks, but hosts of {len(ranks)} are given", file=path,
-                remedy="name the host of each rank, like --hosts node[001-004]:16, or --rankfile",
+                remedy="name the host of each rank, like "
+                f"{option('hosts', 'node[001-004]:16')}, or {option('rankfile')}",
             )  # fmt: skip
         hosts = list(ranks)
     found = trace_times(run.tables["transfers"], run.tables["calls"], hosts, machine)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.api.source import ScenarioOptions, fabric_data, is_run, read_base_run
-from tailback.errors import ScenarioError
+from tailback.api.source import ScenarioOptions, is_run, network_data, read_base_run
+from tailback.errors import ScenarioError, option
 from tailback.fabric.builders import PRESETS
 from tailback.run import Run
 from tailback.scenario import RESERVED_BITS, Scenario, TelemetrySection, load, parse
@@ -46,15 +46,18 @@ def read_captures(
     """
     if refused:
         raise ScenarioError(
-            "a packet capture names no ranks; use --fabric, --forwarding and --contexts with it",
+            f"a packet capture names no ranks; use {option('fabric')}, {option('forwarding')} and "
+            f"{option('contexts')} with it",
             file=paths[0], place=refused[0],
-            remedy="leave it out, or diagnose the trace of the program with --samples CAPTURE",
+            remedy="leave it out, or diagnose the trace of the program with "
+            f"{option('samples', 'CAPTURE')}",
         )  # fmt: skip
     if fabric is None:
         raise ScenarioError(
             "a packet capture needs the network it was taken on", file=paths[0],
-            remedy="add --fabric with a scenario or run that states network and [telemetry], a "
-            "file that ibnetdiscover wrote, or a preset: " + ", ".join(PRESETS.names()),
+            remedy=f"add {option('fabric')} with a scenario or run that states network and "
+            "[telemetry], a file that ibnetdiscover wrote, or a preset: "
+            + ", ".join(PRESETS.names()),
         )  # fmt: skip
     for path in paths:
         if not is_capture(path):
@@ -62,39 +65,47 @@ def read_captures(
                 "does not exist" if not path.exists() else "is not a packet capture",
                 file=path, remedy="give only pcap, pcapng or ERF files",
             )  # fmt: skip
-    setting, one_in = capture_scenario(fabric)
+    setting, one_in, assumed = capture_scenario(fabric)
     if forwarding is not None:
         setting.fabric.forwarding = Path(forwarding).absolute()
     folder = None if contexts is None else Path(contexts)
-    return captured_run(paths, setting, contexts=folder, one_in=one_in)
+    return captured_run(paths, setting, contexts=folder, one_in=one_in, assumed=assumed)
 
 
-def capture_scenario(fabric: str | Path) -> tuple[Scenario, float]:
-    """Network and telemetry of a capture, from ``--fabric``, and packets per sample."""
+def capture_scenario(fabric: str | Path) -> tuple[Scenario, float, bool]:
+    """Network and telemetry of a capture, from ``--fabric``.
+
+    Returns:
+        The scenario, packets per sample, and whether the telemetry is assumed.
+    """
     path = Path(fabric)
     if is_run(path):
         run = read_base_run(path)
-        return run.scenario, float(run.summary.get("one_in", 1))
+        return run.scenario, float(run.summary.get("one_in", 1)), False
     if path.is_file() and path.suffix == ".toml":
         scenario = load(path)
-        return scenario, float(scenario.telemetry.one_in)
-    data = {"fabric": fabric_data(fabric), "telemetry": DEFAULT_TELEMETRY, "job": [{"trace": "."}]}
-    return parse(data), 1.0
+        return scenario, float(scenario.telemetry.one_in), False
+    data = {**network_data(fabric), "telemetry": DEFAULT_TELEMETRY, "job": [{"trace": "."}]}
+    return parse(data), 1.0, True
 
 
-def with_capture_telemetry(scenario: Scenario) -> Scenario:
-    """The scenario, with default telemetry if its own does not fit the reserved bits."""
+def with_capture_telemetry(scenario: Scenario) -> tuple[Scenario, bool]:
+    """The scenario, with assumed telemetry if its own does not fit the reserved bits.
+
+    Returns:
+        The scenario, and whether its telemetry is assumed.
+    """
     section = scenario.telemetry
     if section.scheme == "csig" or 0 < section.header_bits <= RESERVED_BITS:
-        return scenario
+        return scenario, False
     section = TelemetrySection.model_validate(DEFAULT_TELEMETRY)
-    return scenario.model_copy(update={"telemetry": section})
+    return scenario.model_copy(update={"telemetry": section}), True
 
 
 def options_on_ranks(options: ScenarioOptions) -> dict[str, object]:
-    """Options about ranks, which captures do not have, by their names on the command line."""
+    """Options about ranks, which captures do not have, by their names in the interface."""
     known = ("fabric", "forwarding")
     return {
-        f"--{name.replace('_', '-')}": value is not None
+        option(name): value is not None
         for name, value in options.items() if name not in known
     }  # fmt: skip

@@ -21,6 +21,7 @@ from tailback.api.runs import (
     with_samples,
 )
 from tailback.api.source import read_base_run, report_address
+from tailback.errors import known_keywords
 from tailback.report import (
     FigureData,
     attribute,
@@ -97,6 +98,7 @@ class Comparison(FolderResult):
         return table_html(" and ".join(self.facts["names"]), rows)
 
 
+@known_keywords()
 def compare(before: Run | str | Path, after: Run | str | Path) -> Comparison:
     """Compare two runs: time, path length, congestion by tier, links and lines that changed.
 
@@ -231,7 +233,7 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
     return [
         {
             "link": link,
-            "name": before.link_name(link),
+            "name": before.link_names[link],
             "congested_fraction": [
                 None if np.isnan(of[link]) else float(of[link]) for of in fractions
             ],

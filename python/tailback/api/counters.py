@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from tailback.errors import known_keywords
 from tailback.evidence import port_verdict
 from tailback.evidence.port_verdict import PortVerdict
 from tailback.port_counters.analysis import port_inventory, verdict
@@ -67,7 +68,7 @@ class CountersResult:
         if self.queues is not None:
             notes = {"notes": self.verdict.notes, "unknown": self.verdict.unknown}
             return {**port_verdict.facts(self.queues), **notes}
-        return {**verdict.facts(self.verdict), **limits(self.verdict)}
+        return {**verdict.facts(self.verdict), **limits(self.verdict, self.inventory.wiring)}
 
     def write(
         self, folder: str | Path, *, force: bool = False, figures: str = "svg", csv: bool = False
@@ -99,6 +100,7 @@ class CountersResult:
         return self.frame._repr_html_()
 
 
+@known_keywords()
 def counters(
     files: Sequence[str | Path] | str | Path,
     *,
@@ -108,6 +110,7 @@ def counters(
     tick_ns: float | None = None,
     every_ns: int | None = None,
     threshold: float = 0.01,
+    last_ns: int | None = None,
     io: str | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
@@ -122,6 +125,8 @@ def counters(
         tick_ns: Length of a tick of PortXmitWait, nanoseconds.
         every_ns: Time between files without time stamps, nanoseconds.
         threshold: Share of time stalled from which a port counts as stalling, 0–1.
+        last_ns: Restricts the analysis to the intervals that end within the last so many
+            nanoseconds of the recorded time.
         io: Regular expression for the names of a torus's I/O routers, to compare with others.
         cluster: Address of a Dask scheduler that processes an archive.
 
@@ -140,7 +145,7 @@ def counters(
         engine: Engine = LOCAL_ENGINE
         if cluster is not None:
             engine = stack.enter_context(Cluster(cluster))
-        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io)
+        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io, last_ns=last_ns)
         found, judged = analyse(source, inventory, options, engine)
     return CountersResult(judged, found, source, inventory, _queues(source, inventory, options))
 
@@ -156,9 +161,12 @@ def _queues(
     intervals = source.intervals(inventory, options.tick_ns)[0].rows.collect()
     if intervals.is_empty() or not port_verdict.is_lossy(intervals):
         return None
-    ends = inventory.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
-    peers = {(str(name), int(port)): str(peer) for name, port, peer in ends.iter_rows()}
-    return port_verdict.assess_ports(intervals, threshold=options.threshold, peers=peers)
+    return port_verdict.assess_ports(
+        intervals,
+        threshold=options.threshold,
+        peers=inventory.peers(),
+        events=source.port_events(inventory),
+    )
 
 
 def _inventory(

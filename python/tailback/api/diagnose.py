@@ -42,7 +42,7 @@ from tailback.api.recording import notes_on_network, notes_on_recording
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
-from tailback.api.spread import spread
+from tailback.api.spread import Tasks, spread
 from tailback.api.sweep.workers import Progress
 from tailback.api.trace_calibration import TraceCalibration, calibrated_by_trace
 from tailback.diagnosis import Diagnosis, diagnose_cause
@@ -59,7 +59,7 @@ from tailback.diagnosis.wording import (
     recorded_warnings,
     without_single_times,
 )
-from tailback.errors import PlacementError, ScenarioError
+from tailback.errors import PlacementError, ScenarioError, by_option, known_keywords, option
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.placement import RankFile
@@ -189,6 +189,7 @@ class DiagnosisResult(FolderResult):
         return table_html(f"Diagnosis of {self.run.scenario.name}: {diagnosis.cause}", rows)
 
 
+@known_keywords(ScenarioOptions)
 def diagnose(
     source: SourceLike | list[str | Path],
     *,
@@ -203,7 +204,7 @@ def diagnose(
     threads: int | None = None,
     workers: int | None = None,
     dask: Any = None,
-    tasks: str | Path | None = None,
+    tasks: Tasks | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
     **options: Unpack[ScenarioOptions],
@@ -228,7 +229,7 @@ def diagnose(
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
-        tasks: Folder of the tasks of workers, which see it under the same path
+        tasks: New folder of the tasks of workers, which they see under the same path
             (docs/how-to/cluster.md); default: a temporary one.
         progress: Called with the current step and its progress, 0–1.
         watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
@@ -243,17 +244,16 @@ def diagnose(
         >>> result.plot.waterfall()
         >>> result.write("diagnosis")  # report.html, rank files, tables
     """
-    require_placements("--method", methods)
+    require_placements(option("methods"), methods)
     for kind in remedies:
         REMEDIES[kind]
     step = progress or _no_progress
     named = _files(source)
     if any(is_capture(file) for file in named):
-        given = {
-            "--counters": counters, "--jobs": jobs, "--samples": samples, "--method": methods,
-            "--allow-hosts": allow_hosts, "--remedy": remedies, **options_on_ranks(options),
-        }  # fmt: skip
-        ignored = [option for option, value in given.items() if value]
+        given = by_option(counters=counters, jobs=jobs, samples=samples, methods=methods,
+                          allow_hosts=allow_hosts, remedies=remedies)  # fmt: skip
+        given |= options_on_ranks(options)
+        ignored = [name for name, value in given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
@@ -309,7 +309,7 @@ def _source_without_captures(
     """The source of a diagnosis without captures; ScenarioError for options of captures."""
     if contexts is not None or isinstance(source, list):
         raise ScenarioError(
-            "--contexts applies to packet captures only" if contexts is not None
+            f"{option('contexts')} applies to packet captures only" if contexts is not None
             else f"{len(named)} sources, none of them a packet capture",
             file=named[0] if named else None,
             remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
@@ -340,9 +340,9 @@ class _Expected:
     known: Sequence[tuple[Change, base.Run]]
 
     @property
-    def network(self) -> SimulatedNetwork | None:
-        """What the evidence put into the expected run; None without a measured run."""
-        return None if self.found is None else SimulatedNetwork.of(self.prepared.fabric, self.run)
+    def network(self) -> SimulatedNetwork:
+        """Slow links and other jobs of the expected run: stated, or put in by the evidence."""
+        return SimulatedNetwork.of(self.prepared.fabric, self.run)
 
     def measured_with_ideal(self, evaluate: Evaluate) -> MeasuredRun | None:
         """The measured run with the time it would take on a network without delay."""
@@ -437,8 +437,8 @@ class _EvidenceFiles:
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
-        options = {"--counters": bool(self.counters), "--jobs": self.jobs is not None,
-                "--samples": self.samples is not None}  # fmt: skip
+        options = by_option(counters=bool(self.counters), jobs=self.jobs is not None,
+                         samples=self.samples is not None)  # fmt: skip
         given = next((option for option, there in options.items() if there), "")
         if given and (measured is None or changed):
             why = (
@@ -589,7 +589,7 @@ def _impossible_requests(
     prepared: PreparedScenario, failed: list[tuple[PlacementVariant, PlacementError]]
 ) -> list[str]:
     """Requests that cannot be met: placements, and remedies for several jobs."""
-    found = [f"--method {variant.name}: {error.message}" for variant, error in failed]
+    found = [f"{option('methods', variant.name)}: {error.message}" for variant, error in failed]
     own = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)
     if several > 1:

@@ -5,28 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from tailback.api.captures import with_capture_telemetry
+from tailback.delimited import not_used
+from tailback.diagnosis.topology import link_totals
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.counter_alignment import Floats, JoinError, Sent
 from tailback.evidence.host_interfaces import host_interfaces
 from tailback.evidence.jobs import JobList
 from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
+from tailback.evidence.port_events import port_events
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.captures import captured_run
 from tailback.simulation.routes import forwarded_links
-from tailback.telemetry.captured import is_capture
+from tailback.telemetry.captured import CaptureError, is_capture
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.left_out import whole_messages
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
+from tailback.units import counted
+
+if TYPE_CHECKING:
+    from tailback.port_counters.analysis.sources import CounterSource
 
 JOBS_WITHOUT_TIME = (
     "the job list is not used: the trace does not record when the job ran (UTC), and there are no "
@@ -61,7 +69,8 @@ class NetworkEvidence:
         jobs_from: Where the job list comes from, in words; empty: the user gave it.
         notes: Remarks on evidence that is not used.
         unused_interfaces: Interfaces of each host that do not carry the job's messages.
-        adapters: Table ``adapter_findings`` of the recording; None without one.
+        port_events: Table ``port_events`` of the ports that the job used; None without counters.
+        unused: Remarks on what is in the files and not used.
         congested: Congested fraction of each link from samples in our packets, NaN if unknown,
             shape (L,); None without samples.
         sampled: Our packets on each link from the same samples, shape (L,).
@@ -75,7 +84,8 @@ class NetworkEvidence:
     jobs_from: str = ""
     notes: tuple[str, ...] = ()
     unused_interfaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    adapters: pl.DataFrame | None = None
+    port_events: pl.DataFrame | None = None
+    unused: tuple[str, ...] = ()
     congested: Floats | None = None
     sampled: Floats | None = None
     estimates: pl.DataFrame | None = None
@@ -89,20 +99,33 @@ def with_samples(
         return evidence
     fabric, path = prepared.fabric, Path(samples)
     if is_capture(path):
-        run = captured_run([path], with_capture_telemetry(prepared.scenario))
+        scenario, assumed = with_capture_telemetry(prepared.scenario)
+        run = captured_run([path], scenario, assumed=assumed)
+        if why := run.summary.get("without_samples"):
+            raise CaptureError(
+                f"has no samples: {why}", file=path,
+                remedy="leave it out, or state what the switches write: [telemetry] of a scenario",
+            )  # fmt: skip
         table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
-        shared = scheme in ONE_RESERVOIR
+        shared, notes = scheme in ONE_RESERVOIR, tuple(run.notes)
     else:
         found = read_samples(path, fabric)
         table, scheme = found.samples, "full"
         shared = found.one_reservoir or scenario_scheme(prepared) in ONE_RESERVOIR
+        notes = tuple(found.notes)
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
     packets[link] = weight
     fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
     estimates = link_estimates(table, hashed=scheme in HASHED, shared=shared)
-    return replace(evidence, congested=fraction, sampled=packets, estimates=estimates)
+    return replace(
+        evidence,
+        congested=fraction,
+        sampled=packets,
+        estimates=estimates,
+        notes=(*evidence.notes, *notes),
+    )
 
 
 def scenario_scheme(prepared: PreparedScenario) -> str:
@@ -134,9 +157,9 @@ def read_network_evidence(
         return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
     sent = own_messages(measured, run)
-    interfaces = host_interfaces(
-        _intervals([Path(path) for path in counters], prepared), fabric, sent, _span(measured)
-    )  # fmt: skip
+    rows, found = _intervals([Path(path) for path in counters], prepared)
+    events = found.counters.events
+    interfaces = host_interfaces(rows, fabric, sent, _span(measured))
     intervals = interfaces.rows
     try:
         joined = join_counters(
@@ -146,7 +169,12 @@ def read_network_evidence(
     except JoinError as error:
         why = "; ".join((error.message, *interfaces.notes))
         raise JoinError(why, file=counters[0], remedy=error.remedy) from None
-    notes = [*joined.notes, *interfaces.notes, *_foreign_ports(intervals)]
+    notes = [
+        *joined.notes,
+        *interfaces.notes,
+        *_foreign_ports(intervals),
+        *_inexact_stalls(intervals),
+    ]
     joined = replace(joined, notes=notes)
     of_host, names = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
     others = find_other_traffic(
@@ -156,7 +184,47 @@ def read_network_evidence(
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     source = "" if jobs is None else jobs.source
-    return NetworkEvidence(joined, others, names, source, unused_interfaces=interfaces.unused)
+    mine = _of_links(events, intervals, _cables_of(run, fabric), joined.start_ns, joined.end_ns)
+    return NetworkEvidence(
+        joined,
+        others,
+        names,
+        source,
+        unused_interfaces=interfaces.unused,
+        notes=tuple(found.counters.left_out),
+        unused=tuple(not_used(found.unknown, "counters")),
+        port_events=port_events(mine, interfaces.unused),
+    )
+
+
+def _cables_of(run: Run, fabric: Fabric) -> list[int]:
+    """Links of the cables that the messages of a run cross, in either direction."""
+    used = link_totals(run, "bytes") > 0
+    return [int(link) for link in np.flatnonzero(used | used[fabric.link_reverse])]
+
+
+def _of_links(
+    events: pl.DataFrame, intervals: pl.DataFrame, links: list[int], start_ns: int, end_ns: int
+) -> pl.DataFrame:
+    """Readings of errors, pauses and marks of the ports of some links, about the time of the job.
+
+    Args:
+        events: Rows of ``port_events.READINGS``.
+        intervals: Rows of ``counter_intervals`` of the same ports, with ``link``.
+        links: The links.
+        start_ns: Start of the job; the last reading before it is kept too.
+        end_ns: End of the job; the first reading after it is kept too.
+    """
+    name = pl.coalesce("interface", pl.col("port").cast(pl.String))
+    ports = intervals.filter(pl.col("link").is_in(links)).select("node_name", _name=name).unique()
+    time = pl.col("time_ns")
+    first = events.filter(time <= start_ns)["time_ns"].max()
+    last = events.filter(time >= end_ns)["time_ns"].min()
+    near = (time >= (start_ns if first is None else first)) & (
+        time <= (end_ns if last is None else last)
+    )
+    own = events.filter(near).with_columns(_name=name)
+    return own.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
 
 
 def _span(measured: MeasuredRun) -> tuple[int, int] | None:
@@ -178,8 +246,13 @@ def _jobs_alone(
     return NetworkEvidence(jobs=names, jobs_from=jobs.source)
 
 
-def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
-    """Rows of ``counter_intervals`` with the links of the prepared fabric."""
+def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFrame, CounterSource]:
+    """What counters say of the prepared fabric.
+
+    Returns:
+        Rows of ``counter_intervals`` with the links of the fabric, and all that the files have; its
+        events have the names of the fabric.
+    """
     # Deferred: most diagnoses have no counters, and readers and analyses are many modules.
     from tailback.port_counters.analysis import port_inventory
     from tailback.port_counters.analysis.port_inventory import PortInventory
@@ -192,10 +265,26 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
         inventory = port_inventory.from_discovery(section.file)
     elif source.run is not None:
         inventory = port_inventory.from_run(source.run)
-    rows = source.intervals(inventory, None)[0].rows.collect()
-    return rows.drop("link").join(
-        _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
+    rows = (
+        source.intervals(inventory, None)[0]
+        .rows.collect()
+        .drop("link")
+        .join(_ports(fabric), on=["node_name", "port"], how="left", maintain_order="left")
     )
+    source.counters.events = port_inventory.name_ports(source.counters.events, inventory)[0]
+    return rows, source
+
+
+def _inexact_stalls(intervals: pl.DataFrame) -> list[str]:
+    """A note on ports whose stalls are known within bounds only, as their ticks are."""
+    inexact = intervals.filter(pl.col("stall_high_fraction") > pl.col("stall_fraction"))
+    ports = inexact.select("node_name", "port").n_unique()
+    if not ports:
+        return []
+    return [
+        f"the stalls of {counted(ports, 'port')} are lower bounds: the length of their ticks is "
+        "known within bounds only"
+    ]
 
 
 def _foreign_ports(intervals: pl.DataFrame) -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api import explain_wording as wording
-from tailback.api.adapter_statements import adapter_statements
 from tailback.api.attempts import ExplanationSearch
 from tailback.api.evidence import NetworkEvidence
 from tailback.api.machine_models import SETTINGS
@@ -21,6 +20,7 @@ from tailback.api.network_clues import (
     is_lossy,
     routing_is_stated,
 )
+from tailback.api.port_event_statements import port_event_statements
 from tailback.api.recording import ranks_missing_of, shared_cores_of
 from tailback.api.shared_links import sampled_links, shared_links
 from tailback.api.unknown_hosts import unknown_hosts
@@ -37,7 +37,7 @@ from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
-from tailback.fabric.degraded import SlowLink, nominal
+from tailback.fabric.degraded import SlowLink, nominal, slow_links
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
@@ -122,6 +122,8 @@ def add_evidence(
         statements.sources.append(wording.ROUTED[routing])
     if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
         statements.sources.append(wording.TABLES_NOT_USED)
+    if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
+        statements.sources.append(wording.STATED_SLOW_NOT_USED)
     if search.machines[best.machine].small_buffers:
         statements.sources.append(wording.SMALL_BUFFERS)
     statements.sources += [wording.ruled_out_coarsely(one) for one in search.rankings]
@@ -218,6 +220,11 @@ def _summary(
     best = posterior.best
     fabric = search.machines[best.machine].prepared.fabric
     sent = link_totals(search.alone(best.machine, None, with_others=False), "bytes")
+    stated = [
+        slow
+        for slow in slow_links(fabric)
+        if sent[slow.link] > 0 or (slow.both and sent[fabric.link_reverse[slow.link]] > 0)
+    ]
     whose, shown = search.others.whose, search.others.shown
     busy = _slow_busy_ps(search, best)
     more = more_by_load_ps(busy, search.inside_ps, best.outcome.elapsed_ps)
@@ -231,16 +238,16 @@ def _summary(
     elif job is not None:
         whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
     return EvidenceSummary(
-        slow=tuple(_slow_link_text(slow, fabric, sent) for slow in best.slow),
+        slow=tuple(_slow_link_text(slow, fabric, sent) for slow in (*stated, *best.slow)),
         slow_shown_by=(
             _slow_shown_by(search, best, busy if more else 0, alone=not candidates)
-            if best.slow else ""
+            if best.slow else wording.STATED_SLOW if stated else ""
         ),
         others=whose,
         others_shown_by=shown,
         shared_links=shared_links(search.others.traffic, fabric),
         sampled_links=sampled_links(evidence.estimates, fabric),
-        adapters=adapter_statements(evidence.adapters),
+        port_events=port_event_statements(evidence.port_events),
         unknown_job=job,
         alternatives=tuple(one for _, one in alternatives),
         others_range=_range(posterior),

@@ -70,6 +70,13 @@ TABLES_NOT_USED: Final = (
     "takes longer than was measured (switches with adaptive routing keep tables, too)"
 )
 
+STATED_SLOW: Final = "its rate is stated with the fabric"
+
+STATED_SLOW_NOT_USED: Final = (
+    "assumed: cables that the fabric states as slow ran at their nominal rates, as the run was "
+    "faster than they allow (the file may be of another day)"
+)
+
 DROPS: Final = "the network drops packets when queues are full; the model delays them instead"
 
 

@@ -13,6 +13,7 @@ from tailback.api.network_clues import Slow
 from tailback.diagnosis.error_model import Outcome
 from tailback.diagnosis.hypotheses import MachineName
 from tailback.evaluate import Change, EngineVariation
+from tailback.fabric.degraded import nominal
 from tailback.scenario_engine import Routing
 from tailback.simulation import PreparedScenario
 
@@ -39,6 +40,7 @@ class MachineModel:
         sensitivity: Misfit of simulations with other engine settings to one with these, by kind of
             evidence.
         small_buffers: Whether its buffers are smaller than stated, or than the default.
+        at_nominal_rates: Whether cables run at their nominal rates that are stated as slow.
     """
 
     prepared: PreparedScenario
@@ -46,6 +48,7 @@ class MachineModel:
     slow: Slow
     sensitivity: Mapping[str, float] = field(default_factory=dict)
     small_buffers: bool = False
+    at_nominal_rates: bool = False
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -54,11 +57,12 @@ class MachineModel:
 
     @property
     def name(self) -> MachineName:
-        """Adapter model, routing, and whether buffers are small."""
+        """Adapter model, routing, and how buffers or rates differ from what is stated."""
         engine = self.prepared.scenario.engine
         tables = self.prepared.scenario.fabric.forwarding is not None
         buffers = ("small buffers",) if self.small_buffers else ()
-        return engine.injection, FORWARDING if tables else engine.routing, *buffers
+        rates = ("nominal rates",) if self.at_nominal_rates else ()
+        return engine.injection, FORWARDING if tables else engine.routing, *buffers, *rates
 
 
 def without_tables(prepared: PreparedScenario) -> PreparedScenario:
@@ -68,6 +72,16 @@ def without_tables(prepared: PreparedScenario) -> PreparedScenario:
     """
     fabric = prepared.scenario.fabric.model_copy(update={"forwarding": None})
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"fabric": fabric}))
+
+
+def at_nominal_rates(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with every cable at its nominal rate.
+
+    A discovery may be older or younger than the run, and a slow cable replaced in between.
+    """
+    section = prepared.scenario.fabric.model_copy(update={"degraded": []})
+    scenario = prepared.scenario.model_copy(update={"fabric": section})
+    return replace(prepared, scenario=scenario, fabric=nominal(prepared.fabric))
 
 
 def with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:

@@ -16,19 +16,32 @@ from tailback.api.candidates import default_methods, make_candidates, require_pl
 from tailback.api.rankfiles import rank_files
 from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, known_keywords, option
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.placement.variant import nodes_by_name
 from tailback.run import AtomicDirectory
-from tailback.simulation import PreparedScenario, Watch, make_evaluate, prepare
+from tailback.simulation import (
+    PreparedScenario,
+    Routes,
+    Watch,
+    busiest_link_ps,
+    make_evaluate,
+    prepare,
+    routes_for,
+)
 
 COLUMNS = {
     "placement": pl.String,
+    "busiest_link_ps": pl.Int64,
     "path_length": pl.Float64,
     "edge_cut": pl.Float64,
     "elapsed_ps": pl.Int64,
 }
+
+
+_ORDER = ("elapsed_ps", "busiest_link_ps", "path_length")
+"""What placements are ordered by, where it is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +49,9 @@ class PlacementResult:
     """Placements of a job, best first.
 
     Attributes:
-        rows: For each placement its name, ``path_length`` (switches a packet visits),
-            ``edge_cut`` (share of the packets between leaves) and, where simulated, ``elapsed_ps``.
+        rows: For each placement its name, ``busiest_link_ps`` (time that the busiest link needs for
+            its bytes, by the routing), ``path_length`` (switches a packet visits), ``edge_cut``
+            (share of the packets between leaves) and, where simulated, ``elapsed_ps``.
         nodes: Node of each rank by placement, shape (R,).
         rank_files: The best placement in the launchers' formats.
         no_rank_file: For launchers without a rank file, the reason.
@@ -63,7 +77,7 @@ class PlacementResult:
 
     @property
     def best(self) -> str:
-        """The placement with the shortest simulated time, else the shortest average path."""
+        """The placement with the shortest simulated time, else that of the busiest link."""
         return str(self.rows[0]["placement"])
 
     @property
@@ -96,6 +110,7 @@ class PlacementResult:
         return self.frame._repr_html_()
 
 
+@known_keywords(ScenarioOptions)
 def place(
     source: SourceLike,
     *,
@@ -130,7 +145,7 @@ def place(
         >>> placed.best, placed.frame
         >>> placed.write("ranks")
     """
-    require_placements("--method", methods)
+    require_placements(option("methods"), methods)
     step = progress or (lambda _what, _share: None)
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
@@ -139,24 +154,24 @@ def place(
     made = nodes_by_name(placed)
     if methods and errors:
         variant, error = errors[0]
-        error.place = ": ".join(filter(None, (f"--method {variant.name}", error.place)))
+        error.place = ": ".join(filter(None, (option("methods", variant.name), error.place)))
         raise error.located(source) if isinstance(source, (str, Path)) else error
     if require_rank_files:
         for node in made.values():
             rank_files(prepared, node)
     evaluate = make_evaluate(prepared, watch, threads=threads)
+    routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
     rows, skipped = [], list[str]()
     for number, (name, node) in enumerate(made.items()):
         step(f"evaluating {name}", number / len(made))
         run = evaluate(Change(placement=node)) if simulate else None
         elapsed = None if run is None else run.elapsed_ps
         skipped += [f"{name}: {note}" for note in (() if run is None else run.skip_notes)]
-        rows.append(
-            {"placement": name, **_evaluate_placement(prepared, node), "elapsed_ps": elapsed}
-        )
+        metrics = _evaluate_placement(prepared, routes, node)
+        rows.append({"placement": name, **metrics, "elapsed_ps": elapsed})
     if not rows:
         raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
-    rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
+    rows.sort(key=lambda row: tuple(row[name] or 0 for name in _ORDER))
     files, unwritten, refused = list[RankFile](), dict[str, str](), ""
     try:
         files, unwritten = rank_files(prepared, made[rows[0]["placement"]])
@@ -170,11 +185,17 @@ def place(
     )  # fmt: skip
 
 
-def _evaluate_placement(prepared: PreparedScenario, node: NDArray[np.uint32]) -> dict[str, Any]:
-    """Metrics weighted by packets: 8 bytes of a reduction load the network less than a halo."""
+def _evaluate_placement(
+    prepared: PreparedScenario, routes: Routes, node: NDArray[np.uint32]
+) -> dict[str, Any]:
+    """Bytes of the busiest link, and metrics weighted by packets.
+
+    Packets, because 8 bytes of a reduction load the network less than a halo.
+    """
     fabric, program = prepared.fabric, prepared.observed.program
     packet = prepared.scenario.engine.packet
     return {
+        "busiest_link_ps": round(busiest_link_ps(prepared, routes, node)),
         "path_length": path_length(fabric, program, node, "packets", packet),
         "edge_cut": edge_cut(fabric, program, node, "leaf", "packets", packet),
     }

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.api.recording import recorded_binding
 from tailback.errors import PlacementError
+from tailback.folders import shell_path
 from tailback.placement import WRITERS, RankFile, assignment_for, write
 from tailback.simulation import PreparedScenario
 
 FILE_NAME = {
-    "openmpi": "rankfile.openmpi",
     "openmpi-seq": "hosts.openmpi-seq",
+    "openmpi": "rankfile.openmpi",
     "slurm": "hosts.slurm",
     "mpich": "hosts.mpich",
     "cray": "MPICH_RANK_ORDER",
@@ -26,6 +29,9 @@ def rank_files(
 ) -> tuple[list[RankFile], dict[str, str]]:
     """The placement in every format that can express it, and why others cannot.
 
+    Ranks get the cores and threads that they had when the job was recorded; where that is unknown,
+    launchers are told not to bind them, since each rank may have threads.
+
     Returns:
         The files, those of common launchers first; and by the name of a writer, why it cannot
         express this placement.
@@ -33,7 +39,8 @@ def rank_files(
     Raises:
         PlacementError: No format can express the name of some host.
     """
-    assignment = assignment_for(prepared.fabric, node)
+    binding = recorded_binding(prepared.scenario)
+    assignment = replace(assignment_for(prepared.fabric, node), binding=binding)
     files: list[RankFile] = []
     problems: dict[str, PlacementError] = {}
     for name in WRITERS.names():
@@ -61,7 +68,7 @@ def command_with_path(command: str, file: str, folder: Path) -> str:
         file: Name of the file.
         folder: Path of its folder.
     """
-    path = shlex.quote(str(folder / file))
+    path = shell_path(folder / file)
     if file == FILE_NAME["cray"]:
         # Cray's launcher takes no path: it reads the file of this name from the working folder.
         return f"cp {path} . && {command}"

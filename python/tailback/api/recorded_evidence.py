@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
+
 from tailback.api.evidence import ListedJobs, NetworkEvidence, read_network_evidence
 from tailback.api.recording import (
     hosts_outside,
@@ -15,9 +17,9 @@ from tailback.api.recording import (
     recorded_jobs,
 )
 from tailback.evidence import MeasuredRun
-from tailback.evidence.adapter_findings import adapter_findings
 from tailback.evidence.counter_alignment import JoinError
 from tailback.evidence.jobs import JobListError, read_jobs
+from tailback.evidence.port_events import in_order, port_events
 from tailback.port_counters.recorded_statistics import recorded_statistics
 from tailback.run import Run
 from tailback.simulation import PreparedScenario
@@ -48,12 +50,14 @@ def network_evidence(
     trace = next(job for job in prepared.scenario.job if job.observed).trace
     notes: list[str] = []
     evidence = _of_counters(prepared, measured, run, counters, jobs, trace, notes)
-    adapters = None
     if trace is not None and is_recording(trace):
         readings, damaged = recorded_statistics(trace / "counters")
         notes += damaged
-        adapters = adapter_findings(readings, evidence.unused_interfaces)
-    return replace(evidence, adapters=adapters, notes=(*evidence.notes, *notes))
+        recorded = port_events(readings, evidence.unused_interfaces)
+        # Given counters are of ports that the recording may not have.
+        given = [evidence.port_events] if counters and evidence.port_events is not None else []
+        evidence = replace(evidence, port_events=in_order(pl.concat([*given, recorded])))
+    return replace(evidence, notes=(*evidence.notes, *evidence.unused, *notes))
 
 
 def _of_counters(
@@ -71,7 +75,9 @@ def _of_counters(
         notes.append(f"recorded counters not used: hosts that the fabric does not have ({some})")
     for files in [] if counters else recorded:
         try:
-            return read_network_evidence(prepared, measured, run, files, listed)
+            # Counters that this evidence does not use are read by others, or not of a user.
+            found = read_network_evidence(prepared, measured, run, files, listed)
+            return replace(found, unused=())
         except JoinError as error:
             notes.append(f"recorded counters not used ({files[0].name} …): {error.message}")
     return read_network_evidence(prepared, measured, run, counters, listed)
@@ -81,7 +87,9 @@ def _listed(trace: Path | None, given: str | Path | None, notes: list[str]) -> L
     """The jobs of the machine; None without a list."""
     own = own_jobs(trace)
     if given is not None:
-        return ListedJobs(read_jobs(Path(given)), own)
+        jobs = read_jobs(Path(given))
+        notes += [f"{Path(given).name}: {note}" for note in jobs.notes]
+        return ListedJobs(jobs, own)
     file = recorded_jobs(trace)
     if file is None:
         return None

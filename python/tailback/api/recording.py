@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import re
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
+
+from tailback.api.lab_case import LabCase
+from tailback.errors import ScenarioError, TailbackError
+from tailback.input_files import content
+from tailback.manifest import unchecked
+from tailback.placement import Binding
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario import Scenario
-from tailback.traffic.readers.recorded_cores import shared_cores
+from tailback.scenario_engine import MAX_LOCAL_ERROR
+from tailback.traffic.readers.recorded_cores import core_numbers, rank_rows, shared_cores
 
 _FABRIC, _FORWARDING = "fabric.txt", "lfts.txt"
 _OWN_JOB = re.compile(
@@ -88,9 +98,76 @@ def own_jobs(trace: Path | None) -> frozenset[str]:
     file = None if trace is None or not is_recording(trace) else trace / "job.env"
     if file is None or not file.is_file():
         return frozenset()
-    found = dict(_OWN_JOB.findall(file.read_text(encoding="utf-8", errors="replace")))
+    found = dict(_OWN_JOB.findall(content(file).decode("utf-8", errors="replace")))
     array, task = found.pop("SLURM_ARRAY_JOB_ID", ""), found.pop("SLURM_ARRAY_TASK_ID", "")
     return frozenset(found.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
+
+
+def measured_local_rates(trace: Path) -> dict[str, tuple[float, float]]:
+    """Lowest and highest rate of messages within hosts, Gb/s, that the recorder measured.
+
+    Of ``local_rate`` and ``memory_rate``; they differ by size of message and by host. Empty if
+    nothing was measured.
+    """
+    if not is_recording(trace):
+        return {}
+    try:
+        measured = json.loads(content(trace / "recording.json"))["within_hosts_gbps"]
+        rates = np.array([measured["one"], measured["all"]], np.float64)
+        (one_low, one_high), (all_low, all_high) = rates.tolist()
+    except (TailbackError, ValueError, KeyError, TypeError):
+        return {}
+    if not (np.isfinite(rates).all() and 0 < one_low <= one_high and 0 < all_low <= all_high):
+        return {}
+    return {"local_rate": (one_low, one_high), "memory_rate": (all_low, all_high)}
+
+
+def recorded_local_rates(trace: Path) -> dict[str, float]:
+    """Settings of the engine for messages within hosts, from what the recorder measured.
+
+    Each rate is in the geometric middle of those measured. Empty if nothing was measured.
+    """
+    measured = measured_local_rates(trace)
+    if not measured:
+        return {}
+    each, together = (math.sqrt(low * high) for low, high in measured.values())
+    spread = max(math.sqrt(high / low) for low, high in measured.values())
+    return {
+        "local_rate": each,
+        "memory_rate": max(each, together),
+        "local_error": min(spread, MAX_LOCAL_ERROR),
+    }
+
+
+def recorded_binding(scenario: Scenario) -> Binding | None:
+    """How the ranks of a recorded job used the cores of their hosts; None if that is unknown.
+
+    Ranks were bound if each had as many cores as the others and shared none. A rank that was alone
+    on its host may have been bound or not: its cores are not taken for a binding.
+    """
+    trace = _trace(scenario)
+    if trace is None or not is_recording(trace):
+        return None
+    cores: dict[str, list[set[int]]] = {}
+    counts, threads = set[int](), set[int]()
+    try:
+        for row in rank_rows(trace):
+            if row["cores"]:
+                cores.setdefault(row["host"], []).append(core_numbers(row["cores"]))
+                counts.add(int(row["physical_cores"]))
+                threads.add(int(row["openmp_threads"]))
+    except (TailbackError, KeyError, ValueError, TypeError, csv.Error):
+        return None
+    if not counts:
+        return None
+    apart = all(
+        len(each) > 1 and sum(map(len, each)) == len(set[int]().union(*each))
+        for each in cores.values()
+    )
+    return Binding(
+        counts.pop() if len(counts) == 1 and apart else 0,
+        threads.pop() if len(threads) == 1 else 0,
+    )
 
 
 def shared_cores_of(scenario: Scenario) -> list[str]:
@@ -102,9 +179,19 @@ def shared_cores_of(scenario: Scenario) -> list[str]:
 def notes_on_recording(scenario: Scenario) -> list[str]:
     """What limits the recording of the job as a whole, which comes before all other notes."""
     trace = _trace(scenario)
-    if trace is None or not is_recording(trace):
+    if trace is None:
         return []
-    return [*_ranks_missing(trace), *shared_cores(trace)]
+    if not is_recording(trace):
+        return unchecked(trace.parent) if LabCase.of(trace.parent) is not None else []
+    measured, engine = recorded_local_rates(trace), scenario.engine
+    used = measured and all(getattr(engine, key) == value for key, value in measured.items())
+    rates = ["rates within hosts: those that tailback record measured where the trace was recorded"]
+    return [
+        *_ranks_missing(trace),
+        *shared_cores(trace),
+        *(rates if used else []),
+        *unchecked(trace),
+    ]
 
 
 def ranks_missing_of(scenario: Scenario) -> str:
@@ -115,9 +202,9 @@ def ranks_missing_of(scenario: Scenario) -> str:
 
 def _missing(trace: Path) -> str:
     try:
-        found = json.loads((trace / "recording.json").read_text(encoding="utf-8"))
+        found = json.loads(content(trace / "recording.json", ScenarioError))
         missing, ranks = list(found["not_recorded"]), int(found["ranks"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ScenarioError, ValueError, KeyError, TypeError):
         return ""
     return f"{len(missing)} of {ranks} ranks" if missing else ""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tailback import run as base
 from tailback.api.runs import congestion_of, model_description, with_samples
+from tailback.errors import known_keywords
 from tailback.telemetry.run_views import labelled_by_receives, received_by
 from tailback.units import format_time, percent
 
@@ -88,6 +89,7 @@ def table_html(title: str, rows: dict[str, str]) -> str:
     return f"<table><caption>{escape(title)}</caption>{cells}</table>"
 
 
+@known_keywords()
 def read_run(folder: str | Path) -> Run:
     """Read a run that was written to a folder.
 

@@ -7,12 +7,13 @@ from typing import Literal, Unpack, cast
 from tailback.api.run import Run
 from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
-from tailback.errors import ScenarioError
+from tailback.errors import ScenarioError, known_keywords, option
 from tailback.fluid import Choice, Rates
 from tailback.simulation import FluidOptions, Watch, prepare, simulate_fluid
 from tailback.simulation import simulate as run_scenario
 
 
+@known_keywords(ScenarioOptions)
 def simulate(
     source: SourceLike,
     *,
@@ -64,12 +65,12 @@ def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOpt
         return FluidOptions(cast(Rates, rates or "max-min"), cast(Choice | None, paths))
     if model != "packet":
         raise ScenarioError(f"there is no model {model!r}", remedy="choose packet or fluid")
-    for option, value, key in (
-        ("--rates", rates, "[engine.pacing] rates"), ("--paths", paths, "[engine] routing"),
+    for name, value, key in (
+        ("rates", rates, "[engine.pacing] rates"), ("paths", paths, "[engine] routing"),
     ):  # fmt: skip
         if value is not None:
             raise ScenarioError(
-                f"{option} {value} has no effect on the packet engine",
-                remedy=f"add --model fluid, or set {key} in the scenario",
+                f"{option(name, value)} has no effect on the packet engine",
+                remedy=f"add {option('model', 'fluid')}, or set {key} in the scenario",
             )
     return None

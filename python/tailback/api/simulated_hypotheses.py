@@ -213,7 +213,12 @@ class SimulatedHypotheses:
         return sorted(total, key=lambda name: -total[name])
 
     def add_machine(
-        self, prepared: PreparedScenario, log_prior: float, *, small_buffers: bool = False
+        self,
+        prepared: PreparedScenario,
+        log_prior: float,
+        *,
+        small_buffers: bool = False,
+        at_nominal_rates: bool = False,
     ) -> MachineModel:
         """Simulate the run without hidden causes, with each arrangement of counted traffic.
 
@@ -221,9 +226,16 @@ class SimulatedHypotheses:
             prepared: The scenario with the job alone.
             log_prior: Logarithm of the prior probability of the machine model.
             small_buffers: The scenario has smaller buffers than stated, or than the default.
+            at_nominal_rates: The scenario has nominal rates where slower ones are stated.
         """
         slow, _ = counted_slow(self.evidence, prepared.fabric)
-        machine = MachineModel(prepared, log_prior, slow, small_buffers=small_buffers)
+        machine = MachineModel(
+            prepared,
+            log_prior,
+            slow,
+            small_buffers=small_buffers,
+            at_nominal_rates=at_nominal_rates,
+        )
         self.machines[machine.name] = machine
         machine = replace(machine, sensitivity=self.sensitivity_to_settings(machine, slow))
         self.machines[machine.name] = machine

@@ -14,11 +14,19 @@ from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import quote
 
 from tailback.api.lab_case import LabCase
-from tailback.api.recording import recorded_fabric, recorded_forwarding
+from tailback.api.recording import recorded_fabric, recorded_forwarding, recorded_local_rates
 from tailback.atomic_exchange import recover
-from tailback.errors import InvalidValueError, ScenarioError, TailbackError
+from tailback.errors import (
+    InvalidValueError,
+    ScenarioError,
+    TailbackError,
+    known_keywords,
+    option,
+)
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
+from tailback.input_files import head_bytes, is_input_file
+from tailback.manifest import require_unchanged
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
@@ -30,8 +38,8 @@ class ScenarioOptions(TypedDict, total=False):
     """Options for a source. Each overrides the scenario's own value.
 
     Attributes:
-        fabric: Network of a trace or capture: a file, the name of a preset, or a scenario or run
-            that states it.
+        fabric: Network of a trace or capture: a file, the name of a preset, or a scenario or run,
+            whose ``[fabric]`` and ``[engine]`` are used.
         cable_rate: Rate of its cables for which its file states none, like ``100 Gb/s``.
         taper: Of a file without numbers of cables: cables below a switch for each one upwards.
         forwarding: Forwarding tables of its switches, as ``dump_lfts.sh`` prints them.
@@ -46,6 +54,8 @@ class ScenarioOptions(TypedDict, total=False):
             (docs/explanation/approximations.md).
         coarse: Simulate messages in packets of this size, like ``16 KiB``, or ``auto``
             (docs/explanation/approximations.md).
+        local_rate: Rate of a message between ranks of one host, like ``80 Gb/s``.
+        memory_rate: Rate that all messages within a host share.
         calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
             machine.
     """
@@ -62,6 +72,8 @@ class ScenarioOptions(TypedDict, total=False):
     seed: int | None
     skip_repeats: bool | None
     coarse: str | None
+    local_rate: str | None
+    memory_rate: str | None
     calibration: str | Path | None
 
 
@@ -92,6 +104,7 @@ class Source:
             return Source(_with_options(given.model_copy(deep=True), **options))
         path = Path(source)
         if (case := LabCase.of(path)) is not None:
+            require_unchanged(path)
             scenario = scenario_from(case.trace, **_of_case(case, options))
             return Source(scenario.model_copy(update={"name": path.resolve().name}), case=case)
         changed = any(value is not None for value in options.values())
@@ -127,6 +140,7 @@ SourceLike = Source | Scenario | Mapping[str, Any] | str | Path
 """A scenario (object, data, file), a trace, or the folder of a run or diagnosis."""
 
 
+@known_keywords(ScenarioOptions)
 def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Scenario:
     """Read the scenario that other functions run.
 
@@ -198,10 +212,10 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
         if fabric is None:
             raise ScenarioError(
                 "a trace needs a network to run on", file=source,
-                remedy="add --fabric with a file that ibnetdiscover wrote (others: "
+                remedy=f"add {option('fabric')} with a file that ibnetdiscover wrote (others: "
                 "tailback list fabric-format), or a preset: " + ", ".join(PRESETS.names()),
             )  # fmt: skip
-        data = {"name": _name(source), "fabric": fabric_data(fabric), "job": [{"trace": source}]}
+        data = {"name": _name(source), **network_data(fabric), "job": [{"trace": source}]}
         scenario = parse(data)
     return _with_options(scenario, **options)
 
@@ -216,7 +230,7 @@ def _scenario_of(folder: Path) -> Scenario:
             f"is the run with remedy {str(remedy)!r}, which is not part of its scenario",
             file=folder,
             remedy="write the remedy into a scenario; or, for a placement, use the run next to "
-            "this one with a rank file of the diagnosis: --placement FILE",
+            f"this one with a rank file of the diagnosis: {option('placement', 'FILE')}",
         )
     return run.scenario
 
@@ -233,13 +247,7 @@ def is_scenario(source: Path) -> bool:
     """Whether ``source`` is a scenario: by its suffix, or by a ``[[job]]`` in it."""
     if source.suffix == ".toml":
         return True
-    try:
-        if not source.is_file():
-            return False
-        with source.open("rb") as file:
-            return _JOB.search(file.read(1 << 20)) is not None
-    except (OSError, ValueError):
-        return False
+    return is_input_file(source) and _JOB.search(head_bytes(source, 1 << 20)) is not None
 
 
 def _is_counters(source: Path) -> bool:
@@ -253,10 +261,11 @@ def _is_counters(source: Path) -> bool:
         return False
 
 
-def fabric_data(fabric: str | Path) -> dict[str, Any]:
-    """The ``[fabric]`` section that ``--fabric`` stands for.
+def network_data(fabric: str | Path) -> dict[str, Any]:
+    """The sections ``[fabric]`` and ``[engine]`` that ``--fabric`` stands for.
 
-    For a scenario, or the folder of a run or diagnosis, that is its fabric.
+    For a scenario, or the folder of a run or diagnosis, these are its own; a discovery file and a
+    preset state no engine.
 
     Raises:
         ScenarioError: It is neither a file nor a preset.
@@ -265,15 +274,16 @@ def fabric_data(fabric: str | Path) -> dict[str, Any]:
     path = Path(fabric)
     if is_run(path) or (path.is_file() and path.suffix == ".toml"):
         whole = read_base_run(path).scenario if is_run(path) else load(path, needs_job=False)
-        return whole.fabric.model_dump(mode="json", exclude_unset=True)
+        return whole.model_dump(mode="json", exclude_unset=True, include={"fabric", "engine"})
     if not path.exists():
         name = str(fabric)
         if name in PRESETS:
-            return {"preset": name}
+            return {"fabric": {"preset": name}}
         raise ScenarioError(
-            f"--fabric {name!r} is neither a file nor a preset", remedy=_fabric_remedy(name)
+            f"{option('fabric')} {name!r} is neither a file nor a preset",
+            remedy=_fabric_remedy(name),
         )
-    return {"file": Path(fabric).absolute()}
+    return {"fabric": {"file": Path(fabric).absolute()}}
 
 
 def _fabric_remedy(fabric: str) -> str:
@@ -307,17 +317,17 @@ def _packet_size(coarse: str) -> int | Literal["auto"]:
         return parse_coarse(coarse)
     except InvalidValueError as error:
         raise ScenarioError(
-            error.message, place="--coarse", remedy=error.remedy or "write it like '16 KiB'"
+            error.message, place=option("coarse"), remedy=error.remedy or "write it like '16 KiB'"
         ) from None
 
 
-def _cable_rate(rate: str) -> float:
-    """Gb/s of ``--cable-rate``; ScenarioError if it is not a rate."""
+def _rate(keyword: str, rate: str) -> float:
+    """Gb/s of an option; ScenarioError if it is not a rate."""
     try:
         return parse_gbps(rate)
     except InvalidValueError as error:
         raise ScenarioError(
-            error.message, place="--cable-rate", remedy=error.remedy or "write it like '100 Gb/s'"
+            error.message, place=option(keyword), remedy=error.remedy or "write it like '100 Gb/s'"
         ) from None
 
 
@@ -327,9 +337,10 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
     if (rankfile := options.get("rankfile")) is not None:
         if placement is not None:
             raise ScenarioError(
-                "--rankfile and --placement both state where each rank ran", file=rankfile,
+                f"{option('rankfile')} and {option('placement')} both state where each rank ran",
+                file=rankfile,
                 remedy="give one of the two",
-            )  # fmt: skip
+            )
         placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
     _set_network(scenario, options)
     job = next((job for job in scenario.job if job.observed), scenario.job[0])
@@ -345,6 +356,18 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         scenario.engine = scenario.engine.model_copy(update={"skip_repeats": skip})
     if (coarse := options.get("coarse")) is not None:
         scenario.engine = scenario.engine.model_copy(update={"coarse": _packet_size(coarse)})
+    stated = {
+        f"{name}_rate": _rate(f"{name}_rate", rate)
+        for name, rate in (
+            ("local", options.get("local_rate")),
+            ("memory", options.get("memory_rate")),
+        )
+        if rate is not None
+    }
+    if stated:
+        # A measured error does not apply to rates that a user states.
+        update = {**stated, "local_error": None}
+        scenario.engine = scenario.engine.model_copy(update=update)
     if placement is not None:
         job.placement_file, job.placement_options = None, {}
         if Path(placement).is_file():
@@ -357,15 +380,22 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         from tailback.calibration.file import load as load_calibration
 
         changed = load_calibration(calibration).apply(changed)
+    engine, trace = changed.engine, next((job.trace for job in changed.job if job.observed), None)
+    if trace is not None and engine.local_rate is None and engine.memory_rate is None:
+        changed.engine = engine.model_copy(update=recorded_local_rates(trace))
     return changed
 
 
 def _set_network(scenario: Scenario, options: ScenarioOptions) -> None:
     """Set the network of a scenario by the options for it."""
     if (fabric := options.get("fabric")) is not None:
-        scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+        network = parse({**network_data(fabric), "job": [{"trace": "."}]})
+        scenario.fabric = network.fabric
+        stated = {name: getattr(network.engine, name) for name in network.engine.model_fields_set}
+        scenario.engine = scenario.engine.model_copy(update=stated)
     if (cable_rate := options.get("cable_rate")) is not None:
-        scenario.fabric.cable_rate = _cable_rate(cable_rate)
+        rate = {"cable_rate": _rate("cable_rate", cable_rate)}
+        scenario.fabric = scenario.fabric.model_copy(update=rate)
     if (taper := options.get("taper")) is not None:
         scenario.fabric.taper = taper
     if (forwarding := options.get("forwarding")) is not None:

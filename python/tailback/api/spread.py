@@ -7,23 +7,24 @@
 from __future__ import annotations
 
 import os
-import pickle
+import secrets
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from tailback.api.sweep.workers import dask_client
-from tailback.errors import RunError
+from tailback.api.sweep.workers import PYTHON, dask_client
+from tailback.errors import TailbackError
+from tailback.folders import PrivateFolder, batch_script
 from tailback.simulation.evaluate import make_simulation
-from tailback.simulation.task_folder import POLL_S, SCENARIO, TaskFolder, work
+from tailback.simulation.prepare import PreparedScenario
+from tailback.simulation.task_folder import POLL_S, TaskFolder, scenario_of, work
 
 IDLE_S = 600.0
 """Time without tasks after which a worker ends: longer than any stage of a diagnosis without."""
@@ -32,47 +33,71 @@ ABSENT_S = 10.0
 """Time without a folder after which a worker ends: longer than a shared file system takes to show
 it. A worker whose turn in the batch system comes after the diagnosis must not hold its core."""
 
+_WORKER = [*PYTHON, "-m", "tailback.api.spread"]
+
+Tasks: TypeAlias = str | Path | TaskFolder
+"""Folder of tasks: its path, where it is to be created, or the folder that this process created."""
+
 SCRIPT = "workers.sbatch"
 """Batch script of an array of workers, in the folder of the tasks."""
 
 
 def serve(folder: Path, idle_s: float = IDLE_S) -> None:
-    """Work for the diagnosis of a folder until it is complete: what a Dask worker calls."""
+    """Work for the diagnosis of a folder until it is complete: what a Dask worker calls.
+
+    Raises:
+        RunError: The folder belongs to another user or is open to others, or this version cannot
+            read the scenario in it.
+    """
+    opened = _opened(folder, idle_s)
+    if opened is None:
+        return
+    with closing(opened[0]):
+        work(opened[0], make_simulation(opened[1], threads=1), idle_s)
+
+
+def _opened(folder: Path, idle_s: float) -> tuple[PrivateFolder, PreparedScenario] | None:
+    """The folder with its scenario, once it is written; None if it does not appear."""
     began = seen = time.monotonic()
-    while not (folder / SCENARIO).exists():
+    while True:
+        with suppress(FileNotFoundError):
+            opened = PrivateFolder.open(folder)
+            seen = time.monotonic()
+            try:
+                return opened, scenario_of(opened)
+            except BaseException:
+                opened.close()
+                raise
         now = time.monotonic()
-        if folder.exists():
-            seen = now
         if now - began > idle_s or now - seen > ABSENT_S:
-            return
+            return None
         time.sleep(POLL_S)
-    prepared = pickle.loads((folder / SCENARIO).read_bytes())
-    work(folder, make_simulation(prepared, threads=1), idle_s)
 
 
 @contextmanager
-def spread(
-    workers: int | None, dask: Any, folder: str | Path | None
-) -> Iterator[TaskFolder | None]:
+def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[TaskFolder | None]:
     """Start workers, and end them in the end; yields None if none are asked for.
 
     Args:
         workers: Number of processes on this machine.
         dask: A ``distributed.Client`` or the address of a scheduler.
-        folder: Folder of the tasks, which all workers see under the same path and workers that
-            someone else starts may serve. It is removed in the end. Default: a temporary folder;
-            for Dask in the current folder.
+        tasks: Folder of the tasks, which does not exist yet, or one that this process created. All
+            workers see it under the same path, and workers that someone else starts may serve it.
+            It is removed in the end. Default: a temporary folder; for Dask in the current folder.
 
     Raises:
         RunError: The folder exists or cannot be written, or there is no such cluster.
     """
-    if workers is None and dask is None and folder is None:
+    if workers is None and dask is None and tasks is None:
         yield None
         return
     with ExitStack() as stack:
-        path = _made(folder, shared=dask is not None)
-        stack.callback(shutil.rmtree, path, ignore_errors=True)
-        tasks = TaskFolder(path)
+        if tasks is None:
+            place = Path(tempfile.gettempdir() if dask is None else ".")
+            tasks = place / f"tailback-tasks-{secrets.token_hex(8)}"
+        folder = tasks if isinstance(tasks, TaskFolder) else TaskFolder.create(tasks)
+        stack.callback(folder.delete)
+        path = folder.folder.path
         if dask is not None:
             client = stack.enter_context(dask_client(dask))
             futures = [
@@ -82,54 +107,27 @@ def spread(
             ]
             stack.callback(client.cancel, futures)
         # A fresh interpreter, so that a script that calls diagnose() is not imported again.
-        command = [sys.executable, "-m", "tailback.api.spread", str(path), str(os.getpid())]
+        command = [*_WORKER, str(path), str(os.getpid())]
         for _ in range(workers or 0):
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
             stack.callback(process.wait)
             stack.callback(process.terminate)
-        stack.callback(tasks.close)
-        yield tasks
+        stack.callback(folder.close)
+        yield folder
 
 
-def _made(folder: str | Path | None, *, shared: bool) -> Path:
-    """The folder of the tasks, which only its owner can read."""
-    try:
-        if folder is None:
-            made = tempfile.mkdtemp(prefix="tailback-tasks-", dir="." if shared else None)
-            return Path(made).absolute()
-        path = Path(folder).absolute()
-        if not (path / SCRIPT).exists():
-            path.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        raise RunError("exists already", file=Path(str(folder)),
-                       remedy="remove it, if no diagnosis uses it") from None  # fmt: skip
-    except OSError as error:
-        raise RunError(f"cannot write there: {error.strerror}", file=folder and Path(folder),
-                       remedy="choose a folder you may write to") from None  # fmt: skip
-    return path
+def write_script(tasks: TaskFolder, name: str, workers: int) -> Path:
+    """Write a batch script for ``sbatch`` that starts an array of workers.
 
-
-def write_script(folder: Path, name: str, tasks: int) -> Path:
-    """Write a batch script for ``sbatch`` that starts an array of ``tasks`` workers.
-
-    Raises:
-        RunError: The folder of the tasks exists or cannot be written.
+    Args:
+        tasks: Their tasks.
+        name: Name of the job.
+        workers: Number of workers.
     """
-    folder = _made(folder, shared=True)
-    command = shlex.join([sys.executable, "-m", "tailback.api.spread", str(folder)])
-    script = folder / SCRIPT
-    script.write_text("\n".join([
-        "#!/bin/bash",
-        f"#SBATCH --job-name={name[:60]}",
-        f"#SBATCH --array=0-{tasks - 1}",
-        "#SBATCH --ntasks=1",
-        "#SBATCH --cpus-per-task=1",
-        "#SBATCH --output=/dev/null",
-        "",
-        f"exec {command}",
-        "",
-    ]), encoding="utf-8")  # fmt: skip
-    return script
+    path = tasks.folder.path
+    script = batch_script(name, workers, shlex.join([*_WORKER, str(path)]))
+    tasks.folder.write(SCRIPT, script.encode())
+    return path / SCRIPT
 
 
 def _leave_with(parent: int) -> None:
@@ -146,4 +144,7 @@ def _leave_with(parent: int) -> None:
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         _leave_with(int(sys.argv[2]))
-    serve(Path(sys.argv[1]))
+    try:
+        serve(Path(sys.argv[1]))
+    except TailbackError as refusal:
+        sys.exit(f"tailback worker: {refusal}")

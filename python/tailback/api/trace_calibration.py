@@ -53,8 +53,10 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
     crowded = recording is not None and recording.oversubscribed_ps > 0
     known = measured.measured.hosts
     inside = known is not None and known.hosts == 1
+    # Rates within hosts, which a recording may state, leave the other settings open.
+    others = bool(stated - {"local_rate", "memory_rate", "local_error"})
     unfitted = TraceCalibration(
-        prepared, stated=bool(stated), lacks=BETWEEN_HOSTS if inside else "messages"
+        prepared, stated=others, lacks=BETWEEN_HOSTS if inside else "messages"
     )
     if crowded or unknown_hosts(prepared, measured):
         return unfitted
@@ -74,7 +76,7 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
     if not found.engine:
         return unfitted
     return TraceCalibration(
-        replace(prepared, scenario=scenario), tuple(found.engine), stated=bool(stated)
+        replace(prepared, scenario=scenario), tuple(found.engine), stated=others
     )
 
 

@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from tailback.calibration.disagreement import Disagreement, agreeing
 from tailback.calibration.fitted_series import (
     SEED,
     DrawnValue,
@@ -73,12 +74,14 @@ class Estimates:
         measured: Measured quantities for which the engine has no setting.
         not_identified: Settings that stay at their defaults, and why.
         notes: Notes on the estimates.
+        disagreements: Tests that differ between hosts, which are not fitted.
     """
 
     engine: list[FittedValue] = field(default_factory=list)
     measured: list[FittedValue] = field(default_factory=list)
     not_identified: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    disagreements: list[Disagreement] = field(default_factory=list)
 
 
 def estimate(
@@ -93,7 +96,8 @@ def estimate(
         adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
         eager: The rendezvous threshold from sends to late receivers, if latencies do not show it.
     """
-    out = Estimates()
+    placed, disagreements = agreeing(placed)
+    out = Estimates(disagreements=disagreements)
     defaults = EngineSection()
     packet = packet_bytes or defaults.packet
     # Sends that waited are observed directly; a jump in latencies is only inferred.
@@ -119,7 +123,20 @@ def estimate(
         )  # fmt: skip
     _local(out, groups, send, defaults)
     _other_quantities(out, groups)
+    for disagreement in disagreements:
+        for name in _settings_of(disagreement):
+            if name in out.not_identified:
+                out.not_identified[name] = (
+                    f"{disagreement.source} differs between hosts, and nothing else shows it"
+                )
     return out
+
+
+def _settings_of(disagreement: Disagreement) -> tuple[str, ...]:
+    """Settings that would follow from a test if its hosts agreed."""
+    if disagreement.regime == "rate":
+        return ("local_rate",) if disagreement.local else ("header",)
+    return ("local_delay",) if disagreement.local else ("send_delay", "switch_delay", "eager")
 
 
 def _header(out: Estimates, found: AdapterRate | None, packet: int) -> None:
@@ -332,6 +349,6 @@ def _other_quantities(out: Estimates, groups: Sequence[FittedSeries]) -> None:
 def _interval(name: str, kind: Kind, drawn: DrawnValue) -> FittedValue:
     low, high = np.quantile(drawn.draws, [0.025, 0.975])
     value = float(drawn.value)
-    return FittedValue(
-        name, kind, value, min(float(low), value), max(float(high), value), drawn.source, drawn.n
-    )
+    # Student's tails of few times reach below 0, which no time, size or rate does.
+    low = max(min(float(low), value), 0.0)
+    return FittedValue(name, kind, value, low, max(float(high), value), drawn.source, drawn.n)

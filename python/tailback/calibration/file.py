@@ -11,10 +11,12 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.calibration.disagreement import Disagreement
 from tailback.calibration.estimates import Estimates, FittedValue, Kind
 from tailback.calibration.model import CalibrationError
-from tailback.errors import as_toml
+from tailback.errors import as_toml, nearest
 from tailback.folders import atomic_file
+from tailback.input_files import text_content
 from tailback.scenario import Scenario, parse
 from tailback.scenario_engine import EngineSection
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
@@ -34,6 +36,7 @@ class Calibration:
         notes: Notes on the estimates.
         files: The files that were fitted.
         settings: The ``[engine]`` section, as text of a scenario; a user may have changed it.
+        disagreements: Tests that differ between hosts, which are not fitted.
     """
 
     engine: list[FittedValue]
@@ -42,14 +45,16 @@ class Calibration:
     notes: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
+    disagreements: list[Disagreement] = field(default_factory=list)
 
     @staticmethod
     def of(found: Estimates, files: Sequence[str]) -> Calibration:
         """The calibration with these estimates."""
         settings = {one.name: text(one.kind, one.value) for one in found.engine}
         return Calibration(
-            found.engine, found.measured, found.not_identified, found.notes, list(files), settings
-        )
+            found.engine, found.measured, found.not_identified, found.notes, list(files), settings,
+            found.disagreements,
+        )  # fmt: skip
 
     def apply(self, scenario: Scenario) -> Scenario:
         """The scenario with these settings; its other settings do not change.
@@ -107,7 +112,8 @@ class Calibration:
         """The file's text."""
         lines = ["# Settings of Tailback's engine, fitted to a machine by 'tailback calibrate'."]
         lines += [f"# from {_quoted(name)}" for name in self.files]
-        lines += [f"# note: {_quoted(note)}" for note in self.notes]
+        notes = [*(one.text() for one in self.disagreements), *self.notes]
+        lines += [f"# note: {_quoted(note)}" for note in notes]
         lines += ["", "[engine]"]
         by_name = {one.name: one for one in self.engine}
         for name, value in self.settings.items():
@@ -164,6 +170,9 @@ def _quoted(value: object) -> str:
     return f'"{safe}"'
 
 
+_SECTIONS = ("engine", "calibration", "measured", "not_identified")
+
+
 def load(path: str | Path) -> Calibration:
     """Read a calibration file.
 
@@ -176,11 +185,7 @@ def load(path: str | Path) -> Calibration:
     """
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise CalibrationError(
-            f"cannot be read: {error.strerror}", file=path, remedy="check the path"
-        ) from None
+        data = tomllib.loads(text_content(path, CalibrationError))
     except (ValueError, RecursionError) as error:
         raise CalibrationError(
             f"not valid TOML: {error}", file=path,
@@ -189,6 +194,14 @@ def load(path: str | Path) -> Calibration:
     settings = data.get("engine")
     if not isinstance(settings, dict):
         raise CalibrationError("has no section [engine]", file=path, remedy=_REMEDY)
+    for title in data:
+        if title not in _SECTIONS:
+            raise CalibrationError(
+                "has no meaning in a calibration",
+                file=path,
+                place=f"[{title}]",
+                remedy=f"leave it out, or give the file as --fabric; {nearest(title, _SECTIONS)}",
+            )
     # Parse it inside a scenario to check keys and values.
     parse({"fabric": {"preset": "tapered"}, "job": [{"trace": "."}], "engine": settings}, path)
     reasons = {name: str(why) for name, why in _table(data, "not_identified", path).items()}

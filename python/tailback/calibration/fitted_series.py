@@ -16,10 +16,10 @@ from tailback.calibration.routes import Route
 SEED: Final = 20_251
 """Of the draws, so that the same files give the same intervals."""
 
-_MIN_STREAM_BYTES: Final = 1 << 16
+MIN_STREAM_BYTES: Final = 1 << 16
 """A slope counts as a rate only if sizes reach this value."""
 
-_SMALL_BYTES: Final = 256
+SMALL_BYTES: Final = 256
 """Without a slope, messages up to this size are assumed to take as long as empty ones."""
 
 _MAX_RELATIVE_ERROR: Final = 0.25
@@ -34,10 +34,12 @@ class Placed:
     Attributes:
         series: The series.
         route: Distance between its ends; None if unknown.
+        hosts: The hosts of its ranks, each once, in their order; empty if unknown, and of a trace.
     """
 
     series: Series
     route: Route | None
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class FittedSeries:
         value = self.least[0] - self.fit.size[0] * self.byte[0]
         draws = self.least[1] - self.fit.size[0] * self.byte[1]
         only_large = (
-            len(np.unique(self.fit.size)) < MIN_POINTS and self.size_bytes.max() > _SMALL_BYTES
+            len(np.unique(self.fit.size)) < MIN_POINTS and self.size_bytes.max() > SMALL_BYTES
         )
         if only_large or not value > 0 or spread(draws) > _MAX_RELATIVE_ERROR * value:
             return None
@@ -116,7 +118,7 @@ class FittedSeries:
         slope, draws = self.byte
         if (
             slope <= 0
-            or self.fit.size.max() < _MIN_STREAM_BYTES
+            or self.fit.size.max() < MIN_STREAM_BYTES
             or spread(draws) > _MAX_RELATIVE_ERROR * slope
         ):
             return None

@@ -26,6 +26,7 @@ import numpy as np
 
 from tailback.calibration.model import Floats, Ints
 from tailback.calibration.piecewise_fit import LineRate, PiecewiseFit, PiecewiseModel
+from tailback.log_probability import probabilities
 
 MAX_BREAKS: Final = 3
 """Libraries seldom have more than four protocols: inline, copied, registered, handshake."""
@@ -100,14 +101,15 @@ def fit(
             break
     data = data.with_spread(spread)
     # The criterion of the model may be that of a neighbour, from before it was refined.
-    some = [(data.criterion(one), one) for _, one in some if one != model]
-    best = data.criterion(model)
-    likely = [(float(np.exp((best - value) / 2)), one) for value, one in some]
-    likely = [(weight, one) for weight, one in likely if weight > _UNLIKELY]
-    total = 1 + sum(weight for weight, _ in likely)
+    others = [one for _, one in some if one != model]
+    weight = probabilities([-data.criterion(one) / 2 for one in (model, *others)])
     chosen = _finished(data, model)
-    averaged = [(1 / total, chosen)]
-    averaged += [(weight / total, _finished(data, one)) for weight, one in likely]
+    averaged = [(float(weight[0]), chosen)]
+    averaged += [
+        (share, _finished(data, one))
+        for share, one in zip(weight[1:].tolist(), others, strict=True)
+        if share > _UNLIKELY * weight[0]
+    ]
     places = tuple(_plausible(data, model, number) for number in range(len(model.breaks)))
     return replace(chosen, averaged=tuple(averaged), plausible=places)
 
@@ -214,7 +216,7 @@ class _Data:
         design, known = self.design(model)
         design = design / self.scale[:, None]
         target = (self.time - known) / self.scale
-        column = np.linalg.norm(design, axis=0)
+        column = _norms(design)
         found, *_ = np.linalg.lstsq(design / column, target, rcond=None)
         return np.asarray(target - (design / column) @ found, np.float64)
 
@@ -432,7 +434,7 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
         # measurement.
         sigma = np.hypot(data.spread * fitted, data.error)
         root = np.sqrt(weight) / sigma
-        column = np.linalg.norm(design * root[:, None], axis=0)
+        column = _norms(design * root[:, None])
         scaled = design * root[:, None] / column
         found, *_ = np.linalg.lstsq(scaled, (data.time - known) * root, rcond=None)
         line = known + design @ (found / column)
@@ -461,6 +463,12 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
     )  # fmt: skip
 
 
+def _norms(design: Floats) -> Floats:
+    """Norm of each regressor, or 1 of one that is 0, as the slope of messages without bytes."""
+    norms = np.linalg.norm(design, axis=0)
+    return np.where(norms > 0, norms, 1.0)
+
+
 def _plausible(data: _Data, model: PiecewiseModel, number: int) -> tuple[int, int]:
     """First and last plausible row of a change point: twice the log likelihood drops by 3.84."""
     breaks = model.breaks
@@ -478,15 +486,21 @@ def _plausible(data: _Data, model: PiecewiseModel, number: int) -> tuple[int, in
 
 
 def _constant(data: _Data) -> PiecewiseFit:
-    """Mean of times of one or two sizes; its error is the known one, or the spread of several."""
-    n = len(data.time)
-    variance = float((data.error**2).mean()) / n
-    if n > 1:
-        variance = max(variance, float(data.time.var(ddof=1)) / n)
-    covariance = np.zeros((2, 2))
-    covariance[0, 0] = variance
-    mean = float(data.time.mean())
+    """Mean of times of one or two sizes at each place, without a slope.
+
+    Its error is the known one, or the scatter of several times.
+    """
+    place = np.zeros(len(data.time), np.int64) if data.place is None else data.place
+    count = np.bincount(place).astype(np.float64)
+    mean = np.bincount(place, data.time) / count
+    freedom = len(data.time) - len(count)
+    variance = np.bincount(place, data.error**2) / count
+    if freedom > 0:
+        scatter = float(((data.time - mean[place]) ** 2).sum()) / freedom
+        variance = np.maximum(variance, scatter)
+    places = np.eye(len(count), len(count) + 1)
     return PiecewiseFit(
-        data.size, PiecewiseModel(), np.array([mean, 0.0]), covariance, max(n - 1, 1),
-        float(np.sqrt(variance * n)) / mean, np.array([[1.0, 0.0]]),
+        data.size, PiecewiseModel(), np.append(mean, 0.0),
+        np.diag(np.append(variance / count, 0.0)), max(freedom, 1),
+        float(np.sqrt(variance / mean**2).max()), places,
     )  # fmt: skip

@@ -75,7 +75,8 @@ def placed(
                 f"{series.source} runs between two hosts, and {len(names)} are named", file=path,
                 remedy=f"name the two it ran on: {path.name}@{names[0]},{names[1]}",
             )  # fmt: skip
-        out.append(Placed(_per_adapter(series, names), _route(series, names, machine, path)))
+        route = _route(series, names, machine, path)
+        out.append(Placed(_per_adapter(series, names), route, tuple(names)))
     return out
 
 

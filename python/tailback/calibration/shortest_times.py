@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 
 from tailback.calibration.model import DRAWS, Floats, Ints
+from tailback.log_probability import log_sum, probabilities
 
 _SEED: Final = 20_252
 _MIN_GAPS: Final = 5
@@ -151,11 +152,9 @@ class _Noise:
         log = out._of_gaps(gaps)
         for one in shown:
             # Densities of all times, per unit of time, and an integral over depths in units of s.
-            log += (
-                _log_sum(out._depths(one)) - ((len(one.time_ps) - 1) * np.log(scale))[:, None, None]
-            )
-        weight = np.exp(log - log.max())
-        return cls(scale, out.exposure, weight / weight.sum())
+            log += log_sum(out._depths(one), axis=-1)
+            log -= ((len(one.time_ps) - 1) * np.log(scale))[:, None, None]
+        return cls(scale, out.exposure, probabilities(log))
 
     def draw(self, one: PairTimes, which: Ints, rng: np.random.Generator) -> Floats:
         """Draws of an end point.
@@ -219,12 +218,6 @@ def _meetings(mean: Floats) -> Floats:
     """Mean number of meetings of the messages that meet any, by the mean of all (Poisson)."""
     mean = np.maximum(mean, 1e-9)
     return np.asarray(mean / -np.expm1(-mean))
-
-
-def _log_sum(log: Floats) -> Floats:
-    """Logarithm of the sum along the last axis."""
-    top = log.max(axis=-1)
-    return np.asarray(top + np.log(np.exp(log - top[..., None]).sum(axis=-1)))
 
 
 def _log_density(u: Floats, slow: Floats, fast: Floats) -> Floats:

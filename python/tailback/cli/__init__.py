@@ -21,10 +21,11 @@ from typing import Any
 
 import click
 
-from tailback.cli.interrupt import end_on_signals
+from tailback.available import require_address_space
+from tailback.cli.interrupt import end_on_signals, ended_by_sigterm
 from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
-from tailback.cli.text import printable
-from tailback.errors import TailbackError, nearest
+from tailback.errors import TailbackError, command_line, nearest
+from tailback.names import printable
 
 COMMANDS = {
     "calibrate": "Fit the engine's settings to a machine.",
@@ -65,7 +66,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        with _closed_pipe_as_error():
+        with command_line(), _closed_pipe_as_error():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -104,7 +105,8 @@ def _load(module: str) -> ModuleType:
     collects = gc.isenabled()
     gc.disable()
     try:
-        return import_module(module)
+        with ended_by_sigterm():
+            return import_module(module)
     finally:
         gc.freeze()
         if collects:
@@ -137,6 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A terminal that has no arrow or bar shows a question mark; None stands for a closed one.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    try:
+        require_address_space()
+    except TailbackError as error:
+        _print_error(str(error))
+        sys.exit(error.exit_code)
     end_on_signals()
     sys.exit(run(arguments))
 

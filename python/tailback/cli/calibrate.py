@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -11,7 +12,8 @@ from tailback.api.calibrate import calibrate as fit_machine
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import Calibration
 from tailback.cli.result import show
-from tailback.cli.text import align_columns, printable, shorten_middle, wrap
+from tailback.cli.text import align_columns, wrap
+from tailback.names import printable
 from tailback.units import bytes_in_unit, time_in_unit
 
 
@@ -57,7 +59,7 @@ def calibrate(
     if form == "json":
         facts = {
             "parameters": found.frame.to_dicts(), "not_identified": found.not_identified,
-            "notes": found.notes,
+            "disagreements": [asdict(one) for one in found.disagreements], "notes": found.notes,
         }  # fmt: skip
         return show(json.dumps(facts, indent=2), 0)
     return show("\n".join(_screen(found, out)), 0)
@@ -65,12 +67,14 @@ def calibrate(
 
 def _screen(found: Calibration, out: Path | None) -> list[str]:
     lines = []
+    for disagreement in found.disagreements:
+        lines += ["HOSTS DISAGREE", *wrap(disagreement.text()), ""]
     for title, some in (("CALIBRATION  settings of the engine", found.engine),
                         ("MEASURED  without a setting of the engine", found.measured)):  # fmt: skip
         if some:
             rows = [_row(one) for one in some]
             header = ("parameter", "value", "95 % interval", "n", "from")
-            lines += [title, *align_columns(header, rows, " r r"), ""]
+            lines += [title, *align_columns(header, rows, " r r", names=(4,)), ""]
     if found.not_identified:
         lines.append("NOT IDENTIFIED  left at the default")
         for name, why in found.not_identified.items():
@@ -93,7 +97,7 @@ def _row(one: FittedValue) -> tuple[str, ...]:
         " ".join(_in_unit(one, one.value)),
         between,
         f"{one.n:,}",
-        shorten_middle(one.source, 19),
+        one.source,
     )
 
 

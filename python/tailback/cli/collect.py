@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from tailback.cli.option_types import FiniteRange
-from tailback.cli.text import align_columns, printable, shorten_middle
+from tailback.cli.text import align_columns
+from tailback.names import printable
 from tailback.port_counters.collect import (
     Collection,
     CollectorSession,
@@ -26,8 +27,9 @@ from tailback.port_counters.collect import (
     UmadPort,
 )
 from tailback.port_counters.collect.metrics_board import WorstPort
+from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError
-from tailback.port_names import port_name
+from tailback.port_names import link_name, port_name
 from tailback.units import counted, parse_time_ps, percent
 
 
@@ -257,7 +259,7 @@ def _collect(
                 click.echo(f"tailback: {printable(line)}", err=True)
 
     if options["metrics"] is not None:
-        endpoint = Endpoint(options["metrics"], board.metrics)
+        endpoint = Endpoint(options["metrics"], board.metrics, lambda: board.edition)
         stack.callback(endpoint.close)
         log(f"metrics on port {endpoint.port}")
     port = UmadPort(options["ca"], options["ca_port"], options["sl"])
@@ -349,6 +351,7 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
                 "at_least": one.at_least,
                 "latched_stall_seconds": one.latched_seconds,
                 "tick_ns": one.target.tick_ns,
+                "tick_high_ns": one.target.tick_high_ns,
                 "tick_source": one.target.tick_source,
             }
             for one in board.worst(10)
@@ -356,11 +359,29 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
     }
 
 
+def _tick(target: PortTarget) -> str:
+    """Length of a tick and its source."""
+    high = target.tick_high_ns
+    shown = f"{target.tick_ns:.3g}" + ("" if high is None else f" to {high:.3g}")
+    return f"{shown} ns {target.tick_source}"
+
+
 def _stalled(one: WorstPort) -> str:
     """Stall fraction of the last interval, or the lower bound of a latched counter."""
-    if one.latched_seconds is not None and one.stall_fraction == 0:
+    if one.latched_seconds is not None:
         return f"≥ {one.latched_seconds:.3g} s (counter full)"
-    return ("≥ " if one.at_least else "") + percent(one.stall_fraction)
+    shown = ("≥ " if one.at_least else "") + percent(one.stall_fraction)
+    low, high = one.target.tick_ns, one.target.tick_high_ns
+    if high is None or one.stall_fraction >= 1.0:
+        return shown
+    return f"{shown} to {percent(min(one.stall_fraction * high / low, 1.0))}"
+
+
+def _lost(one: WorstPort) -> str:
+    """Lost bandwidth; of a full counter, that of the last interval in which it counted."""
+    if one.latched_seconds is not None:
+        return f"{one.lost_gbps:.2f} before" if one.stall_fraction else "?"
+    return ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}"
 
 
 def _lines(
@@ -381,14 +402,14 @@ def _lines(
     if worst:
         rows = [
             (
-                shorten_middle(port_name(one.target.node_name, one.target.port), 32),
+                link_name(port_name(one.target.node_name, one.target.port), one.target.far_port),
                 _stalled(one),
-                ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}",
-                f"{one.target.tick_ns:.3g} ns {one.target.tick_source}",
+                _lost(one),
+                _tick(one.target),
             )
             for one in worst
         ]
         lines += ["", "LOST TO STALLS IN THE LAST INTERVAL"]
-        lines += align_columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr")
+        lines += align_columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr", names=(0,))
     lines += [f"note: {printable(note)}" for note in summary.notes[:5]]
     return [*lines, "", f"readings/ and intervals/ in {printable(str(out))} are Parquet"]

@@ -14,7 +14,7 @@ from tailback.api.compare import compare as api_compare
 from tailback.api.compare import summary_rows
 from tailback.api.runs import require_packets
 from tailback.cli.runs import read_samples
-from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.cli.text import align_columns, wrap
 from tailback.errors import TailbackError
 from tailback.run import check_writable
 from tailback.units import format_time, percent
@@ -74,15 +74,21 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     for head, rows in (("congested fraction", tiers), ("by phase", phases[:8]), ("link", links)):
         if rows:
             found = [_fractions(*row) for row in rows]
-            lines += ["", *align_columns((head, "before", "after", "change"), found, " rrr")]
+            lines += [
+                "",
+                *align_columns((head, "before", "after", "change"), found, " rrr", names=(0,)),
+            ]
     stall = [
-        (shorten_middle(row["line"], 40), *(_stall(value, facts["line_unit"]) for value in
+        (row["line"], *(_stall(value, facts["line_unit"]) for value in
          row["stall"]), _relative(*row["stall"]))
         for row in facts["lines"][:5]
     ]  # fmt: skip
     if stall:
         head = "stall by line" if facts["line_unit"] == "ps" else "congested packets by line"
-        lines += ["", *align_columns((head, "before", "after", "change"), stall, " rrr")]
+        lines += [
+            "",
+            *align_columns((head, "before", "after", "change"), stall, " rrr", names=(0,)),
+        ]
     return lines
 
 
@@ -91,7 +97,7 @@ def _fractions(name: str, both: Sequence[float | None], digits: int) -> tuple[st
     words = ["–" if value is None else percent(value, digits) for value in both]
     a, b = both
     change = "" if a is None or b is None else f"{100 * (b - a):+.{digits}f} points"
-    return shorten_middle(name, 40), words[0], words[1], change
+    return name, words[0], words[1], change
 
 
 def _stall(value: float, unit: str) -> str:

@@ -72,6 +72,8 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
     "--threshold", type=FiniteRange(0, 100, min_open=True), default=1.0, show_default=True,
     help="Percentage of its time from which a port counts as stalling, queueing or dropping.",
 )  # fmt: skip
+@click.option("--last", callback=_time, metavar="TIME",
+              help="Only the last TIME of the recorded time, like '10 min'.")  # fmt: skip
 @click.option("--io", metavar="REGEX", help="Torus: names of I/O routers, to compare.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables and figures.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
@@ -88,6 +90,7 @@ def counters(
     every: float | None,
     tick: float | None,
     threshold: float,
+    last: float | None,
     out: Path | None,
     force: bool,
     figures: str,
@@ -114,8 +117,8 @@ def counters(
     _refuse_idle(click.get_current_context(), out, fabric)
     found = analyse_counters(
         files, reader=reader, fabric=fabric, subsystems=subsystems, tick_ns=tick,
-        every_ns=None if every is None else round(every), threshold=threshold / 100, io=io,
-        cluster=cluster,
+        every_ns=None if every is None else round(every), threshold=threshold / 100,
+        last_ns=None if last is None else round(last), io=io, cluster=cluster,
     )  # fmt: skip
     if found.queues is not None:
         return _show_queues(found, out, (figures, force, csv, form))
@@ -125,7 +128,8 @@ def counters(
     if form == "json":
         extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
         return show(json.dumps({**found.facts, **extra}, indent=2), code)
-    return show("\n".join(screen(found.verdict, found.inventory, found.source.kinds, out)), code)
+    lines = screen(found.verdict, found.inventory, found.source.kinds, out, found.study.comparison)
+    return show("\n".join(lines), code)
 
 
 def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, bool, str]) -> int:

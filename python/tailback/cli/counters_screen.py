@@ -1,4 +1,4 @@
-"""The one screen of ``tailback counters``: its facts in at most 80 columns."""
+"""The one screen of ``tailback counters``: its facts, in the terminal's width."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.cli.queues_screen import event_lines
+from tailback.cli.text import align_columns, truncate, wrap
+from tailback.names import shorten_names
 from tailback.port_counters.analysis.limits import cannot_tell, roots
+from tailback.port_counters.analysis.links import GroupTest
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
-from tailback.port_names import port_name
+from tailback.port_names import link_name, port_name
 from tailback.units import counted, format_time, percent
 
-_TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
+_TITLE: Final = {
+    "faults": "LINKS HAVE ERRORS",
+    "stalls": "PORTS STALL",
+    "quiet": "LITTLE STALL",
+    "unknown": "UNDETERMINED",
+}
 _NOTICED: Final = {
     "at_least": "with a lower bound only (≥)",
-    "latched": "with a counter at its largest value",
+    "latched": "with a stall counter at its largest value",
+    "data_latched": "with a counter of data or packets at its largest value",
     "wraps": "with a counter that wrapped",
     "resets": "with a counter that was reset",
     "gaps": "longer than usual: readings are missing",
@@ -31,7 +40,11 @@ _PORTS, _GROUPS, _NOTES = 8, 8, 6
 
 
 def screen(
-    verdict: Verdict, inventory: PortInventory, kinds: list[str], out: Path | None
+    verdict: Verdict,
+    inventory: PortInventory,
+    kinds: list[str],
+    out: Path | None,
+    comparison: GroupTest | None = None,
 ) -> list[str]:
     """The lines to print.
 
@@ -40,16 +53,23 @@ def screen(
         inventory: The ports of the fabric, for the other end of a link.
         kinds: What the counters were read from.
         out: Where tables and figures were written, None when nowhere.
+        comparison: Links of the routers of ``--io`` against all others.
     """
     lines = [
         f"VERDICT  {_TITLE[verdict.kind]}",
         *wrap(sentence(verdict)),
         *wrap(_scope(verdict, kinds)),
     ]
-    if verdict.kind != "unknown" and verdict.ports.height:
+    measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
+    if measured:
         lines += _port_lines(verdict, inventory)
         lines += _group_lines(verdict)
-        lines += _limits(verdict)
+        if comparison is not None:
+            lines += ["", "LINKS OF I/O ROUTERS", *wrap(comparison.verdict())]
+    told = "errors" if verdict.kind == "faults" else ""
+    lines += event_lines(verdict.events, verdict.peers, told)
+    if measured:
+        lines += _limits(verdict, inventory)
     lines += _noticed(verdict)
     lines += ["", *_next(verdict, out)]
     return lines
@@ -66,7 +86,7 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
     )
     if verdict.end_ns > verdict.start_ns:
         text += f" over {_duration(verdict.end_ns - verdict.start_ns)}"
-    return f"{text}; from {shorten_middle(', '.join(kinds) or 'nothing', 40)}"
+    return f"{text}; from {truncate(', '.join(kinds) or 'nothing', 40)}"
 
 
 def _share(value: float | None, least: bool = False) -> str:
@@ -77,10 +97,23 @@ def _stalled(row: dict[str, Any]) -> str:
     """Stall fraction of a port, or its lower bound if the counter latched."""
     bound, seconds = row["stall_at_least"], row["latched_stall_seconds"]
     if bound is None:
-        return _share(row["stall_fraction"], row["at_least"] > 0)
+        return _range(row["stall_fraction"], row["stall_high_fraction"], row["at_least"] > 0)
     if bound == 0:
         return "≥ ?" if seconds is None else f"≥ {seconds:.3g} s"
     return _share(bound, True)
+
+
+def _range(low: float | None, high: float | None, least: bool = False) -> str:
+    """A share, from the least to the most that it may be where its tick is not known."""
+    if low is None or high is None or percent(low) == percent(high):
+        return _share(low, least)
+    return f"{_share(low, least)} to {percent(high)}"
+
+
+def _is_bound(row: dict[str, Any]) -> bool:
+    """Whether the stall of a port is a lower bound: its counter is full, or its tick not known."""
+    high = row["stall_high_fraction"]
+    return row["stall_at_least"] is not None or (high or 0.0) > (row["stall_fraction"] or 0.0)
 
 
 def _gbps(value: float | None, least: bool = False) -> str:
@@ -117,26 +150,24 @@ def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
             (
                 _link(row, peers),
                 _stalled(row),
-                _share(row["maximum"], row["stall_at_least"] is not None),
+                _share(row["maximum"], _is_bound(row)),
                 _share(row["utilization"]),
-                _gbps(row["lost_gbps"], row["stall_at_least"] is not None),
+                _gbps(row["lost_gbps"], _is_bound(row)),
             )
         )
     more = verdict.stalling.height - len(rows)
     lines = ["", "LINKS THAT STALL MOST"]
-    lines += align_columns(("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr")
+    lines += align_columns(
+        ("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr", names=(0,)
+    )
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
 def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
     name, port = str(row["node_name"]), int(row["port"])
     if row["direction"] and port < 6 and row["direction"][1:] in ("+", "-"):
-        return shorten_middle(f"{shorten_middle(name, 24)} {row['direction']}", 40)
-    peer = peers.get((name, port))
-    if peer is None:
-        return shorten_middle(port_name(shorten_middle(name, 30), port, row["interface"]), 40)
-    own = shorten_middle(port_name(shorten_middle(name, 16), port, row["interface"]), 20)
-    return f"{own} → {shorten_middle(peer, 17)}"
+        return f"{name} {row['direction']}"
+    return link_name(port_name(name, port, row["interface"]), peers.get((name, port)))
 
 
 def _group_lines(verdict: Verdict) -> list[str]:
@@ -145,18 +176,22 @@ def _group_lines(verdict: Verdict) -> list[str]:
         return []
     rows = [
         (
-            shorten_middle(_class(row), 22),
+            _class(row),
             str(row["ports"]),
             "?" if (ever := row["stalled_percent"]) is None else f"{ever:.0f} %",
-            _share(row["stall_fraction"], row["at_least"] > 0),
-            _share(row["maximum"], row["full_ports"] > 0),
+            _range(row["stall_fraction"], row["stall_high_fraction"], row["at_least"] > 0),
+            _share(row["maximum"], row["full_ports"] > 0 or row["stall_high_fraction"] is not None),
             _share(row["utilization"]),
-            _gbps(row["lost_gbps"], row["full_ports"] > 0),
+            _gbps(
+                row["lost_gbps"], row["full_ports"] > 0 or row["stall_high_fraction"] is not None
+            ),
         )
         for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
     ]
     header = ("ports", "", "ever", "stalled", "most", "used", "Gb/s lost")
-    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr")]
+    more = verdict.groups.height - len(rows)
+    tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
+    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr", names=(0,)), *tail]
 
 
 def _class(row: dict[str, Any]) -> str:
@@ -165,9 +200,9 @@ def _class(row: dict[str, Any]) -> str:
     return kind if row["category"] == "Port" else f"{row['category']} {kind}"
 
 
-def _limits(verdict: Verdict) -> list[str]:
+def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
     """What can be concluded about the cause from counters, and what cannot."""
-    root = roots(verdict)
+    root = roots(verdict, inventory.wiring)
     lines = ["", "WHERE IT MAY START", *wrap(root)] if root else []
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
 
@@ -179,26 +214,30 @@ def _noticed(verdict: Verdict) -> list[str]:
         seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
     lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
-        some = ", ".join(shorten_middle(name, 30) for name in verdict.unknown[:8])
+        some = ", ".join(shorten_names(verdict.unknown[:8], 30))
         rest = len(verdict.unknown) - 8
         tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
     if verdict.notes:
         lines += ["", "NOTES"]
         for note in verdict.notes[:_NOTES]:
-            lines += wrap(shorten_middle(note, 230))
+            lines += wrap(truncate(note, 230))
         if len(verdict.notes) > _NOTES:
             lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--format json lists all)")
     return lines
 
 
 def _next(verdict: Verdict, out: Path | None) -> list[str]:
+    if verdict.kind == "faults":
+        return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
+    if verdict.may_stall.height and verdict.kind == "unknown":
+        return ["NEXT  give --fabric FILE with device ids and widths (ibnetdiscover), or --tick"]
     if verdict.kind == "unknown" and verdict.intervals:
         return ["NEXT  if stalls were counted in ticks, give --fabric FILE or --tick TIME;",
                 "      if not, collect them: tailback collect (PortXmitWait)"]  # fmt: skip
     if verdict.kind == "unknown":
         return ["NEXT  read again later and give both files; or: tailback collect"]
     if out is not None:
-        return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
+        return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
     return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",
             "      was, use a trace: tailback diagnose"]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.cli.text import printable
+from tailback.folders import check_writable, shell_path
 from tailback.remedy import REMEDIES
-from tailback.run import check_writable
+from tailback.simulation.task_folder import TaskFolder
 
 
 @click.command()
@@ -127,11 +128,7 @@ def diagnose(
         name = found.scenario.name
     out = out or Path(f"tailback-{path_safe_name(name)}")
     check_writable(out, force=force, sources=[path, *captures])
-    tasks = out.absolute().with_name(f"{out.absolute().name}.tasks") if dask or slurm else None
-    if slurm is not None and tasks is not None:
-        script = write_script(tasks, tasks.name, slurm)
-        click.echo(f"sbatch {printable(shlex.quote(str(script)))}", err=True)
-    with profiled(profile), meter(quiet) as progress:
+    with _task_folder(out, dask, slurm) as tasks, profiled(profile), meter(quiet) as progress:
         result = run_diagnosis(
             found, counters=counters, jobs=jobs, samples=samples, allow_hosts=allow_hosts,
             methods=methods,
@@ -146,3 +143,19 @@ def diagnose(
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)
     return show("\n".join(diagnosis_lines(diagnosis, out, hot_lines(result.attribution))), code)
+
+
+@contextmanager
+def _task_folder(out: Path, dask: str | None, slurm: int | None) -> Iterator[TaskFolder | None]:
+    """The folder of the tasks of workers beside the result, with a batch script for Slurm."""
+    if dask is None and slurm is None:
+        yield None
+        return
+    tasks = TaskFolder.create(out.absolute().with_name(f"{out.absolute().name}.tasks"))
+    try:
+        if slurm is not None:
+            script = write_script(tasks, out.absolute().name, slurm)
+            click.echo(f"sbatch {shell_path(script)}", err=True)
+        yield tasks
+    finally:
+        tasks.delete()

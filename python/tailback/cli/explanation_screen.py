@@ -16,7 +16,7 @@ _SAID = 3
 """Causes for which the screen shows the evidence."""
 
 
-_ADAPTERS = 4
+_PORT_EVENTS = 4
 """Findings on adapters on the screen; the report has all of them."""
 
 
@@ -48,11 +48,11 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
             f"shared link {link.link}: {jobs}, your job {percent(link.ours)} of its "
             f"bytes (± {_points(200 * link.error)})"
         )
-    for finding in explanation.adapters[:_ADAPTERS]:
-        lines += wrap(f"adapters: {finding.statement}")
-    if len(explanation.adapters) > _ADAPTERS:
-        more = len(explanation.adapters) - _ADAPTERS
-        lines += [f"  adapters: {counted(more, 'more finding')} in the report"]
+    for finding in explanation.port_events[:_PORT_EVENTS]:
+        lines += wrap(f"ports counted: {finding.statement}")
+    if len(explanation.port_events) > _PORT_EVENTS:
+        more = len(explanation.port_events) - _PORT_EVENTS
+        lines += [f"  ports counted: {counted(more, 'more finding')} in the report"]
     lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
     for text in explanation.missing[:2]:
         lines += wrap(f"still missing: {text}")

@@ -13,7 +13,7 @@ import polars as pl
 from tailback.api.runs import require_packets
 from tailback.api.source import read_base_run as read_run
 from tailback.cli.runs import read_samples, skip_lines
-from tailback.cli.text import align_columns, shorten_middle
+from tailback.cli.text import align_columns, wrap
 from tailback.delimited import for_spreadsheets
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.port_names import link_names
@@ -23,6 +23,9 @@ from tailback.simulation.decode import link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.run_views import Side
+
+_SHOWN = 10
+"""Links on the screen; the CSV has all."""
 
 
 @click.group()
@@ -84,12 +87,29 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
         _write(out, force, for_spreadsheets(named).write_csv)
         click.echo(f"{named.height:,} links written to {out}")
         return
-    most = named.filter(pl.col("congested") > 0).sort("congested", descending=True).head(10)
+    click.echo("\n".join(_most_congested(named)))
+
+
+def _most_congested(named: pl.DataFrame) -> list[str]:
+    """The links with most congested packets, else with most packets, and what is not known."""
+    # Scheme csig only counts the packets whose bottleneck a link was.
+    known = [name for name in ("congested", "bottleneck", "packets")
+             if name in named.columns and named[name].null_count() < named.height]  # fmt: skip
+    if not known:
+        return wrap("The samples of this run count neither packets nor congested packets.")
+    lines = []
+    if "congested" not in known:
+        lines = wrap("Congested packets of links are not counted by the samples of this run.")
+    elif not (named["congested"] > 0).any():
+        lines = wrap("No packet met congestion. The links with most packets:")
+    most = named.sort(known, descending=True, nulls_last=True).head(_SHOWN)
+    most = most.filter(pl.any_horizontal(pl.col(known) > 0))
+    shown = [name for name in ("packets", "congested", "bottleneck") if name in named.columns]
     rows = [
-        (shorten_middle(row["port"], 40), _about(row, "packets"), _about(row, "congested"))
-        for row in most.iter_rows(named=True)
+        (row["port"], *(_about(row, name) for name in shown)) for row in most.iter_rows(named=True)
     ]
-    click.echo("\n".join(align_columns(("port", "packets", "congested"), rows, " rr")))
+    columns = " " + "r" * len(shown)
+    return [*lines, *align_columns(("port", *shown), rows, columns, names=(0,))]
 
 
 def _about(row: dict[str, float | None], name: str) -> str:

@@ -1,15 +1,12 @@
-"""Which line of the program congests which links, for a terminal of 80 columns."""
+"""Which line of the program congests which links, for a terminal."""
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns, shorten_middle
+from tailback.cli.text import align_columns
 from tailback.report import Attribution, by_call_site
 from tailback.units import format_time, percent
 
 MAX_LINES = 2
-
-WIDTH = 56
-"""Characters for the line and its links, next to the two columns of numbers."""
 
 
 def hot_lines(attribution: Attribution) -> list[str]:
@@ -18,15 +15,14 @@ def hot_lines(attribution: Attribution) -> list[str]:
     if not found:
         return []
     time = attribution.unit == "ps"
-    wide = min(27, max(len(line.line) for line in found))
     rows = [
         (
-            shorten_middle(line.line, wide),
-            shorten_middle(line.place, WIDTH - wide),
+            line.line,
+            line.place,
             percent(line.share),
             format_time(line.stall) if time else f"{line.stall:,.0f}",
         )
         for line in found
     ]
     head = ("line of the program", "congested links", "share", "stall" if time else "packets")
-    return ["CALL SITES THAT CONGEST LINKS", *align_columns(head, rows, "  rr")]
+    return ["CALL SITES THAT CONGEST LINKS", *align_columns(head, rows, "  rr", names=(0, 1))]

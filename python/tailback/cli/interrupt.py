@@ -11,7 +11,8 @@ import select
 import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from tailback.atomic_exchange import discard_unfinished
@@ -57,6 +58,24 @@ def end_on_signals() -> None:
             handled.clear()
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end the process at once during a ``with`` block: while libraries are loaded.
+
+    Their initialisation is compiled code that holds Python's lock, so that nobody sees a signal
+    that Python should handle; and no file is incomplete yet.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _end() -> None:

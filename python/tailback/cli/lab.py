@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import threading
 from pathlib import Path
@@ -10,13 +9,13 @@ from pathlib import Path
 import click
 
 from tailback.cli.progress import meter
-from tailback.cli.text import printable
 from tailback.datapath.record import append_until
 from tailback.datapath.sampling import PacketScheme
 from tailback.errors import TailbackError
-from tailback.folders import check_writable
+from tailback.folders import check_writable, shell_path
 from tailback.lab import causes, fabric, spec, telemetry
 from tailback.lab.record import record
+from tailback.names import printable
 from tailback.units import counted
 
 
@@ -88,7 +87,7 @@ def run(
     with meter(quiet) as progress:
         record(plan, chosen, program, out, force=force, path_seed=paths,
                step=lambda what: progress.step(what, 0.0))  # fmt: skip
-    click.echo(printable(f"tailback diagnose {shlex.quote(str(out))}"))
+    click.echo(printable(f"tailback diagnose {shell_path(out)}"))
 
 
 @lab.command()

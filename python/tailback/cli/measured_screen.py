@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.cli.text import align_columns, truncate, wrap
 from tailback.diagnosis.model import Diagnosis
 from tailback.evidence.model import ClockReport, Efficiency, Measured
 from tailback.evidence.split import PART_NAMES
@@ -33,7 +33,7 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
     lines += wrap(_clocks(measured.clocks, measured.elapsed_ps))
     lines += wrap(_hosts(measured))
     for note in measured.notes[:1]:
-        lines += wrap(f"note: {shorten_middle(note, 200)}")
+        lines += wrap(f"note: {truncate(note, 200)}")
     if len(measured.notes) > 1:
         lines += [f"  note: {len(measured.notes) - 1} more in diagnosis.json"]
     return [*lines, ""]

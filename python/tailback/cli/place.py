@@ -13,7 +13,9 @@ from tailback.api.place import place as make_placements
 from tailback.api.rankfiles import command_with_path
 from tailback.cli.progress import meter
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.cli.text import align_columns, printable, wrap
+from tailback.cli.text import align_columns, wrap
+from tailback.errors import option
+from tailback.names import printable
 from tailback.placement import RankFile
 from tailback.run import check_writable
 from tailback.units import format_time, percent
@@ -46,12 +48,13 @@ def place(
 ) -> None:
     """Place the ranks of a job and compare the results.
 
-    Best is the shortest simulated time with --simulate, the shortest average path without.
+    Best is the shortest simulated time with --simulate. Without it, it is the placement whose
+    busiest link needs the least time for its bytes, which leaves out waiting and contention.
 
     \b
     tailback place TRACE --fabric FABRIC --method tile --out ranks
     """
-    require_placements("--method", methods)
+    require_placements(option("methods"), methods)
     path = source.pop("source")
     if out is not None:
         check_writable(out, force=force, sources=[path])
@@ -74,7 +77,9 @@ def place(
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo("\n".join(_lines(placed.rows)))
-    for note in placed.skipped:
+    if not simulated:
+        click.echo("\n".join(wrap(_NOT_SIMULATED)))
+    for note in [*placed.skipped, *placed.notes]:
         click.echo("\n".join(wrap(f"note: {note}")))
     if placed.omitted:
         click.echo("\n".join(wrap(f"note: {placed.omitted}")))
@@ -88,6 +93,12 @@ def place(
             click.echo("\n".join(wrap(f"no file for {name}: {why}")))
 
 
+_NOT_SIMULATED = (
+    "Ordered by the time that the busiest link needs for its bytes at its own rate. Waiting and "
+    "contention are not in it: --simulate orders by simulated time."
+)
+
+
 def _command(file: RankFile, out: Path | None) -> str:
     """How a rank file is used: from here, where it has been written."""
     return file.command if out is None else command_with_path(file.command, file.file, out)
@@ -98,11 +109,14 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
         (
             row["placement"],
             "—" if row["elapsed_ps"] is None else format_time(row["elapsed_ps"]),
+            format_time(row["busiest_link_ps"]),
             f"{row['path_length']:.3f}",
             percent(row["edge_cut"]),
         )
         for row in rows
     ]
     return align_columns(
-        ("placement", "time", "path length", "traffic between leaves"), table, " rrr"
+        ("placement", "time", "busiest link", "path length", "traffic between leaves"),
+        table,
+        " rrrr",
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailback.cli.text import printable
+from tailback.names import printable
 from tailback.reading import reported
 from tailback.stages import record_stages
 from tailback.units import format_time

@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from tailback.cli.text import align_columns, shorten_middle, wrap
+import polars as pl
+
+from tailback.cli.text import align_columns, truncate, wrap
+from tailback.evidence.port_event_wording import event_port, ports_counted
 from tailback.evidence.port_verdict import PortVerdict, sentence
-from tailback.evidence.port_wording import CANNOT_TELL, port_label
+from tailback.evidence.port_wording import cannot_tell, port_label
+from tailback.names import printable, shorten_names
+from tailback.port_names import Peers
 from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
 
 _TITLE: Final = {
+    "faults": "LINKS HAVE ERRORS", "paused": "PORTS ARE PAUSED BY THEIR FAR ENDS",
     "degraded": "LINKS SERVE LESS THAN THEIR RATE", "drops": "PORTS DROP PACKETS",
     "busy": "LINKS ARE FULL", "queues": "PORTS QUEUE", "quiet": "LITTLE QUEUEING",
 }  # fmt: skip
@@ -33,34 +39,45 @@ def queues_screen(
         f"{counted(verdict.ports, 'port')} of {counted(verdict.devices, 'device')}, "
         f"{counted(verdict.intervals, 'interval')} over "
         f"{format_time(1000 * (verdict.end_ns - verdict.start_ns))}; from "
-        f"{shorten_middle(', '.join(kinds), 40)}"
+        f"{truncate(', '.join(kinds), 40)}"
     )
     lines = [
         f"VERDICT  {_TITLE[verdict.kind]}",
         *wrap(sentence(verdict)),
-        *wrap(
-            "a lossy network: its ports queue and drop where those of a lossless one stall, so it "
-            "is judged by utilization, queues and drops"
-        ),
+        *wrap(_judged_by(verdict)),
         *wrap(scope),
         *_degraded(verdict),
         *_queued(verdict),
+        *event_lines(verdict.events, verdict.peers, "errors" if verdict.kind == "faults" else ""),
         "",
         "WHAT COUNTERS CANNOT TELL",
-        *wrap("; ".join(CANNOT_TELL)),
+        *wrap("; ".join(cannot_tell(verdict.events))),
     ]
     if unknown:
-        some = ", ".join(shorten_middle(name, 30) for name in unknown[:8])
+        some = ", ".join(shorten_names(unknown[:8], 30))
         lines += ["", "COLUMNS NOT USED", *wrap(some + (", …" if len(unknown) > 8 else ""))]
     if notes:
         lines += ["", "NOTES"]
         for note in notes[:_NOTES]:
-            lines += wrap(shorten_middle(note, 230))
+            lines += wrap(truncate(note, 230))
     return [*lines, "", *_next(verdict, out)]
 
 
+def _judged_by(verdict: PortVerdict) -> str:
+    """What the verdict rests on."""
+    if verdict.counted("paused").height:
+        return (
+            "Ethernet with pause frames: its ports are judged by utilization, queues, drops, and "
+            "the times that their far ends paused them"
+        )
+    return (
+        "a lossy network: its ports queue and drop where those of a lossless one stall, so it "
+        "is judged by utilization, queues and drops"
+    )
+
+
 def _name(row: dict[str, Any], verdict: PortVerdict) -> str:
-    return shorten_middle(port_label(row, verdict.peers), 32)
+    return port_label(row, verdict.peers)
 
 
 def _degraded(verdict: PortVerdict) -> list[str]:
@@ -83,7 +100,11 @@ def _degraded(verdict: PortVerdict) -> list[str]:
     if not rows:
         return []
     header = ("link", "serves", "95 % interval", "over", "evidence")
-    return ["", "LINKS THAT SERVE LESS THAN THEIR RATE", *align_columns(header, rows, " rrr ")]
+    return [
+        "",
+        "LINKS THAT SERVE LESS THAN THEIR RATE",
+        *align_columns(header, rows, " rrr ", names=(0,)),
+    ]
 
 
 def _queued(verdict: PortVerdict) -> list[str]:
@@ -105,16 +126,51 @@ def _queued(verdict: PortVerdict) -> list[str]:
     ]
     more = worst.height - len(rows)
     lines = ["", "PORTS THAT QUEUE MOST"]
-    lines += align_columns(("port", "queued", "longest", "used", "drops"), rows, " rrrr")
+    lines += align_columns(
+        ("port", "queued", "longest", "used", "drops"), rows, " rrrr", names=(0,)
+    )
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
+
+
+def event_lines(events: pl.DataFrame, peers: Peers, told: str) -> list[str]:
+    """What ports counted of errors, pauses, marks and losses.
+
+    Args:
+        events: Table ``port_events``.
+        peers: Device at the far end of each port, where known.
+        told: Kind whose largest figure is in the verdict; its ports are listed if there are more.
+    """
+    lines = []
+    for (kind,), rows in events.group_by("finding", maintain_order=True):
+        if kind != told:
+            lines += wrap(printable(ports_counted(rows, peers)))
+        elif rows.height > 1:
+            cells = [
+                (
+                    event_port(row, peers),
+                    ("≥ " if row["full"] else "")
+                    + f"{row['since_reset' if row['full'] else 'count']:,}",
+                    ", ".join(row["counters"]),
+                )
+                for row in rows.head(_PORTS).iter_rows(named=True)
+            ]
+            lines += align_columns(("port", str(kind), "counters"), cells, " r ", names=(0,))
+            if rows.height > _PORTS:
+                lines.append(f"  … and {rows.height - _PORTS} more")
+    return ["", "ERRORS, PAUSES, MARKS AND LOSSES", *lines] if lines else []
 
 
 def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
     if not verdict.rated:
         return ["NEXT  give --fabric FILE with the rates of the links"]
     if out is not None:
-        return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
-    if verdict.kind == "degraded":
+        return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
+    if verdict.kind == "paused":
+        return [
+            "NEXT  read the counters of the far end: what it waits for, or which of its ports",
+            "      is full",
+        ]
+    if verdict.kind in ("degraded", "faults"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",
             "      was, use a trace: tailback diagnose"]  # fmt: skip

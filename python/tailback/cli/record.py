@@ -10,13 +10,13 @@ import click
 
 from tailback.api.recording import recorded_fabric
 from tailback.cli.progress import meter
-from tailback.cli.text import printable
 from tailback.errors import TailbackError
-from tailback.folders import check_writable
+from tailback.folders import shell_path
+from tailback.names import printable
 from tailback.recorder.build import build as build_recorder
 from tailback.recorder.endings import OWN_FAILURE, exit_status
 from tailback.recorder.launch import compiler_for
-from tailback.recorder.session import Recording
+from tailback.recorder.session import Recording, finish, finished_folder
 from tailback.recorder.session import record as record_program
 from tailback.units import counted
 
@@ -55,6 +55,12 @@ class _ProgramRunner(click.Command):
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the evidence.")
 @click.option("--mpicc", metavar="PROGRAM",
               help="C compiler of your MPI library (default: beside the launcher).")  # fmt: skip
+@click.option(
+    "--recover",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Finish the recording OUT.unfinished that a killed recorder left.",
+)
 @click.option("--build", is_flag=True, help="Only compile the recorder for this MPI library.")
 @click.option("--clocks-every", type=click.FloatRange(min=0, min_open=True), default=30,
               metavar="SECONDS", show_default=True,
@@ -65,8 +71,8 @@ class _ProgramRunner(click.Command):
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def record(
-    command: tuple[str, ...], out: Path | None, mpicc: str | None, build: bool,
-    clocks_every: float, wait: float, force: bool, quiet: bool,
+    command: tuple[str, ...], out: Path | None, mpicc: str | None, recover: Path | None,
+    build: bool, clocks_every: float, wait: float, force: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Run COMMAND, an MPI program with its launcher, and record its MPI calls.
 
@@ -75,29 +81,48 @@ def record(
     system's description of the job. diagnose also needs --fabric if this user may
     not ask the InfiniBand fabric (the last line of the output says so).
 
+    The files of the ranks are in OUT.unfinished until the folder is complete. If
+    the recorder is killed or the disk is full, --recover finishes the folder.
+
     Exits with the exit code of COMMAND; with 125 if Tailback itself fails.
 
     \b
     tailback record --out evidence -- mpirun -np 64 ./app
     tailback diagnose evidence
+    tailback record --recover evidence.unfinished
     """
     if build:
         built = build_recorder(mpicc or compiler_for(command or ("mpirun",)))
         click.echo(printable(f"{'compiled' if built.fresh else 'already there'}: {built.recorder}"))
         return 0
+
+    def step(what: str) -> None:
+        if not quiet:
+            click.echo(f"tailback: {what}", err=True)
+
+    if recover is not None:
+        if command:
+            raise TailbackError(
+                "--recover runs no program", remedy=f"leave {shlex.join(command)!r} out"
+            )
+        found = finish(recover, out, force=force, step=step)
+        return _report(found, out or finished_folder(recover))
     if out is None or not command:
         raise TailbackError(
             "--out and a program are needed",
             remedy="tailback record --out evidence -- mpirun -np 64 ./app",
         )
-    check_writable(out, force=force)
     # A progress meter would interfere with the program's output.
     with meter(True):
         found = record_program(
             command, out, mpicc=mpicc, force=force, clocks_every_s=clocks_every,
-            wait_s=wait,
-            step=lambda what: None if quiet else click.echo(f"tailback: {what}", err=True),
+            wait_s=wait, step=step,
         )  # fmt: skip
+    return _report(found, out)
+
+
+def _report(found: Recording, out: Path) -> int:
+    """Say on stderr what was recorded: stdout is the program's. Returns the exit code."""
     lines = [
         f"{out}: {counted(found.calls, 'MPI call')} of "
         f"{counted(found.ranks - len(found.not_recorded), 'rank')} on "
@@ -105,8 +130,8 @@ def record(
         *(f"note: {note}" for note in found.notes),
     ]
     if found.calls:
-        lines.append(f"tailback diagnose {shlex.quote(str(out))} {_network(out)}".rstrip())
-    click.echo(printable("\n".join(lines), keep_newlines=True))
+        lines.append(f"tailback diagnose {shell_path(out)} {_network(out)}".rstrip())
+    click.echo(printable("\n".join(lines), keep_newlines=True), err=True)
     return exit_status(found.exit_code)
 
 
@@ -124,5 +149,5 @@ def _network(out: Path) -> str:
     if recorded_fabric(out) is not None:
         return ""
     if (out / "topology.conf").is_file():
-        return f"--fabric {shlex.quote(str(out / 'topology.conf'))} --cable-rate RATE"
+        return f"--fabric {shell_path(out / 'topology.conf')} --cable-rate RATE"
     return "--fabric FABRIC"

@@ -29,7 +29,10 @@ note says how it ended and what of the recording can be used.
 Results go to standard output, progress and warnings to standard error. Commands that print
 results take `--format json`. Tailback overwrites nothing without `--force`, and replaces a folder
 only if the folder's `manifest.json` lists everything in it. The manifest also holds the SHA-256 of
-every file; Tailback refuses to read a file that has changed since.
+every file: of a run, a diagnosis, a recording, a case of the lab, an archive. Tailback refuses to
+read a file that has changed since. To use an edited file, copy it to another folder and name it
+there; or delete `manifest.json`, and the folder is read unchecked, with a note. Files that you add
+to the folder are not checked.
 
 For shell completion, add one of these lines to the start-up file of your shell:
 

@@ -1,4 +1,4 @@
-"""Text output of commands: the content of their JSON on one screen of 80 columns."""
+"""Text output of commands: the content of their JSON on one screen."""
 
 from __future__ import annotations
 
@@ -8,19 +8,12 @@ from pathlib import Path
 from tailback.api.rankfiles import command_with_path, writer_of
 from tailback.cli.explanation_screen import explanation_lines
 from tailback.cli.measured_screen import measured_lines
-from tailback.cli.text import (
-    WIDTH,
-    align_columns,
-    command_lines,
-    printable,
-    shorten_middle,
-    truncate,
-    wrap,
-)
+from tailback.cli.text import align_columns, command_lines, table_width, truncate, wrap
 from tailback.diagnosis.cause_finding import CODE
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
+from tailback.names import display_width, printable, shorten_names
 from tailback.units import format_time, percent
 
 CAUSES_ON_LINKS = ("pattern", "placement", "routing", "slow-link", "other-traffic", "injection")
@@ -81,11 +74,11 @@ def diagnosis_lines(
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
-    # Notes on anything that was not simulated are always shown.
-    skipped = [warning for warning in diagnosis.warnings if warning.startswith("skipped: ")]
-    others = [warning for warning in diagnosis.warnings if warning not in skipped]
-    for warning in [*skipped, *others[:2]]:
-        lines += wrap(f"note: {shorten_middle(warning, 300)}")
+    # Notes on what was not simulated, and on rates that may be assumed, are always shown.
+    shown = [it for it in diagnosis.warnings if it.startswith(("skipped: ", "within hosts: "))]
+    others = [warning for warning in diagnosis.warnings if warning not in shown]
+    for warning in [*shown, *others[:2]]:
+        lines += wrap(f"note: {truncate(warning, 300)}")
     if len(others) > 2:
         lines += [f"  note: {len(others) - 2} more in the report"]
     return [*lines, "", f"NEXT  open {printable(str(folder / 'report.html'))}"]
@@ -98,8 +91,8 @@ def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[
     # A finding without a rule only repeats the verdict.
     findings = [finding for finding in diagnosis.findings if finding.code != CODE]
     if findings:
-        phases = [shorten_middle(", ".join(f.phases[:3]), 18) for f in findings[:3]]
-        width = WIDTH - 18 - max(map(len, (*phases, "phase")))
+        phases = shorten_names([", ".join(f.phases[:3]) for f in findings[:3]], 18)
+        width = table_width() - 18 - max(map(display_width, (*phases, "phase")))
         sampled = diagnosis.sampling.packets > 0
         rows = [
             (f.code, percent(f.share) if sampled else "—", truncate(f.title, width), phase)
@@ -165,19 +158,19 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
     named = any(link.flat_direction for link in links)
     rows = [
         (
-            shorten_middle(link.name, 33),
+            link.name,
             *((link.flat_direction or "host",) if named else ()),
             f"{100 * link.congested_fraction.value:.0f} "
             f"({100 * link.congested_fraction.low:.0f}–{100 * link.congested_fraction.high:.0f})",
             f"{100 * link.utilization.value:.0f} "
             f"({100 * link.utilization.low:.0f}–{100 * link.utilization.high:.0f})",
-            shorten_middle(link.phase, 12),
+            link.phase,
         )
         # By what the rows show: the lower end of the interval.
         for link in sorted(links, key=lambda link: -link.congested_fraction.low)
     ]
     head = ("link", *(("direction",) if named else ()), "congested %", "your load %", "mostly in")
-    return align_columns(head, rows, "  rr" if named else " rr")
+    return align_columns(head, rows, "  rr" if named else " rr", names=(0, len(head) - 1))
 
 
 def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
@@ -218,10 +211,10 @@ def candidate_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str
     if all(c.elapsed_ps != before_ps for c in candidates):
         rows.append(("unchanged", "", "", format_time(before_ps), "", ""))
     rows += [
-        (shorten_middle(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
+        (c.name, c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
          format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),
          "—" if c.congested_fraction is None else percent(c.congested_fraction))
         for c in candidates
     ]  # fmt: skip
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
-    return align_columns(head, rows, "  rrrr")
+    return align_columns(head, rows, "  rrrr", names=(0,))

@@ -15,6 +15,7 @@ from tailback.diagnosis import Diagnosis
 from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.evidence.tables import TABLES
+from tailback.input_files import content, text_content
 from tailback.manifest import read_manifest
 from tailback.parquet import read_table
 from tailback.remedy import diagnose as find_causes
@@ -67,8 +68,8 @@ def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, d
     manifest = read_manifest(folder)
     manifest.check(found.name)
     try:
-        diagnosis = read_diagnosis(found.read_bytes())
-    except (OSError, ValueError) as error:
+        diagnosis = read_diagnosis(content(found, RunError))
+    except ValueError as error:
         raise RunError(
             f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_REMEDY
         ) from None
@@ -78,10 +79,7 @@ def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, d
         path = folder / Path(name).name
         manifest.check(path.name)
         if path.is_file():
-            try:
-                files[name] = path.read_text(encoding="utf-8")
-            except UnicodeDecodeError:
-                raise RunError("damaged: it is not UTF-8", file=path, remedy=_REMEDY) from None
+            files[name] = text_content(path, RunError)
     return diagnosis, with_samples(Run.read(folder / "run")), after, files
 
 

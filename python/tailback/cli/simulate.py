@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -14,8 +13,10 @@ from tailback.api.simulate import simulate as run_scenario
 from tailback.cli.option_types import profile_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
-from tailback.cli.text import printable, wrap
+from tailback.cli.text import wrap
 from tailback.fluid import Choice, Rates
+from tailback.folders import shell_path
+from tailback.names import printable
 from tailback.run import Run, check_writable
 from tailback.units import format_time, percent
 
@@ -78,7 +79,7 @@ def simulate(
         raise SystemExit(130)
     if form == "text" and out is not None:
         command = "report" if model == "packet" else "diagnose"
-        click.echo(f"\nNEXT  tailback {command} {printable(shlex.quote(str(out)))}")
+        click.echo(f"\nNEXT  tailback {command} {shell_path(out)}")
 
 
 def run_facts(run: Run) -> dict[str, Any]:

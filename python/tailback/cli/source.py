@@ -33,8 +33,8 @@ _NETWORK = (
     click.option(
         "--fabric",
         metavar="FILE|PRESET|RUN",
-        help="Network of a trace or capture: a file or preset, or a scenario or run that "
-        "states it.",
+        help="Network of a trace or capture: a file or preset, or a scenario or run, whose "
+        "[fabric] and [engine] are used.",
     ),
     click.option(
         "--cable-rate",
@@ -55,6 +55,23 @@ _NETWORK = (
     ),
 )
 """Options for the network that a trace or capture is diagnosed on."""
+
+
+_WITHIN_HOSTS = (
+    click.option(
+        "--local-rate",
+        metavar="RATE",
+        help="Rate of a message between ranks of one host, like '80 Gb/s' (default: that of "
+        "the recording, or 80 Gb/s).",
+    ),
+    click.option(
+        "--memory-rate",
+        metavar="RATE",
+        help="Rate that all messages within a host share (default: that of the recording, or "
+        "400 Gb/s).",
+    ),
+)
+"""Options for the rates of messages within hosts."""
 
 
 def source_options(command: F) -> F:
@@ -95,6 +112,7 @@ def source_options(command: F) -> F:
             type=click.Path(path_type=Path),
             help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
         ),
+        *_WITHIN_HOSTS,
         _SKIP_REPEATS,
         _COARSE,
         click.option(

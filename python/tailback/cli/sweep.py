@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -14,8 +13,10 @@ import polars as pl
 from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
 from tailback.api.sweep.study import SUMMARY
 from tailback.cli.progress import meter
-from tailback.cli.text import align_columns, printable, wrap
+from tailback.cli.text import align_columns, wrap
 from tailback.errors import ScenarioError
+from tailback.folders import atomic_file, require_owner, shell_path
+from tailback.names import printable
 from tailback.units import counted, format_time, percent
 
 SHOWN = 10
@@ -66,9 +67,11 @@ def sweep(
     """
     folder = _folder(source, over, out, tables, model)
     if slurm is not None:
+        require_owner(folder)
         script = folder / "sweep.sbatch"
-        script.write_text(slurm_script(folder, folder.name, slurm), encoding="utf-8")
-        click.echo(f"sbatch {printable(shlex.quote(str(script)))}")
+        with atomic_file(script, force=True) as file:
+            file.write(slurm_script(folder, slurm).encode())
+        click.echo(f"sbatch {shell_path(script)}")
         return
     with meter(quiet) as progress:
         found = continue_sweep(

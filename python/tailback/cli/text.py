@@ -1,55 +1,23 @@
-"""Text for a terminal of 80 columns: made safe, cut, wrapped, in columns. Needs nothing to load."""
+"""Text for a terminal: cut, wrapped, in columns. Needs nothing to load."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+
+from tailback.names import display_width, head_of, printable, shorten_names
 
 WIDTH = 79
+"""Columns of running text: longer lines are hard to read."""
+
+NARROWEST, WIDEST = 80, 200
+"""Columns of a terminal that tables are laid out for."""
 
 
-def printable(text: str, *, keep_newlines: bool = False) -> str:
-    """Text from a file made safe for a terminal: control characters become visible."""
-    return "".join(
-        char
-        if (char == "\n" and keep_newlines) or unicodedata.category(char)[0] != "C"
-        else f"\\x{ord(char):02x}"
-        for char in text
-    )
-
-
-def display_width(text: str) -> int:
-    """Width of a text in terminal columns: wide East Asian characters 2, combining marks 0."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
-        for char in text
-    )
-
-
-_MARKS = 4
-"""Characters a column is taken to hold at most: a letter and marks on it."""
-
-
-def _head(text: str, width: int) -> str:
-    """The longest prefix of a text that fits the given number of columns."""
-    text = text[: _MARKS * width]
-    while display_width(text) > width:
-        text = text[:-1]
-    return text
-
-
-def shorten_middle(text: str, width: int) -> str:
-    """Text cut in the middle to at most ``width`` columns."""
-    text = printable(text)
-    if display_width(text) <= width:
-        return text
-    head = (width - 1) // 2
-    tail = text[-_MARKS * width :]
-    while display_width(tail) > width - 1 - head:
-        tail = tail[1:]
-    return f"{_head(text, head)}…{tail}"
+def table_width() -> int:
+    """Columns that a table may use: those of the terminal, 79 where there is none."""
+    columns = shutil.get_terminal_size((NARROWEST, 24)).columns
+    return min(max(columns, NARROWEST), WIDEST) - 1
 
 
 def truncate(text: str, width: int) -> str:
@@ -57,18 +25,36 @@ def truncate(text: str, width: int) -> str:
     text = printable(text)
     if display_width(text) <= width:
         return text
-    head = _head(text, width).rpartition(" ")[0] or _head(text, width - 1)
+    head = head_of(text, width).rpartition(" ")[0] or head_of(text, width - 1)
     return f"{head.rstrip(',;:')}…"
 
 
 def align_columns(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: str = ""
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: str = "",
+    names: Collection[int] = (),
 ) -> list[str]:
-    """A plain table; columns whose letter in ``right`` is ``r`` are aligned to the right."""
-    table = [list(header), *(list(row) for row in rows)]
-    widths = [max(display_width(row[i]) for row in table) for i in range(len(header))]
+    """A plain table, not wider than the terminal where names can be shortened.
+
+    Args:
+        header: Titles of the columns.
+        rows: Cells.
+        right: Alignment of each column; ``r`` aligns to the right.
+        names: Columns of names, which are shortened together if the table is too wide.
+    """
+    columns = [list(column) for column in zip(header, *rows, strict=True)]
+    widths = [max(map(display_width, column)) for column in columns]
+    room = table_width() - sum(2 + width for i, width in enumerate(widths) if i not in names)
+    # The narrowest first: what it does not need is left to the others.
+    for place, i in enumerate(order := sorted(names, key=lambda i: widths[i])):
+        share = room // (len(order) - place) - 2
+        if widths[i] > share:
+            columns[i] = [header[i], *shorten_names(columns[i][1:], share)]
+            widths[i] = max(map(display_width, columns[i]))
+        room -= widths[i] + 2
     lines = []
-    for row in table:
+    for row in zip(*columns, strict=True):
         padded = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
             padding = " " * (width - display_width(cell))
@@ -115,7 +101,7 @@ def _filled(text: str, width: int, first: str, indent: str, *, cut: bool) -> lis
             lines.append(line)
             line, gap = indent, ""
         while cut and display_width(line + gap + word) > width:
-            head = _head(word, max(width - display_width(line + gap), 0))
+            head = head_of(word, max(width - display_width(line + gap), 0))
             lines.append((line + gap + head).rstrip())
             line, gap, word = indent, "", word[len(head) :]
         line, gap = line + gap + word, " "

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tailback.diagnosis.hypotheses import FAULT, LIKELY, NOT_FOUND_SHARE, UNUSUAL
 from tailback.evidence.call_profile import CallProfile
+from tailback.log_probability import probability_of_odds
 from tailback.run import Run
 from tailback.traffic.program import Op, Program
 
@@ -33,6 +34,10 @@ MIN_SLICES = 6
 
 MIN_PART = 2
 """Minimum number of slices in the part and in the rest; one slice may be an outlier."""
+
+ROUNDING = 1e-12
+"""Variance of ratios of times below which they do not differ: that of errors of 10⁻⁶, the rounding
+of times of a second to microseconds."""
 
 MIN_REPETITIONS = 4
 """Minimum number of repetitions of a call site: with fewer, their mean is not that of the rest."""
@@ -77,9 +82,10 @@ class ChangeOverTime:
         error = math.hypot(self.error, usual)
         # A fault that no search finds costs exponentially distributed time, other settings as
         # much as those simulated.
-        fault = UNUSUAL * math.exp(-self.share / NOT_FOUND_SHARE) / NOT_FOUND_SHARE
-        setting = math.exp(-0.5 * (self.share / error) ** 2) * math.sqrt(2.0 / math.pi) / error
-        probability = fault / (fault + (1.0 - UNUSUAL) * setting)
+        log_odds = math.log(UNUSUAL / (1.0 - UNUSUAL)) - self.share / NOT_FOUND_SHARE
+        log_odds += 0.5 * (self.share / error) ** 2
+        log_odds += math.log(error / NOT_FOUND_SHARE * math.sqrt(math.pi / 2.0))
+        probability = probability_of_odds(log_odds)
         return replace(self, error=error, probability=self.probability * probability)
 
     def draw(self, rng: np.random.Generator, draws: int) -> Floats:
@@ -177,13 +183,14 @@ def _slowest_part(ratio: Floats, weight: Floats) -> _SlowerPart | None:
     inside[first:end] = True
     within, others = (_mean(ratio[part], weight[part]) for part in (inside, ~inside))
     # Two more parameters than a constant: the ratio of the part, and which part it is.
-    gain = 0.5 * n * math.log(max(constant, 1e-12) / max(left, 1e-12))
+    left = max(left, ROUNDING)
+    gain = 0.5 * n * math.log(max(constant, ROUNDING) / left)
     log_odds = gain - 0.5 * math.log(n) - math.log(parts) + math.log(UNUSUAL)
     variance = left * n / max(n - 2, 1)
     error = math.sqrt(variance * (1.0 / (end - first) + 1.0 / (n - (end - first))))
     return _SlowerPart(
         first, end, within - others, error, within / max(others, 1e-9),
-        1.0 / (1.0 + math.exp(-min(max(log_odds, -50.0), 50.0))),
+        probability_of_odds(log_odds),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.hypotheses import FAULT, UNUSUAL
 from tailback.diagnosis.interruptions import Interruptions
 from tailback.diagnosis.likelihood import MODELLED
+from tailback.log_probability import probabilities
 
 Floats = NDArray[np.float64]
 
@@ -117,9 +118,8 @@ class Ensemble:
                 logs.append(one.log_weight + model.log_time(one.elapsed_ps))
             scales.append(usual if one.unexplained else model.measured_ps / max(one.elapsed_ps, 1))
             missing.append(abs(lacks) / elapsed_ps if one.unexplained else 0.0)
-        weight = np.exp(np.array(logs) - max(logs))
         return cls(
-            elapsed_ps, alternatives, weight / weight.sum(), np.array(scales), np.array(missing)
+            elapsed_ps, alternatives, probabilities(logs), np.array(scales), np.array(missing)
         )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tailback.diagnosis.changes_over_time import ChangeOverTime
 from tailback.diagnosis.decision import Alternative
-from tailback.diagnosis.explanation import AdapterFinding, Origin, SampledLink, SharedLink
+from tailback.diagnosis.explanation import Origin, PortEvents, SampledLink, SharedLink
 from tailback.diagnosis.unknown_job import UnknownJob
 
 
@@ -22,7 +22,7 @@ class EvidenceSummary:
         others_shown_by: Evidence for the other traffic.
         shared_links: Links that our job shares with other jobs.
         sampled_links: Links with the most congested packets by the samples in our packets.
-        adapters: What the hosts' adapters counted of pauses, marks, losses and errors.
+        port_events: What ports counted of errors, pauses, marks and losses.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
         alternatives: The hypotheses, that of the expected run first; empty if none were compared.
         lossy: The network drops packets when queues are full.
@@ -55,7 +55,7 @@ class EvidenceSummary:
     others_shown_by: str = ""
     shared_links: tuple[SharedLink, ...] = ()
     sampled_links: tuple[SampledLink, ...] = ()
-    adapters: tuple[AdapterFinding, ...] = ()
+    port_events: tuple[PortEvents, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     others_more_ps: int = 0
     slow_more_ps: int = 0

@@ -77,40 +77,44 @@ class SampledLink(FrozenModel):
     high: float
 
 
-class AdapterCount(FrozenModel):
-    """What one adapter counted of one kind.
+class PortCount(FrozenModel):
+    """What one port counted of one kind.
 
     Attributes:
-        host: Its host.
-        interface: Its interface, or device and port.
-        counters: Counters that rose, as the driver names them.
+        device: Its switch, adapter or host.
+        port: Its number, 0 where ports have names alone.
+        interface: Its name; None where ports have numbers alone.
+        counters: Counters that rose or are full, as the source names them.
         count: Events while the program ran.
+        full: Counters at their largest value, which count no more.
         per_second: The same a second; None if unknown.
         paused_share: Share of the time that it was paused, 0–1; None if unknown.
     """
 
-    host: str
-    interface: str
+    device: str
+    port: int
+    interface: str | None
     counters: tuple[str, ...]
     count: int
+    full: tuple[str, ...]
     per_second: float | None
     paused_share: float | None
 
 
-class AdapterFinding(FrozenModel):
-    """What adapters of hosts counted of one kind, such as pause frames or lost packets.
+class PortEvents(FrozenModel):
+    """What ports counted of one kind, such as errors, pause frames or lost packets.
 
-    It changes no verdict: the counters do not know whose packets they were.
+    It changes no cost: the counters do not know whose packets they were.
 
     Attributes:
-        finding: Kind, as in table ``adapter_findings``.
+        finding: Kind, as in table ``port_events``.
         statement: One sentence, with the largest figure, and what does and does not follow.
-        adapters: The adapters, largest first.
+        ports: The ports, largest first.
     """
 
     finding: str
     statement: str
-    adapters: list[AdapterCount]
+    ports: list[PortCount]
 
 
 class Explanation(FrozenModel):
@@ -133,8 +137,7 @@ class Explanation(FrozenModel):
             if the counters cannot separate jobs.
         sampled_links: Links with the most congested packets by the samples in our packets; empty
             without samples.
-        adapters: What the hosts' adapters counted of pauses, marks, losses and errors; empty if
-            nothing, or without a recording.
+        port_events: What ports counted of errors, pauses, marks and losses; empty if nothing.
     """
 
     elapsed_ps: int
@@ -146,7 +149,7 @@ class Explanation(FrozenModel):
     sources: list[str]
     shared_links: list[SharedLink] = Field(default_factory=list)
     sampled_links: list[SampledLink] = Field(default_factory=list)
-    adapters: list[AdapterFinding] = Field(default_factory=list)
+    port_events: list[PortEvents] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Explanation:

@@ -54,6 +54,8 @@ class HeadlineFacts:
         congested: Whether a link is the root of a congestion tree.
         samples: State of the samples in packets: ``decoded``, ``undecodable`` or ``none``.
         detours: Whether the routing rule uses non-minimal paths.
+        longer_paths: How some of our messages have longer paths than others, in words; empty if
+            all visit one switch.
         best_placement: Whether the placement in use is as good as any (``tried``), or no other one
             could be tried (``untried``); None if another is better, or none was simulated.
         slow_links: Links known to be slow, if any are.
@@ -70,6 +72,7 @@ class HeadlineFacts:
     congested: bool
     samples: Literal["decoded", "undecodable", "none"]
     detours: bool
+    longer_paths: str
     best_placement: Literal["tried", "untried"] | None
     slow_links: SlowLinks | None
     slow_tried: bool
@@ -160,7 +163,7 @@ def _main_clause(cause: Cause, facts: HeadlineFacts) -> str:
             tried = "(no other placement was tried)"
         return f"Your own traffic overloads links inside the network {tried}"
     if facts.simulated_again and not facts.congested:
-        why = _time_without_congestion(cause)
+        why = _time_without_congestion(cause, facts.longer_paths)
         if facts.samples == "undecodable":
             why = "but the packet headers cannot be decoded, so they do not show where"
         elif facts.samples == "none":
@@ -174,7 +177,7 @@ def _slow_links_named(links: SlowLinks) -> str:
     count = len(links.named)
     which = "; ".join(links.named)
     if links.stated:
-        which = f"{_listed(links.named)}, according to the scenario"
+        which = f"{_listed(links.named)}, as the fabric states"
     many = f"{count} links run slower than they should"
     return f"{many if count > 1 else SENTENCES['slow-link']} ({which})"
 
@@ -200,13 +203,13 @@ def slow_cables_explain(links: list[tuple[str, float, float]], fit: float) -> st
     )
 
 
-def _time_without_congestion(cause: Cause) -> str:
+def _time_without_congestion(cause: Cause, longer_paths: str) -> str:
     """Where the time of a cause is spent if no link is congested.
 
     Placement costs time even on an empty network: more switches on the path add latency.
     """
-    if cause == "placement":
-        return "on longer paths, or in queues too short to count as congestion"
+    if cause == "placement" and longer_paths:
+        return f"{longer_paths}, or in queues too short to count as congestion"
     return "in queues too short to count as congestion"
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tailback.diagnosis.error_model import ErrorModel, Outcome
 from tailback.diagnosis.unknown_job import DRAWS, Draw
 from tailback.fabric.degraded import SlowLink
+from tailback.log_probability import log_sum, probabilities
 
 UNUSUAL = 0.1
 """Prior probability of anything unusual: a slow cable on our paths, an unknown job, a fault that no
@@ -209,11 +210,10 @@ class Posterior:
             if key not in best or score > best[key][0]:
                 best[key] = score, one
         ranked = sorted(best.values(), key=lambda pair: -pair[0])
-        most = ranked[0][0]
-        whole = sum(math.exp(score - most) for score, _ in ranked)
+        shares = probabilities([score for score, _ in ranked]).tolist()
         self.weighed = tuple(
-            Weighed(math.exp(score - most) / whole, one, _log_weight(one, model, prior))
-            for score, one in ranked
+            Weighed(share, one, _log_weight(one, model, prior))
+            for share, (_, one) in zip(shares, ranked, strict=True)
         )
 
     @property
@@ -395,8 +395,7 @@ def over_arrangements(
     if len(alone) < 2:
         return list(hypotheses)
     shapes = {one.bursts: model.log_shape(one.outcome) for one in alone}
-    best = max(shapes.values())
-    whole = best + math.log(sum(math.exp(shape - best) for shape in shapes.values()))
+    total = float(log_sum(list(shapes.values())))
 
     def cause(one: Hypothesis) -> Hashable:
         return one.places(prior.reverse), one.job and (one.job.seed, one.job.place)
@@ -405,7 +404,7 @@ def over_arrangements(
     for one in hypotheses:
         tried.setdefault(cause(one), set()).add(one.bursts)
     return [
-        replace(one, log_prior=one.log_prior + whole - shapes[one.bursts])
+        replace(one, log_prior=one.log_prior + total - shapes[one.bursts])
         if len(tried[cause(one)]) == 1 and one.bursts in shapes else one
         for one in hypotheses
     ]  # fmt: skip

@@ -7,7 +7,8 @@ random times with exponential lengths of mean *θ* that take the share *x* of a 
 *M* add the variance 2 *θ x M* and the third cumulant 6 *θ*² *x M* (compound Poisson process). The
 program may vary by itself as much, so this gives a probability, not a finding: a prior over *θ* and
 *x* is weighed by the variance and the third cumulant measured, against the hypothesis that all
-variation is the program's own.
+variation is the program's own. A few programs vary without bounds, as where one step in a thousand
+writes a checkpoint: their variation says little of interruptions.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis.hypotheses import FAULT, HIDDEN_SHARE, UNUSUAL
+from tailback.diagnosis.likelihood import UNINFORMATIVE
+from tailback.log_probability import log_sum, probabilities
 from tailback.traffic.computation import repetitions
 from tailback.traffic.program import Op, Program
 
@@ -74,18 +77,17 @@ class Interruptions:
         """
         computed = float(program.amount[program.kind == Op.COMPUTE].sum())
         computing = computed / max(program.n_ranks * elapsed_ps, 1)
-        moments = _Moments.of(program)
-        if moments is None or computing <= 0:
+        moments = _Moments.of(program) if computing > 0 else None
+        if moments is None:
             return cls.none()
         cost = computing * SHARES
-        prior = UNUSUAL * np.exp(-cost / HIDDEN_SHARE)
-        prior *= (computing * (SHARES[1] - SHARES[0]) / HIDDEN_SHARE) / len(LENGTHS_PS)
+        prior = np.log(UNUSUAL) - cost / HIDDEN_SHARE
+        prior += np.log(computing * (SHARES[1] - SHARES[0]) / HIDDEN_SHARE / len(LENGTHS_PS))
         length = LENGTHS_PS[:, None]
-        weight = prior * moments.likelihood(length, SHARES[None, :])
-        weight[SHARES[None, :] * 1e12 / length > MAX_PER_S] = 0.0
-        without = (1.0 - UNUSUAL) * moments.likelihood(np.zeros((1, 1)), np.zeros((1, 1)))
-        whole = float(weight.sum() + without.sum())
-        return cls(cost, np.asarray(weight.sum(axis=0) / whole, np.float64))
+        logs = prior + moments.log_likelihood(length, SHARES[None, :])
+        logs[SHARES[None, :] * 1e12 / length > MAX_PER_S] = -np.inf
+        without = np.log1p(-UNUSUAL) + moments.log_likelihood(np.zeros(1), np.zeros(1))
+        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1])
 
     def draw(self, rng: np.random.Generator, draws: int) -> Floats:
         """Draw shares of the time; 0 where there are no interruptions."""
@@ -112,6 +114,7 @@ class _Moments:
         variance_error: Its standard error, as a share of it.
         skewness: Third cumulant over the variance to the power of 3/2.
         skewness_error: Its standard error.
+        n: Number of computations.
     """
 
     mean_ps: float
@@ -119,6 +122,7 @@ class _Moments:
     variance_error: float
     skewness: float
     skewness_error: float
+    n: int
 
     @classmethod
     def of(cls, program: Program) -> _Moments | None:
@@ -166,25 +170,31 @@ class _Moments:
 
         return cls(
             mean_ps, variance, max(jackknife(variances) / variance, float(np.sqrt(2.0 / total))),
-            skewness, max(jackknife(skewnesses), float(np.sqrt(6.0 / total))),
+            skewness, max(jackknife(skewnesses), float(np.sqrt(6.0 / total))), round(total),
         )  # fmt: skip
 
-    def likelihood(self, length_ps: Floats, share: Floats) -> Floats:
-        """Likelihood of interruptions of this mean length that take this share, up to a factor.
+    def log_likelihood(self, length_ps: Floats, share: Floats) -> Floats:
+        """Log likelihood of interruptions of this mean length and share, up to a constant.
 
         The program's own variance is what they leave of the measured one.
         """
         taken = 2.0 * length_ps * share * self.mean_ps / self.variance
         own = np.clip(1.0 - taken, 0.0, 1.0)
         excess = np.maximum(taken - 1.0, 0.0) / self.variance_error
-        # Density of the own variance: that of the standard deviation, times its derivative.
-        deviation = np.sqrt(own * self.variance) / self.mean_ps
-        density = np.exp(-deviation / OWN_VARIATION - 0.5 * excess**2)
-        density /= np.sqrt(np.maximum(own, self.variance_error))
+        deviation = np.sqrt(own * self.variance) / self.mean_ps / OWN_VARIATION
         expected = 6.0 * length_ps**2 * share * self.mean_ps / self.variance**1.5
-        error = np.hypot(self.skewness_error, OWN_SKEWNESS * own**1.5)
-        off = (self.skewness - expected) / error
-        return np.asarray(density * np.exp(-0.5 * off**2) / error, np.float64)
+
+        def with_own(log_density: Floats, own_skewness: float) -> Floats:
+            error = np.hypot(self.skewness_error, own_skewness * own**1.5)
+            off = (self.skewness - expected) / error
+            return np.asarray(log_density - 0.5 * off**2 - np.log(error))
+
+        usual = with_own(np.log1p(-UNINFORMATIVE) - deviation, OWN_SKEWNESS)
+        # A density with infinite mean (Lomax), and the largest skewness that n values can have.
+        boundless = with_own(np.log(UNINFORMATIVE) - 2.0 * np.log1p(deviation), np.sqrt(self.n))
+        # These are densities of the own standard deviation: that of the variance has a factor.
+        factor = -0.5 * np.log(np.maximum(own, self.variance_error))
+        return np.asarray(np.logaddexp(usual, boundless) + factor - 0.5 * excess**2)
 
 
 def _mean(values: Floats, group: NDArray[np.int64]) -> Floats:

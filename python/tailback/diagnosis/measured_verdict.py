@@ -138,7 +138,7 @@ def explain(
         model_error_ps=round(abs(inside - scale * expected)),
         missing=list(found.missing), sources=list(found.sources),
         shared_links=list(found.shared_links), sampled_links=list(found.sampled_links),
-        adapters=list(found.adapters),
+        port_events=list(found.port_events),
     )  # fmt: skip
     decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
     cause: Cause = decision.cause  # type: ignore[assignment]

@@ -73,7 +73,7 @@ class LinkEvidence(FrozenModel):
 
     Attributes:
         link: Number of the link in table ``links``.
-        name: ``source[port] → destination``.
+        name: ``source[port] → destination[port]``.
         tier: Tier of the cable (0 = host link).
         direction: up, down or flat.
         flat_direction: Between switches of a network without tiers: ``X+``, ``local``; empty for
@@ -234,6 +234,9 @@ class Candidate(FrozenModel):
         elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 if not simulated.
         low_ps: Minimum of ``elapsed_ps`` over the seeds.
         high_ps: Maximum of ``elapsed_ps`` over the seeds.
+        gain_low: Smallest gain over the repetitions and the errors of the rates within hosts, None
+            if these were not simulated.
+        gain_high: Largest gain, likewise.
         repetitions: Number of seeds simulated: 1 if it is clearly slower than others of its kind, 2
             if its gain is clear.
         path_length: Average number of switches a packet visits.
@@ -252,6 +255,8 @@ class Candidate(FrozenModel):
     elapsed_ps: int = 0
     low_ps: int = 0
     high_ps: int = 0
+    gain_low: float | None = None
+    gain_high: float | None = None
     repetitions: int = 0
     path_length: float = 0.0
     congested_fraction: float | None = None

@@ -41,6 +41,10 @@ LOOK_AT_PROGRAMS: Final = "Look at the programs: their messages did not wait for
 LOOK_AT_LATENCY: Final = "Look at load balance, data volume and the latency of small messages."
 LOOK_WITHIN_HOSTS: Final = "Look at load balance and within the hosts: memory, sockets, processors."
 SWITCH_ON: Final = "Switch telemetry on (scheme = 'full') for a job with observed = true."
+STATE_TELEMETRY: Final = (
+    "Let the switches write samples, and state which in [telemetry] of the scenario given as the "
+    "fabric; without them, port counters show congestion."
+)
 FOLLOW_NOTE: Final = "Follow that note, or use scheme = 'full', which works on all routes."
 COUNT_PACKETS: Final = (
     "Use a scheme that counts packets, like coordinated with 5 hash bits (6 bits a packet): links "
@@ -51,6 +55,7 @@ STAYS_WITHIN_HOSTS: Final = (
     "No message of an observed job crosses a switch: all communication stays within hosts, or "
     "there is none."
 )
+WITHOUT_SAMPLES: Final = "The capture has no samples, so there is no verdict: {}."
 NOTHING_SAMPLED: Final = (
     "No packet of an observed job carried a sample, so the state of the links is unknown."
 )

@@ -36,7 +36,7 @@ class LinkTopology:
         from_node: Injection links, shape (L,).
         to_node: Ejection links, shape (L,).
         rate_gbps: Data rate, shape (L,).
-        name: ``l2[swp5] → s1``, length L.
+        name: ``l2[swp5] → s1[2]``, length L.
         leaving: The link that leaves each port, by each of its names: ``l2[swp5]``, ``l2[5]``.
         bundle: Number of the bundle each link belongs to, shape (L,); see :func:`_bundles`.
         node_switch: Switch vertex of each node, -1 if none, shape (N,).

@@ -48,6 +48,7 @@ from tailback.diagnosis.model import (
     Sampling,
     WaterfallBar,
 )
+from tailback.diagnosis.rule_wording import WITHOUT_SAMPLES
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
 from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
@@ -63,6 +64,8 @@ from tailback.diagnosis.waterfall import (
     unexplained_share,
 )
 from tailback.diagnosis.wording import (
+    BETWEEN_HOSTS,
+    LONGER_PATHS,
     provenance,
     recorded_warnings,
     recording_contradiction,
@@ -134,6 +137,8 @@ def diagnose_cause(
     facts = _headline_facts(evidence, bars, slow, placements or {})
     told = against if found.cause == "pattern" else NOT_RULED_OUT.format(against)
     text = told if against else headline(cause, findings, cost, facts)
+    if why := run.summary.get("without_samples"):
+        text = WITHOUT_SAMPLES.format(why)
     return Diagnosis(
         cause=cause,
         headline=text,
@@ -298,10 +303,23 @@ def _headline_facts(
         congested=evidence.roots.height > 0,
         samples="undecodable" if evidence.undecoded else samples,
         detours=run.scenario.fabric.routes in NON_MINIMAL_RULES,
+        longer_paths=_longer_paths(evidence),
         best_placement=_best_placement(bars, evidence, placements),
         slow_links=_known_slow_links(slow, evidence),
         slow_tried=slow is not None,
     )
+
+
+def _longer_paths(evidence: RunAnalysis) -> str:
+    """How some of our messages have longer paths than others; empty if all visit one switch."""
+    tables = evidence.run.tables
+    ours = tables["jobs"].filter("observed").select("job")
+    nodes = tables["ranks"].join(ours, on="job", how="semi")["node"].unique()
+    where = tables["nodes"].join(nodes.to_frame(), on="node", how="semi")
+    if where["switch"].n_unique() > 1:
+        return LONGER_PATHS
+    ranks = tables["ranks"].join(ours, on="job", how="semi").height
+    return BETWEEN_HOSTS if ranks > where["host"].n_unique() > 1 else ""
 
 
 def _best_placement(

@@ -105,11 +105,10 @@ def waterfall_steps(
 def has_in_host_tier(run: Run) -> bool:
     """Whether the scenario describes transfers within hosts, and the job has any.
 
-    Without ports or rates of hosts, ``local_rate`` is a default that need not be that of the
-    machine, and takes no part in the verdict.
+    Rates that are assumed need not be those of the machine, and take no part in the verdict.
     """
     scenario = run.scenario
-    described = scenario.engine.local_sharing == "ports" or bool(scenario.fabric.in_host)
+    described = not scenario.engine.assumes_memory_rate or bool(scenario.fabric.in_host)
     return described and not messages_within_hosts(run.tables).is_empty()
 
 
@@ -375,6 +374,11 @@ def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dic
         # If the actual placement is the best, placement costs nothing.
         pairs = zip(times["network"], times["placement"], strict=True)
         bounded["network"] = [min(tried, now) for tried, now in pairs]
+        # The steps before it have the actual placement. What the best one saves of them, as ranks
+        # then share a host, is the placement's: charged to both, one bar would undo the other.
+        for name in {"paths", "in-host", "injection", "pattern"} & bounded.keys():
+            pairs = zip(bounded[name], bounded["network"], strict=True)
+            bounded[name] = [min(actual, best) for actual, best in pairs]
     return bounded
 
 

@@ -15,6 +15,10 @@ from tailback.units import format_time, percent
 VARIED = "random routes, buffers, delays, order of sending"
 """What differs between variations of the model."""
 
+LONGER_PATHS = "on longer paths"
+BETWEEN_HOSTS = "between hosts rather than within them"
+"""Messages that take longer than others of the same job."""
+
 UNEXPLAINED_TIMES = 3.0
 """Ratio of recorded to expected time from which the simulation does not represent the recording."""
 

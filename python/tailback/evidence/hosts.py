@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tailback.errors import PlacementError, TailbackError
 from tailback.hostnames import expand_hosts
+from tailback.input_files import text_content
 from tailback.placement.hostlist import host_list
 
 _HOST_CLASSES = frozenset(("node", "host", "compute node"))
@@ -116,17 +117,14 @@ def _from_pbs(variables: Mapping[str, str]) -> list[str] | None:
     if not file:
         return None
     try:
-        return Path(file).read_text(encoding="utf-8").split()
-    except (OSError, ValueError):
+        return text_content(Path(file)).split()
+    except TailbackError:
         return None
 
 
 def _from_file(path: Path, n_ranks: int) -> list[str] | None:
     """Hosts in an Open MPI rank file, a table ``rank,host`` or a host list; None if incomplete."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise PlacementError("cannot be read", file=path, remedy="check the path") from error
+    text = text_content(path, PlacementError)
     lines = [
         (number, line.split("#")[0].strip()) for number, line in enumerate(text.split("\n"), 1)
     ]

@@ -67,6 +67,8 @@ def job_shares(
         if counted.sum() < MIN_LINK_LOAD * fabric.link_gbps[link] / 8e-9 * seconds:
             continue
         job_bytes, residual = nnls(design, counted)
+        if job_bytes.sum() <= 0:
+            continue  # Others' bytes only, in windows in which no job sent.
         variance = residual**2 / (len(counted) - len(jobs)) * np.diag(inverse)
         share, error = job_bytes / job_bytes.sum(), np.sqrt(variance) / job_bytes.sum()
         # For nearly collinear columns only the sum of their coefficients is known.

@@ -19,9 +19,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, header_of, instants, parse, shown
+from tailback.delimited import Delimited, header_of, instants, not_used, parse, shown
 from tailback.errors import TailbackError
 from tailback.hostnames import expand_hosts
+from tailback.input_files import content
+from tailback.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.schema import Column, Table
 
@@ -66,10 +68,12 @@ class _ParsedJobs:
     Attributes:
         rows: ``(job, start_ns, end_ns, hosts, place)``; ``place`` is the position in the file.
         skipped: Number of skipped entries by reason.
+        unused: Columns that are not used.
     """
 
     rows: list[tuple[str, int, int | None, str, str]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
 
     def skip(self, reason: str) -> None:
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
@@ -100,6 +104,7 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
         TailbackError: ``format`` is not the name of a format.
     """
     path = Path(path)
+    require_unchanged(path)
     data = content(path, JobListError)
     if b"\0" in data:
         raise JobListError(
@@ -140,6 +145,7 @@ def _table(parsed: _ParsedJobs, path: Path) -> JobList:
         rows[job, start] = (job, start, end, names)
     jobs = pl.DataFrame(list(rows.values()), schema=JOBS.polars_schema, orient="row")
     notes = [f"{what} left out: {number}" for what, number in parsed.skipped.items()]
+    notes += not_used(parsed.unused)
     return JobList(jobs.sort("start_ns", "job"), notes)
 
 
@@ -309,7 +315,7 @@ def _rows(table: Delimited, zone: str | None) -> _ParsedJobs:
     )
     start, end = table.instants("start", zone), table.instants("end", zone)
     columns = (table.rows["line"], table.need("job"), start, end, table.rows["hosts"])
-    parsed = _ParsedJobs()
+    parsed = _ParsedJobs(unused=table.unused)
     for line, job, began, ended, hosts in zip(*columns, strict=True):
         if re.search(r"\.(?:\d+|batch|extern|interactive)$", job):
             parsed.skip(_STEP)  # the hosts of a step are those of its job

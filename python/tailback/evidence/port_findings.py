@@ -16,6 +16,9 @@ Significance is tested with batch means, which account for autocorrelation, at a
 of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
 first.) The test is skipped if an interval shows that the port reached R.
 
+A port that pause frames of its far end stopped serves nothing meanwhile: the time that it was
+paused is not counted, and an interval with pauses of unknown length proves nothing.
+
 There is no other threshold: a rate that cannot be distinguished from the nominal one within the
 resolution is not degraded. The resolution comprises :data:`FRAME_BYTES` per packet, which are on
 the wire but not in the counters, one packet at each end of an interval, and the error of the time
@@ -94,6 +97,8 @@ PORT_FINDINGS: Final = Table(
     ),
 )
 
+_AT_LEAST: Final = 1
+"""Bit of ``flags`` in ``counter_intervals``: the stall is a lower bound."""
 _ORDER: Final = ("degraded", "busy", "queued", "drops")
 _KEY: Final = ("node_name", "port", "interface", "link")
 
@@ -133,6 +138,9 @@ class _Port:
         before: Queue at the start, bytes, NaN where unknown.
         after: Queue at the end.
         drops: Packets dropped, NaN where unknown.
+        paused: Time in each interval in which the far end paused the port, ns.
+        pauses: Pause frames received in each interval, 0 where unknown.
+        unclear: Intervals with pauses whose length is not known.
         clock: Error of a time stamp, ns.
     """
 
@@ -145,7 +153,15 @@ class _Port:
     before: Floats
     after: Floats
     drops: Floats
+    paused: Floats
+    pauses: Floats
+    unclear: Flags
     clock: float
+
+    @property
+    def free(self) -> Floats:
+        """Time in each interval in which the port was free to send, ns."""
+        return np.maximum(self.length - self.paused, 0.0)
 
     @property
     def length(self) -> Floats:
@@ -161,9 +177,13 @@ class _Port:
 
     @property
     def wire(self) -> Floats:
-        """Upper bound of bytes on the wire in each interval, with framing overhead."""
+        """Upper bound of bytes on the wire in each interval, with framing overhead.
+
+        A port that is paused completes its packet first, which takes a packet's time of each pause.
+        """
         packets = np.where(np.isnan(self.packets), self.sent / 64.0, self.packets)
-        return np.asarray(self.sent + FRAME_BYTES * packets, np.float64)
+        begun = self.packet * self.pauses
+        return np.asarray(self.sent + FRAME_BYTES * packets + begun, np.float64)
 
     @property
     def queued(self) -> Flags:
@@ -173,11 +193,11 @@ class _Port:
     @property
     def outlasted(self) -> Flags:
         """Intervals in which the queue was never empty: more was queued at the start than sent."""
-        return self.queued & (self.before >= self.sent + 2 * self.packet)
+        return self.queued & (self.before >= self.sent + 2 * self.packet) & ~self.unclear
 
     def full(self, clock: float) -> Flags:
         """Intervals at the nominal rate, given a time stamp error of ``clock`` ns."""
-        room = self.nominal / 8.0 * np.maximum(self.length - clock, 0.0)
+        room = self.nominal / 8.0 * np.maximum(self.free - clock, 0.0)
         return np.asarray(self.wire + 2 * self.packet >= room, np.bool_)
 
 
@@ -193,6 +213,13 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
             return np.asarray(frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy())
 
         key = frame.select(_KEY).row(0)
+        paused = pl.col("paused_fraction").fill_null(0.0)
+        # The pauses of several priorities may overlap: their sum, a lower bound, is marked so.
+        vague = (pl.col("pause_frames").fill_null(0) > 0) & pl.col("paused_fraction").is_null()
+        vague |= (paused > 0) & ((pl.col("flags") & _AT_LEAST) > 0)
+        held = frame.select(
+            time=(paused * pl.col("interval_ns")).cast(pl.Float64), vague=vague.fill_null(False)
+        )
         # The nominal rate is the latest known one.
         rates = frame["capacity_gbps"].drop_nulls()
         end = frame["time_ns"].to_numpy()
@@ -202,7 +229,8 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
                 float(rates[-1]) if len(rates) else float("nan"),
                 end - frame["interval_ns"].to_numpy(), end, column("data_bytes"),
                 column("packets"), column("backlog_before_bytes"), column("backlog_bytes"),
-                column("drops"), clock,
+                column("drops"), held["time"].to_numpy(), np.nan_to_num(column("pause_frames")),
+                held["vague"].to_numpy(), clock,
             )
         )  # fmt: skip
     return out
@@ -316,14 +344,14 @@ def _outlasted(port: _Port) -> _Finding | None:
     is_slow = np.zeros(len(port.start), np.bool_)
     n_runs = 0
     for run in _runs(port, port.outlasted & ~np.isnan(port.sent)):
-        span = float(port.end[run][-1] - port.start[run][0]) - port.clock
+        span = float(port.free[run].sum()) - port.clock
         max_bits = (float(port.wire[run].sum()) + 2 * port.packet) * 8.0
         if span > 0 and max_bits / span < port.nominal:
             is_slow[run] = True
             n_runs += 1
     if not is_slow.any():
         return None
-    sent, span = float(port.sent[is_slow].sum()), float(port.length[is_slow].sum())
+    sent, span = float(port.sent[is_slow].sum()), float(port.free[is_slow].sum())
     slack, clock = 2 * port.packet * n_runs, port.clock * n_runs
     return _Finding(
         "degraded", "outlasted", is_slow, sent * 8.0 / span,
@@ -342,20 +370,20 @@ def _student_quantile(probability: float, freedom: int) -> float:
 def _sampled(port: _Port, level: float) -> _Finding | None:
     """A degraded link, by more readings with a queue than its nominal rate allows."""
     active = (port.sent > 0) & ~np.isnan(port.before) & ~np.isnan(port.after)
-    if np.isnan(port.nominal) or _ran_full(port, active):
+    if np.isnan(port.nominal) or (active & port.unclear).any() or _ran_full(port, active):
         return None
     queued_share = ((port.before > 0).astype(np.float64) + (port.after > 0)) / 2.0
-    busy_share = port.wire * 8.0 / (port.nominal * port.length)
+    busy_share = port.wire * 8.0 / (port.nominal * port.length) + port.paused / port.length
     excess, error, batches = _mean((queued_share - busy_share)[active])
     if batches < MIN_BATCHES:
         return None
     if excess - _student_quantile(1.0 - level, batches - 1) * error <= 0:
         return None
     queued = active & port.queued
-    span = float(port.length[queued].sum())
+    span = float(port.free[queued].sum())
     mean, error, _ = _mean(queued_share[active])
     share = mean - _student_quantile(0.95, batches - 1) * error
-    total = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum())
+    total = float(port.wire[active].sum()) * 8.0 / max(float(port.free[active].sum()), 1.0)
     # Bytes sent with a queue are at most all bytes.
     high = min(total / share, port.nominal) if share > 0 else port.nominal
     if not span:
@@ -373,7 +401,7 @@ def _ran_full(port: _Port, active: Flags) -> bool:
     The time stamp error applies once per window, however many intervals it has: with late readings
     a single interval is inconclusive, but several in a row are not.
     """
-    ends = np.concatenate([[0.0], np.cumsum(port.length[active])])
+    ends = np.concatenate([[0.0], np.cumsum(port.free[active])])
     wire = np.concatenate([[0.0], np.cumsum(port.wire[active])])
     begin = np.arange(len(ends) - 1)
     # The shortest window of sufficient length from each interval.
@@ -403,7 +431,7 @@ def _busy(port: _Port) -> _Finding | None:
     full = port.full(0.0) & port.queued
     if not full.any():
         return None
-    span = float(port.length[full].sum())
+    span = max(float(port.free[full].sum()), 1.0)
     served = float(port.sent[full].sum()) * 8.0 / span
     return _Finding("busy", "counted", full, served, served)
 
@@ -416,7 +444,7 @@ def _queued(port: _Port) -> _Finding | None:
     queued = port.queued & ~np.isnan(port.sent)
     if not queued.any():
         return _Finding("queued", "counted", seen_queued)
-    served = float(port.sent[queued].sum()) * 8.0 / float(port.length[queued].sum())
+    served = float(port.sent[queued].sum()) * 8.0 / max(float(port.free[queued].sum()), 1.0)
     return _Finding("queued", "counted", seen_queued, served, served)
 
 

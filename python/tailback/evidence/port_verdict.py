@@ -11,19 +11,22 @@ from typing import Any, Literal
 
 import polars as pl
 
+from tailback.evidence.port_event_wording import ports_counted
+from tailback.evidence.port_events import no_events
 from tailback.evidence.port_findings import port_findings, queue_windows
 from tailback.evidence.port_wording import (
-    CANNOT_TELL,
+    cannot_tell,
     degraded_links,
     links_full,
     no_slow_link,
     none_queued,
     ports_dropped,
+    ports_paused,
     ports_queued,
 )
 from tailback.port_names import Peers
 
-Kind = Literal["degraded", "drops", "busy", "queues", "quiet"]
+Kind = Literal["faults", "degraded", "paused", "drops", "busy", "queues", "quiet"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class PortVerdict:
     """Verdict from counters of queues, drops and bytes.
 
     Attributes:
-        kind: The most severe finding: degraded links, drops, full links with queues (busy), queues,
-            or none (quiet).
+        kind: The most severe finding: links with errors (faults), degraded links, ports that their
+            far ends paused, drops, full links with queues (busy), queues, or none (quiet).
         threshold: Minimum share of its time for a port to count as dropping or queueing, 0-1.
         findings: Table ``port_findings``.
         windows: Table ``queue_windows``.
@@ -43,6 +46,7 @@ class PortVerdict:
         start_ns: Start of the first interval, UTC nanoseconds.
         end_ns: End of the last.
         peers: Remote ends of links, if known.
+        events: Table ``port_events``: errors, pauses and marks.
     """
 
     kind: Kind
@@ -56,6 +60,17 @@ class PortVerdict:
     start_ns: int
     end_ns: int
     peers: Peers = field(default_factory=dict)
+    events: pl.DataFrame = field(default_factory=no_events)
+
+    @property
+    def paused(self) -> pl.DataFrame:
+        """Ports that their far ends paused for at least the threshold, longest first."""
+        paused = self.counted("paused").filter(pl.col("paused_share") >= self.threshold)
+        return paused.sort("paused_share", descending=True)
+
+    def counted(self, kind: str) -> pl.DataFrame:
+        """The events of one kind, largest first."""
+        return self.events.filter(pl.col("finding") == kind)
 
     def of(self, finding: str) -> pl.DataFrame:
         """The findings of one kind, most severe first."""
@@ -63,13 +78,18 @@ class PortVerdict:
 
 
 def is_lossy(intervals: pl.DataFrame) -> bool:
-    """Whether the counters include queues or drops but no stalls."""
+    """Whether the counters include queues or drops but no stalls other than pauses."""
     lossy = any(intervals[name].is_not_null().any() for name in ("backlog_bytes", "drops"))
-    return lossy and intervals["stall_fraction"].is_null().all()
+    no_credits = pl.col("stall_fraction").is_null() | pl.col("paused_fraction").is_not_null()
+    return lossy and bool(intervals.select(no_credits.all()).item())
 
 
 def assess_ports(
-    intervals: pl.DataFrame, *, threshold: float = 0.01, peers: Peers | None = None
+    intervals: pl.DataFrame,
+    *,
+    threshold: float = 0.01,
+    peers: Peers | None = None,
+    events: pl.DataFrame | None = None,
 ) -> PortVerdict:
     """Assess a lossy network by utilization, queues and drops.
 
@@ -77,7 +97,10 @@ def assess_ports(
         intervals: Rows of ``counter_intervals`` for which :func:`is_lossy` is true.
         threshold: Minimum share of its time for a port to count as dropping or queueing, 0-1.
         peers: Remote ends of the ports' links.
+        events: Table ``port_events`` of the same ports.
     """
+    counted = no_events() if events is None else events
+    paused = counted.filter(pl.col("finding") == "paused")["paused_share"]
     findings = port_findings(intervals)
     by_port = intervals.group_by("node_name", "port").agg(
         _n=pl.len(), _rated=pl.col("capacity_gbps").is_not_null().any()
@@ -89,8 +112,12 @@ def assess_ports(
         name: shares.filter(pl.col("finding") == name) for name in ("degraded", "busy", "drops")
     }
     kind: Kind = "quiet"
-    if by_finding["degraded"].height:
+    if (counted["finding"] == "errors").any():
+        kind = "faults"
+    elif by_finding["degraded"].height:
         kind = "degraded"
+    elif (paused >= threshold).any():
+        kind = "paused"
     elif (by_finding["drops"]["dropping"] >= threshold).any():
         kind = "drops"
     elif by_finding["busy"].height:
@@ -102,12 +129,16 @@ def assess_ports(
         intervals["node_name"].n_unique(), intervals.height, int(by_port["_rated"].sum()),
         int((intervals["time_ns"] - intervals["interval_ns"]).min() or 0),  # type: ignore[arg-type]
         int(intervals["time_ns"].max() or 0),  # type: ignore[arg-type]
-        peers or {},
+        peers or {}, counted,
     )  # fmt: skip
 
 
 def sentence(verdict: PortVerdict) -> str:
     """The verdict in one or two sentences, limited to what these counters show."""
+    if verdict.kind == "faults":
+        return ports_counted(verdict.counted("errors"), verdict.peers)
+    if verdict.kind == "paused":
+        return ports_paused(verdict.paused, verdict.ports, verdict.peers)
     if verdict.kind == "degraded":
         return degraded_links(verdict.of("degraded"), verdict.peers)
     if verdict.kind == "drops":
@@ -133,5 +164,6 @@ def facts(verdict: PortVerdict) -> dict[str, Any]:
         "start_ns": verdict.start_ns,
         "end_ns": verdict.end_ns,
         "findings": verdict.findings.to_dicts(),
-        "cannot_tell": list(CANNOT_TELL),
+        "events": verdict.events.to_dicts(),
+        "cannot_tell": cannot_tell(verdict.events),
     }

@@ -10,25 +10,30 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.port_names import Peers, link_name
+from tailback.evidence.port_event_wording import event_port
+from tailback.port_names import Peers, link_name, port_name
 from tailback.units import counted, percent, rate_of_rate
-
-CANNOT_TELL: Final = (
-    "whose packets waited: ours or another job's",
-    "why a link serves less: a cable or transceiver, a shaper, or pause frames of the far end, "
-    "which these counters do not have",
-    "what a change would gain",
-)
-"""What these counters cannot show."""
 
 LINKS_SHOWN: Final = 3
 """Maximum number of degraded links named in a sentence."""
 
 
+def cannot_tell(events: pl.DataFrame) -> list[str]:
+    """What counters cannot show.
+
+    Args:
+        events: Table ``port_events``: with pauses in it, they are no open question.
+    """
+    why = "why a link serves less: a cable or transceiver, or a shaper"
+    if not (events["finding"] == "paused").any():
+        why += ", or pause frames of the far end, of which none were counted"
+    return ["whose packets waited: ours or another job's", why, "what a change would gain"]
+
+
 def port_label(row: Mapping[str, Any], peers: Peers) -> str:
-    """Name of a port and, if known, of the device at the other end of its link."""
+    """Name of a port and, if known, of the port at the other end of its link."""
     device, port = str(row["node_name"]), int(row["port"])
-    return link_name(device, port, peers.get((device, port)), row["interface"])
+    return link_name(port_name(device, port, row["interface"]), peers.get((device, port)))
 
 
 def degraded_links(rows: pl.DataFrame, peers: Peers) -> str:
@@ -40,6 +45,18 @@ def degraded_links(rows: pl.DataFrame, peers: Peers) -> str:
     ]
     more = f"; and {rows.height - LINKS_SHOWN} more" if rows.height > LINKS_SHOWN else ""
     return "; ".join(shown) + more
+
+
+def ports_paused(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
+    """Ports, of ``ports``, that their far ends paused; rows of ``port_events``, longest first."""
+    worst = rows.row(0, named=True)
+    longest = f"{event_port(worst, peers)}, {percent(min(worst['paused_share'], 1.0))} of the time"
+    if rows.height == 1:
+        text = f"1 of {counted(ports, 'port')} was paused by its far end: {longest}"
+    else:
+        text = f"{rows.height} of {counted(ports, 'port')} were paused by their far ends, longest "
+        text += longest
+    return f"{text}. A queue was full there or further on: the link itself is not at fault"
 
 
 def ports_dropped(rows: pl.DataFrame, ports: int, peers: Peers) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.available import available_memory, memory_remedy
-from tailback.errors import FabricError
+from tailback.errors import FabricError, option
 from tailback.fabric.core_errors import core_message
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
@@ -169,7 +169,8 @@ def forwarding_network(
         raise FabricError(
             core_message(error, fabric),
             remedy="these tables need more lanes than InfiniBand has for data: read them again "
-            "when the subnet manager is idle, or leave --forwarding out for up/down routes",
+            f"when the subnet manager is idle, or leave {option('forwarding')} out for up/down "
+            "routes",
         ) from None
     except _core.BadFabricError as error:
         raise FabricError(

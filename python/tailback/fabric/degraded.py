@@ -11,7 +11,7 @@ import numpy as np
 from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
 from tailback.port_names import split_port
-from tailback.scenario import Degraded
+from tailback.scenario import Degraded, FabricSection
 
 MIN_GBPS = 0.001
 """Minimum rate of a link in the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
@@ -54,6 +54,7 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
     """
     if not sections:
         return fabric
+    rated = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     rate = fabric.link_gbps.copy()
     given: dict[int, str] = {}
     for section in sections:
@@ -69,7 +70,7 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
                 remedy="give each cable once, or each of its directions by link",
             )
         given |= dict.fromkeys(links, port)
-        nominal = float(fabric.link_gbps[links].min())
+        nominal = float(rated[links].min())
         if not 0 < section.rate < nominal:
             raise ScenarioError(
                 f"{section.rate:g} Gb/s is not a degraded rate of a link of {nominal:g} Gb/s",
@@ -84,7 +85,47 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
                 "out of the fabric",
             )
         rate[links] = section.rate
-    return replace(fabric, link_gbps=rate, nominal_gbps=fabric.link_gbps)
+    return replace(fabric, link_gbps=rate, nominal_gbps=rated)
+
+
+def with_stated_cables(section: FabricSection, fabric: Fabric) -> FabricSection:
+    """The section of a scenario with the cables that its file states as slower than nominal.
+
+    The diagnosis knows slow links from the scenario, wherever they are stated. A cable to which
+    the scenario gives a rate keeps that one.
+    """
+    if fabric.nominal_gbps is None:
+        return section
+    given: set[int] = set()
+    for one in section.degraded:
+        key = "cable" if one.cable is not None else "link"
+        link = _link(fabric, one.cable or one.link or "", key)
+        given |= {link, int(fabric.link_reverse[link])}
+    stated = [
+        Degraded.model_validate(
+            {
+                "cable" if slow.both else "link": fabric.port_name(slow.link),
+                "rate": f"{slow.gbps} Gb/s",
+            }
+        )
+        for slow in slow_links(fabric)
+        if slow.link not in given
+    ]
+    return section.model_copy(update={"degraded": [*section.degraded, *stated]})
+
+
+def slow_links(fabric: Fabric) -> list[SlowLink]:
+    """The links slower than nominal; the two directions of a cable that are as slow are one."""
+    if fabric.nominal_gbps is None:
+        return []
+    slow = fabric.link_gbps < fabric.nominal_gbps
+    out = []
+    for link in np.flatnonzero(slow).tolist():
+        back = int(fabric.link_reverse[link])
+        both = bool(slow[back] and fabric.link_gbps[back] == fabric.link_gbps[link])
+        if not (both and back < link):
+            out.append(SlowLink(link, float(fabric.link_gbps[link]), both))
+    return out
 
 
 def nominal(fabric: Fabric) -> Fabric:

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tailback.delimited import Delimited, header_of, parse, shown
+from tailback.delimited import Delimited, header_of, not_used, parse, shown
 from tailback.errors import FabricError
-from tailback.fabric.ibnetdiscover import Device, Discovery, Kind, PortEnd, clip, tally
+from tailback.fabric.ibnetdiscover import Device, Discovery, Kind, PortEnd
 
 ALIASES: Final = {
     "source": (
@@ -305,8 +305,7 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
             f"devices with one cable treated as hosts: {hosts} (to override, add columns "
             "src_role and dst_role: host or switch)"
         )
-    if table.unused:
-        found.notes.append(tally("columns not used", [clip(name, 40) for name in table.unused]))
+    found.notes += not_used(table.unused)
     return found
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tailback.errors import FabricError
-from tailback.fabric.rates import data_rate_gbps
+from tailback.fabric.rates import LinkSpeed, link_speed
 from tailback.port_names import port_name
 
 
@@ -40,6 +40,7 @@ class Device:
         name: Its node description as printed, blanks at the ends removed; may be empty.
         guid: Its GUID as ``0x`` and 16 hexadecimal digits, or its key if that is not a GUID.
         chassis: System image GUID, which the boards of a director share; None if unknown.
+        device_id: NodeInfo's device id, which tells the model; None if unknown.
     """
 
     key: str
@@ -47,6 +48,7 @@ class Device:
     name: str
     guid: str
     chassis: str | None = None
+    device_id: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -81,6 +83,8 @@ class Discovery:
         one_way: Whether the rate of an end is that of the link leaving it, so that the two
             directions of a cable may differ; else both ends have the rate of the cable.
         interface: Name of the interface of an end, (device key, port), if it is not a number.
+        speed: Active width and speed of the InfiniBand link at an end, if the file has them.
+        lid: Local identifier of an end; a switch has one for all its ports, also at port 0.
         link_id: Identifier in the file of the link that leaves an end.
         in_host_gbps: Rate between the ranks of a host, by its name.
         uncounted: Devices that are joined by a number of cables that the file does not have:
@@ -95,13 +99,13 @@ class Discovery:
     odd: dict[str, list[str]] = field(default_factory=dict)
     one_way: bool = False
     interface: dict[tuple[str, int], str] = field(default_factory=dict)
+    speed: dict[tuple[str, int], LinkSpeed] = field(default_factory=dict)
+    lid: dict[tuple[str, int], int] = field(default_factory=dict)
     link_id: dict[tuple[str, int], str] = field(default_factory=dict)
     in_host_gbps: dict[str, float] = field(default_factory=dict)
     uncounted: list[tuple[str, str, int]] = field(default_factory=list)
     level: dict[str, int] = field(default_factory=dict)
-    remedy_without_rates: str = (
-        "make the file again with a current ibnetdiscover: ibnetdiscover > FILE"
-    )
+    remedy_without_rates: str = "state the rate of all cables: add --cable-rate, like '100 Gb/s'"
     notes: list[str] = field(default_factory=list)
 
     def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:
@@ -117,12 +121,44 @@ class Discovery:
         """Record an irregularity."""
         self.odd.setdefault(what, []).append(clip(example, 60))
 
-    def rate(self, width: str, speed: str) -> float | None:
-        """Return the data rate in gigabits per second; unknown words are recorded."""
-        gbps = data_rate_gbps(width, speed)
-        if gbps is None:
-            self.add_note("ports with an unknown rate", f"{width} {speed}")
-        return gbps
+    def add_end(
+        self,
+        here: tuple[str, int],
+        there: tuple[str, int],
+        words: tuple[str, str] | None,
+        line: int,
+    ) -> None:
+        """Add a line for a connected port of an InfiniBand fabric.
+
+        Args:
+            here: This end, (device key, port).
+            there: The other end.
+            words: Width and speed, ``("4x", "EDR")``; unknown ones are recorded. None without.
+            line: Line number.
+        """
+        speed = link_speed(*words) if words else None
+        if speed is not None:
+            self.speed[here] = speed
+            # Both ends of a link run at one width and speed.
+            self.speed.setdefault(there, speed)
+        elif words:
+            self.add_note("ports with an unknown rate", " ".join(words))
+        self.ends.append(PortEnd(*here, *there, speed.gbps if speed else None, line))
+
+    def lid_of(self, key: str, port: int) -> int | None:
+        """Return the local identifier that answers for a port, None if unknown."""
+        return self.lid.get((key, port), self.lid.get((key, 0)))
+
+    def add_lid(self, key: str, port: int, digits: str | None) -> None:
+        """Record the local identifier of a port, a number of 16 bits; the first is kept."""
+        if digits and len(digits) <= len("65535"):
+            self.lid.setdefault((key, port), int(digits))
+
+
+WITH_RATES = (
+    "port lines state width and speed, like 4xEDR: make the file again with a current "
+    "ibnetdiscover: ibnetdiscover > FILE; or add --cable-rate"
+)
 
 
 def port_number(text: str, line: int) -> int:
@@ -152,12 +188,14 @@ class Cable:
         b: The other.
         gbps: Rate from ``a`` to ``b``.
         back_gbps: Rate from ``b`` to ``a``.
+        stated: Whether the file states the rate; otherwise it is assumed.
     """
 
     a: tuple[str, int]
     b: tuple[str, int]
     gbps: float
     back_gbps: float
+    stated: bool = True
 
 
 def join_cables(found: Discovery, notes: list[str], cable_gbps: float | None = None) -> list[Cable]:
@@ -206,16 +244,18 @@ def join_cables(found: Discovery, notes: list[str], cable_gbps: float | None = N
         used |= sides
         pairs.append((end, None))
         odd.setdefault("seen from one side only, the other completed", []).append(port_of(end))
-    rates = _completed(_rates(pairs, odd, port_of), pairs, odd, port_of, found, cable_gbps)
+    stated = _rates(pairs, odd, port_of)
+    rates = _completed(stated, pairs, odd, port_of, found, cable_gbps)
     cables = []
-    for (end, mate), gbps in zip(pairs, rates, strict=True):
+    for (end, mate), gbps, known in zip(pairs, rates, stated, strict=True):
         if end.key == end.peer:
             odd.setdefault("cabled to their own device, left out", []).append(port_of(end))
             continue
         there, back = gbps, gbps
         if found.one_way and mate is not None:
             there, back = end.gbps or gbps, mate.gbps or gbps
-        cables.append(Cable((end.key, end.port), (end.peer, end.peer_port), there, back))
+        ends = (end.key, end.port), (end.peer, end.peer_port)
+        cables.append(Cable(*ends, there, back, known is not None))
     if found.one_way:
         odd.pop(_RATES_DIFFER, None)
     for what, where in odd.items():
@@ -253,7 +293,7 @@ def _completed(
     known = Counter(gbps for gbps in rates if gbps is not None)
     if rates and not known and cable_gbps is None:
         raise FabricError(
-            "no line states the speed of a link" + ("" if found.uncounted else " (like 4xEDR)"),
+            "no line states the speed of a link",
             place=f"line {pairs[0][0].line}",
             remedy=found.remedy_without_rates,
         )
@@ -294,8 +334,12 @@ _PORT = re.compile(
 )
 # The name is everything between the first quote and the last one before the lid: real names contain
 # quotes.
-_PORT_NOTE = re.compile(r'^[^"]*"(.*)"(?:\s+lid\s+\d+)?\s*(?:(\d+x)\s*([A-Z?][A-Z0-9?]*))?(.*)$')
-_HEADER_NAME = re.compile(r'^"(.*)"')
+_PORT_NOTE = re.compile(
+    r'^\s*(?:lid\s+(\d+)\b)?[^"]*"(.*)"(?:\s+lid\s+(\d+))?'
+    r"\s*(?:(\d+x)\s*([A-Z?][A-Z0-9?]*))?.*$"
+)
+_HEADER_NAME = re.compile(r'^"(.*)"(?:.*\bport\s+0\s+lid\s+(\d+))?')
+_DEVICE_ID = re.compile(r"^devid\s*=\s*0x([0-9a-fA-F]{1,8})")
 _SYSTEM_GUID = re.compile(r"^sysimgguid\s*=\s*0x([0-9a-fA-F]+)")
 _KINDS = {"Switch": Kind.SWITCH, "Ca": Kind.ADAPTER, "Hca": Kind.ADAPTER, "Rt": Kind.ROUTER}
 _PREFIXES = {"S": Kind.SWITCH, "H": Kind.ADAPTER, "R": Kind.ROUTER}
@@ -323,9 +367,10 @@ class _BlockParser:
     """Parses the lines of one file into ``found``."""
 
     def __init__(self) -> None:
-        self.found = Discovery()
+        self.found = Discovery(remedy_without_rates=WITH_RATES)
         self.here: Device | None = None
         self.system: str | None = None
+        self.device_id: int | None = None
         self.blocks: set[str] = set()
 
     def header(self, text: str, line: int) -> None:
@@ -340,7 +385,10 @@ class _BlockParser:
             # A free-form key that appeared as a neighbour before its block gave its kind.
             self.here.kind = _KINDS[word]
         self.here.chassis = self.system or self.here.chassis
-        self.system = None
+        self.here.device_id = self.device_id or self.here.device_id
+        self.system = self.device_id = None
+        if name:
+            self.found.add_lid(key, 0, name.group(2))
         if key in self.blocks:
             self.found.add_note("blocks given more than once", shown or key)
         self.blocks.add(key)
@@ -361,31 +409,25 @@ class _BlockParser:
                 remedy="the start of the file is missing; make it again: ibnetdiscover > FILE",
             )
         port, _, peer, peer_port, _, note = match.groups()
-        name, gbps = "", None
         port_note = _PORT_NOTE.match(note) if note else None
-        if port_note:
-            name = port_note.group(1).strip()
-            if port_note.group(2):
-                gbps = self.found.rate(port_note.group(2), port_note.group(3))
+        groups: tuple[str | None, ...] = port_note.groups() if port_note else (None,) * 5
+        own_lid, name, peer_lid, width, speed = groups
         kind = _PREFIXES.get(peer[0], Kind.ADAPTER) if peer[1:2] == "-" else Kind.SWITCH
-        self.found.device(peer, kind, name, _guid_of(peer))
-        end = PortEnd(
-            self.here.key,
-            port_number(port, line),
-            peer,
-            port_number(peer_port, line),
-            gbps,
-            line,
-        )
-        self.found.ends.append(end)
+        self.found.device(peer, kind, (name or "").strip(), _guid_of(peer))
+        here = self.here.key, port_number(port, line)
+        there = peer, port_number(peer_port, line)
+        self.found.add_end(here, there, (width, speed) if width and speed else None, line)
+        self.found.add_lid(*here, own_lid)
+        self.found.add_lid(*there, peer_lid)
 
     def other(self, text: str, line: int) -> None:
         if _HEADER_WORD.match(text):
             # Otherwise its ports would be assigned to the block before.
             raise _broken_header(text, line)
-        system = _SYSTEM_GUID.match(text)
-        if system:
+        if system := _SYSTEM_GUID.match(text):
             self.system = system.group(1).lower().lstrip("0") or None
+        elif device_id := _DEVICE_ID.match(text):
+            self.device_id = int(device_id.group(1), 16)
         elif not text.startswith(_KNOWN_LINES):
             self.found.add_note("lines that are not in the format", text)
 

@@ -14,33 +14,19 @@ from __future__ import annotations
 import re
 
 from tailback.errors import FabricError
-from tailback.fabric.ibnetdiscover import Discovery, Kind, PortEnd, clip, port_number
+from tailback.fabric.ibnetdiscover import WITH_RATES, Discovery, Kind, clip, port_number
 
 _START = re.compile(r"^(CA|SW|RT)\s+\d")
 _RECOGNISE = re.compile(r"^\s*(CA|SW|RT)\s+\d+\s+\d+\s+0x[0-9a-fA-F]", re.MULTILINE)
 _LINE = re.compile(
-    r"^(CA|SW|RT)\s+\d+\s+(\d+)\s+0x([0-9a-fA-F]{1,16})\s+(\d+x|\?+)"
+    r"^(CA|SW|RT)\s+(\d+)\s+(\d+)\s+0x([0-9a-fA-F]{1,16})\s+(\d+x|\?+)"
     r"\s+([A-Z0-9?]+|undefined \(\d+\))"
-    r"(?:\s+-\s+(CA|SW|RT)\s+\d+\s+(\d+)\s+0x([0-9a-fA-F]{1,16})(?:\s+\(\s*'(.*)'\s*\))?"
+    r"(?:\s+-\s+(CA|SW|RT)\s+(\d+)\s+(\d+)\s+0x([0-9a-fA-F]{1,16})(?:\s+\(\s*'(.*)'\s*\))?"
     r"|(?:\s+(.*))?)$"
 )
 # A truncated remote end must not be read as the name of an unconnected port.
 _CUT_REMOTE = re.compile(r"^-(?:\s|$)")
-_LID = re.compile(r"\b(CA|SW|RT)\s+(\d{1,5})\s+(\d{1,3})\s+0x([0-9a-fA-F]{1,16})\s")
 _KINDS = {"CA": Kind.ADAPTER, "SW": Kind.SWITCH, "RT": Kind.ROUTER}
-
-
-def port_lids(text: str) -> dict[tuple[str, int], int]:
-    """Local identifier by key of the device and number of the port, of lines that can be read."""
-    out: dict[tuple[str, int], int] = {}
-    for line in text.split("\n"):
-        if not _START.match(line.strip()):
-            continue
-        # Names come last and may contain anything: parse only what is before them.
-        ends = line.split("'", 1)[0]
-        for word, lid, port, guid in _LID.findall(ends):
-            out[f"{word} {int(guid, 16):016x}", int(port)] = int(lid)
-    return out
 
 
 def _unquoted(text: str) -> str:
@@ -59,7 +45,7 @@ class PortFormat:
 
     def parse(self, text: str) -> Discovery:
         """Parse the text; raises FabricError with the number of a line that cannot be read."""
-        found = Discovery()
+        found = Discovery(remedy_without_rates=WITH_RATES)
         seen: set[str] = set()
         for number, raw in enumerate(text.split("\n"), start=1):
             line = raw.strip()
@@ -76,7 +62,7 @@ class PortFormat:
 
 def _port(found: Discovery, text: str, line: int) -> None:
     match = _LINE.match(text)
-    if match is None or (match.group(10) and _CUT_REMOTE.match(match.group(10))):
+    if match is None or (match.group(12) and _CUT_REMOTE.match(match.group(12))):
         raise FabricError(
             f"{clip(text)} starts like a port but is not one",
             place=f"line {line}",
@@ -84,7 +70,9 @@ def _port(found: Discovery, text: str, line: int) -> None:
             "0x7cfe9003009ce5b0 ( 'host HCA-1' - 'switch' ); make the file again with: "
             "ibnetdiscover -p > FILE",
         )
-    word, port, guid, width, speed, peer_word, peer_port, peer_guid, names, alone = match.groups()
+    word, lid, port, guid, width, speed, peer_word, peer_lid, peer_port, peer_guid, names, alone = (
+        match.groups()
+    )
     key, kind = f"{word} {int(guid, 16):016x}", _KINDS[word]
     here = f"0x{int(guid, 16):016x}"
     if peer_word is None:
@@ -98,12 +86,7 @@ def _port(found: Discovery, text: str, line: int) -> None:
     peer = f"{peer_word} {int(peer_guid, 16):016x}"
     found.device(key, kind, name.strip(), here)
     found.device(peer, _KINDS[peer_word], peer_name.strip(), f"0x{int(peer_guid, 16):016x}")
-    end = PortEnd(
-        key,
-        port_number(port, line),
-        peer,
-        port_number(peer_port, line),
-        found.rate(width, speed),
-        line,
-    )
-    found.ends.append(end)
+    ends = (key, port_number(port, line)), (peer, port_number(peer_port, line))
+    found.add_end(*ends, (width, speed), line)
+    for end, printed in zip(ends, (lid, peer_lid), strict=True):
+        found.add_lid(*end, printed)

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import clip, tally
 from tailback.fabric.model import Fabric
+from tailback.input_files import content, is_input_file
+from tailback.manifest import require_unchanged
 from tailback.port_names import port_name
 
 NO_ENTRY = 2**32 - 1
@@ -90,22 +92,18 @@ def read_lfts(path: Path) -> ForwardingTables:
         FabricError: A file cannot be read, holds a broken line, or none holds a table.
     """
     path = Path(path)
+    require_unchanged(path)
     try:
-        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        files = sorted(p for p in path.iterdir() if is_input_file(p)) if path.is_dir() else [path]
         tables, odd = ForwardingTables(), dict[str, list[str]]()
         for file in files:
-            if file.stat().st_size > _MAX_BYTES:
-                raise FabricError(
-                    "is larger than 256 MiB, too large for forwarding tables", file=file,
-                    remedy=_REMEDY,
-                )  # fmt: skip
-            content = file.read_bytes()
-            if content[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
+            data = content(file, FabricError)
+            if data[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
                 raise FabricError(
                     "this is UTF-16 text", file=file,
                     remedy="convert it: iconv -f UTF-16 -t UTF-8",
                 )  # fmt: skip
-            text = content.decode("utf-8-sig", errors="replace")
+            text = data.decode("utf-8-sig", errors="replace")
             try:
                 _parse(text, tables, odd)
             except FabricError as error:

@@ -7,14 +7,17 @@ is the machine that holds one or more of them (multi-rail).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import FabricError
+from tailback.fabric.rates import LinkSpeed
 from tailback.port_names import link_name, port_name
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -42,6 +45,8 @@ class Fabric:
             and counters, length L, empty where unknown; None if ports have only numbers.
         link_id: Identifier of each link in the file, length L, empty where it has none; None if no
             link has one.
+        link_speed: Active width and speed of each InfiniBand link, length L, None where unknown;
+            None if no link has them.
         host_gbps: Rate between the ranks of each host, such as that of its NVLink ports, Gb/s,
             shape (H,), NaN where unknown; None if no host has one.
     """
@@ -64,6 +69,7 @@ class Fabric:
     nominal_gbps: NDArray[np.float64] | None = None
     link_interface: list[str] | None = None
     link_id: list[str] | None = None
+    link_speed: list[LinkSpeed | None] | None = None
     host_gbps: NDArray[np.float64] | None = None
 
     @property
@@ -123,12 +129,8 @@ class Fabric:
         return self.switch_name[vertex - self.n_nodes]
 
     def link_name(self, link: int) -> str:
-        """Name of a directed link, ``l2[swp5] → s1``; see :mod:`tailback.port_names`."""
-        src, dst = int(self.link_src[link]), int(self.link_dst[link])
-        return link_name(
-            self.vertex_name(src), int(self.link_src_port[link]), self.vertex_name(dst),
-            self._interface(link),
-        )  # fmt: skip
+        """Name of a directed link, ``l2[swp5] → s1[2]``; see :mod:`tailback.port_names`."""
+        return link_name(self.port_name(link), self.port_name(int(self.link_reverse[link])))
 
     def port_name(self, link: int) -> str:
         """Name of the port that a link leaves, ``l2[swp5]``."""
@@ -174,9 +176,9 @@ class Fabric:
             raise FabricError(f"link {self.link_name(bad)} has rate {self.link_gbps[bad]} Gb/s")
 
 
-def chosen(names: list[str] | None, links: NDArray[np.integer[Any]]) -> list[str] | None:
-    """The names of the given links, in their order."""
-    return None if names is None else [names[int(link)] for link in links]
+def chosen(facts: list[T] | None, links: NDArray[np.integer[Any]]) -> list[T] | None:
+    """The facts of the given links, in their order."""
+    return None if facts is None else [facts[int(link)] for link in links]
 
 
 def in_port_order(fabric: Fabric) -> Fabric:
@@ -186,14 +188,8 @@ def in_port_order(fabric: Fabric) -> Fabric:
         return fabric
     position = np.empty(len(order), np.uint32)
     position[order] = np.arange(len(order), dtype=np.uint32)
-    return Fabric(
-        name=fabric.name,
-        node_name=fabric.node_name,
-        node_host=fabric.node_host,
-        host_name=fabric.host_name,
-        switch_name=fabric.switch_name,
-        switch_tier=fabric.switch_tier,
-        switch_pod=fabric.switch_pod,
+    return replace(
+        fabric,
         link_src=fabric.link_src[order],
         link_dst=fabric.link_dst[order],
         link_src_port=fabric.link_src_port[order],
@@ -201,8 +197,8 @@ def in_port_order(fabric: Fabric) -> Fabric:
         link_gbps=fabric.link_gbps[order],
         link_delay_ps=fabric.link_delay_ps[order],
         link_reverse=position[fabric.link_reverse[order]],
-        notes=fabric.notes,
+        nominal_gbps=None if fabric.nominal_gbps is None else fabric.nominal_gbps[order],
         link_interface=chosen(fabric.link_interface, order),
         link_id=chosen(fabric.link_id, order),
-        host_gbps=fabric.host_gbps,
+        link_speed=chosen(fabric.link_speed, order),
     )

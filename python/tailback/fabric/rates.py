@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
+from typing import NamedTuple
 
 _8B10B = Fraction(8, 10)
 _64B66B = Fraction(64, 66)
@@ -46,19 +47,51 @@ WIDTHS: dict[str, int] = {"1x": 1, "2x": 2, "4x": 4, "8x": 8, "12x": 12}
 """Lanes of each width a link can have."""
 
 
+class LinkSpeed(NamedTuple):
+    """Active width and speed of an InfiniBand link.
+
+    Attributes:
+        lanes: Its lanes, 4 of ``4x``.
+        speed: Its speed, a key of :data:`LANE_SIGNAL_GBPS`.
+    """
+
+    lanes: int
+    speed: str
+
+    @property
+    def gbps(self) -> float:
+        """Its data rate in gigabits per second, after line coding."""
+        signalled, data_share = LANE_SIGNAL_GBPS[self.speed]
+        return float(self.lanes * signalled * data_share)
+
+    def __str__(self) -> str:
+        """As ``ibnetdiscover`` prints it: ``4xEDR``."""
+        return f"{self.lanes}x{self.speed}"
+
+
 @cache
-def data_rate_gbps(width: str, speed: str) -> float | None:
-    """Return the data rate of a link in gigabits per second, after line coding.
+def link_speed(width: str, speed: str) -> LinkSpeed | None:
+    """Return the width and speed of a link, or None when either word is not known (``"???"``).
 
     Args:
         width: ``"1x"``, ``"2x"``, ``"4x"``, ``"8x"`` or ``"12x"``, in either case.
         speed: ``"SDR"`` … ``"XDR"``, in either case.
+    """
+    lanes = WIDTHS.get(width.lower())
+    if lanes is None or speed.upper() not in LANE_SIGNAL_GBPS:
+        return None
+    return LinkSpeed(lanes, speed.upper())
+
+
+def data_rate_gbps(width: str, speed: str) -> float | None:
+    """Return the data rate of a link in gigabits per second, after line coding.
+
+    Args:
+        width: As for :func:`link_speed`.
+        speed: As for :func:`link_speed`.
 
     Returns:
         The rate, ``54.5454…`` for 4x FDR, or None when either word is not known (``"???"``).
     """
-    lanes = WIDTHS.get(width.lower())
-    lane = LANE_SIGNAL_GBPS.get(speed.upper())
-    if lanes is None or lane is None:
-        return None
-    return float(lanes * lane[0] * lane[1])
+    stated = link_speed(width, speed)
+    return None if stated is None else stated.gbps

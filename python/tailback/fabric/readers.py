@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components as _label
 
-from tailback.delimited import gunzip
 from tailback.errors import FabricError, nearest
 from tailback.fabric.edge_list import EdgeList
 from tailback.fabric.ibnetdiscover import (
@@ -34,11 +33,14 @@ from tailback.fabric.ibnetdiscover import (
 from tailback.fabric.ibnetdiscover_ports import PortFormat
 from tailback.fabric.lldp import LldpNeighbours
 from tailback.fabric.model import Fabric, chosen
+from tailback.fabric.slower_cables import with_nominal_rates
 from tailback.fabric.slurm_topology import SlurmTopology
 from tailback.fabric.slurm_topology_yaml import SlurmTopologyYaml
 from tailback.fabric.tiers import find_tiers
 from tailback.fabric.ufm import UfmResources
 from tailback.fabric.uncounted_cables import assume_cables
+from tailback.input_files import content
+from tailback.manifest import require_unchanged
 from tailback.registry import Registry
 
 DEFAULT_CABLE_DELAY_PS = 10_000
@@ -99,16 +101,8 @@ def read_fabric(
     delay = DEFAULT_CABLE_DELAY_PS if cable_delay_ps is None else cable_delay_ps
     if delay < 0:
         raise FabricError(f"cable delay {delay} ps is negative", remedy="give 0 ps or more")
-    if format is not None and format not in READERS:
-        raise FabricError(
-            f"unknown fabric-format {format!r}", file=path, remedy=nearest(format, READERS.names())
-        )
-    text, notes = _text(path)
+    found, notes = read_discovery(path, format)
     try:
-        reader = READERS[format] if format is not None else _recognise(text)
-        found = reader.parse(text)
-        if not found.devices:
-            raise _foreign(text)
         if taper is not None and not found.uncounted:
             raise FabricError(
                 f"taper {taper:g} is given, but the file lists its cables",
@@ -123,6 +117,36 @@ def read_fabric(
     return fabric
 
 
+def read_discovery(path: Path, format: str | None = None) -> tuple[Discovery, list[str]]:
+    """Read the devices and cables of a file, without assembling them to a fabric.
+
+    Args:
+        path: The file.
+        format: As for :func:`read_fabric`.
+
+    Returns:
+        What the file says, and notes on how it was read.
+
+    Raises:
+        FabricError: The file cannot be read, has another format, or has a damaged line.
+    """
+    if format is not None and format not in READERS:
+        raise FabricError(
+            f"unknown fabric-format {format!r}", file=path, remedy=nearest(format, READERS.names())
+        )
+    require_unchanged(path)
+    text, notes = _text(path)
+    try:
+        reader = READERS[format] if format is not None else _recognise(text)
+        discovery = reader.parse(text)
+        if not discovery.devices:
+            raise _foreign(text)
+    except FabricError as error:
+        error.located(path)
+        raise
+    return discovery, notes
+
+
 # --- what kind of file it is ------------------------------------------------------------------
 
 _MAKE = (
@@ -133,20 +157,7 @@ _MAKE = (
 
 def _text(path: Path) -> tuple[str, list[str]]:
     """The file as text, with a note if it is not UTF-8."""
-    if path.is_dir():
-        raise FabricError("this is a directory", file=path, remedy="name the discovery file in it")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FabricError(
-            f"cannot be read: {error.strerror or error}", file=path, remedy="check the path"
-        ) from None
-    except ValueError as error:
-        raise FabricError(
-            f"{str(path)!r} is not a file name: {error}", remedy="check the path"
-        ) from None
-    if data.startswith(b"\x1f\x8b"):
-        data = gunzip(data, path, FabricError)
+    data = content(path, FabricError)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FabricError(
             "this is UTF-16 text", file=path, remedy="convert it: iconv -f UTF-16 -t UTF-8"
@@ -329,11 +340,21 @@ def assemble(
         notes=notes + found.notes + tier_notes,
         link_interface=_own_names(found.interface, ends),
         link_id=_own_names(found.link_id, ends),
+        link_speed=[found.speed.get(end) for end in ends] if found.speed else None,
         host_gbps=_within_hosts(found.in_host_gbps, list(hosts)),
     )
     _note_islands(fabric)
     fabric.check()
-    return fabric
+    if found.uncounted:
+        return fabric
+    assumed = {end for cable in cables if not cable.stated for end in (cable.a, cable.b)}
+    stated = np.array([end not in assumed for end in ends], bool)
+    return with_nominal_rates(fabric, stated, [_kind(node.device) for node in nodes])
+
+
+def _kind(device: Device) -> tuple[int | None, str]:
+    """Model and name of an adapter without its numbers: ``node#`` of ``node001``."""
+    return device.device_id, _DIGITS.sub("#", device.name)
 
 
 def _within_hosts(stated: Mapping[str, float], hosts: list[str]) -> NDArray[np.float64] | None:
@@ -536,11 +557,13 @@ def largest_component(fabric: Fabric) -> Fabric:
         link_src_port=fabric.link_src_port[links],
         link_dst_port=fabric.link_dst_port[links],
         link_gbps=fabric.link_gbps[links],
+        nominal_gbps=None if fabric.nominal_gbps is None else fabric.nominal_gbps[links],
         link_delay_ps=fabric.link_delay_ps[links],
         link_reverse=renumber[fabric.link_reverse[links]].astype(np.uint32),
         notes=[*fabric.notes, f"only the largest part is kept; {rest} nodes and switches left out"],
         link_interface=chosen(fabric.link_interface, links),
         link_id=chosen(fabric.link_id, links),
+        link_speed=chosen(fabric.link_speed, links),
         host_gbps=None if fabric.host_gbps is None else fabric.host_gbps[hosts],
     )
 

@@ -21,6 +21,7 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
+from tailback.delimited import not_used
 from tailback.errors import FabricError, nearest
 from tailback.fabric.ibnetdiscover import Discovery, clip, tally
 from tailback.fabric.slurm_topology import Group, GroupTree, discovery
@@ -68,6 +69,9 @@ class SlurmTopologyYaml:
             what = _OTHERWISE.get(kind or "", "the file has no tree or blocks")
             raise FabricError(what, place=f"line {line}", remedy=_DESCRIBE.get(kind or "", _FORM))
         tree = _tree(chosen[kind]) if kind == "tree" else _blocks(chosen[kind])
+        tree.notes += not_used(
+            [name for name in chosen if name not in _KEYS["topology"]], "settings"
+        )
         others = [clip(_text(one.get("topology")), 40) for one in parsed if one is not chosen]
         if others:
             tree.notes.append(

@@ -160,8 +160,8 @@ def _port(element: dict[str, Any], number: int, found: Discovery, unknown: set[s
             found, unknown)  # fmt: skip
     width = _word(element, "active_width").removeprefix("IB_").lower()
     speed = _word(element, "active_speed").upper()
-    gbps = found.rate(width, speed) if width and speed else None
-    found.ends.append(PortEnd(key, port, peer, peer_port, gbps, number))
+    words = (width, speed) if width and speed else None
+    found.add_end((key, port), (peer, peer_port), words, number)
 
 
 def _guess(found: Discovery, unknown: set[str]) -> None:

@@ -31,10 +31,11 @@ class RankModel:
         store_and_forward: Whether a packet is received completely before it leaves a switch.
         send_delay_ps: Software latency before a message.
         eager_bytes: Larger messages wait for their receive.
-        local_gbps: Rate between ranks of one host.
+        local_gbps: Rate of a message between ranks of one host.
+        memory_gbps: Rate that all messages within a host share, but at least that of one.
         local_delay_ps: Latency between ranks of one host.
-        local_ports: Whether each rank has a port of that rate to a switch in its host, which its
-            messages share.
+        local_ports: Whether messages within a host share ports instead of memory: each rank has one
+            of the rate of a message to a switch in its host.
         quantum_ps: Least time between two changes of rates: messages start late by at most this,
             and thousands that end one by one need few solves; 0 is exact.
         buffer_bytes: Buffer of a node's switch, filled while the path beyond is slower than the
@@ -53,7 +54,8 @@ class RankModel:
     store_and_forward: bool = False
     send_delay_ps: int = 1_000_000
     eager_bytes: int = 16384
-    local_gbps: float = 400.0
+    local_gbps: float = 80.0
+    memory_gbps: float = 400.0
     local_delay_ps: int = 500_000
     local_ports: bool = False
     quantum_ps: int = 100_000

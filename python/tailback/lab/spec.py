@@ -16,6 +16,7 @@ from tailback.errors import (
     nearest,
     type_remedy,
 )
+from tailback.input_files import text_content
 from tailback.units import LinkGbps, SizeBytes
 
 HOW_TO = "see docs/how-to/lab.md"
@@ -102,11 +103,7 @@ def load(path: Path) -> LabSpec:
         LabError: It cannot be read, or a key or value is wrong.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise LabError(
-            f"cannot read the specification: {error.strerror}", file=path, remedy="check the path"
-        ) from None
+        data = tomllib.loads(text_content(path, LabError))
     except (ValueError, RecursionError) as error:
         raise LabError(f"not valid TOML: {error}", file=path, remedy=HOW_TO) from None
     return parse(data, path)

@@ -38,7 +38,14 @@ from tailback.placement.hosts import hosts_from_spec, left_out, slots_from_spec
 from tailback.placement.metrics import edge_cut, path_length, switches_visited
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem, problem_for, switch_congestion
-from tailback.placement.writers import WRITERS, RankAssignment, RankFile, assignment_for, write
+from tailback.placement.writers import (
+    WRITERS,
+    Binding,
+    RankAssignment,
+    RankFile,
+    assignment_for,
+    write,
+)
 
 PLACEMENTS.register("block")(block.place)
 PLACEMENTS.register("by-switch")(by_switch.place)
@@ -56,6 +63,7 @@ PLACEMENTS.register("file")(file.place)
 __all__ = [
     "PLACEMENTS",
     "WRITERS",
+    "Binding",
     "ComputeHosts",
     "Footprint",
     "Options",

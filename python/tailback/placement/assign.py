@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, option
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
 from tailback.registry import Registry
@@ -24,8 +24,8 @@ def require_slots(n_ranks: int, n_slots: int) -> None:
     if n_ranks > n_slots:
         raise PlacementError(
             f"job has {n_ranks} ranks, the chosen hosts hold {n_slots} slots",
-            remedy="choose more hosts (--hosts), raise ranks_per_host (--ranks-per-host), or give "
-            "hosts more slots: --hosts node[0-3]:4",
+            remedy=f"choose more hosts ({option('hosts')}), raise {option('ranks_per_host')}, or "
+            f"give hosts more slots: {option('hosts', 'node[0-3]:4')}",
         )
 
 

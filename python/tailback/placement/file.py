@@ -9,30 +9,30 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.delimited import gunzip
-from tailback.errors import PlacementError, nearest
+from tailback.errors import PlacementError, nearest, option
+from tailback.input_files import text_content
+from tailback.manifest import require_unchanged
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
-from tailback.placement.rank_hosts import explicit_hosts
+from tailback.placement.rank_hosts import erf_hosts, explicit_hosts
 from tailback.placement.writers.cray import NODES
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
 _ORDER = re.compile(r"\d{1,9}(-\d{1,9})?(\s*,\s*\d{1,9}(-\d{1,9})?)*\s*,?\Z", re.ASCII)
 _COMMENT = re.compile("#|//")
-_MAX_BYTES = 1 << 28
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reads an Open MPI rankfile, a list of hosts, a CSV of ranks and hosts, or a Cray rank order.
 
-    Options: ``file`` (the path). The output of ``env`` in each rank is accepted too. The format is
-    detected. A list of hosts has one host per line in rank order, ``host:n`` for n consecutive
-    ranks (hydra: starting again at the top if ranks remain), or ``host slots=n`` (Open MPI: ranks
-    fill the slots, host after host). The k-th rank of a host takes its k-th slot, unless a rankfile
-    numbers the slots. A Cray order fills the nodes named in a comment of the file, or the job's
-    hosts in order.
+    Options: ``file`` (the path). What ranks or launchers printed and jsrun's explicit resources
+    are accepted too (``tailback list rank-map``). The format is detected. A list of hosts has
+    one host per line in rank order, ``host:n`` for n consecutive ranks (hydra: starting again
+    at the top if ranks remain), or ``host slots=n`` (Open MPI: ranks fill the slots, host after
+    host). The k-th rank of a host takes its k-th slot, unless a rankfile numbers the slots. A
+    Cray order fills the nodes named in a comment of the file, or the job's hosts in order.
     """
     read.refuse_unknown("file", options, ("file",))
     value = options.get("file")
@@ -41,14 +41,19 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
             "placement 'file' needs the option file",
             place="placement_options",
             remedy="name a rank file or host list: placement_file in the scenario, "
-            "or --placement FILE",
+            f"or {option('placement', 'FILE')}",
         )
     path = Path(value)
+    require_unchanged(path)
     text = _text(path)
     named = explicit_hosts(text, path)
     if named is not None:
         _count(problem, path, len(named))
         return _named(_Slots(problem, path), named)
+    numbers = erf_hosts(text, path)
+    if numbers is not None:
+        _count(problem, path, len(numbers))
+        return _named(_Slots(problem, path), _hosts_by_number(problem, path, numbers))
     lines = _lines(text)
     if not lines:
         raise PlacementError("holds no placement", file=path, remedy="give one line per rank")
@@ -67,18 +72,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
 
 
 def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise PlacementError("is larger than 256 MiB", file=path, remedy="is it a rank file?")
-        data = path.read_bytes()
-        if data.startswith(b"\x1f\x8b"):
-            data = gunzip(data, path, PlacementError)
-        return data.decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        what = error.strerror if isinstance(error, OSError) else "it is not a text file"
-        raise PlacementError(
-            f"cannot read the placement: {what}", file=path, remedy="check the path"
-        ) from None
+    return text_content(path, PlacementError)
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
@@ -117,11 +111,23 @@ class _Slots:
                 f"host {name!r} holds {len(slots)} ranks, the file puts more there",
                 file=self.path,
                 place=f"line {line}",
-                remedy="raise ranks_per_host (--ranks-per-host) or its slots in hosts "
-                "(--hosts node[0-3]:4), or put fewer ranks there",
+                remedy=f"raise {option('ranks_per_host')} or its slots "
+                f"({option('hosts', 'node[0-3]:4')}), or put fewer ranks there",
             )
         self.taken[name] = taken + 1
         return slots[taken]
+
+
+def _hosts_by_number(problem: PlacementProblem, path: Path, numbers: list[int]) -> list[str]:
+    """The hosts of a job by their numbers from 1, in the order of its hosts."""
+    hosts = [problem.host_name[host] for host in dict.fromkeys(problem.slot_host.tolist())]
+    if max(numbers) > len(hosts):
+        raise PlacementError(
+            f"puts ranks on host {max(numbers)}, the job has {len(hosts)} hosts",
+            file=path,
+            remedy="name all hosts of the job in their order: --hosts",
+        )
+    return [hosts[number - 1] for number in numbers]
 
 
 def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, option
 from tailback.fabric.model import Fabric
 from tailback.placement.problem import PlacementProblem
 
@@ -58,7 +58,8 @@ class Footprint:
             raise PlacementError(
                 f"placement {name!r} puts ranks on host {fabric.host_name[outside[0]]!r}, which "
                 "the job does not run on",
-                remedy="name the hosts that candidates may use: --allow-hosts node[001-016]",
+                remedy="name the hosts that candidates may use: "
+                f"{option('allow_hosts', 'node[001-016]')}",
             )
         if sorted(found.values()) != sorted(self.ranks.values()):
             raise PlacementError(
@@ -93,7 +94,7 @@ def footprint(
         raise PlacementError(
             f"allows {len(allowed)} hosts; the job runs on {len(ranks)}, and candidates keep "
             "that number",
-            place="--allow-hosts",
+            place=option("allow_hosts"),
             remedy="allow as many hosts or more, those of the job among them if they may stay",
         )
     return Footprint(ranks, tuple(ranks if allowed is None else allowed))

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from tailback.errors import PlacementError, nearest
 
-_HOST = re.compile(r"(?:[^\s:=,@]+@)?([^\s:=,@]+)(?::(\d{1,9}))?((?:\s+[^\s=]+=\S+)*)\Z", re.ASCII)
+# Behind the ranks of a host, hydra's descendants take its processors or adapter.
+_HOST = re.compile(
+    r"(?:[^\s:=,@]+@)?([^\s:=,@]+)(?::(\d{1,9})(?::[^\s:=]+)?)?((?:\s+[^\s=]+=\S+)*)\Z", re.ASCII
+)
 _NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
 _SLOT_KEYS = ("slots", "count", "cpu")
 _MAX_KEYS = ("max_slots", "max-slots", "slots_max", "slots-max")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from tailback.errors import PlacementError, nearest
+from tailback.errors import PlacementError, nearest, option
 from tailback.fabric.model import Fabric
 from tailback.placement.compute_hosts import ComputeHosts, compute_hosts
 
@@ -147,7 +147,7 @@ def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
     plain = ",".join(
         "-".join(str(int(end)) for end in part.split("-")) for part in numbers.split(",")
     )
-    example = f"; give them by number, from 0, like --hosts {plain}"
+    example = f"; give them by number, from 0, like {option('hosts', plain)}"
     if len(own) == 1:
         width = len(hosts[0]) - len(hosts[0].rstrip("0123456789"))
         padded = ",".join(

@@ -1,8 +1,10 @@
 """Host of each rank of a job, from files of launchers and schedulers.
 
 Formats: a CSV with columns rank and host; the output of ``env`` in every rank (Open MPI, PMIx,
-MPICH, Slurm); the environment of a Slurm job; a rank file of Open MPI; a host list with one line
-per rank (like PBS_NODEFILE) or a number of ranks per host.
+MPICH, Slurm); the environment of a Slurm or LSF job; the output of ``hostname`` with the number of
+the rank before it (``srun -l``, ``mpirun --tag-output``, ``mpiexec -l``); what Open MPI prints with
+``--display-map`` or ``--report-bindings``; a rank file of Open MPI; explicit resources of
+``jsrun``; a host list with one line per rank (like PBS_NODEFILE) or a number of ranks per host.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailback.delimited import content, header_of, parse
+from tailback.delimited import header_of, parse
 from tailback.errors import PlacementError
 from tailback.hostnames import expand_hosts
+from tailback.input_files import content
+from tailback.manifest import require_unchanged
 from tailback.placement.hostlist import host_list
 from tailback.registry import Registry
 
@@ -52,6 +56,7 @@ def rank_hosts(path: Path) -> list[str]:
         PlacementError: The file cannot be read or has no known format, or a rank is missing or has
             two hosts; with line and column.
     """
+    require_unchanged(path)
     text = _text(path)
     for entry in _ordered():
         found = entry(text, path)
@@ -64,7 +69,7 @@ def rank_hosts(path: Path) -> list[str]:
 
 
 def explicit_hosts(text: str, path: Path) -> list[str] | None:
-    """Host of each rank of a CSV or an environment; None for texts in other forms.
+    """Host of each rank of a CSV or what a job printed; None for lists that launchers read.
 
     Args:
         text: Content of the file.
@@ -73,7 +78,7 @@ def explicit_hosts(text: str, path: Path) -> list[str] | None:
     Raises:
         PlacementError: As :func:`rank_hosts`.
     """
-    for form in (from_csv, from_environment):
+    for form in (from_csv, from_environment, from_output, from_tagged_lines):
         found = form(text, path)
         if found is not None:
             return found
@@ -91,7 +96,16 @@ def _text(path: Path) -> str:
 
 def _ordered() -> list[Form]:
     """Formats that can be detected, before the list of hosts, which matches almost anything."""
-    return [FORMS[name] for name in ("rank-csv", "environment", "rankfile", "host-list")]
+    names = (
+        "rank-csv",
+        "environment",
+        "launcher-output",
+        "tagged-lines",
+        "rankfile",
+        "jsrun-erf",
+        "host-list",
+    )
+    return [FORMS[name] for name in names]
 
 
 @FORMS.register("rank-csv")
@@ -140,7 +154,7 @@ def from_environment(text: str, path: Path) -> list[str] | None:
         match = _VARIABLE.match(line)
         if match is None:
             continue
-        tag, name, value = match[1] or "", match[2], match[3].strip()
+        tag, name, value = match[1] or "", match[2], match[3].strip().strip("\"'")
         if name not in _KNOWN:
             continue
         first = first or number
@@ -158,6 +172,9 @@ def from_environment(text: str, path: Path) -> list[str] | None:
     job = next((record for record in every if _nodelist(record)), None)
     if job is not None:
         return _by_job(job, path)
+    job = next((record for record in every if any(name in record for name in _LSF)), None)
+    if job is not None:
+        return _by_lsf_job(job, path)
     if ranked:
         raise PlacementError(
             "names ranks but no hosts", file=path, place=f"line {first}",
@@ -170,7 +187,8 @@ def from_environment(text: str, path: Path) -> list[str] | None:
 _JOB: Final = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST",
                "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS",
                "SLURM_DISTRIBUTION")  # fmt: skip
-_KNOWN: Final = frozenset((*_RANK, *_HOST, *_LOCAL, *_JOB))
+_LSF: Final = ("LSB_HOSTS", "LSB_MCPU_HOSTS")
+_KNOWN: Final = frozenset((*_RANK, *_HOST, *_LOCAL, *_JOB, *_LSF, "LSB_DJOB_NUMPROC"))
 
 
 def _of(record: dict[str, str], names: tuple[str, ...]) -> str:
@@ -249,6 +267,154 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
             remedy="give the environment of one job step",
         )  # fmt: skip
     return out
+
+
+def _by_lsf_job(job: dict[str, str], path: Path) -> list[str]:
+    """The hosts of an LSF job, in the order of its slots."""
+    # LSF leaves LSB_HOSTS out of large jobs.
+    hosts = job.get("LSB_HOSTS", "").split()
+    if not hosts:
+        words = job.get("LSB_MCPU_HOSTS", "").split()
+        counts = words[1::2]
+        if len(words) % 2 or not all(len(n) < 9 and n.isdecimal() for n in counts):
+            raise PlacementError(
+                f"LSB_MCPU_HOSTS = {' '.join(words)[:60]!r} cannot be read",
+                file=path,
+                remedy="it is like: hostA 2 hostB 2; is it in the output?",
+            )
+        if sum(map(int, counts)) > MAX_RANKS:
+            raise PlacementError(
+                "names more than 16 million ranks", file=path, remedy="is the output damaged?"
+            )
+        hosts = [h for h, n in zip(words[0::2], counts, strict=True) for _ in range(int(n))]
+    number = job.get("LSB_DJOB_NUMPROC", "")
+    if number.isdecimal() and int(number) != len(hosts):
+        raise PlacementError(
+            f"LSB_DJOB_NUMPROC = {number[:20]}, but {len(hosts)} slots on the hosts",
+            file=path,
+            remedy="give the environment of one job",
+        )
+    return _complete(dict(enumerate(hosts)), path)
+
+
+_MAP_HOST: Final = re.compile(r"Data for node:\s*(?:Name:\s*)?(\S+)")
+_MAP_RANK: Final = re.compile(r"\bProcess rank:\s*(\d{1,9})\b")
+_BINDING: Final = re.compile(
+    r"\[([^\]:\s]+):\d+\]\s+(?:MCW\s+)?rank\s+(\d{1,9})\s+(?:is )?(?:not )?bound\b", re.IGNORECASE
+)
+
+
+@FORMS.register("launcher-output")
+def from_output(text: str, path: Path) -> list[str] | None:
+    """Output of Open MPI's mpirun with --display-map or --report-bindings."""
+    found: dict[int, str] = {}
+    host = ""
+    # Other output of the job may be between these lines.
+    for number, line in enumerate(text.splitlines(), 1):
+        if (match := _MAP_HOST.search(line)) is not None:
+            host = match[1]
+        elif host and (match := _MAP_RANK.search(line)) is not None:
+            _add(found, int(match[1]), host, path, number)
+        elif (match := _BINDING.search(line)) is not None:
+            _add(found, int(match[2]), match[1], path, number)
+    return _complete(found, path) if found else None
+
+
+_TAGGED: Final = re.compile(
+    # 3: host (srun -l); [1,3]<stdout>:host (Open MPI); [3] host (Hydra)
+    r"(?:(\d{1,9}):[ \t]+|\[(?:[^\],\s]+,)?(\d{1,9})\](?:<stdout>)?:?[ \t]*)"
+    r"([A-Za-z0-9][\w.-]*)\Z",
+    re.ASCII,
+)
+
+
+@FORMS.register("tagged-lines")
+def from_tagged_lines(text: str, path: Path) -> list[str] | None:
+    """Output of hostname, tagged with the rank: srun -l, mpirun --tag-output, mpiexec -l."""
+    found: dict[int, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        match = _TAGGED.match(line.strip())
+        if match is None:
+            return None
+        _add(found, int(match[1] or match[2]), match[3], path, number)
+    return _complete(found, path) if found else None
+
+
+def _add(found: dict[int, str], rank: int, host: str, path: Path, line: int) -> None:
+    """Add the host of a rank, which may be repeated.
+
+    Raises:
+        PlacementError: It has another one already.
+    """
+    if found.setdefault(rank, host) != host:
+        raise PlacementError(
+            f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}",
+            file=path,
+            place=f"line {line}",
+            remedy="give the output of one run",
+        )
+
+
+_ERF_RANKS: Final = re.compile(r"rank\s*:\s*([\d,\s-]{1,200}?)\s*:\s*\{([^}]*)", re.IGNORECASE)
+_ERF_HOST: Final = re.compile(r"\bhost\s*:\s*(\d{1,9})\s*(?:;|\Z)", re.IGNORECASE)
+
+
+def erf_hosts(text: str, path: Path) -> list[int] | None:
+    """Number of each rank's host in the allocation, from 1, of an ERF of jsrun; None for others.
+
+    Raises:
+        PlacementError: A line cannot be read, or a rank is missing or has two hosts.
+    """
+    found: dict[int, str] = {}
+    for number, line in _lines(text):
+        if not re.match(r"rank\s*:", line, re.IGNORECASE):
+            # Options such as cpu_index_using come before the ranks.
+            if not found and re.match(r"[a-z_]+\s*:\s*\w+\Z", line, re.IGNORECASE):
+                continue
+            if not found:
+                return None
+        ranks = _ERF_RANKS.match(line)
+        host = _ERF_HOST.search(ranks[2]) if ranks is not None else None
+        if ranks is None or host is None or int(host[1]) < 1:
+            raise PlacementError(
+                f"{line[:80]!r} cannot be read",
+                file=path,
+                place=f"line {number}",
+                remedy="write rank: 0: { host: 1; cpu: {0-3} }, hosts from 1",
+            )
+        for part in ranks[1].replace(" ", "").split(","):
+            first, dash, last = part.partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()):
+                raise PlacementError(
+                    f"{part[:40]!r} is no range of ranks",
+                    file=path,
+                    place=f"line {number}",
+                    remedy="write it like 0-3",
+                )
+            if int(last or first) >= MAX_RANKS:
+                raise PlacementError(
+                    f"rank {int(last or first)} is too large",
+                    file=path,
+                    place=f"line {number}",
+                    remedy="check the ranks",
+                )
+            for rank in range(int(first), int(last or first) + 1):
+                _add(found, rank, host[1], path, number)
+    return [int(host) for host in _complete(found, path)] if found else None
+
+
+@FORMS.register("jsrun-erf")
+def from_erf(text: str, path: Path) -> list[str] | None:
+    """Explicit resource file of jsrun (ERF), which numbers the hosts of the job."""
+    if erf_hosts(text, path) is None:
+        return None
+    raise PlacementError(
+        "numbers the hosts of the job and does not name them",
+        file=path,
+        remedy="name them in their order, like --hosts hostA:2,hostB:2",
+    )
 
 
 @FORMS.register("rankfile")

@@ -10,7 +10,8 @@ small.)
 
 **It is at its largest value**: it has *latched*. InfiniBand counters stop at all ones (InfiniBand
 Architecture, vol. 1, 16.1.3.5), so the difference is a lower bound, and the increment is unknown if
-the counter was there before.
+the counter was there before. :func:`with_widths` finds the largest value where a source does not
+state it. No counter of 64 bits gets to its largest value.
 
 **It fell**: either it was *reset*, and its present value is a lower bound, unless the port cannot
 have counted that much in 1.5 times the interval: then it did not start at 0 (the clock was set
@@ -41,7 +42,7 @@ from typing import Final
 import polars as pl
 
 from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, data_rate_gbps
-from tailback.port_counters.schema import SIMULATED, Flag
+from tailback.port_counters.schema import SIMULATED, U32_MAX, U64_MAX, WORD_BYTES, Flag
 from tailback.port_counters.ticks import SHORTEST_TICK_NS
 
 RATE_TOLERANCE: Final = 1.5
@@ -69,6 +70,7 @@ class Counter:
         most: Largest increase that an interval allows; None or null where unknown.
         impossible: Flag for a larger increase.
         unit: Value of one count: data in bytes are counted in words of four.
+        latched: Flag for a counter at its largest value.
     """
 
     name: str
@@ -77,6 +79,49 @@ class Counter:
     most: pl.Expr | None = None
     unit: int = 1
     impossible: Flag = Flag.IMPOSSIBLE
+    latched: Flag = Flag.LATCHED
+
+
+_NARROW_TOPS: Final = {
+    "data_bytes": ("data_limit", WORD_BYTES * U32_MAX),
+    "packets": ("packets_limit", U32_MAX),
+    "xmit_wait_ticks": ("wait_limit", U32_MAX),
+}
+"""Column of the largest value of each InfiniBand counter, and that value at 32 bits."""
+
+
+def with_widths(readings: pl.LazyFrame, port: Sequence[str]) -> pl.LazyFrame:
+    """Readings with the largest value of each counter: the place where latching is found.
+
+    The values of a port tell its width. A counter that never exceeds 32 ones and stands at exactly
+    that value has 32 bits, whatever the source states: a wider one is there in one reading of four
+    billion. One that exceeds it has 64. Otherwise the width is what the source states, and where it
+    states none PortXmitWait has 32 bits, which is what kernels, samplers and tools read unless the
+    device announces more; the width of data and packets is unknown.
+
+    Args:
+        readings: Rows of ``counter_readings``.
+        port: Columns that identify a port.
+    """
+    columns = {}
+    for counter, (limit, narrow) in _NARROW_TOPS.items():
+        largest, top = pl.col(counter).max().over(port), pl.lit(narrow, pl.UInt64)
+        usual = pl.when(largest < narrow).then(top) if counter == "xmit_wait_ticks" else None
+        columns[limit] = (
+            pl.when(largest == narrow)
+            .then(top)
+            .when(pl.col(limit).is_not_null())
+            .then(limit)
+            .when(largest > narrow)
+            .then(pl.lit(U64_MAX, pl.UInt64))
+            .otherwise(usual)
+        )
+    return readings.with_columns(**columns)
+
+
+def stopped_at(value: pl.Expr, limit: pl.Expr) -> pl.Expr:
+    """Whether a counter stands at its largest value; one of 64 bits never gets there."""
+    return (value >= limit) & (limit < _WRAP_LIMIT)
 
 
 Before = Callable[[str], pl.Expr]
@@ -142,7 +187,7 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
         distance = now
     else:
         top = pl.col(counter.limit)
-        full, was_full = (now >= top).fill_null(False), (old >= top).fill_null(False)
+        full, was_full = (stopped_at(value, top).fill_null(False) for value in (now, old))
         distance = top - old + counter.unit + now
     rise = now - old
     beyond = pl.lit(False) if most is None else ((now >= old) & (rise > most)).fill_null(False)
@@ -158,7 +203,7 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
     low = int(counter.low)
     flags = (
         pl.when(full)
-        .then(int(Flag.LATCHED) | low)
+        .then(int(counter.latched) | low)
         .when(wrapped)
         .then(int(Flag.WRAP))
         .when(fell)

@@ -17,7 +17,9 @@ from typing import Final
 import polars as pl
 
 from tailback.delimited import instants
-from tailback.evidence.adapter_findings import READINGS, kind_of
+from tailback.errors import TailbackError
+from tailback.evidence.port_events import READINGS, meaning_of
+from tailback.input_files import content
 
 _PLACE: Final = ("time_utc", "node", "iface")
 _KEY: Final = ("node_name", "interface", "counter")
@@ -32,12 +34,16 @@ def recorded_statistics(folder: Path) -> tuple[pl.DataFrame, list[str]]:
         folder: The folder ``counters`` of the recording.
 
     Returns:
-        Rows of ``adapter_findings.READINGS``, and notes on what was left out.
+        Rows of ``port_events.READINGS``, and notes on what was left out.
     """
     parts, notes = [pl.DataFrame(schema=READINGS)], []
     for kind in ("ethtool", "infiniband", "ethernet"):
         for file in sorted(folder.glob(f"{kind}-*.csv")):
             found, bad = _readings(file)
+            if kind == "infiniband":
+                # The recorder shortens the name; the packets were marked before they arrived.
+                marked = {"ecn_marked": "np_ecn_marked_roce_packets"}
+                found = found.with_columns(pl.col("counter").replace(marked))
             parts.append(found)
             if bad:
                 notes.append(f"{file.name}: what adapters counted is damaged, left out: {bad}")
@@ -49,21 +55,22 @@ def _readings(file: Path) -> tuple[pl.DataFrame, int]:
     nothing = pl.DataFrame(schema=READINGS)
     try:
         table = pl.scan_csv(
-            file, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True,
-            quote_char=None, encoding="utf8-lossy",
+            content(file), infer_schema=False, quote_char=None,
+            truncate_ragged_lines=True, ignore_errors=True, encoding="utf8-lossy",
         )  # fmt: skip
         names = table.collect_schema().names()
-    except (pl.exceptions.PolarsError, OSError):
+    except (pl.exceptions.PolarsError, TailbackError):
         return nothing, 0 if file.stat().st_size == 0 else 1
     if not set(_PLACE) <= set(names):
         return nothing, 1
     if not {"counter", "value"} <= set(names):
-        counters = [name for name in names if kind_of(name) is not None]
+        counters = [name for name in names if meaning_of(name) is not None]
         table = table.unpivot(counters, index=_PLACE, variable_name="counter")
         table = table.filter(pl.col("value").is_not_null())
     rows = table.select(*_PLACE, "counter", "value").collect()
     rows = rows.select(
-        time_ns=instants(rows["time_utc"], "UTC"), node_name="node", interface="iface",
+        time_ns=instants(rows["time_utc"], "UTC"), node_guid=pl.lit(0, pl.UInt64),
+        node_name="node", port=pl.lit(0, pl.UInt16), interface="iface",
         counter="counter", value=pl.col("value").cast(pl.UInt64, strict=False),
     )  # fmt: skip
     whole = rows.drop_nulls()

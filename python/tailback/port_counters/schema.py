@@ -9,7 +9,7 @@ that the source does not have is null, never zero. A flag marks lower bounds.
 
 from __future__ import annotations
 
-from enum import IntFlag
+from enum import IntFlag, unique
 from typing import Final
 
 import polars as pl
@@ -17,11 +17,17 @@ import polars as pl
 from tailback.errors import TailbackError
 from tailback.schema import Column, Table, type_name
 
+U64_MAX: Final = 2**64 - 1
+U32_MAX: Final = 2**32 - 1
+WORD_BYTES: Final = 4
+"""InfiniBand counts data in words of four octets (InfiniBand Architecture, vol. 1, 16.1.3)."""
+
 
 class CounterError(TailbackError):
     """Port counters that cannot be read, or that do not hold what an analysis needs."""
 
 
+@unique
 class Flag(IntFlag):
     """Properties of a reading or an interval; the ``flags`` column is their sum.
 
@@ -30,13 +36,14 @@ class Flag(IntFlag):
         WRAP: A counter wrapped at its maximum to 0; the number is corrected.
         RESET: A counter was reset; the number counts from the reset (a lower bound).
         GAP: Readings are missing within the interval.
-        LATCHED: A counter has stopped at its maximum (the number is a lower bound).
+        LATCHED: The stall counter has stopped at its maximum (the stall is a lower bound).
         NO_COUNTER: The device lacks a counter that its kind normally has.
         STALE: The device was not read: the values are those of the previous reading.
         DATA_AT_LEAST: The bytes or packets of this row are a lower bound.
         RATE_CHANGED: The port changed speed within the interval; shares refer to the new speed.
         IMPOSSIBLE: A stall counter rose by more than the time allows; its number is left out.
         DATA_IMPOSSIBLE: Bytes or packets rose by more than the link can carry; left out.
+        DATA_LATCHED: The counter of bytes or packets has stopped at its maximum.
     """
 
     AT_LEAST = 1
@@ -50,6 +57,7 @@ class Flag(IntFlag):
     RATE_CHANGED = 256
     IMPOSSIBLE = 512
     DATA_IMPOSSIBLE = 1024
+    DATA_LATCHED = 2048
 
 
 def _columns(*columns: tuple[str, type[pl.DataType], str]) -> tuple[Column, ...]:
@@ -82,8 +90,11 @@ READINGS: Final = Table(
             ("packets_limit", pl.UInt64, "largest value of packets, null unknown"),
             ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit since the last reset"),
             ("wait_limit", pl.UInt64, "largest value of xmit_wait_ticks, null unknown"),
-            ("tick_ns", pl.Float64, "length of a tick in nanoseconds, null unknown"),
+            ("tick_ns", pl.Float64, "least length of a tick in nanoseconds, null unknown"),
+            ("tick_high_ns", pl.Float64, "longest that a tick may be, null if tick_ns is exact"),
             ("stall_ns", pl.UInt64, "time with data but no credit, if the device counts time"),
+            ("paused_ns", pl.UInt64, "time that pause frames of the far end stopped the port"),
+            ("pause_frames", pl.UInt64, "pause frames received since the last reset"),
             ("internal_stall_ns", pl.UInt64, "time data waited in an input buffer for its output"),
             ("lanes", pl.UInt32, "tiles or lanes that the stall times are summed over, null = 1"),
             ("backlog_bytes", pl.UInt64, "bytes in the port's queue at this instant (Ethernet)"),
@@ -116,6 +127,17 @@ INTERVALS: Final = Table(
                 pl.Float64,
                 "stall_ns over interval_ns: can exceed 1 through timing",
             ),
+            (
+                "stall_high_fraction",
+                pl.Float64,
+                "the most it may be, by the longest possible tick; null if the tick is known",
+            ),
+            (
+                "paused_fraction",
+                pl.Float64,
+                "share of time paused by the far end: part of the stall",
+            ),
+            ("pause_frames", pl.UInt64, "pause frames received"),
             (
                 "latched_stall_ns",
                 pl.Float64,
@@ -184,10 +206,8 @@ def ends_with_full_stall_counter() -> pl.Expr:
 
     Such a row gives a lower bound of the stall, or none where the counter stood there all the time.
     """
-    bits = int(Flag.LATCHED | Flag.AT_LEAST)
-    flagged = (pl.col("flags") & (bits | int(Flag.IMPOSSIBLE))) == bits
-    no_number = pl.col("xmit_wait_ticks").is_null() & pl.col("stall_fraction").is_null()
-    return flagged & (pl.col("latched_stall_ns").is_not_null() | no_number)
+    latched, impossible = int(Flag.LATCHED), int(Flag.IMPOSSIBLE)
+    return (pl.col("flags") & (latched | impossible)) == latched
 
 
 def counter_is_full(key: str) -> pl.Expr:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tailback.input_files import text_content
 from tailback.manifest import sha256_of
+from tailback.parquet import scan_tables
 from tailback.port_counters.schema import CounterError
 from tailback.units import counted
 
@@ -58,6 +61,32 @@ def check(file: Path) -> None:
     raise CounterError(f"damaged or edited: {what}", file=file, remedy=_REMEDY)
 
 
+def readable_files(files: Sequence[Path]) -> tuple[list[Path], tuple[str, ...]]:
+    """The Parquet files that are whole, by digest where they have one, and notes on the others.
+
+    Raises:
+        CounterError: None of them can be read.
+    """
+    sound, problems = [], []
+    for file in files:
+        try:
+            check(file)
+            scan_tables(file, error=CounterError, remedy="move the file out of the folder")
+            sound.append(file)
+        except CounterError as error:
+            problems.append(error)
+    if problems and not sound:
+        raise problems[0]
+    return sound, tuple(left_out(error) for error in problems)
+
+
+def left_out(error: CounterError) -> str:
+    """Note on a file that is not read while others are."""
+    name = "a file" if error.file is None else Path(error.file).name
+    place = f"{error.place}: " if error.place else ""
+    return f"left out: {name}: {place}{error.message}"
+
+
 def unchecked(collection: Path) -> list[str]:
     """A note on segments whose files have no SHA-256, if there are any."""
     tables = {path.stem for path in (collection / "intervals").glob("*.parquet")}
@@ -78,14 +107,14 @@ def _digests(file: Path) -> tuple[Path, dict[str, str]] | None:
         return None
     collection = file.parent if file.name.startswith("carry-") else file.parent.parent
     path = collection / FOLDER / f"{match[1]}.json"
+    if not path.exists():
+        return None
+    text = text_content(path, CounterError)
     try:
-        text = path.read_text(encoding="utf-8")
         content = json.loads(text)
         if not isinstance(content, dict) or _text(content) != text:
             raise ValueError("it has changed since it was written")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CounterError(
             f"damaged: {error}", file=path,
             remedy="delete it: the tables of its segment are then read unchecked",

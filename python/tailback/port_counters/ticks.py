@@ -1,9 +1,16 @@
-"""Length of a PortXmitWait tick by device family.
+"""Length of a PortXmitWait tick, by device and by the rate and width of the port.
 
-The specification leaves the tick to the device. One is published: roughly 22 ns for the ports of
-FDR switches (Alali et al., 2017, equation 3). The others are derived from the time in which a
-32-bit counter saturates at a port that is always stalled; they are accurate to a few per cent.
-``--tick`` overrides them; to measure a tick, keep a port stalled for a known time.
+A device counts a tick for every so many bytes that it could have sent and did not (NVIDIA,
+*ibdiagnet user manual* 2.13, "Congestion Assessment on InfiniBand Links"), so a tick is as long as
+these bytes take at the rate of the port:
+
+* Quantum switches count 8 bytes of the port, whatever its width;
+* SwitchX and Switch-IB switches count 32 bytes of each lane;
+* Omni-Path adapters count flits of 8 bytes (Linux, ``hfi1``).
+
+A device states its number in ``Tick`` of PortSamplesControl, less 1, but not whether it counts the
+bytes of the port or of each lane. The manual does not cover InfiniBand adapters. Where the device
+or its rule is unknown, the tick is an interval, and so is every stall computed from it.
 """
 
 from __future__ import annotations
@@ -13,58 +20,122 @@ from typing import Final
 
 import polars as pl
 
+from tailback.fabric.rates import LANE_SIGNAL_GBPS, data_rate_gbps
+
+OF_PORT, OF_LANE = 8, 32
+"""Bytes in a tick: of the port (Quantum, Omni-Path), of each lane (SwitchX, Switch-IB)."""
+
+_LANE_SWITCHES: Final = frozenset({0xC738, 0xCB20, 0xCF08})
+"""Device ids of SwitchX (all generations), Switch-IB and Switch-IB 2."""
+OMNI_PATH: Final = 0x24F0
+"""Device id of Omni-Path adapters."""
+_PORT_DEVICES: Final = frozenset({0xD2F0, 0xD2F2, 0xD2F4, OMNI_PATH, 0x24F1})
+"""Device ids of Quantum, Quantum-2, Quantum-3, and of both kinds of Omni-Path adapters."""
+
+_WIDTHS: Final = (1, 2, 4)
+"""Lanes of the ports of these devices; wider ports ended with DDR switches."""
+_FASTEST_LANE_TICKS_GBPS: Final = 25.8
+"""Fastest lane of a switch that counts ticks by lane: EDR; HDR and later exist in Quantum only."""
+_SAME_RATE: Final = 0.03
+"""Relative difference of two statements of one rate: 56 Gb/s is printed for FDR's 54.5."""
+_SLOWEST_LANE_GBPS, _FASTEST_PORT_GBPS = 2.0, 800.0
+"""SDR's lane and 4x XDR: bounds where the rate of a port is unknown."""
+
+SHORTEST_TICK_NS: Final = OF_PORT * 8 / _FASTEST_PORT_GBPS
+"""The shortest possible tick: limits a count of ticks where a port's own tick is unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick and its source.
+    """The length of a tick and its source.
 
     Attributes:
-        tick_ns: Its length in nanoseconds.
-        source: ``published``, ``derived`` (from the time to saturation) or ``assumed``.
-        family: The devices to which it applies.
+        low_ns: Its length in nanoseconds, or the shortest that it may be.
+        high_ns: The longest that it may be; equal to ``low_ns`` where the length is known.
+        source: ``device`` (it states its tick), ``model`` (its device id), ``speed`` (only one kind
+            of switch has it) or ``unknown`` (an interval).
     """
 
-    tick_ns: float
+    low_ns: float
+    high_ns: float
     source: str
-    family: str
+
+    @property
+    def exact(self) -> bool:
+        """Whether the length is known."""
+        return self.low_ns == self.high_ns
 
 
-_FDR = Tick(22.0, "published", "SwitchX, ConnectX-3, Connect-IB (FDR)")
-_EDR = Tick(45.0e9 / 2**32, "derived", "Switch-IB, ConnectX-4 and -5 (EDR)")
-_HDR = Tick(1.4e9 / 2**32, "derived", "Quantum, ConnectX-6 (HDR)")
-_NDR = Tick(0.7e9 / 2**32, "derived", "Quantum-2, ConnectX-7 (NDR)")
-
-DEVICES: Final[dict[int, Tick]] = {
-    0xC738: _FDR, 0x1003: _FDR, 0x1007: _FDR, 0x1011: _FDR,
-    0xCB20: _EDR, 0xCF08: _EDR, 0x1013: _EDR, 0x1015: _EDR, 0x1017: _EDR, 0x1019: _EDR,
-    0xD2F0: _HDR, 0x101B: _HDR, 0x101D: _HDR,
-    0xD2F2: _NDR, 0x1021: _NDR,
-}  # fmt: skip
-"""Tick by NodeInfo's device id."""
-
-SHORTEST_TICK_NS: Final = min(tick.tick_ns for tick in DEVICES.values())
-"""The shortest known tick: limits a count of ticks where a port's own tick is unknown."""
-
-_BY_RATE: Final = ((60.0, _FDR), (110.0, _EDR), (210.0, _HDR), (float("inf"), _NDR))
-
-
-def tick_by_rate(gbps: pl.Expr) -> pl.Expr:
-    """The tick of a device of unknown kind, from the data rate of its port, nanoseconds."""
-    out = pl.lit(None, pl.Float64)
-    for most, tick in reversed(_BY_RATE):
-        out = pl.when(gbps <= most).then(pl.lit(tick.tick_ns)).otherwise(out)
-    return out
-
-
-def tick_of(device_id: int, gbps: float) -> Tick:
-    """Return the tick of a device; one that is not in the table gets that of its speed, assumed.
+def tick_of(
+    gbps: float,
+    *,
+    device_id: int = 0,
+    lanes: int = 0,
+    switch: bool = False,
+    stated_bytes: int = 0,
+) -> Tick:
+    """The tick of a port.
 
     Args:
-        device_id: NodeInfo's device id, 0 where not known.
-        gbps: Data rate of the port, gigabits per second.
+        gbps: Data rate of the port, gigabits per second; 0 where unknown.
+        device_id: NodeInfo's device id, 0 where unknown.
+        lanes: Active lanes of the port, 0 where unknown: those that its rate allows.
+        switch: Whether it is known to be a port of an InfiniBand switch.
+        stated_bytes: ``Tick`` + 1 of the device's PortSamplesControl, 0 where unknown.
     """
-    known = DEVICES.get(device_id)
-    if known is not None:
-        return known
-    like = next(tick for most, tick in _BY_RATE if gbps <= most)
-    return Tick(like.tick_ns, "assumed", f"unknown device, assumed to be {like.family}")
+    if gbps <= 0:
+        shortest = (stated_bytes or OF_PORT) * 8 / _FASTEST_PORT_GBPS
+        return Tick(shortest, (stated_bytes or OF_LANE) * 8 / _SLOWEST_LANE_GBPS, "unknown")
+    widths = (lanes,) if lanes else _widths_of(gbps)
+    of_port = (stated_bytes or OF_PORT) * 8 / gbps
+    of_lane = [(stated_bytes or OF_LANE) * 8 * width / gbps for width in widths]
+    slow = [
+        tick
+        for tick, width in zip(of_lane, widths, strict=True)
+        if gbps / width <= _FASTEST_LANE_TICKS_GBPS
+    ]
+    known = "device" if stated_bytes else "model"
+    if device_id in _PORT_DEVICES:
+        return Tick(of_port, of_port, known)
+    if device_id in _LANE_SWITCHES:
+        choice = slow or of_lane
+        return Tick(min(choice), max(choice), known if min(choice) == max(choice) else "unknown")
+    if switch and not slow:
+        return Tick(of_port, of_port, "device" if stated_bytes else "speed")
+    low, high = of_port, max(slow if switch else of_lane)
+    return Tick(low, high, "unknown" if high > low else known)
+
+
+def _widths_of(gbps: float) -> tuple[int, ...]:
+    """The numbers of lanes with which a port can have a rate."""
+    found = {
+        width
+        for width in _WIDTHS
+        for speed in LANE_SIGNAL_GBPS
+        if abs((data_rate_gbps(f"{width}x", speed) or 0.0) / gbps - 1) <= _SAME_RATE
+    }
+    return tuple(sorted(found)) or _WIDTHS
+
+
+def filled_ticks(frame: pl.DataFrame, gbps: str) -> pl.DataFrame:
+    """The ticks of ports of unknown devices from their rate.
+
+    Args:
+        frame: Any rows.
+        gbps: Name of their column of rates, Gb/s.
+
+    Returns:
+        ``frame`` with ``_tick`` and ``_tick_high`` in nanoseconds, null where the rate is unknown.
+    """
+    rates = [rate for rate in frame[gbps].unique().drop_nulls() if rate > 0]
+    ticks = {rate: tick_of(rate) for rate in rates}
+    return frame.with_columns(
+        pl.col(gbps)
+        .replace_strict(
+            {rate: getattr(tick, end) for rate, tick in ticks.items()} or {0.0: None},
+            default=None,
+            return_dtype=pl.Float64,
+        )
+        .alias(name)
+        for name, end in (("_tick", "low_ns"), ("_tick_high", "high_ns"))
+    )

@@ -58,11 +58,10 @@ def build(mpicc: str) -> Built:
     key = hashlib.sha256()
     for part in (*_identity(found), source(), *(file.read_text() for file in files)):
         key.update(part.encode() + b"\0")
-    place = _cache() / key.hexdigest()[:16]
+    place = _trusted_cache() / key.hexdigest()[:16]
     out = Built(place / "librecorder.so", place / "libconvert.so", fresh=False)
     if out.recorder.is_file() and out.converter.is_file():
         return out
-    place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as work:
         _compile(found, Path(work))
         place.mkdir(exist_ok=True)
@@ -71,10 +70,34 @@ def build(mpicc: str) -> Built:
     return Built(out.recorder, out.converter, fresh=True)
 
 
-def _cache() -> Path:
-    """Folder of the compiled recorder: the user's cache, which the hosts of a cluster share."""
+def _trusted_cache() -> Path:
+    """Folder of the compiled recorder: the user's cache, which the hosts of a cluster share.
+
+    Ranks load the library, so nobody else may have written it.
+
+    Raises:
+        RecordError: It cannot be created, or other users may write to it.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "tailback" / "recorder"
+    cache = Path(base) / "tailback" / "recorder"
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(mode=0o700, exist_ok=True)
+        facts = cache.stat()
+    except OSError as error:
+        raise RecordError(
+            f"cannot be written: {error.strerror}", file=cache, remedy=_OWN_CACHE
+        ) from None
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise RecordError(
+            "other users may write to it, so the recorder in it is not trusted",
+            file=cache,
+            remedy=_OWN_CACHE,
+        )
+    return cache
+
+
+_OWN_CACHE = "set XDG_CACHE_HOME to a folder of your own that all hosts share"
 
 
 def _identity(mpicc: str) -> tuple[str, str]:
@@ -88,8 +111,19 @@ def _compile(mpicc: str, work: Path) -> None:
     available = {call.name for call in available_calls(mpicc, calls(), work)}
     # Without any, the compiler is to say what is wrong.
     (work / "wrappers.c").write_text(source(available or None))
-    parts = ("recorder", "gather", "clock", "comms", "messages", "collectives", "sizes",
-             "neighbours", "counters", "ethtool")  # fmt: skip
+    parts = (
+        "recorder",
+        "gather",
+        "clock",
+        "comms",
+        "messages",
+        "collectives",
+        "sizes",
+        "neighbours",
+        "counters",
+        "ethtool",
+        "copies",
+    )
     common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
     _run([mpicc, *common, "-pthread", "-o", str(work / "librecorder.so"),
           str(work / "wrappers.c"), *(str(_SOURCES / f"{part}.c") for part in parts), "-ldl"],

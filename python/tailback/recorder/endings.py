@@ -13,8 +13,10 @@ OWN_FAILURE = 125
 mostly smaller."""
 
 
-def exit_status(code: int) -> int:
-    """Exit code of a shell for that of a process, negative: the signal that ended it."""
+def exit_status(code: int | None) -> int:
+    """Exit code of a shell for that of a process, negative: a signal ended it; 0 if unknown."""
+    if code is None:
+        return 0
     return code if code >= 0 else 128 - code
 
 
@@ -28,11 +30,11 @@ def ended(code: int) -> str:
         return f"by signal {-code}"
 
 
-def notes_on_end(code: int, ranks: Sequence[RankRecord], calls: int) -> list[str]:
+def notes_on_end(code: int | None, ranks: Sequence[RankRecord], calls: int) -> list[str]:
     """A line on a program that failed or did not come to its end, and what of it is recorded.
 
     Args:
-        code: As of :func:`ended`.
+        code: As of :func:`ended`; None if the recording was finished later.
         ranks: What the ranks left.
         calls: Recorded MPI calls of all of them.
     """
@@ -40,7 +42,7 @@ def notes_on_end(code: int, ranks: Sequence[RankRecord], calls: int) -> list[str
     left = [one.rank for one in recorded if one.end == "exit"]
     killed = [one.rank for one in recorded if not one.end and not one.full]
     full = [one.rank for one in recorded if one.full]
-    if not (code or left or killed or full):
+    if not (code is None or code or left or killed or full):
         return []
     parts = []
     if full:
@@ -55,7 +57,10 @@ def notes_on_end(code: int, ranks: Sequence[RankRecord], calls: int) -> list[str
     end = "; what is recorded can be diagnosed" if parts else ""
     if not calls:
         end = "; no MPI call is recorded, so there is nothing to diagnose"
-    return [f"the program ended {ended(code)}; {what}{end}"]
+    how = "nothing says how the program ended"
+    if code is not None:
+        how = f"the program ended {ended(code)}"
+    return [f"{how}; {what}{end}"]
 
 
 def notes_on_missing(ranks: Sequence[RankRecord]) -> list[str]:

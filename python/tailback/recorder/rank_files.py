@@ -60,6 +60,8 @@ class RankRecord:
         size: Ranks of the world; 0 for a rank that was not recorded.
         host: Its host.
         cores: Cores it may use, like ``0-3,8``.
+        physical_cores: How many cores these are, which may run several hardware threads each.
+        openmp_threads: OMP_NUM_THREADS of its environment, 0 without.
         slurm_job: The Slurm job that it belongs to, "" where there is none.
         mpi_library: The MPI library, as it names itself.
         monotonic_ns: A time of its clock, CLOCK_MONOTONIC_RAW …
@@ -74,6 +76,8 @@ class RankRecord:
         full: Why it stopped writing, "" where it did not.
         events: Event file of each thread.
         by_utc: Whether its clock was not compared, but is taken to be as right as UTC of its host.
+        copies: (number of concurrent messages, bytes of all of them, ns) of messages within its
+            host that the recorder timed; of the first rank of each host.
         sizes: File of the bytes to each partner of collectives, None without any.
     """
 
@@ -81,6 +85,8 @@ class RankRecord:
     size: int = 0
     host: str = ""
     cores: str = ""
+    physical_cores: int = 0
+    openmp_threads: int = 0
     slurm_job: str = ""
     mpi_library: str = ""
     monotonic_ns: int = 0
@@ -93,6 +99,7 @@ class RankRecord:
     end: str = ""
     full: str = ""
     events: dict[int, Path] = field(default_factory=dict)
+    copies: list[tuple[int, int, int]] = field(default_factory=list)
     sizes: Path | None = None
     by_utc: bool = False
 
@@ -148,6 +155,22 @@ def _share_clocks(ranks: list[RankRecord]) -> None:
         one.offsets, one.by_utc = [(host.monotonic_ns, ahead, 0)], True
 
 
+def rates_within_hosts(ranks: list[RankRecord]) -> dict[str, tuple[float, float]]:
+    """Lowest and highest rate of messages within hosts, Gb/s: ``one`` alone, ``all`` of a host.
+
+    Of each size and host the fastest measurement counts: other processes can only delay one.
+    Empty where nothing was measured: hosts have one rank each, or fewer cores than ranks.
+    """
+    rates: dict[str, list[float]] = {}
+    for one in ranks:
+        fastest: dict[tuple[int, int], int] = {}
+        for concurrent, size, took in one.copies:
+            fastest[concurrent, size] = min(took, fastest.get((concurrent, size), took))
+        for (concurrent, size), took in fastest.items():
+            rates.setdefault("one" if concurrent == 1 else "all", []).append(8 * size / took)
+    return {name: (min(some), max(some)) for name, some in rates.items()}
+
+
 def clock_numbers(ranks: list[RankRecord]) -> list[int]:
     """The first rank that has the clock of each rank."""
     first: dict[tuple[int | None, str], int] = {}
@@ -201,11 +224,15 @@ def _take(out: RankRecord, line: str) -> None:
         out.size = size
     elif word == "utc":
         out.monotonic_ns, out.utc_ns = map(int, rest.split())
-    elif word == "clock_of":
-        out.clock_of = int(rest)
+    elif word in ("clock_of", "physical_cores", "openmp_threads"):
+        setattr(out, word, int(rest))
     elif word == "offset":
         time, offset, trip = map(int, rest.split())
         out.offsets.append((time, offset, trip))
+    elif word == "copies":
+        concurrent, size, took = map(int, rest.split())
+        if took > 0:
+            out.copies.append((concurrent, size, took))
     elif word == "comm":
         own, kind, name, inter, label = rest.split(" ", 4)
         out.comms[int(own)] = RankComm(kind, int(name), inter == "1", label)

@@ -3,31 +3,50 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from tailback.folders import AtomicDirectory
+from tailback.errors import TailbackError
+from tailback.folders import AtomicDirectory, check_writable
 from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
 from tailback.recorder.endings import ended, notes_on_end, notes_on_missing
 from tailback.recorder.job_list import JobWatch
-from tailback.recorder.launch import FOLDER, PROGRAMS, compiler_for, with_variables
-from tailback.recorder.programs import take_first_program
-from tailback.recorder.rank_files import RankRecord, RecordError, clock_numbers, read_rank_files
-from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
-from tailback.traffic.readers.otf2 import library_path
+from tailback.recorder.launch import FOLDER, compiler_for, with_variables
+from tailback.recorder.programs import first_program
+from tailback.recorder.rank_files import (
+    RankRecord,
+    RecordError,
+    clock_numbers,
+    rates_within_hosts,
+    read_rank_files,
+)
+from tailback.recorder.surroundings import (
+    changed_statistics,
+    job_variables,
+    write_fabric,
+    write_job,
+)
+from tailback.traffic.readers.otf2 import library_path, load
 from tailback.traffic.readers.recorded_cores import shared_cores
 
 NO_HOST = "unknown"
 """Host of ranks that are not recorded."""
 
-_RAW = ("*.meta", "*.events", "*.sizes", PROGRAMS)
+_UNFINISHED = ".unfinished"
+_START = "started.json"
+_META = "program-*/rank-*.meta"
 
 
 @dataclass(frozen=True)
@@ -36,7 +55,8 @@ class Recording:
 
     Attributes:
         command: The program and its launcher, as given.
-        exit_code: Theirs; negative: the signal that ended the launcher.
+        exit_code: Theirs; negative: the signal that ended the launcher; None if the recording was
+            finished later.
         ranks: Number of ranks.
         not_recorded: Those of them that left no files.
         hosts: Recorded ranks on each host.
@@ -46,11 +66,12 @@ class Recording:
         clock_measurements: How often they were measured: at start and end, and in between; 0 if a
             host's clock was not.
         unfinished: Ranks that did not get to MPI_Finalize.
+        within_hosts_gbps: As :func:`tailback.recorder.rank_files.rates_within_hosts` returns.
         notes: What is missing.
     """
 
     command: list[str]
-    exit_code: int
+    exit_code: int | None
     ranks: int
     not_recorded: list[int]
     hosts: dict[str, int]
@@ -59,6 +80,7 @@ class Recording:
     clock_residual_ns: int
     clock_measurements: int
     unfinished: int
+    within_hosts_gbps: dict[str, tuple[float, float]]
     notes: list[str]
 
 
@@ -67,6 +89,9 @@ def record(
     clocks_every_s: float = 30, wait_s: float = 10, step: Callable[[str], None] = lambda _: None,
 ) -> Recording:  # fmt: skip
     """Run a program and record it.
+
+    The files of the ranks are in ``OUT.unfinished`` until the recording is written and its trace
+    has been read back. They stay there if anything fails: :func:`finish`.
 
     Args:
         command: Launcher, its arguments, program, its arguments.
@@ -81,33 +106,169 @@ def record(
         step: Called with the current step.
 
     Raises:
-        RecordError: The program cannot be started, or no rank was recorded.
+        RecordError: The program cannot be started, no rank was recorded, the recording cannot be
+            written, or an earlier one with this name is not finished.
         RunError: The folder cannot be written.
     """
-    problem: RecordError | None = None
-    with AtomicDirectory(out, force=force) as folder:
-        # Before anything is compiled.
-        with_variables(command, {})
-        built = build(mpicc or compiler_for(command))
-        if built.fresh:
-            step("compiled the recorder for this MPI library (once)")
-        inside = folder.resolve()
+    check_writable(out, force=force)
+    # Before anything is compiled.
+    with_variables(command, {})
+    built = build(mpicc or compiler_for(command))
+    if built.fresh:
+        step("compiled the recorder for this MPI library (once)")
+    raw = unfinished_folder(out)
+    with _new_raw_folder(raw, command, built.converter) as started:
         with JobWatch.of(os.environ, command) as jobs:
-            code = _run(command, built.recorder, inside, clocks_every_s, wait_s)
-        step("writing the trace")
-        notes: list[str] = []
-        if not take_first_program(inside, notes):
+            code = _run(command, built.recorder, raw.resolve(), clocks_every_s, wait_s)
+        if not any(raw.glob(_META)):
             raise RecordError(f"no rank loaded the recorder: {command[0]} ended {ended(code)}",
                               remedy=_why_nothing(code))  # fmt: skip
+        step("writing the trace")
+        return _write(started, raw, out, force=force, code=code, jobs=jobs)
+
+
+def finish(
+    folder: Path,
+    out: Path | None = None,
+    *,
+    force: bool = False,
+    step: Callable[[str], None] = lambda _: None,
+) -> Recording:
+    """Finish a recording whose recorder was killed, or could not write it.
+
+    Args:
+        folder: ``OUT.unfinished``, or ``OUT``.
+        out: Folder to write; the one that :func:`record` was to write when None.
+        force: Replace the folder if Tailback wrote it.
+        step: Called with the current step.
+
+    Raises:
+        RecordError: It is no unfinished recording, it is being recorded, or it cannot be written.
+        RunError: The folder cannot be written.
+    """
+    raw = folder if (folder / _START).is_file() else unfinished_folder(folder)
+    try:
+        with (raw / _START).open("r+", encoding="utf-8") as file:
+            _lock(file.fileno(), raw)
+            started = json.load(file)
+            if not (isinstance(started, dict) and isinstance(started.get("command"), list)):
+                raise ValueError
+            target = finished_folder(raw) if out is None else out
+            if target == raw:
+                raise RecordError("needs a folder to write", file=raw, remedy="add --out")
+            if not any(raw.glob(_META)):
+                raise RecordError(
+                    "no rank wrote anything in it",
+                    file=raw,
+                    remedy="remove the folder, and record the program again",
+                )
+            step("writing the trace")
+            return _write(started, raw, target, force=force, code=None, jobs=None)
+    except FileNotFoundError:
+        raise RecordError(
+            "is not an unfinished recording",
+            file=raw,
+            remedy=f"give the folder OUT{_UNFINISHED} that tailback record --out OUT left",
+        ) from None
+    except ValueError:
+        raise RecordError(
+            f"{_START} is damaged",
+            file=raw,
+            remedy='write {"command": ["PROGRAM"]} into it: the files of the ranks are separate',
+        ) from None
+
+
+def unfinished_folder(out: Path) -> Path:
+    """Folder of the files of the ranks, until the recording ``out`` is written."""
+    target = Path(os.path.realpath(out))
+    return target.with_name(target.name + _UNFINISHED)
+
+
+def finished_folder(raw: Path) -> Path:
+    """The recording whose files of ranks a folder holds."""
+    return raw.with_name(raw.name.removesuffix(_UNFINISHED))
+
+
+@contextmanager
+def _new_raw_folder(raw: Path, command: Sequence[str], converter: Path) -> Iterator[dict[str, Any]]:
+    """A new folder for the files of the ranks, with what :func:`finish` needs to know; locked."""
+    try:
+        raw.parent.mkdir(parents=True, exist_ok=True)
+        raw.mkdir(mode=0o700)
+    except FileExistsError:
+        raise RecordError(
+            "holds an earlier recording that is not finished",
+            file=raw,
+            remedy=f"finish it: tailback record --recover {shlex.quote(str(raw))}; or remove it, "
+            "or choose another --out",
+        ) from None
+    except OSError as error:
+        raise RecordError(
+            f"cannot be made: {error.strerror}",
+            file=raw,
+            remedy="choose a folder you may write to with --out",
+        ) from None
+    started: dict[str, Any] = {
+        "command": list(command),
+        "converter": str(converter),
+        "job": job_variables(os.environ),
+    }
+    with (raw / _START).open("x", encoding="utf-8") as file:
+        _lock(file.fileno(), raw)
+        json.dump(started, file)
+        file.flush()
         try:
-            recording = _finish(command, code, inside, built.converter, jobs, notes)
-        except RecordError as error:
-            # Keep the files of the ranks: they are worth more than a clean folder.
-            problem = error
-    if problem is not None:
-        problem.remedy = f"{problem.remedy}; what the ranks wrote is kept in {out}"
-        raise problem
+            yield started
+        finally:
+            if raw.is_dir() and not any(raw.glob(_META)):
+                shutil.rmtree(raw)
+
+
+def _lock(file: int, raw: Path) -> None:
+    """Keep others from finishing a recording; the system frees the lock of a killed process."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RecordError(
+            "is being recorded", file=raw, remedy="wait until tailback record ends"
+        ) from None
+    except OSError:
+        # Some file systems have no locks.
+        return
+
+
+def _write(
+    started: dict[str, Any],
+    raw: Path,
+    out: Path,
+    *,
+    force: bool,
+    code: int | None,
+    jobs: JobWatch | None,
+) -> Recording:
+    """Write the recording, read its trace back, and only then remove the files of the ranks."""
+    try:
+        with AtomicDirectory(out, force=force, sources=[raw]) as folder:
+            recording = _finish(started, raw, folder, code, jobs)
+    except KeyboardInterrupt:
+        raise RecordError(
+            "interrupted while writing the recording", file=out, remedy=_recover(raw)
+        ) from None
+    except (TailbackError, OSError, MemoryError) as error:
+        # The files of the ranks are worth more than a clean folder.
+        message = error.message if isinstance(error, TailbackError) else str(error)
+        remedy = error.remedy if isinstance(error, TailbackError) and error.remedy else ""
+        raise RecordError(
+            message or type(error).__name__,
+            file=out,
+            remedy="; ".join(filter(None, (remedy, _recover(raw)))),
+        ) from None
+    shutil.rmtree(raw, ignore_errors=True)
     return recording
+
+
+def _recover(raw: Path) -> str:
+    return f"the files of the ranks are kept: tailback record --recover {shlex.quote(str(raw))}"
 
 
 def _why_nothing(code: int) -> str:
@@ -139,40 +300,65 @@ def _run(
 
 
 def _finish(
-    command: Sequence[str], code: int, folder: Path, converter: Path, jobs: JobWatch,
-    notes: list[str],
-) -> Recording:  # fmt: skip
-    ranks = read_rank_files(folder)
+    started: dict[str, Any], raw: Path, folder: Path, code: int | None, jobs: JobWatch | None
+) -> Recording:
+    notes: list[str] = []
+    program = first_program(raw, notes)
+    assert program is not None, "a rank has left its text file"
+    ranks = read_rank_files(program)
     recorded = [one for one in ranks if one.recorded]
+    if not recorded:
+        raise RecordError(
+            "no rank wrote more than the name of its file",
+            file=raw,
+            remedy="remove the folder, and record the program again",
+        )
+    converter = Path(str(started.get("converter", "")))
+    if not converter.is_file():
+        converter = build(compiler_for(started["command"])).converter
     calls = write_archive(ranks, folder, library_path(), converter, notes)
+    _verify(folder, calls)
     notes[:0] = [*notes_on_end(code, ranks, calls), *notes_on_missing(ranks)]
     _write_hosts(ranks, folder)
     notes.extend(shared_cores(folder))
     # srun outside a job makes one, which only its ranks know.
     job = {"SLURM_JOB_ID": recorded[0].slurm_job} if recorded[0].slurm_job else {}
-    write_job({**job, **os.environ}, folder, notes)
-    jobs.write(folder, notes)
+    write_job({**job, **started.get("job", {})}, folder, notes)
+    if jobs is not None:
+        jobs.write(folder, notes)
     write_fabric(folder, notes)
-    notes.extend(changed_statistics(sorted(folder.glob("ethtool-*.csv"))))
+    kinds = ("ethernet", "infiniband", "ethtool")
+    counters = [file for kind in kinds for file in sorted(program.glob(f"{kind}-*.csv"))]
+    if counters:
+        (folder / "counters").mkdir()
+    for file in counters:
+        shutil.copyfile(file, folder / "counters" / file.name)
+        _drop_half_line(folder / "counters" / file.name)
+    notes.extend(changed_statistics(sorted((folder / "counters").glob("ethtool-*.csv"))))
     recording = Recording(
-        list(command), code, len(ranks), [one.rank for one in ranks if not one.recorded],
+        list(started["command"]), code, len(ranks),
+        [one.rank for one in ranks if not one.recorded],
         dict(Counter(one.host for one in recorded)), recorded[0].mpi_library, calls,
         residual_ns(recorded), min(0 if one.by_utc else len(one.offsets) for one in recorded),
-        sum(one.end != "end" for one in recorded), notes,
+        sum(one.end != "end" for one in recorded), rates_within_hosts(recorded), notes,
     )  # fmt: skip
     text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
     (folder / "recording.json").write_text(text + "\n", encoding="utf-8")
-    kinds = ("ethernet", "infiniband", "ethtool")
-    counters = [file for kind in kinds for file in sorted(folder.glob(f"{kind}-*.csv"))]
-    if counters:
-        (folder / "counters").mkdir()
-        for file in counters:
-            _drop_half_line(file)
-            file.rename(folder / "counters" / file.name)
-    for pattern in _RAW:
-        for file in folder.glob(pattern):
-            file.unlink()
     return recording
+
+
+def _verify(folder: Path, calls: int) -> None:
+    """Read the trace back: a disk may report that it is full only after it has taken the data."""
+    if not calls:
+        # The reader refuses a trace without events.
+        return
+    read = len(load(folder).calls.rank)
+    if read != calls:
+        raise RecordError(
+            f"its trace has {read:,} calls, and {calls:,} were written",
+            file=folder,
+            remedy="check the disk of --out",
+        )
 
 
 def _drop_half_line(file: Path) -> None:
@@ -189,13 +375,25 @@ def _drop_half_line(file: Path) -> None:
 def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
     with (folder / "rank_host.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("rank", "host", "slot", "cores", "clock"))
+        writer.writerow(
+            ("rank", "host", "slot", "cores", "clock", "physical_cores", "openmp_threads")
+        )
         before: Counter[str] = Counter()
         clocks = clock_numbers(ranks)
         for one in ranks:
             if not one.recorded:
-                writer.writerow((one.rank, NO_HOST, 0, "", one.rank))
+                writer.writerow((one.rank, NO_HOST, 0, "", one.rank, 0, 0))
                 continue
             # Its order among the ranks of its host.
-            writer.writerow((one.rank, one.host, before[one.host], one.cores, clocks[one.rank]))
+            writer.writerow(
+                (
+                    one.rank,
+                    one.host,
+                    before[one.host],
+                    one.cores,
+                    clocks[one.rank],
+                    one.physical_cores,
+                    one.openmp_threads,
+                )
+            )
             before[one.host] += 1

@@ -16,16 +16,22 @@ _INFINIBAND = Path("/sys/class/infiniband")
 _ASK = "an administrator can write it once: ibnetdiscover > fabric.txt; dump_fts > lfts.txt"
 
 
+def job_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables with which a batch system describes a job, without secrets."""
+    return {
+        key: value
+        for key, value in sorted(environment.items())
+        if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)
+    }
+
+
 def write_job(environment: Mapping[str, str], folder: Path, notes: list[str]) -> None:
     """What the batch system states about the job: variables, nodes, its topology of switches.
 
     Writes ``job.env``, ``nodefile`` and, with Slurm, ``job.txt`` and ``topology.conf``; nothing
     outside a batch job.
     """
-    variables = {
-        key: value for key, value in sorted(environment.items())
-        if key.startswith(_JOB_PREFIXES) and not any(word in key for word in _SECRET)
-    }  # fmt: skip
+    variables = job_variables(environment)
     if not variables:
         return
     (folder / "job.env").write_text("".join(f"{k}={v}\n" for k, v in variables.items()))

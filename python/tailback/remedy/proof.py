@@ -9,9 +9,10 @@ import polars as pl
 
 from tailback.diagnosis.model import Candidate, Status
 from tailback.errors import RunError, TailbackError
-from tailback.evaluate import Change, Evaluate, announce
+from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.remedy.proposal import Progress, Proposal
 from tailback.run import Run
+from tailback.scenario_engine import LocalRates
 
 MIN_GAIN = 0.02
 """Minimum gain of a recommended remedy. Its slowest repetition must also be faster than the fastest
@@ -203,4 +204,59 @@ def is_improvement(candidate: Candidate, before: Candidate) -> bool:
     if not candidate.proved or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False
     gain = 1.0 - candidate.elapsed_ps / before.elapsed_ps
-    return gain >= MIN_GAIN and candidate.high_ps < before.low_ps
+    certain = candidate.gain_low is None or candidate.gain_low > 0
+    return gain >= MIN_GAIN and candidate.high_ps < before.low_ps and certain
+
+
+def with_gain_intervals(
+    run: Run,
+    candidates: Sequence[Candidate],
+    before: Candidate,
+    changes: Mapping[str, Change],
+    evaluate: Evaluate,
+) -> list[Candidate]:
+    """The candidates with the gains of the best of each kind at other rates within hosts.
+
+    These rates are rarely known, and a placement that keeps messages within hosts gains more the
+    higher they are. The unchanged run and the fastest candidate of each kind are simulated at both
+    bounds; if a candidate then gains nothing, so is the next one. Candidates do not change if every
+    host has one rank, or if the rates have no error.
+
+    Args:
+        run: The observed run.
+        candidates: What was proved.
+        before: The unchanged run.
+        changes: The change of each candidate, by name.
+        evaluate: Simulates a change packet by packet.
+    """
+    engine = run.scenario.engine
+    bounds: tuple[LocalRates, ...] = ("low", "high")
+    if engine.local_rates("low") == engine.local_rates("high") or not _shares_hosts(run):
+        return list(candidates)
+
+    def times(change: Change) -> list[int]:
+        varied = [replace(change, variation=EngineVariation(local_rates=it)) for it in bounds]
+        announce(evaluate, varied)
+        return [evaluate(one).elapsed_ps for one in varied]
+
+    without, bounded, settled = times(Change()), list[Candidate](), set[str]()
+    for candidate in sorted(candidates, key=fastest_first):
+        if candidate.kind in settled or not is_improvement(candidate, before):
+            bounded.append(candidate)
+            continue
+        gains = [1 - candidate.high_ps / before.low_ps, 1 - candidate.low_ps / before.high_ps]
+        pairs = zip(times(changes[candidate.name]), without, strict=True)
+        gains += [1 - changed / unchanged for changed, unchanged in pairs]
+        update = {"gain_low": min(gains), "gain_high": max(gains)}
+        bounded.append(candidate.model_copy(update=update))
+        if is_improvement(bounded[-1], before):
+            settled.add(candidate.kind)
+    return bounded
+
+
+def _shares_hosts(run: Run) -> bool:
+    """Whether a host has several ranks of the observed job."""
+    observed = run.tables["jobs"].filter("observed")["job"]
+    ranks = run.tables["ranks"].filter(pl.col("job").is_in(observed.implode()))
+    hosts = ranks.join(run.tables["nodes"].select("node", "host"), on="node")["host"]
+    return hosts.n_unique() < hosts.len()

@@ -15,6 +15,7 @@ from tailback.remedy.proof import (
     is_improvement,
     not_simulated,
     prove,
+    with_gain_intervals,
 )
 from tailback.remedy.proposal import REMEDIES, Progress, Proposal, RemedyContext
 from tailback.remedy.rate_control import worth_proving
@@ -138,6 +139,10 @@ def _tried(
     proved += prove(
         combined, context.evaluate, estimates=combined_estimates, seeds=seeds, progress=progress
     )
+    before = next((one for one in proved if one.name == now.name and one.proved), None)
+    if before is not None:
+        changes = {proposal.name: proposal.change for proposal in (*proposals, *combined)}
+        proved = with_gain_intervals(run, proved, before, changes, context.evaluate)
     return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
 
 

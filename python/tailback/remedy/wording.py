@@ -24,7 +24,13 @@ def gain(candidate: Candidate, before: Candidate) -> float:
 
 def saves(candidate: Candidate, before: Candidate) -> str:
     """The gain of a candidate, proved by re-simulation."""
-    return f"{percent(gain(candidate, before))} less time by re-simulation"
+    text = f"{percent(gain(candidate, before))} less time by re-simulation"
+    if candidate.gain_low is None or candidate.gain_high is None:
+        return text
+    low, high = (percent(one) for one in (candidate.gain_low, candidate.gain_high))
+    if low == high:
+        return text
+    return f"{text} ({low} to {high}, for the possible rates within hosts)"
 
 
 def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = False) -> str:

@@ -139,7 +139,7 @@ def link_deviations(case: FigureCase) -> LinkDeviations | None:
 def change_table(before: FigureData, after: FigureData) -> pl.DataFrame:
     """Table ``changes`` of the schema: every link with samples in either run, by phase."""
     parts = []
-    names = [before.link_name(link) for link in range(before.n_links)]
+    names = before.link_names
     rate = before.rate_gbps
     for phase in (None, *phases_of(before, after)):
         found = link_change(before, after, phase)

@@ -13,6 +13,7 @@ import tailback.report.figures  # noqa: F401 - registers the figures
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.wording import run_label, times_of
 from tailback.errors import RunError, TailbackError
+from tailback.folders import atomic_file
 from tailback.report.figure import FIGURES, PER_PHASE, PER_RUN, Options, draw, render
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.rank_timeline import rank_timeline
@@ -106,7 +107,8 @@ def export_figures(
             for form in formats if drawn is not None else ():
                 assert drawn is not None
                 path = folder / f"{stem}.{form}"
-                path.write_bytes(render(drawn, form))
+                with atomic_file(path, force=True) as file:
+                    file.write(render(drawn, form))
                 written.append(path)
     except OSError as error:
         raise RunError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from tailback.names import shorten
 from tailback.registry import Registry
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, INK, MUTED, PAPER
@@ -130,17 +131,6 @@ def bare(axes: Axes) -> Axes:
     """Remove the frame and the ticks of axes whose units are places, not numbers."""
     axes.set_axis_off()
     return axes
-
-
-def shorten(text: str, limit: int) -> str:
-    """Text on one line of at most ``limit`` characters: names come from files."""
-    line = " ".join(_CONTROL.sub(" ", text).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-_CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
-)
 
 
 def draw(name: str, case: FigureCase, options: Options | None = None) -> Figure | None:

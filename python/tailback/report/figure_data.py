@@ -272,9 +272,10 @@ class FigureData:
         lower: NDArray[np.int64] = np.where(self.direction == "down", dst, src)
         return np.where(lower >= 0, lower, np.maximum(src, dst))
 
-    def link_name(self, link: int) -> str:
-        """Name of a directed link, ``l2[swp5] → s1``."""
-        return link_names(self.links[link])[0]
+    @cached_property
+    def link_names(self) -> list[str]:
+        """Names of the directed links, ``l2[swp5] → s1[2]``, length L."""
+        return link_names(self.links)
 
     @cached_property
     def samples(self) -> pl.DataFrame:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import importlib.util
-import os
-import pickle
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
@@ -17,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from jinja2.bccache import Bucket
 from markupsafe import Markup
 
-import tailback
 from tailback.errors import RunError
+from tailback.folders import atomic_file
 from tailback.report.packing import in_order
 
 
@@ -34,41 +27,12 @@ def asset(name: str) -> str:
     return text
 
 
-class _CompiledTemplates(jinja2.BytecodeCache):
-    """Compiled templates beside compiled modules, where Python keeps these; none if it keeps none.
-
-    Jinja compares a checksum of the source; the name states the versions that compiled it.
-    """
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a compiled template, if there is one."""
-        with contextlib.suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
-            bucket.bytecode_from_string(self._file(bucket.key).read_bytes())
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write a compiled template, unless that is not wanted or not permitted."""
-        if sys.dont_write_bytecode:
-            return
-        file = self._file(bucket.key)
-        with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            # Another process may read at the same time.
-            part = file.with_suffix(f".{os.getpid()}")
-            part.write_bytes(bucket.bytecode_to_string())
-            part.replace(file)
-
-    @staticmethod
-    def _file(key: str) -> Path:
-        name = f"{key}-{tailback.__version__}-{jinja2.__version__}.py"
-        return Path(importlib.util.cache_from_source(str(Path(__file__).with_name(name))))
-
-
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
     """A page template of this package, which may include others; what is put in is escaped."""
     folder = resources.files("tailback.report")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=_shown, bytecode_cache=_CompiledTemplates(),
+        finalize=_shown,
         loader=jinja2.FunctionLoader(lambda part: (folder / part).read_text(encoding="utf-8")),
     )  # fmt: skip
     environment.filters.update(filters or {})
@@ -101,19 +65,12 @@ def write_page(path: str | Path, page: str, what: str) -> Path:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Names of files have a limit of their own.
-        handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(page.encode("utf-8"))
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
+        with atomic_file(path, force=True) as file:
+            file.write(page.encode("utf-8"))
     except OSError as error:
         raise RunError(
-            f"cannot write the {what}: {error.strerror}", file=path,
+            f"cannot write the {what}: {error.strerror}",
+            file=path,
             remedy="choose a file you may write to",
-        ) from None  # fmt: skip
+        ) from None
     return path

@@ -9,8 +9,13 @@ from tailback.simulation.decode import (
 )
 from tailback.simulation.evaluate import make_evaluate
 from tailback.simulation.execute import Watch, execute, simulate
-from tailback.simulation.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
-from tailback.simulation.fluid_error import FAN_IN, LEAST_SHARE, message_fan_in
+from tailback.simulation.fluid import (
+    FluidOptions,
+    busiest_link_ps,
+    make_fluid_evaluate,
+    simulate_fluid,
+)
+from tailback.simulation.fluid_error import LEAST_SHARE, has_fan_in
 from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario, load_fabric, prepare
 from tailback.simulation.probes import ProbeSettings
@@ -26,7 +31,6 @@ from tailback.simulation.settings import (
 
 __all__ = [
     "COMPILED_DECODER",
-    "FAN_IN",
     "LEAST_SHARE",
     "CongestionSchemeSettings",
     "CongestionSettings",
@@ -40,15 +44,16 @@ __all__ = [
     "ProbeSettings",
     "Routes",
     "Watch",
+    "busiest_link_ps",
     "decode_published",
     "decode_samples",
     "execute",
     "fitting_size",
+    "has_fan_in",
     "link_hash",
     "load_fabric",
     "make_evaluate",
     "make_fluid_evaluate",
-    "message_fan_in",
     "other_rules",
     "prepare",
     "routes_for",

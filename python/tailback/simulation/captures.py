@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.errors import FabricError, RunError
-from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
+from tailback.input_files import regular_file
+from tailback.manifest import require_unchanged
 from tailback.run import Run
 from tailback.scenario import RESERVED_BITS, JobSection, Scenario
 from tailback.schema import TABLES, conform
 from tailback.simulation.decode import BOTTLENECKS_ONLY, COMPILED_DECODER, route_candidates
-from tailback.simulation.prepare import load_fabric
+from tailback.simulation.prepare import load_fabric, with_slow_cables
 from tailback.simulation.routes import routes_for
 from tailback.simulation.tables import fabric_tables
 from tailback.telemetry.bottlenecks import MAXIMUM_SIGNALS, SIGNAL_SHIFT
+from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.captured import (
     Captured,
     CapturedFile,
@@ -33,7 +35,9 @@ from tailback.telemetry.captured import (
     nodes_of_addresses,
     read_contexts,
 )
-from tailback.telemetry.receiver import build_samples
+from tailback.telemetry.header_counts import HASHED
+from tailback.telemetry.receiver import build_samples, hash_agreement
+from tailback.units import percent
 
 MAX_PACKETS = 10_000_000
 """Maximum number of packets kept, as for a simulated run; beyond it, one in 2^k is decoded."""
@@ -58,6 +62,8 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
         if path.resolve() in seen:
             raise CaptureError("is given twice", file=path, remedy="give each capture once")
         seen.add(path.resolve())
+        regular_file(path, CaptureError)
+        require_unchanged(path)
     try:
         found = _core.read_captures(list(paths), max_packets)
     except ValueError as error:
@@ -70,7 +76,12 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
 
 
 def captured_run(
-    paths: Sequence[Path], setting: Scenario, *, contexts: Path | None = None, one_in: float = 1
+    paths: Sequence[Path],
+    setting: Scenario,
+    *,
+    contexts: Path | None = None,
+    one_in: float = 1,
+    assumed: bool = False,
 ) -> Run:
     """Make a measured run from captures.
 
@@ -79,10 +90,13 @@ def captured_run(
         setting: Fabric, routing and telemetry of the network; its jobs are not used.
         contexts: Folder of addresses and calling contexts.
         one_in: Number of packets in the network per packet that carries a sample.
+        assumed: Whether nothing states the telemetry, which a note then says.
 
     Returns:
         A run without messages whose ``samples`` are those of the captured packets, one rank for
-        each node that sent or received one. Notes state which packets were left out.
+        each node that sent or received one. Notes state which packets were left out. If the bits
+        of the packets are no samples, it has none, and ``without_samples`` of its summary says
+        why.
 
     Raises:
         TailbackError: A file cannot be read, no packet is of the fabric, or the scheme of the
@@ -97,10 +111,14 @@ def captured_run(
             remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" '
             'or "xor-digest" with six bits or less, or "csig", in a scenario given as --fabric',
         )
-    fabric = degrade(load_fabric(setting.fabric), setting.fabric.degraded)
+    setting, fabric = with_slow_cables(setting, load_fabric(setting.fabric))
     known = read_contexts(contexts, fabric)
     found = read_captured(paths, telemetry.packets or MAX_PACKETS)
     notes = [loss for file in found.files for loss in file.losses()]
+    if assumed:
+        bits = f" with {telemetry.hash_bits} hash bits" if telemetry.scheme in HASHED else ""
+        notes.append(f"nothing states what the switches write: scheme {telemetry.scheme!r}{bits} "
+                     "is assumed; [telemetry] of a scenario states it")  # fmt: skip
     if found.one_in > 1:
         notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
     found = _with_headers(found, telemetry.scheme, first, notes)
@@ -115,7 +133,7 @@ def captured_run(
     packets = packets.with_columns(label=pl.Series(labelled(packets, known), dtype=pl.UInt32))
     if known.rows.height and (lost := int((packets["label"] == 0).sum())):
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
-    notes += [note for note in fabric.notes if note not in notes]
+    notes += [note for note in (*known.notes, *fabric.notes) if note not in notes]
     return _run(setting, fabric, first, packets, known, one_in * found.one_in, notes)
 
 
@@ -282,12 +300,43 @@ def _decoded(run: Run, fabric: Fabric) -> Run:
     else:
         packets = packets.with_columns(hops=pl.lit(None, pl.UInt8))
     run = replace(run, tables={**run.tables, "packets": packets})
-    samples = build_samples(run, pairs, COMPILED_DECODER)
     hops = packets["hops"].mean()
     summary = {**run.summary, "average_path_length": float(hops or 1.0)}  # type: ignore[arg-type]
-    tables = {**run.tables, "samples": samples, "packets": packets.clear()}
+    tables, notes = {**run.tables, "packets": packets.clear()}, run.notes
+    why, doubt = _without_samples(run, pairs)
+    if why:
+        summary["without_samples"] = why
+    else:
+        tables["samples"] = build_samples(run, pairs, COMPILED_DECODER)
+    notes = [*notes, doubt] if doubt else notes
     tables = {name: conform(name, tables[name]) for name in TABLES}
-    return replace(run, tables=tables, summary=summary)
+    return replace(run, tables=tables, summary=summary, notes=notes)
+
+
+def _without_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
+    """Why the reserved bits of a capture are no samples, and a note if some of them are not."""
+    telemetry = run.scenario.telemetry
+    if telemetry.scheme not in HASHED:
+        return "", ""
+    if not run.tables["packets"]["header"].max():
+        return f"all {run.tables['packets'].height:,} packets have reserved bits of 0", ""
+    found = hash_agreement(run, pairs, COMPILED_DECODER)
+    if found.are_samples:
+        if not found.some_are_foreign:
+            return "", ""
+        return "", (
+            f"about {percent(1.0 - found.share)} of the samples carry the hash of no link on the "
+            "path of their packet: switches that do not write samples, other numbers of links than "
+            "in table links, or damaged headers"
+        )
+    if not found.enough:
+        return f"{found.samples:,} packets are too few to tell samples from other bits", ""
+    return (
+        f"the reserved bits of {found.samples:,} packets do not depend on the packets as the "
+        f"hashes of scheme {telemetry.scheme!r} do ({found.agreeing:,} of {found.pairs:,} fit a "
+        f"link on the path, {found.pairs / 2**found.bits:,.0f} by chance): other bits, another "
+        "scheme, or other numbers of links"
+    ), ""
 
 
 def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str, pl.DataFrame]:

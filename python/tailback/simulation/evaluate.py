@@ -187,11 +187,14 @@ def _varied(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
     coarse = engine.simulated_packet / engine.packet
     packet = round((engine.packet + scenario.packet_header_bytes) * coarse)
     buffer = max(round(engine.simulated_buffer * variation.buffers), packet)
+    local_gbps, memory_gbps = engine.local_rates(variation.local_rates)
     varied: dict[str, Any] = {
         "buffer_bytes": min(buffer, MAX_BUFFER),
         "switch_delay_ps": round(engine.switch_delay * delays),
         "send_delay_ps": round(engine.send_delay * delays),
         "local_delay_ps": round(engine.local_delay * delays),
+        "local_gbps": local_gbps,
+        "memory_gbps": memory_gbps,
     }
     if variation.other_injection:
         varied["injection"] = OTHER_INJECTION[engine.injection]

@@ -15,19 +15,19 @@ from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate, Rates
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
-from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
+from tailback.fluid import Choice, ProgramTimes, RankModel, paths_between, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulation.contexts import MessageContexts
-from tailback.simulation.fluid_error import packet_interval
+from tailback.simulation.fluid_error import BUFFERS, packet_interval
 from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.outcome import ModelledOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.tables import make_tables
 from tailback.stages import stage
-from tailback.units import format_time
+from tailback.units import format_bytes, format_time
 
 UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
            "stall_ps")  # fmt: skip
@@ -121,25 +121,43 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
             of range.
     """
     options = options or FluidOptions()
-    return _with_interval(_execute(prepared, options), options)
+    return _with_interval(_execute(prepared, options), prepared, options)
 
 
-def _with_interval(run: Run, options: FluidOptions) -> Run:
+def _with_interval(run: Run, prepared: PreparedScenario, options: FluidOptions) -> Run:
     """The run with the interval in which packets would end, where that was measured."""
-    if options.rates != "max-min" or _not_modelled(run.scenario):
-        return run
-    ranks, repetitions = run.tables["ranks"], int(run.scenario.job[0].repeat)
+    uncovered = _uncovered(run.scenario, options)
+    if uncovered:
+        note = f"no interval is stated in which packets would end: {uncovered}"
+        return replace(run, notes=[*run.notes, note])
+    ranks, repetitions = run.tables["ranks"], prepared.observed.times
     compute = int(ranks["compute_ps"].to_numpy().max(initial=0)) * repetitions
-    found = packet_interval(run.elapsed_ps, compute, run.summary["paths"], run.tables["messages"])
-    if found is None:
-        return run
-    low, high = found
+    low, high = packet_interval(run.elapsed_ps, compute, run.tables["messages"])
     summary = {**run.summary, "packets_low_ps": low, "packets_high_ps": high}
     note = (
         f"packets would take {format_time(low)} to {format_time(high)}, as in 95 % of the "
         "scenarios with which the model was compared (docs/measurements/rates.md)"
     )
     return replace(run, summary=summary, notes=[*run.notes, note])
+
+
+def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
+    """What sets a run apart from those in which the model was compared with packets, if anything.
+
+    See ``fluid_error.py``.
+    """
+    engine, (smallest, largest) = scenario.engine, BUFFERS
+    if len(scenario.job) > 1:
+        return "other jobs share its links"
+    if options.rates != "max-min":
+        return f"rates are those of {options.rates}"
+    if options.paths is not None:
+        return "the choice of paths is stated, and not that of the scenario's routing"
+    if _not_modelled(scenario):
+        return "the model ignores some settings"
+    if not smallest <= engine.buffer <= largest:
+        return f"buffers are not of {format_bytes(smallest)} to {format_bytes(largest)}"
+    return ""
 
 
 def make_fluid_evaluate(
@@ -220,6 +238,35 @@ def fluid_send_rates(
     return out
 
 
+def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np.uint32]) -> float:
+    """Time that the busiest link needs for its bytes at its own rate, picoseconds.
+
+    That is the maximum congestion of Hoefler and Snir (2011): bytes ÷ capacity, the largest over
+    all links, with each pair's bytes on the paths of the routing. A run whose packets take those
+    paths is no shorter.
+
+    Args:
+        prepared: The scenario; of its jobs the observed one counts.
+        routes: Its routes.
+        node: Node of each rank, shape (R,).
+    """
+    fabric = prepared.fabric
+    source, target, size = prepared.observed.program.traffic_matrix()
+    ends, amount = np.stack([node[source], node[target]]), size.astype(np.float64)
+    remote = fabric.node_host[ends[0]] != fabric.node_host[ends[1]]
+    pairs, index = np.unique(ends[:, remote], axis=1, return_inverse=True)
+    if not pairs.shape[1]:
+        return 0.0
+    choice = path_choice(prepared.scenario.engine.routing, fabric, routes)
+    # Links that serve as one take equal parts, as choices per packet make them.
+    paths = paths_between(
+        routes.network, pairs[0], pairs[1], "spread" if choice == "pooled" else choice,
+        prepared.scenario.seed, routes.rule,
+    )  # fmt: skip
+    load = paths.link_sum(np.bincount(index.reshape(-1), amount[remote]), fabric.n_links)
+    return float((load * 8000.0 / fabric.link_gbps).max())
+
+
 def _busy_rate(flows: pl.DataFrame) -> NDArray[np.float64]:
     """Rate in Mb/s between the nodes of each message during its busy period, shape (K,)."""
     before = pl.col("end").cum_max().shift(1).over("pair")
@@ -260,7 +307,7 @@ def _solve(
         times = simulate_program(
             routes.network, workload.program, workload.node, fabric.node_host[workload.node],
             workload.start_ps, model, routes.rule,
-            in_host_rates(fabric, workload.node, scenario.engine.local_rate),
+            in_host_rates(fabric, workload.node, scenario.engine.local_gbps),
         )  # fmt: skip
     return workload, times
 
@@ -336,7 +383,8 @@ def rank_model(
         store_and_forward=engine.switching == "store-and-forward",
         send_delay_ps=engine.send_delay,
         eager_bytes=engine.eager,
-        local_gbps=engine.local_rate,
+        local_gbps=engine.local_gbps,
+        memory_gbps=engine.memory_gbps,
         local_delay_ps=engine.local_delay,
         local_ports=engine.local_sharing == "ports",
         quantum_ps=options.quantum_ps,

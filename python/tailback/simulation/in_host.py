@@ -1,4 +1,4 @@
-"""Rates between the ranks of one host, which may differ from host to host."""
+"""Rates between the ranks of one host: what a scenario states of them, and what is assumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError, ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.placement.hosts import hosts_from_spec
-from tailback.scenario import InHost
+from tailback.scenario import InHost, Scenario
+from tailback.scenario_engine import ASSUMED_ERROR
+from tailback.traffic.program import Program
+from tailback.units import percent
+
+ACCELERATOR_GBPS = 400.0
+"""Assumed rate of an accelerator's port to the others of its host: that of a PCIe 5.0 slot of 16
+lanes, less its overhead. NVLink is faster by a factor of six and more; NCCL's log says so."""
 
 FREE_GBPS = 1e12
 """Rate at which 125 MB take a picosecond, the unit of time: transfers within a host take none."""
@@ -66,3 +73,78 @@ def in_host_rates(
         return np.zeros(0)
     rate = fabric.host_gbps[fabric.node_host[node]]
     return np.ascontiguousarray(np.where(np.isnan(rate), usual, rate))
+
+
+def note_on_rates(
+    scenario: Scenario, fabric: Fabric, program: Program, node: NDArray[np.uint32]
+) -> list[str]:
+    """What a job with several ranks on a host sends within hosts, at which rates, and who says so.
+
+    Empty for one rank on each host: such a job sends nothing within a host, wherever it is placed.
+
+    Args:
+        scenario: The scenario.
+        fabric: The fabric.
+        program: The program of the job.
+        node: Node of each of its ranks, shape (R,).
+    """
+    host = fabric.node_host[node]
+    if len(np.unique(host)) == len(host):
+        return []
+    sends = program.sends
+    size = program.amount[sends].astype(np.float64)
+    local = host[program.op_rank[sends]] == host[program.peer[sends]]
+    share = float(size[local].sum()) / max(float(size.sum()), 1.0)
+    engine = scenario.engine
+    each, together = engine.local_rates("as-is")
+    if engine.local_sharing == "ports":
+        rates = f"at {each:g} Gb/s a port"
+    else:
+        rates = f"at up to {each:g} Gb/s each and {together:g} Gb/s together"
+    if scenario.fabric.in_host:
+        rates += ", or the rate of their [[fabric.in_host]]"
+    if engine.local_error is not None:
+        source = f"known within a factor of {engine.local_error:.3g}"
+    elif not engine.assumes_memory_rate:
+        source = "as stated"
+    elif engine.local_rate is not None:
+        source = "the latter is assumed: --memory-rate states it, tailback record measures it"
+    else:
+        source = "assumed: --local-rate and --memory-rate state them, tailback record measures them"
+    return [f"within hosts: {percent(share)} of the bytes, {rates} ({source})"]
+
+
+def with_accelerator_ports(
+    scenario: Scenario, programs: Sequence[Program]
+) -> tuple[Scenario, list[str]]:
+    """The scenario with a port for each accelerator to the others of its host.
+
+    Accelerators exchange messages through their own links, not through the memory of the host. The
+    channels of a ring or tree of NCCL run side by side and share the port.
+
+    Args:
+        scenario: The scenario; what it states is kept.
+        programs: Programs of the jobs that have several ranks in a host.
+
+    Returns:
+        The scenario, and a note of what is assumed.
+    """
+    accelerated = [program for program in programs if program.recompile is not None]
+    engine = scenario.engine
+    if not accelerated or engine.model_fields_set & {"local_sharing", "memory_rate"}:
+        return scenario, []
+    changes: dict[str, object] = {"local_sharing": "ports"}
+    source = "stated"
+    if engine.local_rate is None:
+        logged = [program.port_gbps for program in accelerated if program.port_gbps is not None]
+        changes["local_rate"] = min(logged, default=ACCELERATOR_GBPS)
+        source = "totalBw in NCCL's log"
+        if not logged:
+            changes["local_error"] = engine.local_error or ASSUMED_ERROR
+            source = "assumed: --local-rate states it"
+    engine = engine.model_copy(update=changes)
+    note = (
+        "within a host, messages share the port of each accelerator, of "
+        f"{engine.local_rate:g} Gb/s ({source})"
+    )
+    return scenario.model_copy(update={"engine": engine}), [note]

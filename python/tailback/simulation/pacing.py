@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, assignment, max_min, paths_between
+from tailback.input_files import text_content
 from tailback.scenario import Scenario
 from tailback.scenario_engine import EngineSection
 from tailback.simulation.prepare import PreparedScenario, Workload
@@ -150,7 +151,14 @@ def _computed(scenario: Scenario, workload: Workload, fabric: Fabric, routes: Ro
     mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow.ravel()]
     share = "" if pacing.share == 1 else f", {pacing.share:g} of them"
     text = f"{pacing.rates} rates{share}, {pacing.kind}: {len(rate)} flows, {len(phases)} steps"
-    return SendRates(mbps, text, tuple(_caveats(workload, rater.choice, engine.routing)))
+    caveats = list(_caveats(workload, rater.choice, engine.routing))
+    unequal = sum(len(set(weight[phase].tolist())) > 1 for phase in phases)
+    if pacing.rates == "max-min" and unequal:
+        caveats.append(
+            "max-min rates do not rise when a shorter flow ends; flows differ in size in "
+            f"{unequal} of {len(phases)} steps: assigned rates end them sooner"
+        )
+    return SendRates(mbps, text, tuple(caveats))
 
 
 def _caveats(workload: Workload, choice: Choice, routing: str) -> Iterator[str]:
@@ -232,14 +240,7 @@ def _from_file(
 
 def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Pairs of ranks with their rate in Mb/s and their line number."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file, or no path of one"
-        raise ScenarioError(
-            f"cannot read the rates: {why}", file=file, remedy="check [engine.pacing] rates_file"
-        ) from None
-    reader = csv.reader(text.splitlines())
+    reader = csv.reader(text_content(file, ScenarioError).splitlines())
     header = [name.strip() for name in next(reader, [])]
     if header != list(COLUMNS):
         raise ScenarioError(

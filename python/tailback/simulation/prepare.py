@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import InvalidValueError, PlacementError, ScenarioError, TailbackError, nearest
+from tailback.errors import (
+    InvalidValueError,
+    PlacementError,
+    ScenarioError,
+    TailbackError,
+    nearest,
+    option,
+)
 from tailback.fabric.builders import PRESETS, fat_tree
-from tailback.fabric.degraded import SlowLink, degrade, with_slow_links
+from tailback.fabric.degraded import SlowLink, degrade, with_slow_links, with_stated_cables
 from tailback.fabric.engine_limits import require_rates
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
@@ -34,9 +41,19 @@ from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.coarse_packets import with_fitting_packets
-from tailback.simulation.in_host import in_host_rates, with_in_host_rates
+from tailback.simulation.in_host import (
+    in_host_rates,
+    note_on_rates,
+    with_accelerator_ports,
+    with_in_host_rates,
+)
 from tailback.simulation.recorded_latency import with_plausible_latency
-from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
+from tailback.simulation.trace_hosts import (
+    hosts_spec,
+    nodes_of,
+    other_hosts_notes,
+    trace_hosts,
+)
 from tailback.stages import stage
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.patterns import parse as parse_pattern
@@ -309,7 +326,7 @@ def _require_slots(ranks: int, slots: int, omitted: ComputeHosts | None) -> None
         raise PlacementError(
             f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
             f"{omitted.left_out}",
-            remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
+            remedy=f"raise {option('ranks_per_host')}, or name the hosts ({option('hosts')})",
         )
     require_slots(ranks, slots)
 
@@ -325,11 +342,11 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
     try:
         hosts, slots = slots_from_spec(spec, fabric, 0)
     except PlacementError as error:
-        error.place = (error.place or "").replace("hosts =", "--allow-hosts", 1)
+        error.place = option("allow_hosts", spec[:80])
         raise
     if any(slots):
         raise PlacementError(
-            "says how many slots hosts have", place=f"--allow-hosts {spec[:80]}",
+            "says how many slots hosts have", place=option("allow_hosts", spec[:80]),
             remedy="name only hosts: candidates keep the number of ranks on each host",
         )  # fmt: skip
     others = {host: other for other in jobs if other is not job for host in other.footprint.ranks}
@@ -338,24 +355,50 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
         if named:
             raise PlacementError(
                 f"host {fabric.host_name[host]!r} is used by job {others[host].section.name!r}",
-                place=f"--allow-hosts {spec[:80]}", remedy="leave it out",
+                place=option("allow_hosts", spec[:80]), remedy="leave it out",
             )  # fmt: skip
     allowed = [host for host in hosts if host not in others]
     job.footprint = footprint(job.problem, job.node, allowed)
 
 
+def _shares_hosts(job: Job, fabric: Fabric) -> bool:
+    """Whether a host has several ranks of the job, on whatever adapters."""
+    return len(np.unique(fabric.node_host[job.node])) < len(job.node)
+
+
+def _within_hosts(
+    scenario: Scenario, jobs: list[Job], fabric: Fabric
+) -> tuple[Scenario, list[str]]:
+    """The scenario with ports of accelerators, and notes on rates; checks times within hosts."""
+    sharing = [job.program for job in jobs if _shares_hosts(job, fabric)]
+    scenario, ports = with_accelerator_ports(scenario, sharing)
+    rates = []
+    for job in jobs:
+        _check_local_times(scenario, job, fabric)
+        if job.section.observed and not ports:
+            rates += note_on_rates(scenario, fabric, job.program, job.node)
+    return scenario, ports or rates
+
+
 def _check_local_times(scenario: Scenario, job: Job, fabric: Fabric) -> None:
     """Reject a rate within hosts at which the time of a message overflows the simulated clock."""
-    if len(np.unique(job.node)) == len(job.node):
+    if not _shares_hosts(job, fabric):
         return
     largest = job.program.amount[job.program.sends].max(initial=0)
-    usual = scenario.engine.local_rate
+    usual = scenario.engine.local_gbps
     slowest = float(in_host_rates(fabric, job.node, usual).min(initial=usual))
     try:
         transfer_ps(int(largest), slowest)
     except InvalidValueError as error:
         place = "[engine] local_rate" if slowest == usual else "[[fabric.in_host]] rate"
         raise ScenarioError(error.message, place=place, remedy=error.remedy) from None
+
+
+def with_slow_cables(scenario: Scenario, fabric: Fabric) -> tuple[Scenario, Fabric]:
+    """The scenario and its fabric with the slow cables that either of them states."""
+    section = with_stated_cables(scenario.fabric, fabric)
+    scenario = scenario.model_copy(update={"fabric": section})
+    return scenario, degrade(fabric, section.degraded)
 
 
 @stage("read and place")
@@ -377,7 +420,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         )  # fmt: skip
     fabric = load_fabric(scenario.fabric)
     require_rates(fabric, scenario.fabric.file)
-    fabric = degrade(fabric, scenario.fabric.degraded)
+    scenario, fabric = with_slow_cables(scenario, fabric)
     fabric = with_in_host_rates(fabric, scenario.fabric.in_host)
     once = scenario.engine.skip_repeats
     jobs, notes, taken = [], list[str](), dict[int, str]()
@@ -386,7 +429,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             program = None
             if section.trace is not None:
                 program = load_traffic(section, scenario.seed + number, once=once)
-                recorded = trace_hosts(section, fabric, program.n_ranks)
+                recorded = trace_hosts(section, fabric, program.n_ranks, program.hosts)
                 if recorded is not None:
                     section = section.model_copy(update={"hosts": hosts_spec(recorded)})
             else:
@@ -407,6 +450,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                 notes.append(f"hosts of the ranks are those of {recorded.source}")
             else:
                 node = _placed(section, problem)
+            notes += other_hosts_notes(program.hosts, fabric.node_host[node])
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken and not section.shared_hosts:
                 raise ScenarioError(
@@ -419,12 +463,12 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
         keep = footprint(problem, node)
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
-        _check_local_times(scenario, jobs[-1], fabric)
+    scenario, rates = _within_hosts(scenario, jobs, fabric)
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])
     scenario, grain = with_fitting_packets(scenario, program)
-    notes += [*grain, *fabric.notes, *(note for job in jobs for note in job.program.notes)]
+    notes += [*rates, *grain, *fabric.notes, *(note for job in jobs for note in job.program.notes)]
     return PreparedScenario(
         scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes))
     )

@@ -235,6 +235,7 @@ class EngineSettings:
     send_delay_ps: int
     eager_bytes: int
     local_gbps: float
+    memory_gbps: float
     local_delay_ps: int
     local_ports: bool
     contention: bool = True
@@ -281,7 +282,8 @@ class EngineSettings:
             injection_mbps=round((engine.injection_rate or 0) * 1000),
             send_delay_ps=engine.send_delay,
             eager_bytes=engine.eager,
-            local_gbps=engine.local_rate,
+            local_gbps=engine.local_gbps,
+            memory_gbps=engine.memory_gbps,
             local_delay_ps=engine.local_delay,
             local_ports=engine.local_sharing == "ports",
             measure=telemetry.scheme != "off",

@@ -8,8 +8,6 @@ so it does not matter who does it, or whether two do.
 
 from __future__ import annotations
 
-import os
-import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -17,12 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tailback.errors import RunError
 from tailback.evaluate import Change
+from tailback.folders import PrivateFolder
 from tailback.run import Run
 from tailback.simulation.prepare import PreparedScenario
+from tailback.simulation.task_data import TaskDataError, decode, encode
 from tailback.stages import stage
 
-SCENARIO, CLOSED = "scenario.pickle", "closed"
+SCENARIO, CLOSED = "scenario.npz", "closed"
 
 POLL_S = 0.02
 """Time between two looks at the folder: short against a simulation."""
@@ -38,35 +39,41 @@ PATIENCE_S = 1.0
 """Time that a task which is needed waits for a worker before the diagnosis does it itself."""
 
 
-def write_whole(path: Path, content: object) -> None:
-    """Pickle an object into a file that appears completely or not at all."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
-    with part.open("wb") as file:
-        pickle.dump(content, file, protocol=pickle.HIGHEST_PROTOCOL)
-    part.replace(path)
-
-
 @dataclass(frozen=True)
-class TaskPaths:
-    """The files of one task.
+class TaskFiles:
+    """Names of the files of one task.
 
     Attributes:
         open: The change, until a worker claims it.
         claimed: The change, while a worker simulates it.
-        done: The run; None if the worker could not simulate it.
+        done: The result.
+        withdrawn: The change, once the diagnosis simulates it itself.
     """
 
-    open: Path
-    claimed: Path
-    done: Path
+    open: str
+    claimed: str
+    done: str
+    withdrawn: str
 
     @staticmethod
-    def of(folder: Path, number: int) -> TaskPaths:
+    def of(number: int) -> TaskFiles:
         """The files of a task by its number."""
-        name = f"{number:06}"
-        return TaskPaths(
-            folder / f"{name}.open", folder / f"{name}.claimed", folder / f"{name}.done"
+        return TaskFiles(
+            *(f"{number:06}.{state}" for state in ("open", "claimed", "done", "withdrawn"))
         )
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a worker made of a task.
+
+    Attributes:
+        run: The run; None if the worker could not simulate it.
+        cost_s: Processor time that it took.
+    """
+
+    run: Run | None
+    cost_s: float
 
 
 @dataclass(eq=False)
@@ -74,22 +81,26 @@ class TaskFolder:
     """The tasks of a diagnosis, on its side.
 
     Attributes:
-        folder: The folder; only its owner can read it, as pickled objects are trusted.
+        folder: The folder.
         costs: Seconds that each finished task took its worker, by number.
     """
 
-    folder: Path
+    folder: PrivateFolder
     costs: dict[int, float] = field(default_factory=dict)
     _count: int = 0
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
 
+    @staticmethod
+    def create(path: str | Path) -> TaskFolder:
+        """Create the folder; raises RunError if it exists or cannot be created."""
+        return TaskFolder(PrivateFolder.create(Path(path).absolute()))
+
     def open(self, prepared: PreparedScenario) -> None:
-        """Create the folder with the scenario that all tasks change."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Write the scenario that all tasks change."""
         # How to compile the program anew is a function of the process that read it.
         jobs = [replace(job, program=replace(job.program, recompile=None)) for job in prepared.jobs]
         program = replace(prepared.program, recompile=None)
-        write_whole(self.folder / SCENARIO, replace(prepared, jobs=jobs, program=program))
+        self.folder.write(SCENARIO, encode(replace(prepared, jobs=jobs, program=program)))
 
     def put(self, change: Change) -> int:
         """Add a task; returns its number."""
@@ -98,86 +109,114 @@ class TaskFolder:
         program = change.program
         if program is not None:
             change = replace(change, program=replace(program, recompile=None))
-        write_whole(TaskPaths.of(self.folder, number).open, change)
+        self.folder.write(TaskFiles.of(number).open, encode(change))
         return number
 
     def take(self, number: int) -> Run | None:
         """Wait for the run of a task; None if no worker can do it, so that the caller has to."""
-        paths = TaskPaths.of(self.folder, number)
+        files = TaskFiles.of(number)
         began = time.monotonic()
         with stage("waiting for workers"):
-            while not paths.done.exists():
-                if time.monotonic() - began > PATIENCE_S and self._withdraw(number, paths):
+            while files.done not in self.folder.names():
+                if time.monotonic() - began > PATIENCE_S and self._withdraw(number, files):
                     return None
                 time.sleep(POLL_S)
-        run, self.costs[number] = pickle.loads(paths.done.read_bytes())
-        paths.done.unlink()
-        return run if isinstance(run, Run) else None
+        try:
+            result = decode(self.folder.read(files.done), TaskResult)
+        except TaskDataError:
+            return None
+        finally:
+            self.folder.remove(files.done)
+        self.costs[number] = result.cost_s
+        return result.run
 
-    def _withdraw(self, number: int, paths: TaskPaths) -> bool:
+    def _withdraw(self, number: int, files: TaskFiles) -> bool:
         """Withdraw a task that no worker has claimed, or whose worker is dead."""
-        if paths.claimed.exists() and not self._is_stale(number, paths.claimed):
+        if self._is_alive(number, files.claimed):
             return False
-        for path in (paths.open, paths.claimed):
+        for name in (files.open, files.claimed):
             with suppress(FileNotFoundError):
-                path.rename(path.with_suffix(".withdrawn"))
+                self.folder.rename(name, files.withdrawn)
                 return True
         return False
 
-    def _is_stale(self, number: int, claimed: Path) -> bool:
-        """Whether a claim has not been renewed for :data:`STALE_S` by the clock of this process."""
+    def _is_alive(self, number: int, claimed: str) -> bool:
+        """Whether a claim was renewed within :data:`STALE_S` by the clock of this process."""
         try:
-            renewed = claimed.stat().st_mtime_ns
+            renewed_ns = self.folder.modified_ns(claimed)
         except FileNotFoundError:
             return False
-        before, since = self._seen.get(number, (-1, 0.0))
-        if renewed != before:
-            self._seen[number] = (renewed, time.monotonic())
-            return False
-        return time.monotonic() - since > STALE_S
+        last_ns, since = self._seen.get(number, (-1, 0.0))
+        if renewed_ns != last_ns:
+            self._seen[number] = (renewed_ns, time.monotonic())
+            return True
+        return time.monotonic() - since <= STALE_S
 
     def close(self) -> None:
         """Tell the workers that nothing will follow."""
-        (self.folder / CLOSED).touch()
+        self.folder.write(CLOSED, b"")
+
+    def delete(self) -> None:
+        """Remove the folder."""
+        self.folder.delete()
 
 
-def claim(folder: Path) -> TaskPaths | None:
+def claim(folder: PrivateFolder) -> TaskFiles | None:
     """Claim the open task with the lowest number; None if there is none."""
-    for path in sorted(folder.glob("*.open")):
-        paths = TaskPaths.of(folder, int(path.stem))
-        with suppress(FileNotFoundError):
-            path.rename(paths.claimed)
-            return paths
+    for name in folder.names():
+        number, _, state = name.partition(".")
+        if state == "open":
+            files = TaskFiles.of(int(number))
+            with suppress(FileNotFoundError):
+                folder.rename(name, files.claimed)
+                return files
     return None
 
 
-def work(folder: Path, simulate: Callable[[Change], Run], idle_s: float) -> None:
+def scenario_of(folder: PrivateFolder) -> PreparedScenario:
+    """The scenario that all tasks change.
+
+    Raises:
+        FileNotFoundError: It is not written yet.
+        RunError: This version cannot read it.
+    """
+    try:
+        return decode(folder.read(SCENARIO), PreparedScenario)
+    except TaskDataError as error:
+        raise RunError(
+            str(error), file=folder.path / SCENARIO,
+            remedy="use the same version of Tailback for the diagnosis and its workers",
+        ) from None  # fmt: skip
+
+
+def work(folder: PrivateFolder, simulate: Callable[[Change], Run], idle_s: float) -> None:
     """Do tasks of a folder until it is closed, or empty for ``idle_s`` seconds."""
     last = time.monotonic()
-    while not (folder / CLOSED).exists() and folder.exists():
-        paths = claim(folder)
-        if paths is None:
+    while folder.exists() and CLOSED not in folder.names():
+        files = claim(folder)
+        if files is None:
             if time.monotonic() - last > idle_s:
                 return
             time.sleep(POLL_S)
             continue
-        with _Renewal(paths.claimed):
+        with _Renewal(folder, files.claimed):
             run: Run | None = None
             began = time.process_time()
             # Whatever the reason, the diagnosis repeats the simulation and reports the error.
             with suppress(Exception):
-                run = simulate(pickle.loads(paths.claimed.read_bytes()))
+                run = simulate(decode(folder.read(files.claimed), Change))
             with suppress(FileNotFoundError):
-                write_whole(paths.done, (run, time.process_time() - began))
+                folder.write(files.done, encode(TaskResult(run, time.process_time() - began)))
         with suppress(FileNotFoundError):
-            paths.claimed.unlink()
+            folder.remove(files.claimed)
         last = time.monotonic()
 
 
 class _Renewal:
     """Renews a claim while its task is being done."""
 
-    def __init__(self, claimed: Path) -> None:
+    def __init__(self, folder: PrivateFolder, claimed: str) -> None:
+        self._folder = folder
         self._claimed = claimed
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
@@ -185,7 +224,7 @@ class _Renewal:
     def _renew(self) -> None:
         while not self._ended.wait(RENEWAL_S):
             with suppress(FileNotFoundError):
-                os.utime(self._claimed)
+                self._folder.renew(self._claimed)
 
     def __enter__(self) -> None:
         self._thread.start()

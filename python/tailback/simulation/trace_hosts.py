@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.delimited import shown
 from tailback.evidence.hosts import Hosts, find_hosts
 from tailback.fabric.model import Fabric
 from tailback.placement import PlacementProblem
@@ -14,17 +16,28 @@ from tailback.scenario import JobSection
 from tailback.traffic.readers import timed_reader
 
 
-def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | None:
+def trace_hosts(
+    section: JobSection, fabric: Fabric, n_ranks: int, logged: Sequence[str] = ()
+) -> Hosts | None:
     """Host of each rank of a trace, by its name in the fabric.
 
     None if the scenario states hosts or a placement, if the hosts are not recorded, or if a host is
     not in the fabric.
+
+    Args:
+        section: The job.
+        fabric: The fabric.
+        n_ranks: Number of ranks.
+        logged: Host of each rank that a trace without times names.
     """
     stated = section.hosts != "all" or section.placement_file is not None
     if section.trace is None or stated or section.placement != "block":
         return None
-    reader = timed_reader(section.trace, section.format)
-    system = reader.system_tree(section.trace) if reader else []
+    if logged:
+        system = [[(host, "node")] for host in logged]
+    else:
+        reader = timed_reader(section.trace, section.format)
+        system = reader.system_tree(section.trace) if reader else []
     if len(system) != n_ranks:
         return None
     found = find_hosts(system, n_ranks)
@@ -37,6 +50,24 @@ def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | No
     names = [name if name in known else by_short.get(name.partition(".")[0], "")
              for name in found.of_rank]  # fmt: skip
     return Hosts(names, found.source) if all(names) else None
+
+
+def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[str]:
+    """A note if ranks share hosts in another way than when they were recorded.
+
+    Args:
+        logged: Host of each rank when it was recorded; empty if unknown.
+        hosts: Host of each rank in the fabric, shape (R,).
+    """
+    pairs, used = len(set(zip(logged, hosts.tolist(), strict=False))), len(np.unique(hosts))
+    recorded = len(set(logged))
+    if not logged or pairs == recorded == used:
+        return []
+    names = ", ".join(shown(name) for name in list(dict.fromkeys(logged))[:3])
+    more = ", …" if recorded > 3 else ""
+    return [f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
+            "what ranks of a host exchange does not enter the network; --hosts and "
+            "--ranks-per-host state where they ran"]  # fmt: skip
 
 
 def hosts_spec(hosts: Hosts) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.delimited import Delimited, content, parse
+from tailback.delimited import Delimited, not_used, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
+from tailback.input_files import content, head_bytes, is_input_file
+from tailback.manifest import require_unchanged
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".erf", ".cap", ".ntar")
 _MAGICS: Final = frozenset(
@@ -123,22 +125,20 @@ class Contexts:
         rows: ``source, destination, queue_pair, first_psn, packets, label``, null if a row applies
             to all; in the order of the files.
         labels: ``phase, call, path`` by label.
+        notes: What is not used.
     """
 
     nodes: dict[str, int]
     rows: pl.DataFrame
     labels: list[tuple[str, str, str]]
+    notes: list[str] = field(default_factory=list)
 
 
 def is_capture(path: Path) -> bool:
     """Whether a file is a capture, by its first bytes or its name."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(4) in _MAGICS or path.suffix.lower() in SUFFIXES
-    except (OSError, ValueError):
+    if not is_input_file(path):
         return False
+    return head_bytes(path, 4) in _MAGICS or path.suffix.lower() in SUFFIXES
 
 
 # --- addresses and nodes
@@ -225,23 +225,26 @@ def read_contexts(folder: Path | None, fabric: Fabric) -> Contexts:
         raise CaptureError(
             "is not a folder", file=folder, remedy=f"name a folder of CSV files; {_HOW}"
         )
+    require_unchanged(folder)
     files = sorted(folder.glob("*.csv"))
     if not files:
         raise CaptureError("holds no CSV file", file=folder, remedy=_HOW)
-    nodes = dict[str, int]()
+    nodes, notes = dict[str, int](), list[str]()
     for file in files:
         if file.name == ADDRESSES:
-            nodes = _addresses(file, fabric)
+            table = _table(file, _ADDRESS_COLUMNS, ("address", "node"))
+            nodes = _addresses(table, fabric)
         else:
-            rows.add(file, labels)
-    return Contexts(nodes, rows.frame(), labels)
+            table = _table(file, _CONTEXT_COLUMNS, ("call",))
+            rows.add(table, labels)
+        notes += [f"{file.name}: {note}" for note in not_used(table.unused)]
+    return Contexts(nodes, rows.frame(), labels, notes)
 
 
 _HOW: Final = "docs/how-to/captures.md shows its files"
 
 
-def _addresses(file: Path, fabric: Fabric) -> dict[str, int]:
-    table = _table(file, _ADDRESS_COLUMNS, ("address", "node"))
+def _addresses(table: Delimited, fabric: Fabric) -> dict[str, int]:
     names, out = _unique_names(fabric), dict[str, int]()
     for line, address, name in zip(
         table.rows["line"], table.need("address"), table.need("node"), strict=True
@@ -276,9 +279,8 @@ class _ContextRows:
         self._names = _unique_names(fabric)
         self._frames: list[pl.DataFrame] = []
 
-    def add(self, file: Path, labels: list[tuple[str, str, str]]) -> None:
-        """Read a file; new labels are appended to ``labels``."""
-        table = _table(file, _CONTEXT_COLUMNS, ("call",))
+    def add(self, table: Delimited, labels: list[tuple[str, str, str]]) -> None:
+        """Add the rows of a file; new labels are appended to ``labels``."""
         height = table.rows.height
         number = {label: index for index, label in enumerate(labels)}
         texts = [

@@ -159,7 +159,7 @@ def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.
 
 
 def header_samples(
-    run: Run, pairs: PairCandidates, saturated: bool = False
+    run: Run, pairs: PairCandidates, saturated: bool = False, *, any_counts: bool = False
 ) -> tuple[HeaderSamples, HeaderSamples]:
     """Decode the headers of a run of any scheme but ``csig``.
 
@@ -168,6 +168,7 @@ def header_samples(
         pairs: Candidates of the pairs of switches packets went between.
         saturated: Scheme ``compact`` with counts that may have saturated: every hop of a packet is
             a sample of its own, with the inverse of its chance to be the one that arrived.
+        any_counts: Accept counts of hops that paths cannot have; the weights are then wrong.
 
     Returns:
         What they say about packets and about congested packets.
@@ -176,7 +177,7 @@ def header_samples(
         RunError: No packets were kept, lengths of paths are needed and not known, counts of hops
             have too few bits for them, or the table is damaged.
     """
-    packets, congested = _taken_apart(run, pairs, saturated)
+    packets, congested = _taken_apart(run, pairs, saturated, any_counts)
     if run.scenario.telemetry.scheme not in HASHED:
         _check_links(run, packets)
         _check_links(run, congested)
@@ -223,7 +224,7 @@ def _hop_by_hop(
 
 
 def _taken_apart(
-    run: Run, pairs: PairCandidates, saturated: bool
+    run: Run, pairs: PairCandidates, saturated: bool, any_counts: bool
 ) -> tuple[HeaderSamples, HeaderSamples]:
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
@@ -245,7 +246,8 @@ def _taken_apart(
         # Where some switches put no sample in, fewer hops count than a path has.
         known = table["hops"] if telemetry.stamping == "all" else pl.Series([None], dtype=pl.UInt8)
         counted = counted_hops(telemetry, table)
-        _check_counts(known, counted, c, sender=telemetry.randomness == "sender")
+        if not any_counts:
+            _check_counts(known, counted, c, sender=telemetry.randomness == "sender")
     if telemetry.slots > 1:
         if scheme == "coordinated":
             _require_lengths(table, scheme)

@@ -43,6 +43,125 @@ class HashCore(Decoder, Matcher, Protocol):
     """Functions of the compiled core that receivers need."""
 
 
+CHANCE_OF_FOREIGN_BITS = 1e-6
+"""Probability with which bits that are no samples may pass for samples. Four packets with one
+possible link each and five hash bits are enough to tell: 32⁻⁴ is below it."""
+_COMPARED = 1 << 22
+"""Pairs of packet and link to compare at most: a second of work."""
+
+
+@dataclass(frozen=True)
+class HashAgreement:
+    """How often the hashes of packets are those of links that the packets may have crossed.
+
+    A hash follows from the packet's id and the link. Other bits in its place do not depend on the
+    id, so each pair of packet and link agrees with probability 2⁻ᵇ, independently of the others.
+
+    Attributes:
+        samples: Samples that were compared, each of another packet.
+        pairs: Pairs of sample and possible link.
+        agreeing: Those whose hashes agree.
+        bits: Bits of a hash, b.
+    """
+
+    samples: int
+    pairs: int
+    agreeing: int
+    bits: int
+
+    @property
+    def are_samples(self) -> bool:
+        """Whether more pairs agree than other bits would make agree."""
+        return self._excess(self.agreeing) < CHANCE_OF_FOREIGN_BITS
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are packets enough to tell samples from other bits."""
+        return self._excess(round(self._expected)) < CHANCE_OF_FOREIGN_BITS
+
+    @property
+    def share(self) -> float:
+        """Estimated share of the samples that carry the hash of a possible link."""
+        by_chance = self.pairs / 2.0**self.bits
+        return float((self.agreeing - by_chance) / max(self._expected - by_chance, 1e-9))
+
+    @property
+    def some_are_foreign(self) -> bool:
+        """Whether fewer pairs agree than samples of all packets would make agree."""
+        from scipy.stats import binom  # takes a second to import
+
+        others = self.pairs - self.samples
+        chance = binom.cdf(self.agreeing - self.samples, others, 2.0**-self.bits)
+        return bool(chance < CHANCE_OF_FOREIGN_BITS)
+
+    @property
+    def _expected(self) -> float:
+        """Agreeing pairs if all are samples: the link of each, and others by chance."""
+        return self.samples + (self.pairs - self.samples) / 2.0**self.bits
+
+    def _excess(self, agreeing: int) -> float:
+        """Probability of so many agreeing pairs, or more, if the bits are no samples."""
+        from scipy.stats import binom  # takes a second to import
+
+        return float(binom.sf(agreeing - 1, self.pairs, 2.0**-self.bits))
+
+
+def hash_agreement(run: Run, pairs: PairCandidates, core: HashCore) -> HashAgreement:
+    """Compare the hashes of packets with those of the links that they may have crossed.
+
+    Args:
+        run: A run of a scheme with hashes that kept packets.
+        pairs: Candidates of the pairs of switches packets went between.
+        core: The compiled core.
+
+    Raises:
+        RunError: As :func:`tailback.telemetry.header_counts.header_samples`.
+    """
+    about, _ = header_samples(run, pairs, any_counts=True)
+    bits, table = run.scenario.telemetry.hash_bits, run.tables["packets"]
+    # Packets that were sent again have the same id: they are one.
+    identity = table.select("src_node", "dst_node", id=pl.Series(ids_of(table)))
+    first = identity.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
+    keep = np.flatnonzero(first[about.rows])
+    owner, at, links = _candidates(pairs, list(range(len(pairs.hops))))
+    start = np.searchsorted(owner, np.arange(len(pairs.length) + 1))
+    most = int(np.diff(start).max(initial=0)) + 1
+    about = about.take(_evenly_spaced(keep, max(_COMPARED // most, 1), len(about.rows)))
+    rows = table[about.rows]
+    ids, dst = ids_of(rows), rows["dst_node"].to_numpy()
+    pair = pairs.of(rows["src_node"].to_numpy(), dst)
+    # Candidates between switches, and the link to the node.
+    size = np.diff(start)[pair]
+    row = np.repeat(np.arange(len(ids)), size)
+    entry = np.arange(len(row)) + np.repeat(start[pair] - (np.cumsum(size) - size), size)
+    last = np.flatnonzero(pairs.ejects()[dst])
+    row = np.concatenate([row, last])
+    link = np.concatenate([links[entry], pairs.ejection[dst[last]]])
+    if about.hop is not None:
+        hop = np.concatenate([at[entry], pairs.length[pair][last].astype(np.int64) - 1])
+        row, link = row[hop == about.hop[row]], link[hop == about.hop[row]]
+    row, link = _distinct(row, link)
+    seen = core.link_hash("gf", ids[row], (link + 1).astype(np.uint32), bits, FIELD_BITS)
+    agrees = seen == about.seen[row]
+    return HashAgreement(len(np.unique(row)), len(row), int(agrees.sum()), bits)
+
+
+def _evenly_spaced(rows: NDArray[np.intp], most: int, height: int) -> NDArray[np.bool_]:
+    """At most ``most`` of some rows, (height,)."""
+    kept = np.zeros(height, np.bool_)
+    kept[rows[:: -(-len(rows) // most) or 1]] = True
+    return kept
+
+
+def _distinct(row: Ints, link: Ints) -> tuple[Ints, Ints]:
+    """Each pair once: a link can be a candidate at several hops."""
+    order = np.lexsort((link, row))
+    row, link = row[order], link[order]
+    again = np.zeros(len(row), np.bool_)
+    again[1:] = (row[1:] == row[:-1]) & (link[1:] == link[:-1])
+    return row[~again], link[~again]
+
+
 @dataclass(frozen=True)
 class _Charged:
     """Packets and the link that each is assigned to.

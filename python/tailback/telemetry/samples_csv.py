@@ -26,9 +26,11 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, header_of, parse
+from tailback.delimited import Delimited, header_of, not_used, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
+from tailback.input_files import content
+from tailback.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.schema import TABLES
 
@@ -108,6 +110,7 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
             or a path has no hop; with line and column.
     """
     path = Path(path)
+    require_unchanged(path)
     data = content(path, SampleError)
     text = data[: 1 << 16].decode("utf-8", errors="replace")
     form, columns = "by-flow", _FLOWS
@@ -118,7 +121,9 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
         # A writer that was killed may have left an incomplete last line.
         data = data[: data.rfind(b"\n") + 1]
     table = parse(data, columns, tuple(columns), path=path, error_type=SampleError)
-    return FORMS[form](table, _links(table, fabric))
+    found = FORMS[form](table, _links(table, fabric))
+    found.notes.extend(not_used(table.unused))
+    return found
 
 
 def _links(table: Delimited, fabric: Fabric) -> pl.Series:

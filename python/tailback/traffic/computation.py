@@ -42,7 +42,8 @@ def balanced(program: Program) -> Program:
     # Ranks without such a part do not get one.
     has = own > 0
     mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
-    middle = np.nan_to_num(np.nanmedian(np.where(has, own, np.nan), axis=0))
+    middle, anywhere = np.zeros(parts), has.any(axis=0)
+    middle[anywhere] = np.nanmedian(np.where(has, own, np.nan)[:, anywhere], axis=0)
     level = np.minimum(mean, middle)
     scale = np.divide(level[None, :], own, out=np.ones_like(own), where=has)
     return _with_compute(program, compute, amount * scale[rank, part])
@@ -171,8 +172,13 @@ def repetitions(program: Program) -> Repetitions:
 
 
 def _numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of each distinct column, shape (C,)."""
-    return np.asarray(np.unique(keys, axis=1, return_inverse=True)[1].ravel(), np.int64)
+    """Number of each distinct column in lexicographic order, shape (C,)."""
+    number = np.zeros(keys.shape[1], np.int64)
+    # Row after row: np.unique of whole columns takes many times as long.
+    for row in keys:
+        values, place = np.unique(row, return_inverse=True)
+        number = np.unique(number * len(values) + place, return_inverse=True)[1]
+    return np.asarray(number, np.int64)
 
 
 def _neighbour(
@@ -205,7 +211,7 @@ def _low(
     """Lowest tenth of each group, or another quantile."""
     order = np.lexsort((values, group))
     count = np.bincount(group, minlength=groups)
-    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    first = np.cumsum(count) - count
     return np.asarray(values[order][first + ((count - 1) * quantile).astype(np.int64)], np.float64)
 
 
@@ -213,7 +219,7 @@ def _turn(group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number of each repetition within its group."""
     order = np.argsort(group, kind="stable")
     count = np.bincount(group)
-    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    first = np.cumsum(count) - count
     out = np.empty(len(group), np.int64)
     out[order] = np.arange(len(group)) - np.repeat(first, count)
     return out

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.available import memory_remedy
 from tailback.errors import TailbackError, TraceError
+from tailback.scenario import NcclSection
 from tailback.units import format_bytes
-
-if TYPE_CHECKING:
-    from tailback.scenario import NcclSection
 
 
 class Op(IntEnum):
@@ -164,6 +161,9 @@ class Program:
         lacks: What the recording does not contain, in a few words each; shown with a diagnosis.
         recompile: Compiles the program again with collectives run in another way; None if it has no
             NCCL collectives or has been edited.
+        port_gbps: Rate of the port of each rank to the others of its host, Gb/s, if the recording
+            states it.
+        hosts: Name of the host of each rank; empty unless a recording without times names it.
     """
 
     name: str
@@ -180,6 +180,8 @@ class Program:
     recording: RecordedTimes | None = None
     lacks: tuple[str, ...] = ()
     recompile: Callable[[NcclSection], Program] | None = None
+    port_gbps: float | None = None
+    hosts: tuple[str, ...] = ()
 
     @property
     def n_ranks(self) -> int:

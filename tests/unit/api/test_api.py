@@ -172,7 +172,7 @@ def test_placements_are_those_of_the_command_line(
     assert cli([*words, "--format", "json"]) == 0
     facts: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (facts["best"], facts["placements"]) == (placed.best, placed.rows)
-    assert placed.frame["elapsed_ps"].is_sorted() and placed.to_pandas().shape == (2, 4)
+    assert placed.frame["elapsed_ps"].is_sorted() and placed.to_pandas().shape == (2, 5)
     placed.write(tmp_path / "ranks")
     assert {file.file for file in placed.rank_files} < {
         path.name for path in (tmp_path / "ranks").iterdir()

@@ -30,8 +30,8 @@ def test_links_of_the_same_pairs_of_hosts_are_in_series(tmp_path: Path, tables: 
 
     # All that c receives crosses one cable between the switches; what it sends takes two.
     to_c = next(one for one in name if one.startswith("right[1]"))
-    assert in_series(to_c) == ({"left[4] → right"} if tables else set())
+    assert in_series(to_c) == ({"left[4] → right[4]"} if tables else set())
     from_c = next(one for one in name if one.startswith("c "))
     assert in_series(from_c) == set()
     # Only one pair uses this cable.
-    assert in_series("right[3] → left") == set()
+    assert in_series("right[3] → left[3]") == set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,12 +17,14 @@ import pytest
 
 from tailback.api.diagnose import diagnose
 from tailback.api.spread import SCRIPT, serve, spread, write_script
+from tailback.api.sweep.workers import dask_client
 from tailback.cli import run as cli
 from tailback.errors import RunError
 from tailback.evaluate import Change
 from tailback.scenario import parse
 from tailback.simulation import make_evaluate, prepare, task_folder
-from tailback.simulation.task_folder import TaskFolder, TaskPaths, claim
+from tailback.simulation.task_data import decode
+from tailback.simulation.task_folder import TaskFiles, TaskFolder, TaskResult, claim
 
 SCENARIO = {
     "name": "tiny",
@@ -88,12 +90,12 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(task_folder, "STALE_S", 0.1)
     monkeypatch.setattr(task_folder, "PATIENCE_S", 0.0)
     prepared = prepare(parse(SCENARIO))
-    tasks = TaskFolder(tmp_path / "tasks")
+    tasks = TaskFolder.create(tmp_path / "tasks")
     evaluate = make_evaluate(prepared, tasks=tasks)
     changes = [Change(seed_offset=1), Change(seed_offset=2), Change(network="star")]
     evaluate.announce(changes)  # type: ignore[attr-defined]
     killed = claim(tasks.folder)
-    assert killed == TaskPaths.of(tasks.folder, 0)
+    assert killed == TaskFiles.of(0)
     plain = make_evaluate(prepared)
     for change in changes:
         assert evaluate(change).elapsed_ps == plain(change).elapsed_ps
@@ -101,7 +103,7 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_worker_that_fails_leaves_the_task_to_the_diagnosis(tmp_path: Path) -> None:
-    tasks = TaskFolder(tmp_path / "tasks")
+    tasks = TaskFolder.create(tmp_path / "tasks")
     tasks.open(prepare(parse(SCENARIO)))
     number = tasks.put(Change())
 
@@ -130,21 +132,20 @@ def test_a_folder_that_exists_is_named(tmp_path: Path) -> None:
 
 
 def test_a_batch_script_starts_workers(tmp_path: Path) -> None:
-    folder = tmp_path / "out.tasks"
-    script = write_script(folder, "out.tasks", 3)
-    assert "#SBATCH --array=0-2\n" in script.read_text()
-    with spread(None, None, folder) as tasks:
+    with spread(None, None, TaskFolder.create(tmp_path / "out.tasks")) as tasks:
         assert tasks is not None
+        script = write_script(tasks, "out.tasks", 3)
+        assert "#SBATCH --array=0-2\n" in script.read_text()
         env = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
         worker = subprocess.Popen(["bash", str(script)], env=env)
         tasks.open(prepare(parse(SCENARIO)))
         number = tasks.put(Change())
-        done = TaskPaths.of(folder, number).done
-        while not done.exists():
+        done = TaskFiles.of(number).done
+        while done not in tasks.folder.names():
             assert worker.poll() is None
             time.sleep(0.02)
-        run, cost = pickle.loads(done.read_bytes())
-        assert run.elapsed_ps > 0 and cost > 0
+        result = decode(tasks.folder.read(done), TaskResult)
+        assert result.run is not None and result.run.elapsed_ps > 0 and result.cost_s > 0
     assert worker.wait(60) == 0
 
 
@@ -170,16 +171,44 @@ def test_the_command_line_offers_the_same(
     assert (out / "report.html").exists() and not (tmp_path / "out.tasks").exists()
 
 
-@pytest.mark.parametrize("address", ["", "not an address", "http://localhost:8787"])
-def test_what_is_no_address_of_a_dask_scheduler_is_refused_at_once(address: str) -> None:
-    # In a process of its own: a client that is given up waits when the interpreter ends.
-    pytest.importorskip("distributed")
-    began = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "-m", "tailback",
-         "diagnose", "alltoall.toml", "--dask", address],
-        capture_output=True, text=True, cwd="examples/alltoall", timeout=60, check=False,
+def test_tls_is_that_of_the_configuration_of_dask(tmp_path: Path) -> None:
+    dask = pytest.importorskip("dask")
+    distributed = pytest.importorskip("distributed")
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+         "-days", "1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
     )  # fmt: skip
-    assert time.monotonic() - began < 30
-    assert ended.returncode == 2
-    assert "Traceback" not in ended.stderr
+    roles = ("scheduler", "worker", "client")
+    files = {f"tls_{role}_{what}": str(path)
+             for role in roles for what, path in (("key", key), ("cert", certificate))}  # fmt: skip
+    security = distributed.Security(tls_ca_file=str(certificate), require_encryption=True, **files)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
+        protocol="tls", security=security,
+    ) as cluster:  # fmt: skip
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        with pytest.raises(RunError, match=r"distributed\.comm\.tls"), dask_client(address):
+            pass
+        settings = {
+            "distributed.comm.tls.ca-file": str(certificate),
+            "distributed.comm.tls.client.cert": str(certificate),
+            "distributed.comm.tls.client.key": str(key),
+        }
+        with dask.config.set(settings), dask_client(address) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
+
+
+@pytest.mark.parametrize("address", ["", "not an address", "http://localhost:8787"])
+def test_dask_rejects_an_invalid_address_before_it_connects(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client would wait for 40 s before it gives up."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", pytest.fail)
+    with pytest.raises(RunError, match="no Dask scheduler answers"), dask_client(address):
+        pass

@@ -69,6 +69,34 @@ def values(found: tb.Calibration) -> dict[str, Any]:
     return {one.name: one for one in [*found.engine, *found.measured]}
 
 
+def test_two_sizes_over_two_distances_are_fitted(write: Build, tmp_path: Path) -> None:
+    """A master asks with 64 B and gets 32 KiB, as large requests wait for the workers."""
+    now, scripts = 10_000, list[Script]([[], [], []])
+    for worker in (1, 2) * 4:
+        for size in (64, 32 << 10):
+            way = took_ns(size) + 1000 * worker
+            back = now + way
+            scripts[0] += send(now, now + (way if size > EAGER else 100), worker, size=size)
+            scripts[worker] += receive(now - 5_000, back, 0, size=size)
+            scripts[worker] += send(back, back + (way if size > EAGER else 100), 0, size=size)
+            scripts[0] += receive(now + way, back + way, worker, size=size)
+            now = back + way + 10_000
+        for size in (64, 32 << 10):  # to a late receiver
+            done = now + 50_000
+            end = done + took_ns(size)
+            scripts[0] += send(now, end if size > EAGER else now + 100, worker, size=size)
+            scripts[worker] += receive(done, end, 0, size=size)
+            now = end + 10_000
+    net = tmp_path / "net.toml"
+    net.write_text(
+        "[fabric.fat_tree]\nhosts_per_leaf = 2\nleaves = 2\naggregation = 1\n"
+        'host_rate = "80 Gb/s"\n[[job]]\npattern = { kind = "ring", size = "1 KiB" }\n'
+    )
+    calibration = tb.calibrate(write(scripts), hosts="n0,n1,n2", fabric=net)
+    assert values(calibration)["eager"].value == 64
+    assert "rate" not in values(calibration)
+
+
 @pytest.mark.parametrize("offset_ns", [0, 700, 5_000_000])
 def test_no_clock_offset_moves_what_is_found(write: Build, tmp_path: Path, offset_ns: int) -> None:
     scripts = ping_pong()

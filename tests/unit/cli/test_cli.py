@@ -77,12 +77,14 @@ def test_text_fits_eighty_columns_and_one_screen(diagnosed_demo: Diagnosed) -> N
     lines = diagnosed_demo.screen.splitlines()
     assert max(map(len, lines)) <= 80, max(lines, key=len)
     # What is to be typed can be typed where one is.
-    (command,) = (line for line in lines if line.startswith("  $ "))
-    assert "--rankfile tailback-demo/rankfile.openmpi" in command
-    assert (diagnosed_demo.place / "tailback-demo/rankfile.openmpi").is_file()
+    (start,) = (at for at, line in enumerate(lines) if line.startswith("  $ "))
+    end = next(at for at in range(start, len(lines)) if not lines[at].endswith("\\"))
+    command = " ".join(line.rstrip("\\").strip() for line in lines[start : end + 1])
+    assert "--map-by seq --bind-to none --hostfile tailback-demo/hosts.openmpi-seq" in command
+    assert (diagnosed_demo.place / "tailback-demo/hosts.openmpi-seq").is_file()
     # Who has another launcher learns that there is a file for it.
-    named = " ".join(lines[lines.index(command) + 1 :])
-    assert "for openmpi-seq, slurm, mpich, cray: same folder, commands in the report" in named
+    named = " ".join(lines[end + 1 :])
+    assert "for openmpi, slurm, mpich, cray: same folder, commands in the report" in named
     assert len(lines) <= 62
     assert lines[0].startswith("MEASURED ") and "VERDICT  PLACEMENT" in lines[:6]
 
@@ -305,7 +307,7 @@ def test_a_trace_with_more_ranks_than_hosts(
     path = scenario(tmp_path, options="dims = [8, 8]")
     refused(
         capsys, ["diagnose", path, "--out", tmp_path / "d"], "job 'app'", "job has 64 ranks",
-        "16 slots", "ranks_per_host",
+        "16 slots", "--ranks-per-host",
     )  # fmt: skip
     assert not (tmp_path / "d").exists()
 

@@ -29,15 +29,15 @@ from tests.factories.repository import ROOT
 JSON = ("--format", "json")
 SECOND = 1_000_000_000
 TOP = 2**32 - 1
-CYCLE_NS = 45.0e9 / 2**32
-"""Tick that is assumed for a port of 100 Gb/s."""
+CYCLE_NS = 10.24
+"""Tick of a Switch-IB at 100 Gb/s."""
 
 
 def snapshot(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
     """What perfquery prints of some ports: words sent and PortXmitWait."""
     text = "".join(
         f"# Port extended counters: Lid {lid} port {port} (CapMask: 0x5300 CapMask2: 0x2)\n"
-        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nSymbolErrorCounter:..0\n"
+        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nVL15Dropped:..0\n"
         for port, (words, wait) in ports.items()
     )
     path.write_text(text)
@@ -61,11 +61,11 @@ def test_the_verdict_names_the_link_the_share_and_the_cost(
     assert "PORTS STALL" in text
     assert "1 of 2 ports waited for credit 1 % of their time or more" in text
     row = next(line for line in text.split("\n") if "leaf08[17]" in line)
-    assert row.split() == ["leaf08[17]", "→", "spine01", "25", "%", "25", "%", "10", "%", "25"]
+    assert row.split() == ["leaf08[17]", "→", "spine01[8]", "25", "%", "25", "%", "10", "%", "25"]
     assert "Leaf up" in text and "Leaf down" in text
     assert "the bottleneck is further along the path" in text
-    assert "COLUMNS NOT USED" in text and "SymbolErrorCounter" in text
-    assert "10.5 ns" in text, "where the tick is from is said"
+    assert "COLUMNS NOT USED" in text and "VL15Dropped" in text
+    assert "10.2 ns" in text, "where the tick is from is said"
 
 
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +83,7 @@ def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert worst["stall_fraction"] == pytest.approx(0.25, rel=1e-6)
     assert worst["lost_gbps"] == pytest.approx(25.0, rel=0.05)
     assert facts["verdict"] == "stalls"
-    assert facts["unknown"] == ["SymbolErrorCounter"]
+    assert facts["unknown"] == ["VL15Dropped"]
     groups = {(g["category"], g["port_type"]): g for g in facts["groups"]}
     assert groups["Leaf", "up"]["stalled_percent"] == 100.0
     assert groups["Leaf", "down"]["stalled_percent"] == 0.0
@@ -96,7 +96,7 @@ def test_what_counters_cannot_tell_is_said(
     text = " ".join(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
     assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
     assert "within an interval (60 s)" in text
-    assert "WHERE IT MAY START no port that was read was 70 % full without waiting" in text
+    assert "WHERE IT MAY START no port that was read downstream of those that wait was 70 %" in text
     facts = json.loads(
         said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
     )
@@ -119,7 +119,7 @@ def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
     facts = json.loads(said(capsys, tmp_path / "run", "--format", "json"))
     # The receiver's own link: everybody waits for it, and it never does.
     assert [(port["node_name"], port["port"]) for port in facts["full_ports"]] == [("leaf0", 1)]
-    assert "1 port was 70 % full or more without waiting" in facts["may_begin"]
+    assert "1 port downstream of those that wait was 70 % full" in facts["may_begin"]
 
 
 def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
@@ -127,7 +127,7 @@ def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
 ) -> None:
     files = pair(tmp_path)
     text = said(capsys, *files, "--every", "60 s", "--tick", "22 ns")
-    assert "lid 136[17]" in text and "52 %" in text
+    assert "lid 136[17]" in text and "54 %" in text
     text = said(capsys, *files, "--every", "60 s", code=3)
     assert "UNDETERMINED" in text and "--tick" in text
 
@@ -147,10 +147,11 @@ def test_a_tick_that_is_given_counts_for_a_collection_and_an_archive_too(
     for what in ("sweep", "sweep/intervals/000001.parquet", "rounds"):
         ports = [
             json.loads(said(capsys, tmp_path / what, *JSON, *tick))["worst_ports"]
-            for tick in ((), ("--tick", "2.2 ns"))
+            for tick in (("--tick", "22 ns"), ("--tick", "2.2 ns"))
         ]
         told, given = (sorted(port["stall_fraction"] for port in part) for part in ports)
         assert len(told) and given == pytest.approx([share / 10 for share in told])
+        assert all(port["stall_high_fraction"] is None for part in ports for port in part)
 
 
 def test_one_look_is_no_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +174,7 @@ def test_latched_wrapped_and_reset_counters_are_told(
             for line in noticed.strip().split("\n")[2:]}  # fmt: skip
     assert rows == {
         "with a lower bound only (≥)": "2",
-        "with a counter at its largest value": "1",
+        "with a stall counter at its largest value": "1",
         "with a counter that wrapped": "1",
         "with a counter that was reset": "1",
     }
@@ -314,8 +315,10 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "gone.net" in refused(capsys, *files, "--fabric", tmp_path / "gone.net")
     broken = tmp_path / "broken.txt"
     broken.write_text(files[0].read_text().replace("....1000000000\n", "....one\n"))
-    text = refused(capsys, files[0], broken)
+    text = refused(capsys, broken)
     assert "broken.txt: line 7, column 18" in text and "remedy" in text
+    text = said(capsys, files[0], broken, code=3)
+    assert "left out: broken.txt: line 7, column 18" in text
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(b"PAR1")
     assert "cut.parquet" in refused(capsys, cut)

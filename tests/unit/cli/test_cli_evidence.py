@@ -71,7 +71,7 @@ def test_the_slow_cable_of_the_laboratory_is_named_with_its_cost(slow: Path) -> 
     assert cost is not None and 0.4 <= cost.share <= 0.75
     assert contradictions(found) == []
     # One cable, that one, and at about a quarter of its 40 Mb/s.
-    assert cost.subject.startswith("l2[s1] → s1 serves ") and ";" not in cost.subject
+    assert cost.subject.startswith("l2[s1] → s1[l2] serves ") and ";" not in cost.subject
     assert cost.subject in found.headline
     assert cost.rests_on == ("counters", "model") and found.confidence >= 0.7
     assert found.explanation.cost("other-traffic") is None
@@ -96,12 +96,37 @@ def test_the_healthy_run_of_the_laboratory_has_no_fault(healthy: Path, counters:
 
 
 @pytest.mark.data
+def test_errors_of_ports_that_the_job_crosses_are_evidence(healthy: Path, tmp_path: Path) -> None:
+    rows = pl.read_csv(gzip.decompress((healthy / "counters.csv.gz").read_bytes()))
+    faulty = pl.col("node").eq("l2") & pl.col("iface").eq("s1")
+    elsewhere = rows.filter(faulty).with_columns(node=pl.lit("store9"), iface=pl.lit("eth0"))
+    both = pl.concat([rows, elsewhere]).with_columns(
+        rx_crc_errors=pl.when(faulty | pl.col("node").eq("store9"))
+        .then(pl.col("tx_bytes") // 1000)
+        .otherwise(0)
+    )
+    (tmp_path / "counters.csv").write_text(both.write_csv())
+    found = diagnose(
+        healthy / "trace",
+        fabric=str(healthy / "links.csv"),
+        rankfile=str(healthy / "rank_host.csv"),
+        counters=[tmp_path / "counters.csv"],
+        **QUICK,
+    ).diagnosis  # type: ignore[arg-type]
+    assert found.explanation is not None
+    (events,) = found.explanation.port_events
+    assert events.finding == "errors" and [port.device for port in events.ports] == ["l2"]
+    assert "l2[s1] counted" in events.statement
+    assert events.statement in " ".join(" ".join(diagnosis_lines(found, healthy)).split())
+
+
+@pytest.mark.data
 def test_the_trace_alone_names_no_other_cable_as_certain(slow: Path) -> None:
     found = diagnosed(slow, counters=False).diagnosis
     assert found.explanation is not None
     named = found.headline
     if found.cause == "slow-link" and "does not tell which" not in named:
-        assert "l2[s1] → s1" in named or "s1[l2] → l2" in named
+        assert "l2[s1] → s1[l2]" in named or "s1[l2] → l2[s1]" in named
     elif found.cause == "slow-link":
         assert "l2[s1]" in named or "s1[l2]" in named
         assert found.confidence <= 0.6

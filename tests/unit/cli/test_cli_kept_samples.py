@@ -13,8 +13,8 @@ import pytest
 from tailback.cli import run as tailback
 from tailback.run import Run
 from tests.factories.cli import refused, simulated
-from tests.factories.older_runs import without_sha256
 from tests.factories.repository import ROOT
+from tests.factories.unchecked_runs import without_manifest
 
 PROBES = ROOT / "examples" / "probes" / "probes.toml"
 
@@ -80,7 +80,7 @@ def test_headers_that_cannot_be_decoded_say_why(
     kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    without_sha256(shutil.copytree(kept, folder))
+    without_manifest(shutil.copytree(kept, folder))
     packets = pl.read_parquet(folder / "packets.parquet")
     # As of packets that may have gone round.
     packets.with_columns(hops=pl.lit(None, pl.UInt8)).write_parquet(folder / "packets.parquet")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +21,8 @@ from tailback.cli.text import command_lines, wrap
 from tailback.run import AtomicDirectory
 from tailback.units import percent
 from tests.factories.cli import process, refused, scenario
-from tests.factories.older_runs import without_sha256
 from tests.factories.repository import DEMO, ROOT
+from tests.factories.unchecked_runs import without_manifest
 
 MAIN = "from tailback.cli import main; main()"
 
@@ -235,7 +237,7 @@ def test_a_damaged_run_says_what_to_do(
     run = tmp_path / "run"
     assert tailback(["simulate", str(scenario(tmp_path)), "--out", str(run)]) == 0
     capsys.readouterr()
-    (without_sha256(run) / "run.json").write_text(text)
+    (without_manifest(run) / "run.json").write_text(text)
     for command in (["report", run], ["compare", run, run], ["diagnose", run]):
         refused(capsys, command, "run", expected, "run the scenario again")
 
@@ -254,7 +256,7 @@ def test_counts_hold_no_formula_for_a_spreadsheet(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '[telemetry]\nscheme = "compact"\n')
     run = tmp_path / "run"
     assert tailback(["simulate", str(path), "--out", str(run), "--quiet"]) == 0
-    links = pl.read_parquet(without_sha256(run) / "links.parquet")
+    links = pl.read_parquet(without_manifest(run) / "links.parquet")
     hostile = links.with_columns(src_name=pl.lit("=HYPERLINK(1)"))
     hostile.write_parquet(run / "links.parquet")
     assert tailback(["export", "counts", str(run), str(tmp_path / "counts.csv")]) == 0
@@ -274,3 +276,36 @@ def test_a_run_fits_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert tailback(["simulate", str(scenario(tmp_path)), "--model", "fluid", "--quiet"]) == 0
     shown = capsys.readouterr().out
     assert "95 %" in shown and max(map(len, shown.splitlines())) <= 80
+
+
+def test_limit_below_what_the_libraries_need_is_refused_at_once() -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (700_000 << 10, 700_000 << 10))
+
+    child = process(["list"], preexec_fn=limit)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 2
+    assert "ulimit -v: the limit on address space is" in err and "remedy:" in err
+
+
+IMPORTING = """
+import ctypes
+import tailback.cli as cli
+
+def load(name):
+    print("importing", flush=True)
+    while True:
+        ctypes.PyDLL(None).pause()
+
+cli.import_module = load
+cli.main(["list"])
+"""
+"""A library whose initialisation holds Python's lock and does not end."""
+
+
+def test_sigterm_ends_the_loading_of_libraries() -> None:
+    child = process([], IMPORTING)
+    assert child.stdout is not None and child.stdout.readline() == "importing\n"
+    child.terminate()
+    child.communicate(timeout=20)
+    assert child.returncode == -signal.SIGTERM

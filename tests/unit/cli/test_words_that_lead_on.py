@@ -12,7 +12,7 @@ import pytest
 
 from tailback.cli import COMMANDS
 from tailback.cli import run as tailback
-from tailback.errors import FabricError, PlacementError, TraceError
+from tailback.errors import FabricError, PlacementError, TraceError, command_line
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import TOPOLOGIES
@@ -116,7 +116,7 @@ def test_an_unknown_fabric_is_told_what_there_is(
 )
 def test_hosts_of_a_preset_are_told_by_their_names(spec: str, expected: list[str]) -> None:
     fabric = fat_tree(PRESETS["tapered"])
-    with pytest.raises(PlacementError) as caught:
+    with command_line(), pytest.raises(PlacementError) as caught:
         hosts_from_spec(spec, fabric)
     for text in expected:
         assert text in str(caught.value)
@@ -191,6 +191,19 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
         "rank0.json",
         b'{"schema": "1.1.1-chakra.0.0.4", "pid": 5, "nodes": [{"id": 2}]}',
     ),
+    "a Chakra execution trace as JSON": (
+        "x.0.json",
+        b'{"version": "0.0.4"}\n{"id": "1", "name": "all", "type": "COMM_COLL_NODE", "attr": []}',
+    ),
+    "a trace of NCCL's profiler plugin (JSON)": (
+        "trace.json",
+        b'[\n{"name": "AllReduce", "cat": "COLL", "ph": "b", "args": {"CommHash": 6, "Rank": 0}},',
+    ),
+    "a log of NCCL Inspector (JSON)": (
+        "n0-pid7.log",
+        b'{"header": {"id": "0x9", "rank": 0}, "coll_perf": {"coll": "AllReduce"}}\n',
+    ),
+    "a binary GOAL schedule that a simulator has used up": ("x.bin", b"\x26\x09" + bytes(30)),
     "a topology or graph of NCCL (XML)": ("topo.xml", b'<system version="1">\n  <cpu numaid="0"/>'),
     "comma-separated values (CSV)": ("m.txt", b"src,dst,bytes\n0,1,100\n1,0,100\n"),
 }
@@ -206,6 +219,10 @@ REMEDIES = {
     "a report of Nsight Compute": "nsys profile --trace=mpi,cuda",
     "a TAU trace": "TAU_TRACE_FORMAT=otf2",
     "a PyTorch execution trace (of its operators)": "chakra_converter",
+    "a Chakra execution trace as JSON": "chakra_jsonizer",
+    "a trace of NCCL's profiler plugin (JSON)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
+    "a log of NCCL Inspector (JSON)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
+    "a binary GOAL schedule that a simulator has used up": "txt2bin",
     "a topology or graph of NCCL (XML)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
     "a Cube profile (Score-P, Scalasca)": "SCOREP_ENABLE_TRACING=true",
 }
@@ -234,6 +251,7 @@ def test_a_trace_of_another_tool_is_called_by_its_name(
     [
         ("nccl-log", "log of NCCL"),
         ("pingpong-hpctoolkit", "HPCToolkit"),
+        ("cases/nccl-profiler-json/rank0.json", "NCCL's profiler plugin"),
     ],
 )  # fmt: skip
 def test_traces_of_real_tools_are_called_by_their_names(path: str, name: str) -> None:

@@ -50,7 +50,9 @@ def host_run(sharing: str) -> Run:
         "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
         "job": [{"pattern": {"kind": "reduce-naive", "ranks": 4, "arrays": 1, "size": "8 MiB"},
                  "ranks_per_host": 4}],
-        "engine": {"local_sharing": sharing}, "telemetry": {"scheme": "full"},
+        "engine": {"local_rate": "400 Gb/s", "local_sharing": sharing,
+                   **({"memory_rate": "1200 Gb/s"} if sharing == "memory" else {})},
+        "telemetry": {"scheme": "full"},
     }))  # fmt: skip
 
 
@@ -59,14 +61,14 @@ def in_host_run() -> Run:
 
 
 def memory_run() -> Run:
-    return host_run("none")
+    return host_run("memory")
 
 
 def test_the_port_within_a_host_is_named_with_its_rate() -> None:
-    runs = {sharing: host_run(sharing) for sharing in ("none", "ports")}
+    runs = {sharing: host_run(sharing) for sharing in ("memory", "ports")}
     # One message takes 168 µs; the port of the receiver takes three, one after another.
     alone = 2**23 * 8000 // 400
-    assert runs["ports"].elapsed_ps - runs["none"].elapsed_ps == pytest.approx(2 * alone, abs=3)
+    assert runs["ports"].elapsed_ps - runs["memory"].elapsed_ps == pytest.approx(2 * alone, abs=3)
     finding = RULES["TB009"](RunAnalysis(runs["ports"]))
     assert finding is not None
     assert "The port of rank 0" in finding.explanation
@@ -288,7 +290,7 @@ def test_ranks_that_share_hosts_are_not_told_to_switch_telemetry_on() -> None:
 def test_hostile_names_pass_through_as_text() -> None:
     run = endpoint_run()
     run.tables["links"] = run.tables["links"].with_columns(
-        dst_name=run.tables["links"]["dst_name"] + "<b>{0}%s"
+        src_name=run.tables["links"]["src_name"] + "<b>{0}%s"
     )
     finding = RULES["TB001"](RunAnalysis(run))
     assert finding is not None and "<b>{0}%s" in finding.links[0].name

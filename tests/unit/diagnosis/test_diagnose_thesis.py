@@ -65,7 +65,7 @@ def test_naive_reduction_is_pattern_rooted_at_the_receiver() -> None:
     diagnosis = diagnose_cause(simulate(prepared), make_evaluate(prepared), seeds=1)
     assert diagnosis.cause == "pattern"
     root = diagnosis.findings[0].links[0]
-    assert diagnosis.findings[0].code == "TB001" and root.name.endswith("→ n0000")
+    assert diagnosis.findings[0].code == "TB001" and root.name.endswith("→ n0000[1]")
     assert root.utilization.value > 0.9 and root.congested_fraction.value > 0.95
     assert root.tree_links > 1000
     bars = {bar.name: bar.delta_ps for bar in diagnosis.waterfall}

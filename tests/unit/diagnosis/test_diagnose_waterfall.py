@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import tailback as tb
 from tailback.diagnosis.confidence import TimeUse, Unexplained, costs_in, count_agreement
 from tailback.diagnosis.model import Agreement, WaterfallBar
 from tailback.diagnosis.root_utilization import _growth
@@ -14,6 +15,7 @@ from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.slow_cables import SlowCableFit
 from tailback.diagnosis.verdict import cost_shares, diagnose_cause, unexplained
 from tailback.diagnosis.waterfall import (
+    CLEARLY_FASTER,
     Waterfall,
     _best_rule,
     build_waterfall,
@@ -264,3 +266,24 @@ def test_samples_wanted_to_tell_that_a_root_is_not_filled() -> None:
     """A bound 0.35 above is to come down to 0.175, a quarter of what counts as full: 4 times."""
     value, error = np.array([0.6, 0.6]), np.array([0.35, 0.05]) / Z95
     assert _growth(value, error, value + error * Z95) == pytest.approx([4.0, 0.0])
+
+
+@pytest.mark.parametrize("pattern", ["ring", "uniform", "alltoall"])
+def test_no_step_undoes_what_a_placement_in_shared_hosts_saves(pattern: str) -> None:
+    scenario = tb.load_scenario(
+        {
+            "fabric": {"preset": "full"},
+            "job": [
+                {
+                    "pattern": {"kind": pattern, "ranks": 36, "size": "256 KiB"},
+                    "hosts": "0-8",
+                    "ranks_per_host": 4,
+                    "placement": "random",
+                }
+            ],
+        }
+    )
+    diagnosis = tb.diagnose(scenario).diagnosis
+    deltas = [bar.delta_ps for bar in diagnosis.waterfall[:-1]]
+    assert min(deltas) >= -CLEARLY_FASTER * diagnosis.elapsed_ps
+    assert sum(share.charged for share in diagnosis.shares) <= 1.0

@@ -139,7 +139,8 @@ def test_the_ideal_holds_for_every_placement_that_is_tried() -> None:
     found = diagnose(run, evaluate, placements=nodes, seeds=1)
     assert found.ideal_ps == round(0.4 * TOTAL)
     step = {bar.name: bar for bar in found.waterfall}
-    assert step["paths"].delta_ps == pytest.approx(0.2 * TOTAL)
+    # The other placement saves more of the paths than its own run has: that is charged to it.
+    assert step["paths"].delta_ps == pytest.approx(0.1 * TOTAL)
     assert found.remedy is not None and found.remedy.after_ps == round(0.5 * TOTAL)
     assert min(bar.elapsed_ps for bar in found.waterfall) == found.ideal_ps
 

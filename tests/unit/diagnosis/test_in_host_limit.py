@@ -72,8 +72,8 @@ def test_one_host_of_an_older_generation_is_named() -> None:
 
 
 def test_an_assumed_rate_within_hosts_is_no_cause() -> None:
-    """Without ports or rates of hosts, ``local_rate`` is a default that nobody stated."""
-    diagnosis, _ = diagnosed(tensor_parallel("400 Gb/s", sharing="none"))
+    """Without a rate of the memory, the rate that messages share is a default."""
+    diagnosis, _ = diagnosed(tensor_parallel("400 Gb/s", sharing="memory"))
     assert diagnosis.cause != "in-host"
     assert all(bar.name != "in-host" for bar in diagnosis.waterfall)
 

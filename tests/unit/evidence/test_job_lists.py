@@ -99,7 +99,8 @@ def test_sacct_as_text(tmp_path: Path) -> None:
         ("17", T * S, (T + 60) * S, ["n1", "n2"]),
         ("19", (T + 5) * S, None, ["n3"]),
     ]
-    assert found.notes == ["steps of jobs left out: 2", "never started left out: 1"]
+    left_out = ["steps of jobs left out: 2", "never started left out: 1"]
+    assert found.notes == [*left_out, "columns not used: User"]
     local = PARSABLE.replace(f"{T}|{T + 60}", "2026-11-22T12:06:10|2026-11-22T12:07:10")
     with pytest.raises(JobListError, match=r"line 2, column 2 \(Start\): .* has no time zone"):
         read(tmp_path, local)

@@ -149,6 +149,8 @@ def test_a_rate_in_the_wrong_unit_names_its_link_and_file(tmp_path: Path) -> Non
     links = tmp_path / "links.csv"
     links.write_text("src,dst,rate_gbps\nh0,s0,0.0005\nh1,s0,10\n")
     section = {"pattern": {"kind": "stencil2d", "dims": [2, 1], "size": "64 KiB"}}
-    with pytest.raises(FabricError, match=r"h0\[\d+\] → s0 has a rate of 0\.0005 Gb/s") as error:
+    with pytest.raises(
+        FabricError, match=r"h0\[\d+\] → s0\[1\] has a rate of 0\.0005 Gb/s"
+    ) as error:
         prepare(parse({"fabric": {"file": str(links)}, "job": [section]}))
     assert error.value.file == links and "unit" in str(error.value.remedy)

@@ -49,8 +49,8 @@ def test_directed_links_with_rates_of_each_direction(tmp_path: Path) -> None:
     assert (fabric.host_name, fabric.switch_name) == (["h0", "h1"], ["l0", "l1", "s0"])
     assert fabric.switch_tier.tolist() == [0, 0, 1]
     found = rates(fabric)
-    assert found["l0[s0] → s0"] == pytest.approx(0.04)
-    assert found["s0[l0] → l0"] == pytest.approx(0.03)
+    assert found["l0[s0] → s0[l0]"] == pytest.approx(0.04)
+    assert found["s0[l0] → l0[s0]"] == pytest.approx(0.03)
     assert fabric.notes[0] == (
         "lossy network: queues drop packets beyond 400,000 B; the model has back-pressure "
         "instead of drops"
@@ -65,20 +65,20 @@ def test_names_and_identifiers_follow_their_links(tmp_path: Path) -> None:
         fabric.link_id[i]: (fabric.link_name(i), fabric.link_interface[i])  # type: ignore[index]
         for i in range(fabric.n_links)
     }
-    assert ends["6"] == ("s0[l0] → l0", "l0")
-    assert ends["1"] == ("h0[e0] → l0", "e0")
+    assert ends["6"] == ("s0[l0] → l0[s0]", "l0")
+    assert ends["1"] == ("h0[e0] → l0[h0]", "e0")
 
 
 def test_a_line_for_each_cable_and_names_of_an_inventory(tmp_path: Path) -> None:
     fabric = read(tmp_path, CABLES)
     found = rates(fabric)
     assert fabric.host_name == ["n1", "n2", "n3"]
-    assert found["leaf1[swp31] → spine"] == found["spine[2] → leaf1"] == 100.0
-    assert found["n2[eth0] → leaf1"] == found["leaf2[swp1] → n3"] == 25.0
+    assert found["leaf1[swp31] → spine[1]"] == found["spine[2] → leaf1[swp32]"] == 100.0
+    assert found["n2[eth0] → leaf1[swp10]"] == found["leaf2[swp1] → n3[eth0]"] == 25.0
     # swp10 comes after swp2; interfaces that are numbers are the ports' numbers.
     port = {fabric.link_name(i): int(fabric.link_src_port[i]) for i in range(fabric.n_links)}
-    assert port["leaf1[swp2] → n1"] == 1 and port["leaf1[swp10] → n2"] == 2
-    assert port["spine[3] → leaf2"] == 3
+    assert port["leaf1[swp2] → n1[eth0]"] == 1 and port["leaf1[swp10] → n2[eth0]"] == 2
+    assert port["spine[3] → leaf2[swp31]"] == 3
 
 
 def test_roles_say_what_a_host_is(tmp_path: Path) -> None:

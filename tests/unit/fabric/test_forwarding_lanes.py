@@ -166,4 +166,4 @@ def test_tables_that_need_too_many_lanes_are_refused_by_name() -> None:
         forwarding_network(fabric, forward)
     text = str(caught.value)
     assert "can deadlock on 15 virtual lanes: packets from 'r" in text and "to 'n" in text
-    assert "more lanes than InfiniBand has" in text and "leave --forwarding out" in text
+    assert "more lanes than InfiniBand has" in text and "leave forwarding= out" in text

@@ -13,7 +13,7 @@ import pytest
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import BlockFormat
 from tailback.fabric.model import Fabric
-from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, data_rate_gbps
+from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, LinkSpeed, data_rate_gbps
 from tailback.fabric.readers import (
     READERS,
     connected_components,
@@ -40,6 +40,7 @@ Switch\t36 "S-00000000000000a2"\t\t# "top" base port 0 lid 2 lmc 0
 
 Ca\t1 "H-00000000000000b1"\t\t# "luna-10 mlx5_0"
 [1](b2) \t"S-00000000000000a1"[1]\t\t# lid 4 lmc 0 "leaf" lid 1 4xEDR
+devid=0x1011
 Ca\t1 "H-00000000000000c1"\t\t# "luna-2 mlx5_1 "
 [1](c2) \t"S-00000000000000a1"[2]\t\t# lid 5 lmc 0 "leaf" lid 1 4xFDR
 Ca\t1 "H-00000000000000d1"\t\t# "luna-2 mlx5_0"
@@ -120,6 +121,35 @@ def test_every_width_and_speed_has_a_rate_and_others_none() -> None:
     assert data_rate_gbps("3x", "EDR") is None
 
 
+def test_ends_have_width_speed_local_identifier_and_model() -> None:
+    discovery = BlockFormat().parse(SMALL)
+    leaf, adapter = "S-00000000000000a1", "H-00000000000000c1"
+    assert discovery.speed[leaf, 4] == LinkSpeed(lanes=12, speed="QDR")
+    assert str(discovery.speed[adapter, 1]) == "4xFDR"
+    assert [discovery.lid_of(leaf, port) for port in (1, 4)] == [1, 1]
+    assert discovery.lid_of(adapter, 1) == 5
+    models = {key: device.device_id for key, device in discovery.devices.items()}
+    assert models.pop(adapter) == 0x1011 and set(models.values()) == {None}
+    assert BlockFormat().parse("devid=0xcb20\n" + SMALL).devices[leaf].device_id == 0xCB20
+
+
+@pytest.mark.parametrize("kept", ["Switch", "Ca"])
+def test_one_end_of_a_cable_tells_speed_and_identifier_of_both(kept: str) -> None:
+    blocks = re.split(r"(?m)^(?=Switch|Ca\t)", SMALL)
+    discovery = BlockFormat().parse("".join(b for b in blocks if b.startswith(kept)))
+    adapters = [key for key in discovery.devices if key.startswith("H-")]
+    assert [discovery.lid_of(key, 1) for key in sorted(adapters)] == [4, 5, 6]
+    assert {str(discovery.speed[key, 1]) for key in adapters} == {"4xEDR", "4xFDR"}
+    assert discovery.lid_of("S-00000000000000a1", 2) == 1
+
+
+def test_identifier_of_more_than_16_bits_is_not_read() -> None:
+    text = SMALL.replace("lid 4 ", f"lid {'9' * 4400} ")
+    discovery = BlockFormat().parse(text)
+    assert discovery.lid_of("H-00000000000000b1", 1) is None
+    assert str(discovery.speed["H-00000000000000b1", 1]) == "4xEDR"
+
+
 def test_the_small_file(tmp_path: Path) -> None:
     fabric = read(tmp_path, SMALL)
     assert fabric.node_name == ["luna-2 mlx5_0", "luna-2 mlx5_1", "luna-10 mlx5_0"]
@@ -133,8 +163,8 @@ def test_the_small_file(tmp_path: Path) -> None:
     assert rate(fabric, "luna-2 mlx5_1", "leaf") == 600 / 11
     assert set(fabric.link_delay_ps.tolist()) == {10_000}
     ports = {fabric.link_name(i): int(fabric.link_dst_port[i]) for i in range(8)}
-    assert ports["leaf[4] → top"] == 7
-    assert ports["luna-10 mlx5_0[1] → leaf"] == 1
+    assert ports["leaf[4] → top[7]"] == 7
+    assert ports["luna-10 mlx5_0[1] → leaf[1]"] == 1
     assert fabric.notes == []
 
 
@@ -217,9 +247,9 @@ def test_an_adapter_with_two_ports_is_two_nodes_of_one_host(tmp_path: Path) -> N
 
 
 def test_a_link_seen_from_one_side_is_completed_and_noted(tmp_path: Path) -> None:
-    text = SMALL[: SMALL.index("Ca\t1")]
-    fabric = read(tmp_path, text)
-    assert same(fabric, read(tmp_path, SMALL))
+    text = SMALL.replace("4xFDR", "4xEDR")
+    fabric = read(tmp_path, text[: text.index("Ca\t1")])
+    assert same(fabric, read(tmp_path, text))
     assert [n for n in fabric.notes if "seen from one side only, the other completed: 3" in n]
 
 
@@ -309,7 +339,7 @@ def test_two_adapters_back_to_back(tmp_path: Path) -> None:
         (7, '[1]\t"H-00000000000000b1"[1](b2) garbage', "starts like a port but is not one"),
         (7, '[255]\t"H-00000000000000b1"[1](b2)', "port number '255' is not one of 1 to 254"),
         (7, '[1]\t"H-00000000000000b1"[0](b2)', "port number '0' is not one of 1 to 254"),
-        (7, f'[{"9" * 5000}]\t"H-00000000000000b1"[1](b2)', "is not one of 1 to 254"),
+        (7, f'[{"9" * 5000}]\t"H-00000000000000b1"[1](b2)', "more than 308 digits"),
         (6, 'Switch\tmany "S-00000000000000a1"', "starts like a block but is not one"),
         (6, "", "comes before any Switch, Ca or Rt line"),
     ],

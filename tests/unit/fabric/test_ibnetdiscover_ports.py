@@ -8,7 +8,8 @@ import pytest
 
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
-from tailback.fabric.readers import read_fabric
+from tailback.fabric.rates import LinkSpeed
+from tailback.fabric.readers import READERS, read_fabric
 from tests.factories.public_data import real
 
 SMALL = """\
@@ -40,7 +41,7 @@ def test_the_small_file(tmp_path: Path) -> None:
     assert sorted(fabric.link_gbps.tolist()) == [100, 100, 100, 100, 200, 200]
     assert fabric.notes == []
     up = next(i for i in range(6) if fabric.link_name(i).startswith("leaf[1]"))
-    assert (fabric.link_name(up), fabric.link_dst_port[up]) == ("leaf[1] → top", 3)
+    assert (fabric.link_name(up), fabric.link_dst_port[up]) == ("leaf[1] → top[3]", 3)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,14 @@ def test_the_small_file(tmp_path: Path) -> None:
 def test_lanes_and_their_speed_make_the_rate(tmp_path: Path, words: str, gbps: float) -> None:
     fabric = read(tmp_path, SMALL.replace("4x HDR", words))
     assert sorted(set(fabric.link_gbps.tolist())) == sorted({100.0, gbps})
+
+
+def test_ends_have_width_speed_and_local_identifier() -> None:
+    discovery = READERS["ibnetdiscover-ports"].parse(SMALL.replace("4x HDR", "2x HDR"))
+    assert {str(discovery.speed[end.key, end.port]) for end in discovery.ends} == {"4xEDR", "2xHDR"}
+    assert discovery.speed["SW 00000000000000a1", 1] == LinkSpeed(lanes=2, speed="HDR")
+    lids = {discovery.lid_of(end.key, end.port) for end in discovery.ends}
+    assert lids == {133, 134, 1516, 1719}
 
 
 def test_two_ports_of_one_adapter_have_two_guids_and_one_host(tmp_path: Path) -> None:

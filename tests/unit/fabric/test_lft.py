@@ -45,11 +45,13 @@ def test_tables_say_which_of_two_cables(fabric: Fabric, tmp_path: Path) -> None:
     assert found.notes == []
     assert found.node_lid.tolist() == [3, 4, 5]
     left, right = fabric.switch_name.index("left"), fabric.switch_name.index("right")
-    assert fabric.link_name(int(found.link[left, 2])) == "left[4] → right"
-    assert fabric.link_name(int(found.link[right, 0])) == "right[3] → left"
+    assert fabric.link_name(int(found.link[left, 2])) == "left[4] → right[4]"
+    assert fabric.link_name(int(found.link[right, 0])) == "right[3] → left[3]"
     routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
     require_deadlock_free(fabric, routing)
-    assert [fabric.link_name(link) for link, _ in routing.path(2, 1, 0, 0)] == ["right[4] → left"]
+    assert [fabric.link_name(link) for link, _ in routing.path(2, 1, 0, 0)] == [
+        "right[4] → left[4]"
+    ]
 
 
 def test_a_missing_table_leaves_its_switch_without_routes(fabric: Fabric, tmp_path: Path) -> None:

@@ -59,8 +59,19 @@ def test_neighbours_become_hosts_switches_and_rates(tmp_path: Path) -> None:
     rates = {fabric.link_name(i): fabric.link_gbps[i] for i in range(fabric.n_links)}
     # Six cables, two of which both ends listed, in two directions.
     assert len(rates) == 12
-    assert rates["leaf1[swp10] → spine"] == 100 and rates["spine[swp2] → leaf2"] == 100
+    assert rates["leaf1[swp10] → spine[swp1]"] == 100 and rates["spine[swp2] → leaf2[swp10]"] == 100
     assert sorted(set(rates.values())) == [25, 100]
+
+
+def test_neighbours_without_rates_get_a_remedy_for_lldp(tmp_path: Path) -> None:
+    text = TREE.replace("auto-negotiation", "power")
+    with pytest.raises(FabricError, match="no line states the speed") as error:
+        read(tmp_path, text)
+    remedy = str(error.value.remedy)
+    assert "auto-negotiation" in remedy and "--cable-rate" in remedy
+    assert not any(word in str(error.value) for word in ("ibnetdiscover", "4xEDR", "UFM"))
+    (tmp_path / "fabric.txt").write_text(text)
+    assert set(read_fabric(tmp_path / "fabric.txt", cable_gbps=25).link_gbps) == {25}
 
 
 def test_rates_below_a_gigabit_are_in_megabits(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_ring_without_datelines_is_refused_and_its_links_named() -> None:
         require_deadlock_free(fabric, routing)
     text = str(error.value)
     assert "can deadlock: r0[" in text
-    assert all(f"→ r{switch} (lane 0)" in text for switch in range(4))
+    assert all(f"→ r{switch}[" in text and "(lane 0)" in text for switch in range(4))
     dateline = _core.NetworkRouting.dimension_order(network, [4], "positive", True, False)
     require_deadlock_free(fabric, dateline)
 
@@ -217,7 +217,7 @@ def test_next_gives_links_state_and_lane() -> None:
     routing = topology.routing(network_of(fabric), "dimension-order")
     # From 3 up over the end to 0: lane 0 until the wrap-around link is taken.
     links, state, lane = routing.next(3, 0, 0, 0)
-    assert [fabric.link_name(link) for link in links] == ["r3[3] → r4"]
+    assert [fabric.link_name(link) for link in links] == ["r3[3] → r4[2]"]
     assert (state, lane) == (0, 0)
     assert routing.next(1, 3, 0, 0)[2] == 1
     with pytest.raises(ValueError, match="arrived"):

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import pytest
 
 from tailback.errors import PlacementError, TailbackError
 from tailback.fabric.model import Fabric
-from tailback.placement import WRITERS, assignment_for, place, problem_for, write
+from tailback.placement import WRITERS, Binding, assignment_for, place, problem_for, write
+from tailback.traffic.readers.recorded_cores import core_numbers
 from tests.factories.placement_fabrics import fabric_of, pairs, regular
 
 NODES = np.array([1, 0, 1, 2, 0, 2])
@@ -34,8 +36,9 @@ LINES = {
 }
 COMMANDS = {
     "openmpi": "mpirun -np 6 --rankfile 'my ranks' ./app",
-    "openmpi-seq": "mpirun -np 6 --map-by seq --hostfile 'my ranks' ./app",
-    "slurm": "SLURM_HOSTFILE='my ranks' srun --ntasks=6 --distribution=arbitrary ./app",
+    "openmpi-seq": "mpirun -np 6 --map-by seq --bind-to none --hostfile 'my ranks' ./app",
+    "slurm": "SLURM_HOSTFILE='my ranks' srun --ntasks=6 --distribution=arbitrary "
+    "--cpu-bind=none ./app",
     "mpich": "mpiexec -n 6 -machinefile 'my ranks' ./app",
     "cray": "cp 'my ranks' MPICH_RANK_ORDER && MPICH_RANK_REORDER_METHOD=3 "
     "srun --nodes=3 --nodelist='node[000-002]' --ntasks=6 --ntasks-per-node=2 ./app",
@@ -191,7 +194,7 @@ def test_wrong_assignments() -> None:
         assignment_for(fabric, np.array([0, 0]), [0], 1)
     with pytest.raises(PlacementError, match="'node001' needs 2 slots but has 1") as caught:
         assignment_for(fabric, np.array([0, 0, 1, 1]), [0, 1], [2, 1])
-    assert "the host's slots in hosts" in caught.value.remedy
+    assert "the host's slots" in caught.value.remedy
     with pytest.raises(PlacementError, match="3 numbers for 2 hosts"):
         assignment_for(fabric, np.array([0, 1]), [0, 1], [1, 1, 1])
     with pytest.raises(PlacementError, match="beyond the 3"):
@@ -318,34 +321,84 @@ def test_core_names_are_not_slots(tmp_path: Path) -> None:
     assert _read_back(regular(3, 1, 3), shared, tmp_path).tolist() == [1, 1]
 
 
+BOUND = {
+    "openmpi": "mpirun -np 6 --rankfile 'my ranks' -x OMP_NUM_THREADS=4 ./app",
+    "openmpi-seq": "mpirun -np 6 --map-by seq:PE=2 --bind-to core -x OMP_NUM_THREADS=4 "
+    "--hostfile 'my ranks' ./app",
+    "slurm": "OMP_NUM_THREADS=4 SLURM_HOSTFILE='my ranks' srun --ntasks=6 --distribution=arbitrary "
+    "--cpus-per-task=2 --cpu-bind=cores ./app",
+    "mpich": "mpiexec -n 6 -bind-to core:2 -genv OMP_NUM_THREADS 4 -machinefile 'my ranks' ./app",
+    "cray": "cp 'my ranks' MPICH_RANK_ORDER && OMP_NUM_THREADS=4 MPICH_RANK_REORDER_METHOD=3 "
+    "srun --nodes=3 --nodelist='node[000-002]' --ntasks=6 --ntasks-per-node=2 --cpus-per-task=2 "
+    "./app",
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_ranks_get_the_cores_and_threads_that_they_had(name: str, tmp_path: Path) -> None:
+    fabric = regular(3, 1, 3)
+    assignment = replace(assignment_for(fabric, NODES), binding=Binding(cores=2, threads=4))
+    file = write(name, assignment, "my ranks")
+    assert file.command == BOUND[name]
+    if name == "openmpi":
+        assert "rank 2=node001 slot=2-3\n" in file.text
+        assert "binds each rank to one core" not in file.text
+    assert _read_back(fabric, file.text, tmp_path, 6).tolist() == NODES.tolist()
+
+
+LAUNCHERS = {"openmpi": "mpirun.openmpi", "openmpi-seq": "mpirun.openmpi", "mpich": "mpiexec.hydra"}
+
+
 @pytest.mark.tools
-@pytest.mark.parametrize("name", ["openmpi", "openmpi-seq"])
-def test_open_mpi_takes_it(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("binding", [None, Binding(), Binding(1, 3), Binding(2, 2)])
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_launcher_starts_ranks_with_their_cores_and_threads(
+    name: str, binding: Binding | None, tmp_path: Path
+) -> None:
     """One machine can only hold one host, so what is tested is syntax, order and binding."""
-    mpirun = shutil.which("mpirun.openmpi")
-    if mpirun is None:
-        pytest.skip("needs the Debian package openmpi-bin")
-    count = min(2, os.cpu_count() or 1)
+    launcher = shutil.which(LAUNCHERS[name])
+    if launcher is None:
+        pytest.skip("needs the Debian packages openmpi-bin and mpich")
+    available = len(os.sched_getaffinity(0))
+    count = 2 // (binding.cores or 1) if binding else 2
+    if available < 2 or (binding and binding.cores > 1 and _threads_per_core() > 1):
+        pytest.skip("needs two cores with one hardware thread each")
     fabric = fabric_of([(0,) * count], [0], names=[socket.gethostname()])
     try:
         # Ranks in reverse order on the adapters, so that rank 0 has the last slot.
-        file = write(name, assignment_for(fabric, np.arange(count)[::-1]), "ranks")
+        assignment = assignment_for(fabric, np.arange(count)[::-1])
     except PlacementError:
         pytest.skip(f"this machine's name {socket.gethostname()!r} cannot stand in a rank file")
+    file = write(name, replace(assignment, binding=binding), "ranks")
     (tmp_path / "ranks").write_text(file.text)
     command = file.command.split(" ")
-    script = "echo $OMPI_COMM_WORLD_RANK $(grep Cpus_allowed_list: /proc/self/status)"
+    script = (
+        "echo ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} ${OMP_NUM_THREADS:-0} "
+        "$(sed -n s/Cpus_allowed_list:.//p /proc/self/status)"
+    )
+    inherited = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
     done = subprocess.run(
-        [mpirun, *command[1:-1], "sh", "-c", script],
+        [launcher, *command[1:-1], "sh", "-c", script],
         cwd=tmp_path,
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        env={**inherited, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    ranks = dict(line.split(" ", 1) for line in done.stdout.strip().split("\n"))
-    assert sorted(ranks) == [str(rank) for rank in range(count)]
-    if name == "openmpi" and count == 2:
-        assert ranks["0"] != ranks["1"]
+    ranks = sorted(line.split(" ") for line in done.stdout.strip().split("\n"))
+    assert [rank for rank, *_ in ranks] == [str(rank) for rank in range(count)]
+    assert {threads for _, threads, _ in ranks} == {str(binding.threads if binding else 0)}
+    cores = [core_numbers(text) for *_, text in ranks]
+    if name == "openmpi" or (binding and binding.cores):
+        each = binding.cores or 1 if binding else 1
+        assert [len(some) for some in cores] == [each] * count
+        assert len(set[int]().union(*cores)) == each * count
+    else:
+        assert cores == [os.sched_getaffinity(0)] * count
+
+
+def _threads_per_core() -> int:
+    siblings = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+    return len(core_numbers(siblings.read_text().strip())) if siblings.is_file() else 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,86 @@ def test_every_form_gives_the_host_of_each_rank(tmp_path: Path) -> None:
     assert hosts(tmp_path, "n0:2\nn1:2\n") == four
 
 
+DISPLAY_MAP = """\
+ Data for node: n0\tNum slots: 2\tMax slots: 0\tNum procs: 2
+ \tProcess OMPI jobid: [14913,1] App: 0 Process rank: 0 Bound: socket 0[core 0[hwt 0-1]]:[BB/..]
+output of the program
+ \tProcess OMPI jobid: [14913,1] App: 0 Process rank: 1 Bound: N/A
+
+ Data for node: n1\tNum slots: 2\tMax slots: 0\tNum procs: 2
+ \tProcess jobid: [prterun-n0-9@1,2] App: 0 Process rank: 2 Bound: package[0][core:0]
+ \tProcess jobid: [prterun-n0-9@1,3] App: 0 Process rank: 3 Bound: package[0][core:1]
+"""
+BINDINGS = """\
+[n0:04101] MCW rank 0 bound to socket 0[core 0[hwt 0]]: [B/./././.]
+[n1:50199] MCW rank 3 is not bound (or bound to all available processors)
+[n0:04101] Rank 1 bound to package[0][core:1]
+output of the program
+[n1:50199] MCW rank 2 bound to socket 0[core 0[hwt 0]]: [B/./././.]
+"""
+ERF = """\
+cpu_index_using: logical
+# two on each host
+rank: 0-1: { host: 1; cpu: {0-3} }
+rank: 3: { host: 2; cpu: {4-7} }
+rank: 2: { host: 2; cpu: {0-3} } : app 0
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0: n0\n1: n0\n3: n1\n2: n1\n",  # srun -l hostname
+        "[1,1]<stdout>:n0\n[1,0]<stdout>:n0\n\n[1,2]<stdout>:n1\n[1,3]<stdout>:n1\n",
+        "".join(f"[prterun-n0-9@1,{r}]<stdout>: n{r // 2}\n" for r in range(4)),
+        "[0] n0\n[2] n1\n[1] n0\n[3] n1\n",  # mpiexec.hydra -l
+        DISPLAY_MAP,
+        BINDINGS,
+        "LSB_HOSTS=n0 n0 n1 n1\nLSB_MCPU_HOSTS=n0 2 n1 2\nLSB_DJOB_NUMPROC=4\n",
+        'LSB_MCPU_HOSTS="n0 2 n1 2"\n',
+        "n0:2:0-1\nn1:2\n",
+    ],
+)
+@pytest.mark.parametrize("option", ["--rankfile", "--placement"])
+def test_what_launchers_print_gives_the_host_of_each_rank(
+    tmp_path: Path, text: str, option: str
+) -> None:
+    assert hosts(tmp_path, text) == ["n0", "n0", "n1", "n1"]
+    assert placed(tmp_path, text, option, "n0:2,n1:2") == ["n0", "n0", "n1", "n1"]
+
+
+def test_explicit_resources_number_the_hosts_of_the_job(tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match="numbers the hosts of the job"):
+        hosts(tmp_path, ERF)
+    for option in ("--rankfile", "--placement"):
+        assert placed(tmp_path, ERF, option, "n3:2,n1:2") == ["n3", "n3", "n1", "n1"]
+    with pytest.raises(TailbackError, match="puts ranks on host 2, the job has 1 hosts"):
+        placed(tmp_path, ERF, "--rankfile", "n3:4")
+
+
+LAUNCHERS = {
+    "mpirun.openmpi --tag-output": "hostname",
+    "mpirun.openmpi --display-map": "true",
+    "mpirun.openmpi --report-bindings --bind-to core": "true",
+    "mpiexec.hydra -l": "hostname",
+}
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_output_of_a_launcher_is_read(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = launcher.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"needs {words[0]} (Debian packages openmpi-bin, mpich)")
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    run = subprocess.run([*words, "-n", "2", LAUNCHERS[launcher]], capture_output=True, text=True)
+    name = os.uname().nodename
+    assert hosts(tmp_path, run.stdout + run.stderr) == [name, name], run.stderr
+
+
 def test_environments_one_after_the_other_without_tags(tmp_path: Path) -> None:
     text = "".join(f"PMI_RANK={r}\nHOME=/\nSLURMD_NODENAME=n{r % 2}\n" for r in range(4))
     assert hosts(tmp_path, text) == ["n0", "n1", "n0", "n1"]
@@ -77,6 +160,13 @@ def test_the_environment_of_a_slurm_job(tmp_path: Path) -> None:
         (SLURM.replace("TASKS=7", "TASKS=8"), "SLURM_NTASKS = 8, but 7 tasks"),
         (SLURM.replace("[08-10]", "[08-1"), "unmatched bracket"),
         (SLURM + "SLURM_DISTRIBUTION=arbitrary\n", "'arbitrary' does not determine the hosts"),
+        ("0: a\n0: b\n", "line 2: rank 0 is on 'a' and on 'b'"),
+        ("[1,0]<stdout>:a\n[1,2]<stdout>:a\n", "rank 1 is missing"),
+        (BINDINGS.replace("rank 3", "rank 4"), "rank 3 is missing (the highest is 4)"),
+        ("LSB_MCPU_HOSTS=a 2 b\n", "LSB_MCPU_HOSTS = 'a 2 b' cannot be read"),
+        ("LSB_HOSTS=a b\nLSB_DJOB_NUMPROC=3\n", "LSB_DJOB_NUMPROC = 3, but 2 slots"),
+        (ERF.replace("host: 2", "host: *"), "line 4: 'rank: 3: { host: *"),
+        (ERF.replace("0-1", "0-"), "line 3"),
         ("", "names no host of any rank"),
         ("\0\0", "zero byte"),
         ("a b c d\n", "'a b c d' is not a host"),
@@ -90,7 +180,7 @@ def test_wrong_files_are_refused(tmp_path: Path, text: str, says: str) -> None:
 
 
 def test_cut_files_never_end_in_a_traceback(tmp_path: Path) -> None:
-    for text in (MPI, SLURM, "rank,host\n0,n0\n1,n1\n"):
+    for text in (MPI, SLURM, DISPLAY_MAP, BINDINGS, "rank,host\n0,n0\n1,n1\n"):
         for end in range(0, len(text), 3):
             try:
                 assert hosts(tmp_path, text[:end])
@@ -118,20 +208,33 @@ pattern = { kind = "ring", ranks = 4, size = "64 KiB" }
 """
 
 
+def placed(folder: Path, text: str, option: str, hosts: str = "") -> list[str]:
+    """Host of each rank of a run that was placed with a file."""
+    (folder / "links.csv").write_text(LINKS)
+    (folder / "ranks").write_text(text)
+    (folder / "s.toml").write_text(SCENARIO)
+    command = [
+        "simulate",
+        str(folder / "s.toml"),
+        option,
+        str(folder / "ranks"),
+        "--out",
+        str(folder / "run"),
+        "--force",
+        *(["--hosts", hosts] if hosts else []),
+    ]
+    result = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    run = Run.read(folder / "run")
+    ranks = run.tables["ranks"].join(run.tables["nodes"], on="node").sort("rank")
+    return ranks["host_name"].to_list()
+
+
 @pytest.mark.parametrize("option", ["--rankfile", "--placement"])
 def test_the_command_line_places_ranks_where_they_ran(tmp_path: Path, option: str) -> None:
-    (tmp_path / "links.csv").write_text(LINKS)
-    (tmp_path / "ranks.csv").write_text("host,rank\nn2,0\nn0,2\nn2,1\nn0,3\n")
-    (tmp_path / "s.toml").write_text(SCENARIO)
-    command = ["simulate", str(tmp_path / "s.toml"), option, str(tmp_path / "ranks.csv"), "--out",
-               str(tmp_path / "run")]  # fmt: skip
-    if option == "--placement":
-        command += ["--hosts", "n0:2,n2:2"]
-    result = CliRunner().invoke(cli, command)
-    assert result.exit_code == 0, result.output or result.exception
-    run = Run.read(tmp_path / "run")
-    ranks = run.tables["ranks"].join(run.tables["nodes"], on="node").sort("rank")
-    assert ranks["host_name"].to_list() == ["n2", "n2", "n0", "n0"]
+    text = "host,rank\nn2,0\nn0,2\nn2,1\nn0,3\n"
+    names = "n0:2,n2:2" if option == "--placement" else ""
+    assert placed(tmp_path, text, option, names) == ["n2", "n2", "n0", "n0"]
 
 
 def test_wrong_rank_files_on_the_command_line(tmp_path: Path) -> None:

@@ -335,3 +335,44 @@ def test_a_dead_device_is_said_once_and_once_more_when_it_answers_again(tmp_path
     assert said[0].startswith("'switch2': reads failed (") and "timeout" in said[0]
     assert said[1] == f"'switch2' answers again: {summary.failed} readings failed meanwhile"
     assert summary.failed == 48 * 3 == board.failed["switch2"]
+
+
+HOUR_NS = 3600 * 10**9
+
+
+@pytest.mark.parametrize("step_ns", [0, -HOUR_NS, HOUR_NS])
+@pytest.mark.parametrize("same_boot", [True, False])
+def test_clock_step_between_sessions_invents_no_interval_and_blanks_no_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_ns: int, same_boot: bool
+) -> None:
+    subnet = row_of_switches(1, 1)
+    boards = []
+    for number in range(2):
+        start = 1_700_000_000 * 10**9 + number * step_ns
+        monkeypatch.setattr(sessions, "_boot", lambda boot=number: 1 if same_boot else 1 + boot)
+        monkeypatch.setattr(sessions.time, "time_ns", lambda start=start: start + subnet.clock.now)
+        collection, board = Collection(tmp_path / "c"), MetricsBoard()
+        settings = CollectorSettings(interval_ns=20 * MS, sweeps=1 if number else 3)
+        session(subnet, settings, collection, board, timeout_ms=20).run()
+        collection.close()
+        boards.append(board)
+    port = table(tmp_path / "c", "intervals").filter(node_guid=0x1000, port=1).sort("time_ns")
+    across = port.filter((pl.col("flags") & int(Flag.GAP)) > 0)
+    if same_boot:
+        assert across.height == 1 and across["interval_ns"][0] < 100 * MS
+        assert "tailback_port_stall_ratio{" in boards[1].metrics()
+    else:  # nothing tells a step from the time that passed
+        assert across.height == (0 if step_ns < 0 else 1)
+
+
+def test_board_shows_a_port_of_an_earlier_session_only_once_it_is_read() -> None:
+    target = PortTarget(1, "n1", True, 1, 1, 100.0, 10.0, "given")
+    earlier = np.zeros(1, RAW)
+    earlier["time_ns"], earlier["wait"] = 1000, 5
+    board = MetricsBoard()
+    board.begin([target], earlier)
+    assert not re.search(r"^tailback_port_", board.metrics(), re.M)
+    later = earlier.copy()
+    later["time_ns"], later["wait"] = 2000, 55
+    board.update(later)
+    assert re.search(r"^tailback_port_stall_ratio\{.*\} 0.5$", board.metrics(), re.M)

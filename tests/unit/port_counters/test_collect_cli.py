@@ -112,7 +112,7 @@ def test_a_session_says_what_it_did_and_what_was_lost(
     row = pl.read_parquet(f"{out}/intervals/*.parquet").sort("xmit_wait_ticks").row(-1, named=True)
     share = 4_000_000 * 22 / row["interval_ns"]
     assert row["stall_fraction"] == pytest.approx(share)
-    stalled = re.search(r"name\[2\]\s+(\d+) %\s+(\d+\.\d\d)\s+22 ns given", said.out)
+    stalled = re.search(r"name\[2\].*?\s(\d+) %\s+(\d+\.\d\d)\s+22 ns given", said.out)
     assert stalled and int(stalled[1]) == round(100 * share)
     assert float(stalled[2]) == pytest.approx(share * 54.545, abs=0.01)
     assert "\x1b" not in said.out + said.err

@@ -116,7 +116,7 @@ def test_readings_have_the_common_shape() -> None:
     assert made["round"].to_list() == [None, 4]
     assert made["capacity_gbps"].to_list() == [54.5, None]
     assert made["flags"].to_list() == [
-        int(Flag.LATCHED | Flag.AT_LEAST), int(Flag.LATCHED | Flag.DATA_AT_LEAST)
+        int(Flag.LATCHED | Flag.AT_LEAST), int(Flag.DATA_LATCHED | Flag.DATA_AT_LEAST)
     ]  # fmt: skip
 
 

@@ -157,7 +157,8 @@ def test_discovery_finds_every_port_that_is_up_and_what_its_agent_can() -> None:
     assert set(ports) == expected
     uplink = ports[0x1001, 3]
     assert (uplink.node_name, uplink.peer_name, uplink.peer_port) == ("switch1", "switch0", 4)
-    assert uplink.gbps == pytest.approx(54.545, abs=0.001) and uplink.tick_ns == 22.0
+    assert uplink.gbps == pytest.approx(54.545, abs=0.001)
+    assert uplink.tick_ns == pytest.approx(18.77, abs=0.01) and uplink.tick_high_ns is None
     assert uplink.extended_wait and uplink.lid == subnet.devices[0x1001].lid
     assert not ports[0x2001, 1].extended and ports[0x2001, 1].wait
     assert ports[0x2000, 1].extended and not ports[0x2000, 1].extended_wait
@@ -216,3 +217,34 @@ def test_the_instant_of_a_reading_is_half_way_between_question_and_answer() -> N
     ask(exchange, 1)
     (reply,) = exchange.results()
     assert (reply.middle_ns, reply.turnaround_ns) == (subnet.at_ns[0] + 15_000, 30_000)
+
+
+@pytest.mark.parametrize(
+    ("device_id", "tick", "low_bytes", "high_bytes", "source"),
+    [
+        (0xFFFF, None, 8, 128, "unknown"),
+        (0xFFFF, 31, 32, 128, "unknown"),
+        (0xFFFF, 0, 8, 128, "unknown"),
+        (0xCB20, 31, 128, None, "device"),
+        (0xD2F0, 7, 8, None, "device"),
+        (0xD2F0, None, 8, None, "model"),
+    ],
+)
+def test_stated_tick_of_a_device_is_asked_once(
+    device_id: int, tick: int | None, low_bytes: int, high_bytes: int | None, source: str
+) -> None:
+    subnet = row_of_switches(2, 1, clock=Clock())
+    for device in subnet.devices.values():
+        device.device_id, device.tick = device_id, tick
+    exchange = make(subnet)
+    found = survey(exchange, discover(exchange))
+    for target in found.targets:
+        if target.switch:
+            assert target.tick_ns == pytest.approx(low_bytes * 8 / target.gbps)
+            high = None if high_bytes is None else pytest.approx(high_bytes * 8 / target.gbps)
+            assert (target.tick_high_ns, target.tick_source) == (high, source)
+    sent = subnet.sent
+    again = survey(exchange, found, found.targets)
+    agents = len({target.lid for target in found.targets})
+    assert subnet.sent - sent == agents and again.targets == found.targets
+    assert bool(found.notes) == (high_bytes is not None)

@@ -381,10 +381,7 @@ def test_a_segment_without_readings_does_not_break_the_chain(tmp_path: Path) -> 
     assert pl.read_parquet(tmp_path / "c/intervals/000003.parquet").height == 4
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_the_interval_in_which_a_port_got_another_speed_is_flagged(
-    tmp_path: Path, kept: bool
-) -> None:
+def test_the_interval_in_which_a_port_got_another_speed_is_flagged(tmp_path: Path) -> None:
     slower = [replace(TARGETS[0], gbps=13.6), TARGETS[1], replace(TARGETS[1], port=3)]
     faster = [TARGETS[0], TARGETS[1], replace(TARGETS[1], port=3)]
     collection = Collection(tmp_path)
@@ -396,18 +393,11 @@ def test_the_interval_in_which_a_port_got_another_speed_is_flagged(
         writer.append(rows)
         writer.close()
         collection.compact()
-        carry = tmp_path / f"carry-{number + 1:06d}.npy"
-        if not kept and not number:  # as it was written before speeds were kept
-            (tmp_path / "sha256" / "000001.json").unlink()
-            old = np.load(carry)
-            np.save(carry, old[[name for name in old.dtype.names if name != "gbps"]].astype(
-                [(name, old.dtype[name]) for name in old.dtype.names if name != "gbps"]
-            ))  # fmt: skip
     collection.close()
     for table in ("readings", "intervals"):
         found = pl.read_parquet(tmp_path / table / "*.parquet")
         flagged = found.filter((pl.col("flags") & int(Flag.RATE_CHANGED)) > 0)
-        assert flagged.select("port", "time_ns").rows() == ([(1, 3000)] if kept else [])
+        assert flagged.select("port", "time_ns").rows() == [(1, 3000)]
     # Whoever takes differences of the readings sees it by the speeds that they tell.
     again = difference(pl.read_parquet(tmp_path / "readings" / "*.parquet"))
     flagged = again.filter((pl.col("flags") & int(Flag.RATE_CHANGED)) > 0)

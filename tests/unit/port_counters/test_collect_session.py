@@ -6,9 +6,11 @@ import gzip
 import itertools
 import json
 import re
+import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -24,7 +26,7 @@ from tailback.port_counters.collect import (
     RoundPlan,
     SessionSummary,
 )
-from tailback.port_counters.collect.endpoint import parse_address
+from tailback.port_counters.collect.endpoint import MAX_CONNECTIONS, parse_address
 from tailback.port_counters.collect.exposition import label
 from tailback.port_counters.collect.fabric_file import read_targets
 from tailback.port_counters.collect.rounds import disjoint_sets
@@ -72,7 +74,7 @@ def test_sweeps_see_what_the_counters_did(tmp_path: Path) -> None:
     ]
     assert mine["xmit_wait_ticks"].sum() == waits[-1] - waits[0] == 5001
     assert intervals["xmit_wait_ticks"].sum() == mine["xmit_wait_ticks"].sum()
-    fraction = mine["xmit_wait_ticks"] * 22.0 / mine["interval_ns"]
+    fraction = mine["xmit_wait_ticks"] * (32 * 4 * 8 / mine["capacity_gbps"]) / mine["interval_ns"]
     assert (mine["stall_fraction"] - fraction).abs().max() < 1e-12  # type: ignore[operator]
     assert subnet.sets == [], "a collector sets nothing"
     # The analysis makes the same of the readings; it also calls a late reading a gap.
@@ -177,8 +179,17 @@ def test_changes_are_found_when_asked_and_carry_no_false_interval(tmp_path: Path
     settings = CollectorSettings(interval_ns=20 * MS, sweeps=12)
     made = session(subnet, settings, collection, board, lines.append, timeout_ms=20)
     unplug_after(2, made, subnet, board)
+    begun: list[set[str]] = []
+    begin = board.begin
+
+    def begin_again(*ports: Any) -> None:
+        begin(*ports)
+        begun.append(set(re.findall(r"^tailback_port_stall_ratio(.*) ", board.metrics(), re.M)))
+
+    board.begin = begin_again  # type: ignore[method-assign]
     made.run()
     collection.close()
+    assert [len(series) for series in begun] == [0, 4], "a rediscovery blanks no series"
     assert [line for line in lines if "ports" in line] == [
         "4 devices, 6 ports",
         "3 devices, 4 ports",
@@ -224,7 +235,7 @@ def test_no_name_breaks_out_of_a_metric(tmp_path: Path) -> None:
 
 
 def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
-    endpoint = Endpoint("0", lambda: "page ü\n")
+    endpoint = Endpoint("0", lambda: "page ü\n", lambda: 0)
     try:
         assert endpoint._server.server_address[0] == "127.0.0.1"
         base = f"http://127.0.0.1:{endpoint.port}"
@@ -234,7 +245,70 @@ def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{base}/etc/passwd", timeout=5)
         with pytest.raises(CounterError, match="cannot be served"):
-            Endpoint(str(endpoint.port), lambda: "")
+            Endpoint(str(endpoint.port), lambda: "", lambda: 0)
+    finally:
+        endpoint.close()
+
+
+def test_slow_clients_share_one_page_and_are_limited_and_cut() -> None:
+    made: list[int] = []
+
+    def page() -> str:
+        made.append(1)
+        return "x" * 20_000_000  # more than the system keeps for a client that does not read
+
+    endpoint = Endpoint("0", page, lambda: 0, max_seconds=5.0)
+    request = b"GET /metrics HTTP/1.1\r\n\r\n"
+    slow: list[socket.socket] = []
+    try:
+        for number in range(MAX_CONNECTIONS + 8):
+            client = socket.create_connection(("127.0.0.1", endpoint.port), timeout=30)
+            client.sendall(request if number % 2 else request[:-2])  # half never finish to ask
+            slow.append(client)
+        silent = [*slow[MAX_CONNECTIONS:], *slow[:MAX_CONNECTIONS:2]]
+        assert [_received(client) for client in silent] == [0] * len(silent), "refused or cut"
+        # The others are as old and have read nothing yet.
+        answers = [_received(client) for client in slow[1:MAX_CONNECTIONS:2]]
+        assert all(answer is not None and answer < 20_000_000 for answer in answers)
+        assert len(made) == 1
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{endpoint.port}/metrics", timeout=5
+        ) as answer:
+            assert len(answer.read()) == 20_000_000
+    finally:
+        for client in slow:
+            client.close()
+        endpoint.close()
+
+
+def _received(client: socket.socket) -> int | None:
+    """Bytes until the server ends the connection; None if the client's own time runs out first."""
+    received = 0
+    try:
+        while part := client.recv(1 << 20):
+            received += len(part)
+    except TimeoutError:
+        return None
+    except OSError:
+        pass
+    return received
+
+
+def test_page_is_made_once_a_sweep() -> None:
+    board, made = MetricsBoard(), []
+    board.begin([])
+
+    def page() -> str:
+        made.append(1)
+        return board.metrics()
+
+    endpoint = Endpoint("0", page, lambda: board.edition)
+    try:
+        for sweeps, pages in ((1, 1), (1, 1), (2, 2)):
+            board.sweeps = sweeps
+            board.readings += 1
+            urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=5).read()
+            assert len(made) == pages
     finally:
         endpoint.close()
 
@@ -252,7 +326,7 @@ def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
     ],
 )
 def test_the_page_is_packed_for_who_accepts_it(accepted: str, packed: bool) -> None:
-    endpoint = Endpoint("0", lambda: "page ü\n")
+    endpoint = Endpoint("0", lambda: "page ü\n", lambda: 0)
     try:
         request = urllib.request.Request(
             f"http://127.0.0.1:{endpoint.port}/metrics", headers={"Accept-Encoding": accepted}
@@ -281,7 +355,7 @@ def test_ports_from_a_discovery_file(tmp_path: Path) -> None:
     found = {(t.guid, t.port): t for t in read_targets(path).targets}
     assert {k: t.lid for k, t in found.items()} == {(0x1000, 4): 11, (0x2000, 1): 12}
     switch = found[0x1000, 4]
-    assert switch.tick_source == "derived" and switch.tick_ns == pytest.approx(10.48, abs=0.01)
+    assert switch.tick_source == "model" and switch.tick_ns == pytest.approx(10.24, abs=0.01)
     assert switch.gbps == 100 and switch.peer_name == "h HCA-1"
     assert [t.guid for t in read_targets(path, hosts=False).targets] == [0x1000]
     assert read_targets(path, tick_ns=3.5).targets[0].tick_source == "given"
@@ -290,12 +364,9 @@ def test_ports_from_a_discovery_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hello", "not output of ibnetdiscover"),
-        (FILE.replace("port 0 lid", "port 0").replace("# lid 12 lmc", "#"), "no local identifiers"),
-        (
-            FILE.replace("lid 11 lmc", "lid 60000 lmc").replace("lid 12 lmc", "lid 0 lmc"),
-            "no local",
-        ),
+        ("src,dst,iface,rate_gbit\nn1,s,e0,100\nn2,s,e0,100\n", "no local identifiers"),
+        (re.sub(r"lid \d+ ", "", FILE), "no local identifiers"),
+        (FILE.replace("lid 11", "lid 60000").replace("lid 12", "lid 0"), "no local identifiers"),
     ],
 )
 def test_a_file_without_addresses_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -303,7 +374,13 @@ def test_a_file_without_addresses_is_refused(tmp_path: Path, text: str, message:
     path.write_text(text)
     with pytest.raises(CounterError, match=message):
         read_targets(path)
-    with pytest.raises(CounterError, match="cannot be read"):
+
+
+def test_file_that_is_no_discovery_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hello").write_text("hello")
+    with pytest.raises(FabricError, match="not a known fabric discovery"):
+        read_targets(tmp_path / "hello")
+    with pytest.raises(FabricError, match="cannot be read"):
         read_targets(tmp_path / "none")
 
 
@@ -323,7 +400,7 @@ def test_ports_from_a_discovery_file_of_one_line_a_port(tmp_path: Path) -> None:
         (0x1000, 4): (11, 100), (0x1000, 5): (11, 100), (0x2001, 1): (12, 100),
         (0x3000, 6): (13, 100),
     }  # fmt: skip
-    assert found[0x1000, 4].tick_source == "assumed"
+    assert found[0x1000, 4].tick_source == "unknown"
     places = from_discovery(path)
     assert not any("identified by name only" in note for note in places.notes)
     assert set(places.ports["lid"].drop_nulls()) == {11, 12, 13}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.readers import read_series
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
+from tests.factories.counter_files import put
 from tests.factories.repository import ROOT
 
 SECOND = 10**9
@@ -146,14 +148,48 @@ def test_a_live_counter_that_jumped_to_its_top_is_not_believed_there() -> None:
     assert board.worst(5) == []
 
 
-def test_a_full_counter_stays_in_the_metrics_and_comes_first() -> None:
+def test_full_counter_keeps_its_last_measured_stall_in_the_metrics() -> None:
     busy = int(0.5 * SECOND / EDR_TICK_NS)
-    board = watched([TOP - busy, 0], [TOP, busy], [TOP, 2 * busy])
-    assert samples(board, "tailback_port_stall_ratio") == {"1": 0.0, "2": pytest.approx(0.5)}
-    assert samples(board, "tailback_port_lost_gbps").keys() == {"1", "2"}
+    short = busy // 10
+    half = pytest.approx(0.5)
+    # It stalls half of the time; its counter fills up a tenth of that after the second reading.
+    waits = [[TOP - busy - short, 0], [TOP - short, busy], [TOP, 2 * busy], [TOP, 3 * busy]]
+    for sweeps in (waits[:2], waits[:3], waits):
+        board = watched(*sweeps)
+        assert samples(board, "tailback_port_stall_ratio") == {"1": half, "2": half}
+        assert sum(samples(board, "tailback_port_lost_gbps").values()) == pytest.approx(100)
     assert samples(board, "tailback_port_at_least") == {"1": 1, "2": 0}
     assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
     assert [one.target.guid for one in board.worst(5)] == [1, 2]
+
+
+def test_full_counter_is_not_accused_of_time_in_which_its_port_sent() -> None:
+    busy = int(0.5 * SECOND / EDR_TICK_NS)
+    nine_tenths = int(0.9 * 100e9 / 8 / 4)
+    board = watched([TOP - busy], [TOP], [TOP], words=[[0], [0], [nine_tenths]])
+    assert samples(board, "tailback_port_stall_ratio") == {"1": pytest.approx(0.1, abs=1e-6)}
+
+
+def test_counter_that_was_reset_is_measured_again() -> None:
+    busy = int(0.5 * SECOND / EDR_TICK_NS)
+    board = watched([TOP - busy], [TOP], [0], [0])
+    assert samples(board, "tailback_port_stall_ratio") == {"1": 0.0}
+    assert samples(board, "tailback_port_latched_stall_seconds") == {}
+
+
+def test_counter_first_seen_full_claims_no_bandwidth() -> None:
+    board = watched([TOP], [TOP])
+    assert samples(board, "tailback_port_lost_gbps") == {"1": 0.0}
+    assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
+
+
+def test_64_bit_counter_that_stands_at_32_ones_is_full() -> None:
+    board = MetricsBoard()
+    board.begin([PortTarget(1, "n1", True, 1, 1, 100.0, EDR_TICK_NS, "given", extended_wait=True)])
+    for second in range(2):
+        board.update(rows([TOP], [0], second))
+        board.sweeps = second + 1
+    assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
 
 
 def test_the_dashboard_shows_ports_with_full_counters_beside_the_worst() -> None:
@@ -212,8 +248,8 @@ def test_full_counters_decide_the_headline_and_rank_first(
     assert "PORTS STALL" in text and "the stall counters of 1 of 2 ports are full" in text
     assert "1 other waited 1 % of their time or more" in " ".join(text.split())
     table = text[text.index("LINKS THAT STALL MOST") :].split("\n")
-    assert re.match(r"  leaf\[1\] → n1 HCA-1 +≥ 45 s", table[2])
-    assert re.match(r"  leaf\[2\] → n2 HCA-1 +50 %", table[3])
+    assert re.match(r"  leaf\[1\] → n1 HCA-1\[1\] +≥ 45 s", table[2])
+    assert re.match(r"  leaf\[2\] → n2 HCA-1\[1\] +50 %", table[3])
     facts = json.loads(said(capsys, "counters", where, "--fabric", fabric, "--format", "json"))
     worst = facts["worst_ports"]
     assert (facts["verdict"], facts["full_counters"]) == ("stalls", 1)
@@ -229,15 +265,6 @@ def test_a_counter_that_fills_while_it_is_read_bounds_all_the_time_it_was_read(
     (row,) = json.loads(said(capsys, "counters", where, "--format", "json"))["worst_ports"]
     assert row["stall_at_least"] == pytest.approx(0.2)
     assert row["lost_gbps"] == pytest.approx(20)
-
-
-def test_a_collection_of_a_former_version_is_bounded_by_the_speed_of_its_ports(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = collection(tmp_path / "c", {1: [TOP] * 3})
-    file = where / "intervals" / "000001.parquet"
-    pl.read_parquet(file).drop("latched_stall_ns").write_parquet(file)
-    assert "≥ 45 s" in said(capsys, "counters", where)
 
 
 def test_what_cannot_be_decides_nothing_and_is_counted_on_the_screen(
@@ -256,6 +283,165 @@ def test_what_cannot_be_decides_nothing_and_is_counted_on_the_screen(
     assert "leaf[1]" in text[text.index("NOTES") :]
 
 
+TWO_INSTANTS = (1_700_000_000, 1_700_000_060)
+WAITS = {1: (TOP, TOP), 2: (1000, 1000 + 10**9)}
+"""PortXmitWait of two ports: one is full, the other waits 22 s of a minute at a tick of 22 ns."""
+
+
+def prometheus(folder: Path, metric: str, labels: dict[int, dict[str, str]]) -> list[object]:
+    series = [
+        {"metric": {"__name__": metric, **labels[port]},
+         "values": [[at, f"{v}.0"] for at, v in zip(TWO_INSTANTS, values, strict=True)]}
+        for port, values in WAITS.items()
+    ]  # fmt: skip
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": series}}
+    return [put(folder, "answer.json", json.dumps(answer))]
+
+
+def from_collector(folder: Path) -> list[object]:
+    labels = {port: {"node": "leaf", "port": str(port)} for port in WAITS}
+    return prometheus(folder, "tailback_port_xmit_wait_ticks_total", labels)
+
+
+def from_node_exporter(folder: Path) -> list[object]:
+    labels = {port: {"instance": "n1:9100", "device": "mlx5_0", "port": str(port)}
+              for port in WAITS}  # fmt: skip
+    return prometheus(folder, "node_infiniband_port_transmit_wait_total", labels)
+
+
+def from_sysclassib(folder: Path) -> list[object]:
+    head = "#Time,Time_usec,ProducerName," + ",".join(
+        f"ib.port_xmit_wait#mlx5_0.{port}" for port in WAITS
+    )
+    lines = [f"{at},0,n1,{WAITS[1][n]},{WAITS[2][n]}" for n, at in enumerate(TWO_INSTANTS)]
+    return [put(folder, "ib.csv", "\n".join([head, *lines]) + "\n")]
+
+
+def from_ibnet(folder: Path) -> list[object]:
+    lines = [f"{at},0,n1,{port},7,{values[n]}" for n, at in enumerate(TWO_INSTANTS)
+             for port, values in WAITS.items()]  # fmt: skip
+    head = "#Time,Time_usec,ProducerName,port,lid,PortXmitWait"
+    return [put(folder, "ibnet.csv", "\n".join([head, *lines]) + "\n")]
+
+
+def from_recording(folder: Path) -> list[object]:
+    head = "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait"
+    lines = [f"{at},n1,mlx5_0/{port},0,0,{values[n]}" for n, at in enumerate(TWO_INSTANTS)
+             for port, values in WAITS.items()]  # fmt: skip
+    return [put(folder, "infiniband-n1-0.csv", "\n".join([head, *lines]) + "\n")]
+
+
+def from_sysfs(folder: Path) -> list[object]:
+    for n in range(2):
+        for port, values in WAITS.items():
+            put(folder, f"{n}/mlx5_0/ports/{port}/counters/port_xmit_wait", f"{values[n]}\n")
+    return [folder / "0", folder / "1", "--every", "60 s"]
+
+
+def from_perfquery(folder: Path, kind: str = "", capabilities: str = "0x1300") -> list[object]:
+    files = [
+        put(folder, f"{n}.txt", "".join(
+            f"# Port {kind}counters: Lid 7 port {port} (CapMask: {capabilities})\n"
+            f"PortXmitWait:....{values[n]}\n" for port, values in WAITS.items()
+        ))
+        for n in range(2)
+    ]  # fmt: skip
+    return [*files, "--every", "60 s"]
+
+
+def from_perfquery_extended(folder: Path) -> list[object]:
+    return from_perfquery(folder, "extended ", "0x5300 CapMask2: 0x0000002")
+
+
+def from_ibqueryerrors(folder: Path) -> list[object]:
+    files = [
+        put(folder, f"{n}.txt", 'Errors for "leaf"\n' + "".join(
+            f"   GUID 0xa port {port}: [PortXmitWait == {values[n]}]\n"
+            for port, values in WAITS.items()
+        ))
+        for n in range(2)
+    ]  # fmt: skip
+    return [*files, "--every", "60 s"]
+
+
+def archived_readings(**columns: object) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"time_ns": [at * SECOND for at in TWO_INSTANTS] * 2, "node_guid": [10] * 4,
+         "node_name": ["leaf"] * 4, "port": [1, 1, 2, 2],
+         "xmit_wait_ticks": [*WAITS[1], *WAITS[2]], **columns}
+    )  # fmt: skip
+
+
+def from_archive_of_rounds(folder: Path) -> list[object]:
+    archived_readings(round=[1, 1, 2, 2]).write_parquet(folder / "part-0.parquet")
+    return [folder]
+
+
+def from_archive_of_intervals(folder: Path) -> list[object]:
+    rows = difference(conform(READINGS, archived_readings()), tick_ns=22.0)
+    rows.write_parquet(folder / "part-0.parquet")
+    return [folder]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [from_collector, from_node_exporter, from_sysclassib, from_ibnet, from_recording, from_sysfs,
+     from_perfquery, from_perfquery_extended, from_ibqueryerrors, from_archive_of_rounds,
+     from_archive_of_intervals],
+)  # fmt: skip
+def test_full_counter_ranks_first_in_every_source(
+    source: Callable[[Path], list[object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*source(tmp_path), "--tick", "22 ns"]
+    text = said(capsys, "counters", *arguments)
+    assert "VERDICT  PORTS STALL" in text and "the stall counters of 1 of 2 ports are full" in text
+    facts = json.loads(said(capsys, "counters", *arguments, "--format", "json"))
+    assert facts["full_counters"] == 1
+    first, second = facts["worst_ports"]
+    assert (first["port"], second["port"]) == (1, 2)
+    assert first["stall_at_least"] == 0.0 and second["stall_at_least"] is None
+    assert second["stall_fraction"] == pytest.approx(22 / 60)
+
+
+@pytest.mark.parametrize("last", [TOP, TOP - 1000])
+def test_full_counter_needs_no_tick_to_be_reported(
+    last: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood there before, or it got there in the only interval."""
+    text = "# Port counters: Lid 7 port 1 (CapMask: 0x1300)\nPortXmitWait:....{}\n"
+    files = [put(tmp_path, f"{n}.txt", text.format(v)) for n, v in enumerate((last, TOP))]
+    shown = said(capsys, "counters", *files, "--every", "60 s")
+    assert "the stall counters of 1 of 1 port are full" in shown
+
+
+def test_full_data_counter_is_no_stall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "# Port counters: Lid 7 port 1 (CapMask: 0x1300)\nPortXmitData:..{}\nPortXmitWait:..5\n"
+    files = [put(tmp_path, f"{n}.txt", text.format(TOP)) for n in range(2)]
+    shown = said(capsys, "counters", *files, "--every", "60 s", "--tick", "22 ns")
+    assert "LITTLE STALL" in shown
+    assert "with a counter of data or packets at its largest value" in shown
+
+
+def test_counter_that_was_reset_since_is_ranked_by_what_it_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = collection(tmp_path / "c", {1: [TOP, TOP, 0, 0, 0, 0], 2: [0] * 6})
+    text = said(capsys, "counters", where)
+    assert "LITTLE STALL" in text and "are full" not in text
+    assert "with a stall counter at its largest value" in text
+
+
+def test_last_restricts_the_rate_to_the_window_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = int(0.5 * SECOND / EDR_TICK_NS)
+    where = collection(tmp_path / "c", {1: [0, busy, 2 * busy, 2 * busy, 2 * busy]})
+    for last, verdict, share in (((), "stalls", 0.25), (("--last", "2 s"), "quiet", 0.0)):
+        facts = json.loads(said(capsys, "counters", where, "--format", "json", *last))
+        assert facts["verdict"] == verdict
+        assert facts["worst_ports"][0]["stall_fraction"] == pytest.approx(share)
+
+
 def test_full_counters_of_two_error_reports_are_said(
     tmp_path: Path, fabric: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,7 +456,8 @@ def test_full_counters_of_two_error_reports_are_said(
     for more in ((), ("--fabric", fabric)):
         text = said(capsys, "counters", *files, "--every", "10 s", *more)
         assert "PORTS STALL" in text and "the stall counters of 1 of 1 port are full" in text
-        assert ("≥ 45 s" in text) == bool(more)
+        # The tick of an unknown switch with EDR ports is 0.64 ns at least.
+        assert ("≥ 2.75 s" in text) == bool(more)
 
 
 def test_a_link_with_a_full_counter_is_in_the_evolution(

@@ -69,7 +69,7 @@ def test_a_collection_without_any_table_is_undetermined(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["end", "middle", "columns"])
-def test_a_damaged_table_is_named(tmp_path: Path, where: str) -> None:
+def test_damaged_table_is_named_and_the_others_are_read(tmp_path: Path, where: str) -> None:
     folder = collected(tmp_path / "c", 3, sweeps=200)
     file = sorted((folder / "intervals").iterdir())[1]
     data = bytearray(file.read_bytes())
@@ -80,9 +80,65 @@ def test_a_damaged_table_is_named(tmp_path: Path, where: str) -> None:
         file.write_bytes(data)
     else:
         pl.DataFrame({"colour": ["red"]}).write_parquet(file)
-    with pytest.raises(CounterError) as caught:
-        analyse(load([folder]), PortInventory(), AnalysisOptions())
-    assert caught.value.file == file
+    _, judged = analyse(load([folder]), PortInventory(), AnalysisOptions())
+    assert judged.intervals == 3 * (3 * 200 - 1) - 3 * 200
+    assert judged.notes[0].startswith(f"left out: {file.name}: ")
+    # 200 sweeps, 10 s apart, lie between the last of the first table and the first of the third.
+    assert judged.notes[1].startswith("no counters for 2000 s from 1970-01-01 00:33:10 UTC on")
+
+
+@pytest.mark.parametrize("gone", [("intervals",), ("intervals", "sha256")])
+def test_missing_middle_segment_is_a_stated_gap(tmp_path: Path, gone: tuple[str, ...]) -> None:
+    folder = collected(tmp_path / "c", 4)
+    assert analyse(load([folder]), PortInventory(), AnalysisOptions())[1].notes == []
+    for part in gone:
+        (file,) = (folder / part).glob("000002.*")
+        file.unlink()
+    _, judged = analyse(load([folder]), PortInventory(), AnalysisOptions())
+    assert judged.intervals == 6 + 9 + 9
+    assert judged.notes[:2] == [
+        "segment 000002 is missing: it was moved or deleted",
+        "no counters for 30 s from 1970-01-01 00:00:20 UTC on",
+    ]
+
+
+def test_number_of_a_segment_without_readings_is_no_gap(tmp_path: Path) -> None:
+    folder = collected(tmp_path / "c", 2)
+    for part in ("intervals", "readings", "sha256"):
+        (file,) = (folder / part).glob("000002.*")
+        file.rename(file.with_name(file.name.replace("000002", "000003")))
+    digests = folder / "sha256" / "000003.json"
+    digests.write_text(digests.read_text().replace("000002", "000003"))
+    assert analyse(load([folder]), PortInventory(), AnalysisOptions())[1].notes == []
+
+
+def test_empty_and_damaged_files_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+    text = "# Port counters: Lid 7 port 1 (CapMask: 0x1300)\nPortXmitWait:....{}\n"
+    contents = [text.format(1), "", text.format("x"), "hello", text.format(10**9)]
+    files = [tmp_path / f"{n}.txt" for n in range(5)]
+    for file, content in zip(files, contents, strict=True):
+        file.write_text(content)
+    source = load(files, every_ns=15 * SECOND)
+    assert [note.partition(": ")[2].partition(":")[0] for note in source.notes[:3]] == [
+        "1.txt", "2.txt", "3.txt",
+    ]  # fmt: skip
+    _, judged = analyse(source, PortInventory(), AnalysisOptions(tick_ns=22.0))
+    assert judged.ports["seconds"].to_list() == [60.0]
+    assert judged.ports["stall_fraction"].to_list() == [pytest.approx(22 / 60, rel=1e-6)]
+    with pytest.raises(CounterError, match="the file is empty"):
+        load(files[1:4])
+    with pytest.raises(CounterError, match="no such file"):
+        load([*files, tmp_path / "typo.txt"])
+
+
+def test_damaged_file_of_an_archive_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    rows = read_counters(collected(tmp_path / "c", 3)).intervals
+    for number in range(3):
+        rows.slice(number * 8, 8).write_parquet(tmp_path / f"part-{number}.parquet")
+    (tmp_path / "part-1.parquet").write_bytes(b"")
+    _, judged = analyse(load([tmp_path]), PortInventory(), AnalysisOptions())
+    assert judged.intervals == 16
+    assert judged.notes[0].startswith("left out: part-1.parquet: ")
 
 
 def test_rounds_tell_what_was_used_and_lost_as_sweeps_do(tmp_path: Path) -> None:

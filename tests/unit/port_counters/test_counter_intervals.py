@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from tailback.port_counters.analysis.intervals import difference
+from tailback.port_counters.analysis.timestamp_checks import note_clock_steps
 from tailback.port_counters.schema import (
     INTERVALS,
     READINGS,
@@ -134,7 +136,7 @@ def test_latched_data_does_not_touch_the_stall() -> None:
     )
     assert row["data_bytes"] is None
     assert row["stall_ns"] == 220.0
-    assert row["flags"] == Flag.LATCHED | Flag.DATA_AT_LEAST
+    assert row["flags"] == Flag.DATA_LATCHED | Flag.DATA_AT_LEAST
 
 
 def test_64_bits_do_not_overflow() -> None:
@@ -189,3 +191,38 @@ def test_lost_bandwidth_never_passes_the_capacity() -> None:
 def test_the_page_shows_the_tables_as_they_are() -> None:
     page = ROOT / "docs" / "how-to" / "counters.md"
     assert markdown() in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("step", [-25 * SECOND, -3600 * SECOND])
+def test_clock_set_back_gives_no_interval_across_and_true_ones_on_both_sides(step: int) -> None:
+    draw = np.random.default_rng(1)
+    parts = []
+    for port in (1, 2):
+        wait = np.cumsum(draw.integers(1, 10**8, 8))
+        times = [10 * SECOND * n + (step if n >= 4 else 0) for n in range(8)]
+        parts.append(pl.DataFrame({"time_ns": times, "port": port, "xmit_wait_ticks": wait}))
+    # Two ports, reading by reading, as a sampler writes them.
+    readings = pl.concat(parts).with_columns(node_name=pl.lit("leaf")).with_row_index()
+    readings = readings.sort(pl.col("index") % 8, "port").drop("index")
+    rows = difference(conform(READINGS, readings), tick_ns=22.0)
+    for port, part in zip((1, 2), parts, strict=True):
+        mine = rows.filter(pl.col("port") == port)
+        rises = part["xmit_wait_ticks"].diff().drop_nulls().to_list()
+        assert mine["xmit_wait_ticks"].to_list() == rises[:3] + rises[4:]
+        assert set(mine["interval_ns"]) == {10 * SECOND}
+    assert (rows["flags"] & int(Flag.RESET)).sum() == 0
+    assert note_clock_steps(conform(READINGS, readings))[0].startswith(
+        "ports whose clock was set back: 2, like leaf[1]"
+    )
+
+
+def test_readings_in_any_order_are_put_in_order_of_time() -> None:
+    readings = pl.DataFrame(
+        {"time_ns": [n * SECOND for n in range(9)], "node_name": "leaf", "port": 1,
+         "xmit_wait_ticks": [n * n * 1000 for n in range(9)]}
+    )  # fmt: skip
+    expected = difference(conform(READINGS, readings), tick_ns=22.0)
+    for seed in range(5):
+        mixed = conform(READINGS, readings.sample(fraction=1, shuffle=True, seed=seed))
+        assert difference(mixed, tick_ns=22.0).equals(expected)
+        assert note_clock_steps(mixed) == []

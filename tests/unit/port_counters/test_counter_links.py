@@ -122,13 +122,113 @@ def test_run_time_correlation() -> None:
         definitions.run_time_correlation(np.array([1.0, 2]), np.array([1.0, 2]))
 
 
+def drawn_means(
+    random: np.random.Generator, factor: float, zeros: float
+) -> tuple[pl.DataFrame, list[str]]:
+    """Sums of links most of which never stall, and a group that stalls ``factor`` times as much."""
+    nodes, links_a_node = int(random.integers(40, 150)), int(random.integers(1, 6))
+    members = random.choice(nodes, max(8, nodes // 6), replace=False)
+    # Links of a node have something in common.
+    value = random.lognormal(0, 0.7, (nodes, 1)) * random.gamma(0.7, 1, (nodes, links_a_node))
+    value *= random.random(value.shape) >= zeros
+    value[members] *= factor
+    number = np.repeat(np.arange(nodes), links_a_node)
+    sums = pl.DataFrame(
+        {"node_guid": number, "node_name": number.astype(str),
+         "port": np.tile(np.arange(links_a_node), nodes), "total": value.ravel() / 1e4,
+         "n": np.ones(value.size, np.int64)}
+    )  # fmt: skip
+    return sums, [str(number) for number in members]
+
+
+@pytest.fixture
+def quick_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer random groups: each of many drawn cases is tested."""
+    monkeypatch.setattr(links, "SHUFFLES", 499)
+    monkeypatch.setattr(links, "_POWER_DRAWS", 20)
+    monkeypatch.setattr(links, "_POWER_SHUFFLES", 199)
+
+
+@pytest.mark.usefixtures("quick_tests")
+def test_groups_that_are_alike_differ_in_one_case_of_twenty() -> None:
+    random = np.random.default_rng(46)
+    cases = [drawn_means(random, 1.0, zeros) for zeros in (0.0, 0.6, 0.9) for _ in range(40)]
+    found = [links.comparison(*case, seed=n).p_value < 0.05 for n, case in enumerate(cases)]
+    # Of 120 cases 6 are expected; more than 12 have a probability of 1 %.
+    assert sum(found) <= 12
+
+
+@pytest.mark.usefixtures("quick_tests")
+@pytest.mark.parametrize("zeros", [0.0, 0.6, 0.9])
+def test_ten_times_the_stall_is_found_where_the_test_states_so(zeros: float) -> None:
+    random = np.random.default_rng(14)
+    found = stated = 0
+    for n in range(30):
+        test = links.comparison(*drawn_means(random, 10.0, zeros), seed=n)
+        if test.detectable <= 10:
+            stated += 1
+            found += test.p_value < 0.05
+    # Of each 30, 24 are expected to be found, with a standard deviation of 2.2.
+    assert found >= 0.6 * stated
+    assert stated >= (25 if zeros < 0.9 else 1)
+
+
+@pytest.mark.usefixtures("quick_tests")
+def test_interval_of_the_ratio_contains_the_truth_in_nineteen_cases_of_twenty() -> None:
+    random = np.random.default_rng(7)
+    inside = 0
+    for n in range(60):
+        factor = float(np.exp(random.uniform(-1, 2.3)))
+        test = links.comparison(*drawn_means(random, factor, 0.6), seed=n)
+        inside += test.low <= factor <= test.high
+    # 57 are expected; fewer than 53 have a probability of 1 %.
+    assert inside >= 53
+
+
+def test_stated_smallest_difference_is_found_in_four_cases_of_five(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(links, "SHUFFLES", 499)
+    random = np.random.default_rng(3)
+    sums, members = drawn_means(random, 1.0, 0.6)
+    factor = links.comparison(sums, members).detectable
+    names = sums["node_name"].unique().sort().to_list()
+    monkeypatch.setattr(links, "_POWER_DRAWS", 5)
+    found = 0
+    for n in range(60):
+        group = random.choice(names, len(members), replace=False).tolist()
+        total = pl.when(pl.col("node_name").is_in(group)).then(factor * pl.col("total"))
+        more = sums.with_columns(total=total.otherwise("total"))
+        found += links.comparison(more, group, seed=n).p_value < 0.05
+    # 48 are expected, with a standard deviation of 3.
+    assert 39 <= found <= 57
+
+
+def test_groups_without_any_stall_have_no_ratio() -> None:
+    sums, members = drawn_means(np.random.default_rng(1), 1.0, 0.5)
+    none = links.comparison(sums.with_columns(total=0.0), members)
+    assert none.p_value == 1.0 and np.isnan(none.ratio) and none.detectable == np.inf
+    assert "could not show any difference" in none.verdict()
+    assert none.to_dict()["ratio"] is None
+    inside = pl.col("node_name").is_in(members)
+    never = links.comparison(
+        sums.with_columns(total=pl.when(inside).then(0.0).otherwise("total")), members
+    )
+    assert (never.ratio, never.low) == (0.0, 0.0)
+    assert "stall less" in never.verdict()
+
+
 def test_groups_that_are_alike_and_one_that_is_not() -> None:
     rows, coordinates = torus()
-    members = coordinates["node_name"].to_list()[::7]
-    alike = links.compare_groups(rows.lazy(), members)
-    assert alike.p_value > 0.05
+    names = coordinates["node_name"].to_list()
+    tests = [links.compare_groups(rows.lazy(), names[first::7]) for first in range(7)]
+    # One in twenty is expected to differ; three of seven have a probability of 0.4 %.
+    assert sum(test.p_value < 0.05 for test in tests) <= 2
+    alike, members = next(
+        (test, names[first::7]) for first, test in enumerate(tests) if test.p_value >= 0.05
+    )
     assert "no difference found" in alike.verdict()
-    assert len(alike.p_values) == 30
+    assert alike.low < 1 < alike.high and 1 < alike.detectable < 2
     worse = rows.with_columns(
         stall_fraction=pl.when(pl.col("node_name").is_in(members))
         .then(pl.col("stall_fraction") * 2)
@@ -136,9 +236,10 @@ def test_groups_that_are_alike_and_one_that_is_not() -> None:
     )
     planted = links.compare_groups(worse.lazy(), members)
     assert planted.p_value < 0.01
+    assert planted.low < 2 < planted.high
     assert "stall more" in planted.verdict()
     again = links.compare_groups(worse.lazy(), members)
-    assert np.array_equal(planted.statistics, again.statistics)
+    assert (planted.p_value, planted.detectable) == (again.p_value, again.detectable)
     with pytest.raises(CounterError, match="0 links"):
         links.compare_groups(rows.lazy(), ["nobody"])
 
@@ -314,7 +415,7 @@ def test_names_from_files_stay_text() -> None:
         drawn = draw(figure, found)
         assert drawn is not None
         image = render(drawn, "svg")
-        assert b"&lt;script" in image
+        assert b"&lt;" in image
         assert b"<script" not in image
         assert len(image) < 200_000
     assert json.dumps(study.summary_json(found))

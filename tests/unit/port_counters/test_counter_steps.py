@@ -60,8 +60,8 @@ def both(
         (TOP - 10, TOP // 2, TOP // 2, DATA_RESET),
         # stood at the top: it stops there, so it did not come round
         (TOP, 200, 200, DATA_RESET),
-        (TOP, TOP, None, Flag.LATCHED | Flag.DATA_AT_LEAST),
-        (TOP - 7, TOP, 7, Flag.LATCHED | Flag.DATA_AT_LEAST),
+        (TOP, TOP, None, Flag.DATA_LATCHED | Flag.DATA_AT_LEAST),
+        (TOP - 7, TOP, 7, Flag.DATA_LATCHED | Flag.DATA_AT_LEAST),
         (5, 6, 1, Flag(0)),
     ],
 )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
 
-from tailback.port_counters.analysis import rounds, verdict
+from tailback.fabric.builders import fat_tree
+from tailback.fabric.model import Fabric
+from tailback.port_counters.analysis import classes, rounds, verdict, yellowstone_tables
+from tailback.port_counters.analysis.limits import Origins, origins, roots
+from tailback.port_counters.analysis.port_inventory import Wiring
 from tailback.port_counters.schema import INTERVALS, Flag, conform
+from tailback.scenario import FatTree
 
 MINUTE = 60 * 10**9
 
@@ -68,3 +74,117 @@ def test_rounds_count_by_the_intervals_that_were_not_left_out() -> None:
     assert (group["intervals"], group["utilization"]) == (8, None)
     assert group["stall_fraction"] == pytest.approx(1 / 5)
     assert group["stalled_percent"] == pytest.approx(20.0)
+
+
+def tree() -> Fabric:
+    """Two leaves of two hosts each below two spines."""
+    return fat_tree(FatTree(hosts_per_leaf=2, leaves=2, aggregation=2))
+
+
+def judged(
+    fabric: Fabric, stalled: dict[str, float], used: dict[str, float], unread: tuple[str, ...] = ()
+) -> verdict.Verdict:
+    """A minute of every port; ports are given as ``device → peer``."""
+    names = link_names(fabric)
+    assert set(stalled) | set(used) | set(unread) <= set(names)
+    rows = conform(
+        INTERVALS,
+        pl.DataFrame(
+            {"node_name": [name.split(" → ")[0] for name in names], "port": fabric.link_src_port,
+             "stall_fraction": [stalled.get(name, 0.0) for name in names],
+             "utilization": [used.get(name, 0.1) for name in names], "interval_ns": MINUTE,
+             "time_ns": MINUTE, "capacity_gbps": 100.0}
+        ),
+    )  # fmt: skip
+    rows = rows.filter(~pl.Series([name in unread for name in names]))
+    return verdict.assess(verdict.by_port(rows.lazy()), classes.classify(fabric), threshold=0.01)
+
+
+def link_names(fabric: Fabric) -> list[str]:
+    ends = zip(fabric.link_src, fabric.link_dst, strict=True)
+    return [f"{fabric.vertex_name(int(a))} → {fabric.vertex_name(int(b))}" for a, b in ends]
+
+
+def full_names(found: Origins, fabric: Fabric) -> list[str]:
+    return [link_names(fabric)[link] for link in found.full["link"]]
+
+
+@pytest.mark.parametrize(
+    ("stalled", "used", "unread", "expected"),
+    [
+        # The far side of the tree: leaf 0 waits for spine 2, which is full towards leaf 1.
+        ({"leaf0 → agg2": 0.3}, {"agg2 → leaf1": 0.9}, (), ["agg2 → leaf1"]),
+        # Spine 2 waits as well: the start is the port to the host behind it.
+        (
+            {"leaf0 → agg2": 0.3, "agg2 → leaf1": 0.2},
+            {"leaf1 → n2": 0.9, "leaf1 → n3": 0.2}, (), ["leaf1 → n2"],
+        ),
+        # A port that was not read may pass the waiting on.
+        ({"leaf0 → agg2": 0.3}, {"leaf1 → n2": 0.9}, ("agg2 → leaf1",), ["leaf1 → n2"]),
+        # One that was read and does not wait passes nothing on.
+        ({"leaf0 → agg2": 0.3}, {"leaf1 → n2": 0.9}, (), []),
+        # Ports beside and before the stalled one are full, none after it.
+        ({"leaf0 → agg2": 0.3}, {"leaf0 → agg3": 0.9, "n0 → leaf0": 0.9, "leaf0 → n1": 0.9,
+                                   "agg3 → leaf1": 0.9, "agg2 → leaf0": 0.9}, (), []),
+        # No route goes up again after it went down.
+        ({"agg2 → leaf1": 0.3}, {"leaf1 → agg3": 0.9}, (), []),
+        ({"leaf0 → n0": 0.3}, {"leaf0 → agg2": 0.9, "agg2 → leaf1": 0.9}, (), []),
+    ],
+)  # fmt: skip
+def test_waiting_begins_only_downstream_of_ports_that_wait(
+    stalled: dict[str, float], used: dict[str, float], unread: tuple[str, ...], expected: list[str]
+) -> None:
+    fabric = tree()
+    found = judged(fabric, stalled, used, unread)
+    places = origins(found, Wiring.of(fabric))
+    assert full_names(places, fabric) == expected
+    assert places.at_hosts.height == ("leaf0 → n0" in stalled)
+    text = roots(found, Wiring.of(fabric))
+    if "leaf0 → n0" in stalled:
+        assert "1 waiting port, like leaf0[1], leads to a host" in text
+    else:
+        assert text.startswith("1 port downstream" if expected else "no port that was read")
+    assert "give --fabric" in roots(found, None) and origins(found, None).full.is_empty()
+
+
+def test_no_full_port_is_named_that_no_route_reaches_from_a_waiting_one() -> None:
+    """Drawn stalls: every port that is named lies on an up/down path from a waiting port."""
+    draw = np.random.default_rng(5)
+    fabric = tree()
+    names = link_names(fabric)
+    up = fabric.link_up
+    for _ in range(50):
+        stalled = {name: 0.3 for name in names if draw.random() < 0.2}
+        used = {name: 0.9 for name in names if draw.random() < 0.4}
+        found = origins(judged(fabric, stalled, used), Wiring.of(fabric))
+        reached = {names.index(name) for name in stalled}
+        for _ in range(4):  # no path is longer
+            reached |= {
+                after for link in reached for after in range(fabric.n_links)
+                if fabric.link_src[after] == fabric.link_dst[link]
+                and fabric.link_dst[after] != fabric.link_src[link]
+                and fabric.link_dst[link] >= fabric.n_nodes
+                and not (up[link] < 0 < up[after])
+            }  # fmt: skip
+        assert set(found.full["link"].to_list()) <= reached
+
+
+def test_class_tables_keep_every_class() -> None:
+    """Ports outside the fabric, without a stall, or without any known interval."""
+    summary = pl.DataFrame(
+        {"round": [0, 1, 2, 3], "category": ["ToR", "ToR", None, "Leaf"],
+         "port_type": ["up", "down", None, "up"], "intervals": [5, 5, 5, 0],
+         "nonzero": [2, 0, 1, 0], "maximum": [0.5, 0.0, 0.1, None],
+         "total_nonzero": [0.6, 0.0, 0.1, 0.0], "unexplained": [0] * 4}
+    )  # fmt: skip
+    every = {("ToR", "up"), ("ToR", "down"), ("other", "any"), ("Leaf", "up")}
+    tables = (
+        yellowstone_tables.table_i(summary), yellowstone_tables.table_ii(summary),
+        yellowstone_tables.zero_shares(summary),
+    )  # fmt: skip
+    for table in tables:
+        assert set(table.select("category", "port_type").rows()) == every
+    shares = {row[0]: row[4] for row in tables[2].filter(port_type="up").rows()}
+    assert shares == {"ToR": 40.0, "Leaf": None}
+    nonzero = {row["category"]: row["nonzero_rounds"] for row in tables[1].to_dicts()}
+    assert nonzero["other"] == 1 and nonzero["Leaf"] == 0

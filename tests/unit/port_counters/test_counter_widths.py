@@ -55,19 +55,30 @@ def test_words_through_the_top(
     assert (row["data_bytes"], row["flags"] & ~int(Flag.NO_COUNTER)) == (data_bytes, flags)
 
 
-def test_ibqueryerrors_tells_a_wait_that_stands_at_its_top(tmp_path: Path) -> None:
-    text = f'Errors for "sw"\n   GUID 0x2c9 port 1: [PortXmitWait == {TOP}]\n'
-    row = read_counters(put(tmp_path, "a.txt", text)).readings.row(0, named=True)
-    assert row["flags"] == Flag.LATCHED | Flag.AT_LEAST
+def test_counter_beyond_32_bits_was_not_full_at_32_ones() -> None:
+    """The values of the whole series tell the width, so all of its intervals have numbers."""
+    values = [TOP - 8, TOP, TOP + 8]
+    readings = pl.DataFrame(
+        {"time_ns": [0, MINUTE, 2 * MINUTE], "node_name": "leaf", "port": 1,
+         "xmit_wait_ticks": values, "packets": values, "data_bytes": [4 * v for v in values]}
+    )  # fmt: skip
+    rows = difference(conform(READINGS, readings), tick_ns=22.0)
+    assert rows["xmit_wait_ticks"].to_list() == rows["packets"].to_list() == [8, 8]
+    assert rows["data_bytes"].to_list() == [32, 32]
+    assert rows["flags"].to_list() == [0, 0]
 
 
-def test_sysfs_data_that_stand_at_32_ones_have_stopped(tmp_path: Path) -> None:
-    put(tmp_path, "ib/mlx5_0/ports/1/counters/port_xmit_data", "0\n")
-    folder = sysfs(tmp_path)
-    put(tmp_path, "ib/mlx5_0/ports/1/counters/port_xmit_data", f"{TOP}\n")
-    row = read_counters(folder).readings.row(0, named=True)
-    assert (row["data_bytes"], row["data_limit"]) == (4 * TOP, 4 * TOP)
-    assert row["flags"] == Flag.LATCHED | Flag.DATA_AT_LEAST
+@pytest.mark.parametrize("stated", [None, TOP, 2**64 - 1])
+def test_counters_at_32_ones_are_full_whatever_their_source_states(stated: int | None) -> None:
+    columns = {"xmit_wait_ticks": ("wait_limit", 1), "packets": ("packets_limit", 1),
+               "data_bytes": ("data_limit", 4)}  # fmt: skip
+    readings = {"time_ns": [0, MINUTE], "node_name": "leaf", "port": 1}
+    for counter, (limit, unit) in columns.items():
+        readings |= {counter: TOP * unit, limit: None if stated is None else stated}
+    rows = difference(conform(READINGS, pl.DataFrame(readings)), tick_ns=22.0)
+    assert rows.select(*columns).row(0) == (None, None, None)
+    full = Flag.LATCHED | Flag.AT_LEAST | Flag.DATA_LATCHED | Flag.DATA_AT_LEAST
+    assert rows["flags"].to_list() == [full]
 
 
 def test_sysfs_says_that_a_port_does_not_count_its_packets(tmp_path: Path) -> None:
@@ -93,8 +104,8 @@ def test_a_wait_wider_than_32_bits_goes_on_counting(tmp_path: Path, source: str)
         rows = "".join(f"{60 * n},0,n1,{value}\n" for n, value in enumerate(ticks))
         readings = read_counters(put(tmp_path, "a.csv", head + rows)).readings
     assert readings["flags"].to_list() == [0, 0]
-    row = difference(readings, tick_ns=22.0).row(0, named=True)
-    assert (row["xmit_wait_ticks"], row["stall_ns"], row["flags"]) == (100, 2200.0, 0)
+    row = difference(readings).row(0, named=True)
+    assert (row["xmit_wait_ticks"], row["flags"]) == (100, 0)
 
 
 def test_ldms_words_that_no_number_of_octets_can_tell_stand_at_the_largest(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_ports_are_joined_to_links_by_device_and_interface(tmp_path: Path) -> No
     rows = {row["interface"]: row for row in archive.rows.collect().iter_rows(named=True)}
     assert places.fabric is not None
     names = [places.fabric.link_name(i) for i in range(places.fabric.n_links)]
-    assert names[rows["swp2"]["link"]] == "l0[swp2] → h1"
+    assert names[rows["swp2"]["link"]] == "l0[swp2] → h1[e0]"
     assert rows["swp2"]["capacity_gbps"] == pytest.approx(0.002)
     assert rows["swp2"]["utilization"] == pytest.approx(0.5)
     assert rows["swp10"]["capacity_gbps"] == pytest.approx(0.004)

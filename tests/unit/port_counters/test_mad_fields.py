@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tailback.fabric.rates import data_rate_gbps
 from tailback.port_counters.collect import mad as mads
 from tailback.port_counters.ticks import tick_of
 
@@ -81,17 +82,85 @@ def test_setting_back_touches_one_counter() -> None:
     assert made[3] == 0x02 and made[1] == 0x04 and made[16:18] == b"\x00\x12"
 
 
-@pytest.mark.parametrize(
-    ("device", "seconds"),
-    [(0xCB20, 45.0), (0x1017, 45.0), (0xD2F0, 1.4), (0x101B, 1.4), (0xD2F2, 0.7), (0x1021, 0.7)],
-)
-def test_so_long_32_bits_last_at_a_port_that_always_stalls(device: int, seconds: float) -> None:
-    assert tick_of(device, 100.0).tick_ns * 2**32 == pytest.approx(seconds * 1e9)
+SWITCH_X, SWITCH_IB, QUANTUM, QUANTUM_2, QUANTUM_3 = 0xC738, 0xCB20, 0xD2F0, 0xD2F2, 0xD2F4
+FDR = 4 * 14.0625 * 64 / 66
 
 
 @pytest.mark.parametrize(
-    ("gbps", "like"), [(54.5, 0xC738), (100.0, 0xCB20), (200.0, 0xD2F0), (400.0, 0xD2F2)]
+    ("device", "lanes", "gbps", "tick_ns"),
+    [
+        # Switches that count 32 bytes of each lane.
+        (SWITCH_X, 4, 32.0, 32.0),
+        (SWITCH_X, 4, 40.0, 25.6),
+        (SWITCH_X, 4, FDR, 18.773),
+        (SWITCH_X, 1, FDR / 4, 18.773),
+        (SWITCH_IB, 4, 100.0, 10.24),
+        (SWITCH_IB, 2, 50.0, 10.24),
+        (SWITCH_IB, 4, FDR, 18.773),
+        # Switches that count 8 bytes of the port.
+        (QUANTUM, 4, 200.0, 0.32),
+        (QUANTUM, 2, 100.0, 0.64),
+        (QUANTUM, 4, 100.0, 0.64),
+        (QUANTUM_2, 4, 400.0, 0.16),
+        (QUANTUM_2, 2, 200.0, 0.32),
+        (QUANTUM_3, 4, 800.0, 0.08),
+    ],
 )
-def test_an_unknown_device_is_taken_for_one_of_its_speed(gbps: float, like: int) -> None:
-    assert tick_of(0xFFFF, gbps).tick_ns == tick_of(like, gbps).tick_ns
-    assert tick_of(0xFFFF, gbps).source == "assumed"
+def test_tick_follows_model_rate_and_width(
+    device: int, lanes: int, gbps: float, tick_ns: float
+) -> None:
+    for stated_width in (lanes, 0):
+        tick = tick_of(gbps, device_id=device, lanes=stated_width, switch=True)
+        assert tick.exact and tick.low_ns == pytest.approx(tick_ns, rel=1e-3)
+        assert tick.source == "model"
+
+
+@pytest.mark.parametrize("device", [SWITCH_X, SWITCH_IB, QUANTUM, QUANTUM_2, QUANTUM_3])
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+@pytest.mark.parametrize("speed", ["QDR", "FDR", "EDR", "HDR", "NDR"])
+def test_interval_of_an_unknown_device_contains_the_tick_of_every_model(
+    device: int, lanes: int, speed: str
+) -> None:
+    gbps = data_rate_gbps(f"{lanes}x", speed)
+    assert gbps is not None
+    counts_by_lane = device in (SWITCH_X, SWITCH_IB)
+    if counts_by_lane and speed in ("HDR", "NDR"):
+        return  # These switches have no such ports.
+    truth = tick_of(gbps, device_id=device, lanes=lanes, switch=True)
+    for switch in (True, False):
+        for width in (lanes, 0):
+            for stated in (0, 32 if counts_by_lane else 8):
+                guess = tick_of(gbps, lanes=width, switch=switch, stated_bytes=stated)
+                assert guess.low_ns <= truth.low_ns <= guess.high_ns
+                assert guess.exact or guess.source == "unknown"
+    unrated = tick_of(0.0)
+    assert unrated.low_ns <= truth.low_ns <= unrated.high_ns
+
+
+def test_speed_alone_tells_the_tick_of_a_split_switch_port() -> None:
+    split = tick_of(100.0, lanes=2, switch=True)
+    assert split.exact and split.low_ns == pytest.approx(0.64) and split.source == "speed"
+    assert not tick_of(100.0, lanes=2).exact, "adapters are not known to follow the rule"
+    assert not tick_of(100.0, lanes=4, switch=True).exact
+
+
+def test_stated_tick_narrows_the_interval() -> None:
+    mad = datagram(o2=31)
+    assert mads.tick_bytes(mad) == 32 and mads.tick_bytes(datagram()) == 0
+    open_, stated = tick_of(100.0, lanes=4), tick_of(100.0, lanes=4, stated_bytes=32)
+    assert open_.low_ns < stated.low_ns < stated.high_ns == open_.high_ns
+    assert tick_of(100.0, lanes=1, stated_bytes=8).source == "device"
+
+
+@pytest.mark.parametrize(
+    ("device", "gbps", "seconds"),
+    [
+        (SWITCH_X, FDR, 81.0),
+        (SWITCH_IB, 100.0, 45.0),
+        (QUANTUM, 200.0, 1.4),
+        (QUANTUM_2, 400.0, 0.7),
+    ],
+)
+def test_full_counters_last_as_long_as_reported(device: int, gbps: float, seconds: float) -> None:
+    """Times to saturation that administrators report, which the rule was not derived from."""
+    assert tick_of(gbps, device_id=device).low_ns * 2**32 == pytest.approx(seconds * 1e9, rel=0.03)

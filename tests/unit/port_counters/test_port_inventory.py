@@ -68,22 +68,35 @@ def named(places: PortInventory, **row: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("row", "name", "tick"),
+    ("row", "name", "tick", "tick_high"),
     [
-        ({"node_guid": 0x10, "node_name": "mlx5_0", "port": 2}, "sw 0x0000000000000010", 10.5),
-        ({"node_guid": 0x20, "node_name": "mlx4_0", "port": 1}, "sw 0x0000000000000020", 22.0),
-        ({"node_name": "lid 5", "port": 2}, "sw 0x0000000000000020", 22.0),
-        ({"node_name": "lid 4", "port": 1}, "sw 0x0000000000000010", 10.5),
-        ({"node_name": "n2 HCA-1"}, "n2 HCA-1", 22.0),
-        ({"node_guid": 0x30, "node_name": "mlx5_0"}, "n1 HCA-1", 10.5),
+        (
+            {"node_guid": 0x10, "node_name": "mlx5_0", "port": 2},
+            "sw 0x0000000000000010",
+            10.24,
+            None,
+        ),
+        (
+            {"node_guid": 0x20, "node_name": "mlx4_0", "port": 1},
+            "sw 0x0000000000000020",
+            10.24,
+            None,
+        ),
+        ({"node_name": "lid 5", "port": 2}, "sw 0x0000000000000020", 18.77, None),
+        ({"node_name": "lid 4", "port": 1}, "sw 0x0000000000000010", 10.24, None),
+        ({"node_name": "n2 HCA-1"}, "n2 HCA-1", 1.173, 18.77),
+        ({"node_guid": 0x30, "node_name": "mlx5_0"}, "n1 HCA-1", 0.64, 10.24),
     ],
 )
 def test_a_port_is_found(
-    places: PortInventory, row: dict[str, Any], name: str, tick: float
+    places: PortInventory, row: dict[str, Any], name: str, tick: float, tick_high: float | None
 ) -> None:
     out = named(places, **row)
     assert out["node_name"] == name
     assert out["tick_ns"] == pytest.approx(tick, rel=0.01)
+    assert out["tick_high_ns"] == (
+        None if tick_high is None else pytest.approx(tick_high, rel=0.01)
+    )
     assert out["capacity_gbps"] is not None
 
 
@@ -111,7 +124,7 @@ def test_classes_and_peers(places: PortInventory) -> None:
     assert found["n1 HCA-1", 1] == ("Host", "up")
     assert found["sw 0x0000000000000010", 1] == ("Leaf", "down")
     peers = {(r["name"], r["port"]): r["peer"] for r in places.ports.iter_rows(named=True)}
-    assert peers["sw 0x0000000000000010", 1] == "n1 HCA-1"
+    assert peers["sw 0x0000000000000010", 1] == "n1 HCA-1[1]"
 
 
 @pytest.mark.parametrize(
@@ -148,8 +161,9 @@ def test_ticks_by_speed_and_by_word() -> None:
                       "xmit_wait_ticks": [1, 1, None], "capacity_gbps": [54.5, None, None]}),
     )  # fmt: skip
     out, notes = fill_ticks(rows, None)
-    assert out["tick_ns"].to_list() == [22.0, None, None]
-    assert "22 ns" in notes[0] and "time: 1;" in notes[1]
+    assert out["tick_ns"].to_list() == [pytest.approx(8 * 8 / 54.5), None, None]
+    assert out["tick_high_ns"].to_list() == [pytest.approx(8 * 32 * 4 / 54.5), None, None]
+    assert "between 1.17 and 18.8 ns" in notes[0] and "time: 1;" in notes[1]
     out, notes = fill_ticks(rows, 7.5)
     assert out["tick_ns"].to_list() == [7.5] * 3 and notes == []
 

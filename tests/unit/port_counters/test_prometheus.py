@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tailback.port_counters.readers import READERS, read_counters, reader_of
+from tailback.evidence.port_events import port_events
+from tailback.port_counters.analysis.intervals import difference
+from tailback.port_counters.collect import MetricsBoard
+from tailback.port_counters.collect.readings import RAW
+from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.readers import READERS, merged, read_counters, reader_of
 from tailback.port_counters.readers.prometheus import METRICS
 from tailback.port_counters.schema import CounterError
 from tests.factories.counter_files import put
@@ -81,11 +88,122 @@ def test_unknown_metrics_are_named(tmp_path: Path) -> None:
     path = put(tmp_path, "b.json", answer(series(other, 1, 2)))
     with pytest.raises(CounterError, match="none of its 1 series") as error:
         read_counters(path)
-    assert all(name in str(error.value.remedy) for name in METRICS)
+    named = re.findall(r"\b(?:tailback|node|infiniband)_\w+", str(error.value.remedy))
+    assert named and set(named) <= set(METRICS)
+
+
+EXPORTERS = (
+    (
+        {"__name__": "node_infiniband_{}", "instance": "h1:9100", "device": "mlx5_0", "port": "1"},
+        ("port_data_transmitted_bytes_total", "port_transmit_wait_total", "rate_bytes_per_second"),
+        "h1 mlx5_0",
+    ),
+    (
+        {
+            "__name__": "infiniband_switch_port_{}",
+            "guid": "0x00000000000000ab",
+            "port": "1",
+            "instance": "monitor:9315",
+        },
+        ("transmit_data_bytes_total", "transmit_wait_total", "rate_bytes_per_second"),
+        "0x00000000000000ab",
+    ),
+    (
+        {
+            "__name__": "infiniband_hca_port_{}",
+            "guid": "0x00000000000000ab",
+            "hca": "n1 HCA-1",
+            "port": "1",
+            "instance": "monitor:9315",
+        },
+        ("transmit_data_bytes_total", "transmit_wait_total", "rate_bytes_per_second"),
+        "0x00000000000000ab",
+    ),
+)
+
+
+@pytest.mark.parametrize(("labels", "metrics", "device"), EXPORTERS)
+def test_exporters_give_bytes_ticks_and_rate(
+    tmp_path: Path, labels: dict[str, str], metrics: tuple[str, ...], device: str
+) -> None:
+    values = ((0, 6 * 10**11), (10, 310), (12.5e9, 12.5e9))
+    text = answer(
+        *(
+            series(labels | {"__name__": labels["__name__"].format(metric)}, *value)
+            for metric, value in zip(metrics, values, strict=True)
+        )
+    )
+    found = read_counters(put(tmp_path, "a.json", text))
+    assert found.unknown == []
+    rows = found.readings
+    assert rows["node_name"].unique().to_list() == [device]
+    assert rows["capacity_gbps"].to_list() == [pytest.approx(100.0)] * 2
+    assert rows["xmit_wait_ticks"].to_list() == [10, 310]
+
+
+def test_errors_and_marks_are_read_beside_the_counters(tmp_path: Path) -> None:
+    errors = TAILBACK | {"__name__": "infiniband_switch_port_symbol_error_total"}
+    found = read_counters(
+        put(tmp_path, "a.json", answer(series(TAILBACK, 1, 2), series(errors, 3, 9)))
+    )
+    assert found.unknown == [] and found.events["value"].to_list() == [3, 9]
+    assert port_events(found.events)["count"].to_list() == [6]
+
+
+def test_pages_of_exporters_are_readings(tmp_path: Path) -> None:
+    pages = []
+    for number, (sent, marks) in enumerate(((10**9, 0), (7 * 10**9 + 1, 1234))):
+        page = put(
+            tmp_path,
+            f"t{number}.prom",
+            "# HELP node_infiniband_port_data_transmitted_bytes_total sent\n"
+            "# TYPE node_infiniband_port_data_transmitted_bytes_total counter\n"
+            f'node_infiniband_port_data_transmitted_bytes_total{{device="m\\"0",port="1"}} {sent}\n'
+            f'node_infiniband_port_transmit_wait_total{{device="m\\"0",port="1"}} 0\n'
+            f'node_infiniband_rate_bytes_per_second{{device="m\\"0",port="1"}} 2.5e+10\n'
+            f'node_infiniband_np_cnp_packets_sent_total{{device="m\\"0",port="1"}} {marks}\n'
+            "node_load1 0.5\nnode_filefd NaN 1700000000000\n",
+        )
+        pages.append(read_counters(page, time_ns=number * 60 * 10**9))
+    both = merged(pages)
+    (row,) = difference(both.readings).to_dicts()
+    assert (row["node_name"], row["port"]) == ('m"0', 1)
+    assert row["data_bytes"] == 6 * 10**9 + 1 and row["stall_fraction"] == 0.0
+    assert row["utilization"] == pytest.approx(0.1 / 25, rel=1e-6)
+    assert port_events(both.events)["finding"].to_list() == ["notifying"]
+    assert set(both.unknown) == {"node_load1", "node_filefd"}
 
 
 @pytest.mark.parametrize(
-    "value", ["-1", "inf", "-Inf", "NaN", "1e400", "twelve", "", str(2**64), "1" * 400]
+    ("line", "message"),
+    [
+        ("node_x{a=b} 1", "not a sample"),
+        ("node_infiniband_port_transmit_wait_total x", "number"),
+        ("node_load1 1", "none of its 1 samples"),
+    ],
+)
+def test_damaged_pages_are_refused(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(CounterError, match=message):
+        read_counters(put(tmp_path, "a.prom", f"# TYPE node_load1 gauge\n{line}\n"))
+
+
+def test_page_of_the_collector_is_read(tmp_path: Path) -> None:
+    target = PortTarget(guid=7, node_name="leaf", switch=True, port=3, lid=4, gbps=100.0)
+    board = MetricsBoard()
+    board.begin([target.with_tick()])
+    for sweep in (1, 2):
+        rows = np.zeros(1, RAW)
+        rows["time_ns"], rows["wait"], rows["words"] = sweep * 10**9, 1000 * sweep, 250 * sweep
+        board.update(rows)
+    page = put(tmp_path, "metrics.prom", board.metrics())
+    (row,) = read_counters(page, time_ns=0).readings.to_dicts()
+    assert (row["node_guid"], row["node_name"], row["port"]) == (7, "leaf", 3)
+    assert (row["xmit_wait_ticks"], row["data_bytes"]) == (2000, 2000)
+    assert row["capacity_gbps"] == 100.0
+
+
+@pytest.mark.parametrize(
+    "value", ["-1", "inf", "-Inf", "NaN", "1e400", "twelve", "", str(2**64), "1" * 300]
 )
 def test_values_that_no_counter_has_are_refused_with_their_series(
     tmp_path: Path, value: str

@@ -196,10 +196,10 @@ def test_the_exit_code_is_that_of_the_program(folder: Path, tmp_path: Path, caps
     app = ["mpirun.mpich", "-n", "2", str(folder / "mpich")]
     assert run([*base, str(tmp_path / "ok"), "--", *app]) == 0
     assert run([*base, str(tmp_path / "bad"), "--", *app, "7"]) == 7
-    assert "ended with exit code 7; all recorded ranks reached MPI_Fin" in capsys.readouterr().out
+    assert "ended with exit code 7; all recorded ranks reached MPI_Fin" in capsys.readouterr().err
     code = run([*base, str(tmp_path / "crash"), "--", *app, "7", "abort"])
     assert code not in (0, 2, 125)
-    assert f"the program ended with exit code {code}; " in capsys.readouterr().out
+    assert f"the program ended with exit code {code}; " in capsys.readouterr().err
     assert json.loads((tmp_path / "crash" / "recording.json").read_text())["exit_code"] == code
     # Tailback's own failures.
     assert run([*base, str(tmp_path / "bad"), "--", *app]) == 125

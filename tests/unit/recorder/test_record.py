@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tailback.api.calibrate import calibrate
+from tailback.api.recording import recorded_binding
+from tailback.api.source import load_scenario
+from tailback.placement import Binding
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder import launch
 from tailback.recorder.calls import calls
@@ -93,7 +97,7 @@ def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path)
     assert [path[0] for path in trace.system] == [(host, "node")] * 2
     with (tmp_path / "evidence" / "rank_host.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["rank", "host", "slot", "cores", "clock"]
+    assert rows[0] == ["rank", "host", "slot", "cores", "clock", "physical_cores", "openmp_threads"]
     assert [row[:3] for row in rows[1:]] == [["0", host, "0"], ["1", host, "1"]]
     assert all(row[3] for row in rows[1:])
     # Ranks of one host share its clock.
@@ -117,6 +121,40 @@ def test_a_program_without_mpi_is_told(program, tmp_path) -> None:
     with pytest.raises(RecordError, match="no rank loaded the recorder"):
         record([*program[:-1], "true"], tmp_path / "evidence")
     assert not (tmp_path / "evidence").exists()
+
+
+@pytest.mark.tools
+def test_rates_within_hosts_are_measured_where_each_rank_has_a_core(program, tmp_path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores")
+    measured = record(program, tmp_path / "evidence").within_hosts_gbps
+    (one_low, one_high), (all_low, all_high) = measured["one"], measured["all"]
+    assert 0 < one_low <= one_high and 0 < all_low <= all_high
+    # Two ranks copy at most twice as fast as one; other processes may have slowed that one down.
+    assert all_low < 4 * one_high
+    fitted = {one.name: one for one in calibrate(tmp_path / "evidence").engine}
+    assert (fitted["memory_rate"].low, fitted["memory_rate"].source) == (
+        pytest.approx(all_low),
+        "timed by tailback record",
+    )
+    assert fitted["memory_rate"].value >= fitted["local_rate"].value
+    crowded = [*program[:3], "16", program[-1]]
+    if len(os.sched_getaffinity(0)) < 16:
+        assert record(crowded, tmp_path / "crowded").within_hosts_gbps == {}
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("bound", [True, False])
+def test_rank_files_bind_ranks_as_the_recording_did(
+    program, tmp_path, monkeypatch: pytest.MonkeyPatch, bound: bool
+) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    binding = ["--bind-to", "core" if bound else "none"]
+    record([program[0], *binding, *program[1:]], tmp_path / "evidence")
+    scenario = load_scenario(tmp_path / "evidence", fabric="tapered")
+    assert recorded_binding(scenario) == Binding(cores=1 if bound else 0, threads=3)
 
 
 def test_a_missing_compiler_and_launcher_are_told(tmp_path) -> None:

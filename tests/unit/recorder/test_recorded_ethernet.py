@@ -131,13 +131,11 @@ def test_pauses_of_the_job_s_interface_are_told_on_the_screen(
     (trace / "counters" / "ethtool-a-0.csv").unlink()
     without = diagnosed(trace, fabric=edges).diagnosis
     assert quiet.explanation is not None and without.explanation is not None
-    (finding,) = quiet.explanation.adapters
-    (adapter,) = finding.adapters
-    assert (adapter.host, adapter.interface, adapter.count) == ("a", "eth2", 12_345)
+    (finding,) = quiet.explanation.port_events
+    (adapter,) = finding.ports
+    assert (adapter.device, adapter.interface, adapter.count) == ("a", "eth2", 12_345)
     screen = " ".join(line.strip() for line in diagnosis_lines(quiet, trace))
-    assert (
-        "adapters: the adapter of host a (eth2) received 12,345 pause frames during the" in screen
-    )
+    assert "ports counted: a[eth2] received 12,345 pause frames during the" in screen
     # It is evidence beside the verdict.
     assert quiet.cause == without.cause and quiet.confidence == without.confidence
-    assert without.explanation.adapters == []
+    assert without.explanation.port_events == []

@@ -22,7 +22,6 @@ from tailback.errors import RunError
 from tailback.report import FigureData, render_report, write_report
 from tailback.report.html import _shares, _steps
 from tailback.report.packing import safe_json
-from tailback.report.page import template
 from tailback.report.payload import PHASES_CARRIED, phases_carried
 from tailback.run import Run
 from tests.factories.report_data import PHASES, TAPERED, make_diagnosis, make_run
@@ -303,28 +302,6 @@ def test_tapered_report_is_small(tmp_path: Path) -> None:
 
 def test_same_input_gives_the_same_bytes() -> None:
     assert page.__wrapped__() == page()  # drawn again, not taken from the cache
-
-
-def test_templates_are_compiled_once_for_all_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.pycache_prefix", str(tmp_path))
-    monkeypatch.setattr("sys.dont_write_bytecode", False)
-    template("evolution.html.j2")
-    kept = list(tmp_path.rglob("*.pyc"))
-    assert len(kept) == 1
-    monkeypatch.setattr("jinja2.Environment._generate", lambda *_, **__: pytest.fail("compiled"))
-    template("evolution.html.j2")
-    # A damaged or missing one is compiled again, and none is written if Python writes none.
-    monkeypatch.undo()
-    monkeypatch.setattr("sys.pycache_prefix", str(tmp_path))
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    for file in kept:
-        file.write_bytes(file.read_bytes()[:20])
-    template("evolution.html.j2")
-    kept[0].unlink()
-    template("evolution.html.j2")
-    assert not kept[0].exists()
 
 
 def test_a_diagnosis_without_remedy_or_waterfall() -> None:

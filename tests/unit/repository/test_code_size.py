@@ -1,4 +1,4 @@
-"""Code that fits a head: files below 600 lines, functions below 60 without their documentation.
+"""Code that fits a head: files below 800 lines, functions below 60 without their documentation.
 
 Branches are counted by ruff (C901, at most 15 a function) and, of Rust, by clippy.toml.
 """
@@ -13,7 +13,7 @@ import pytest
 
 from tests.factories.repository import ROOT
 
-FILE_LINES = 600
+FILE_LINES = 800
 FUNCTION_LINES = 60
 
 CODE = ("crates", "python", "web/src", "studies", "bench", "scripts", "tests")

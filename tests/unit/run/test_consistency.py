@@ -12,7 +12,7 @@ import pytest
 
 from tailback.run import Run
 from tests.factories.cli import refused, simulated
-from tests.factories.older_runs import without_sha256
+from tests.factories.unchecked_runs import without_manifest
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(whole: Path, tmp_path: Path) -> Path:
     """A copy of it without SHA-256, to be damaged."""
-    return without_sha256(Path(shutil.copytree(whole, tmp_path / "run")))
+    return without_manifest(Path(shutil.copytree(whole, tmp_path / "run")))
 
 
 def told(capsys: pytest.CaptureFixture[str], run: Path, *expected: str) -> None:

@@ -235,7 +235,7 @@ def test_a_switch_with_more_ports_than_the_engine_numbers(tmp_path: Path) -> Non
 def test_toml_that_python_gives_up_on(text: str, tmp_path: Path) -> None:
     path = tmp_path / "huge.toml"
     path.write_text(text)
-    with pytest.raises(ScenarioError, match="not valid TOML") as error:
+    with pytest.raises(ScenarioError, match=r"not valid TOML|more than 308 digits") as error:
         load(path)
     assert error.value.file == path
 

@@ -9,8 +9,7 @@ import pytest
 
 from tailback.cli import run as tailback
 from tailback.scenario import parse
-from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid
-from tailback.simulation.fluid_error import ERRORS, FAN_IN, message_fan_in
+from tailback.simulation import FluidOptions, has_fan_in, prepare, simulate, simulate_fluid
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}}
 
@@ -25,31 +24,47 @@ def data(kind: str, **engine: Any) -> dict[str, Any]:
 def test_packets_end_in_the_stated_interval(routing: str) -> None:
     prepared = prepare(parse(data("stencil2d", routing=routing)))
     fluid = simulate_fluid(prepared)
-    assert fluid.summary["paths"] in ERRORS
     low, high = (fluid.summary[f"packets_{end}_ps"] for end in ("low", "high"))
     assert low < simulate(prepared, threads=1).elapsed_ps < high
-    assert 0 < high - low < fluid.elapsed_ps
     assert any(note.startswith("packets would take") for note in fluid.notes)
 
 
 def test_many_senders_to_one_have_an_interval_of_their_own() -> None:
-    found = {}
+    classes = {}
     for kind in ("reduce-naive", "alltoall", "stencil2d"):
         fluid = simulate_fluid(prepare(parse(data(kind))))
-        found[kind] = message_fan_in(fluid.tables["messages"])
+        classes[kind] = has_fan_in(fluid.tables["messages"])
         if kind == "reduce-naive":
-            assert fluid.summary["packets_low_ps"] < 0.5 * fluid.elapsed_ps
-    assert found["reduce-naive"] > FAN_IN > found["alltoall"]
-    assert found["stencil2d"] < FAN_IN
+            assert fluid.summary["packets_low_ps"] < 0.6 * fluid.elapsed_ps
+    assert classes == {"reduce-naive": True, "alltoall": False, "stencil2d": False}
 
 
-def test_what_was_not_measured_has_no_interval() -> None:
-    prepared = prepare(parse(data("stencil2d", crossbar_speedup=2.0)))
-    assert "packets_low_ps" not in simulate_fluid(prepared).summary
-    prepared = prepare(parse(data("stencil2d")))
-    assert (
-        "packets_low_ps" not in simulate_fluid(prepared, FluidOptions(rates="assignment")).summary
-    )
+OTHER_JOB = {"pattern": {"kind": "uniform", "ranks": 4, "size": "1 MiB"}, "hosts": "12-15",
+             "name": "other", "observed": False}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("engine", "jobs", "options", "reason"),
+    [
+        ({"crossbar_speedup": 2.0}, [], FluidOptions(), "ignores some settings"),
+        ({}, [OTHER_JOB], FluidOptions(), "other jobs"),
+        ({}, [], FluidOptions(rates="assignment"), "assignment"),
+        ({}, [], FluidOptions(paths="random"), "choice of paths"),
+        ({"buffer": "4 KiB"}, [], FluidOptions(), "buffers"),
+    ],
+)  # fmt: skip
+def test_what_was_not_measured_has_no_interval(
+    engine: dict[str, Any], jobs: list[dict[str, Any]], options: FluidOptions, reason: str
+) -> None:
+    scenario = data("stencil2d", **engine)
+    if jobs:
+        scenario["job"][0] = {
+            "pattern": {"kind": "ring", "ranks": 12, "size": "64 KiB"}, "hosts": "0-11"
+        }  # fmt: skip
+    scenario["job"] += jobs
+    fluid = simulate_fluid(prepare(parse(scenario)), options)
+    assert "packets_low_ps" not in fluid.summary
+    assert any("no interval" in note and reason in note for note in fluid.notes)
 
 
 def test_the_screen_states_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

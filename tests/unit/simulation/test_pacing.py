@@ -149,6 +149,22 @@ def test_assigned_flows_end_with_the_most_loaded_link(topology: dict[str, Any]) 
     assert run.tables["truth"]["stall_ps"].sum() < 0.02 * least_ps * len(gbps)
 
 
+def test_max_min_rates_do_not_rise_when_a_flow_ends() -> None:
+    """As the documentation says: unequal flows end later than without control."""
+    unequal = [[(0, 1, 1 << 20), (2, 1, 3 << 20)]]
+    took = {
+        rated: run(unequal, {"kind": "elastic", "rates": rated})
+        for rated in ("max-min", "assigned")
+    }
+    free = run(unequal, {"kind": "off"})
+    assert took["max-min"].elapsed_ps == pytest.approx(1.5 * free.elapsed_ps, rel=0.03)
+    assert took["assigned"].elapsed_ps == pytest.approx(free.elapsed_ps, rel=0.03)
+    assert any("max-min rates do not rise" in note for note in took["max-min"].notes)
+    assert not any("max-min" in note for note in took["assigned"].notes)
+    equal = run([[(0, 1, 1 << 20), (2, 1, 1 << 20)]], {"kind": "elastic", "rates": "max-min"})
+    assert not any("max-min rates do not rise" in note for note in equal.notes)
+
+
 def test_an_offset_takes_flows_out_of_step() -> None:
     # Everybody sends to node 0 first, then to node 1, …
     everyone = [[(src, dst, 1 << 17) for src in range(16) for dst in range(16) if src != dst]]
@@ -215,7 +231,7 @@ def test_a_table_without_a_rate_paces_nothing_and_is_not_named_as_pacing(tmp_pat
 
 
 def test_a_table_of_rates_at_no_path() -> None:
-    with pytest.raises(ScenarioError, match="cannot read the rates"):
+    with pytest.raises(ScenarioError, match="is not a file name"):
         run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": "a\0b"})
 
 

@@ -27,8 +27,8 @@ from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.telemetry.header_counts import HASHED, sampled_hop
 from tailback.telemetry.pcap import write_pcap
 from tests.factories.infiniband_captures import read_pcap
-from tests.factories.older_runs import without_sha256
 from tests.factories.probed_runs import SCHEMES, TORUS, run_of, scenario, truth_of
+from tests.factories.unchecked_runs import without_manifest
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_counters_of_a_run_are_read_like_those_of_a_switch(probed: Run, tmp_path
 def test_a_run_from_before_inq_stall_was_counted_does_not_know_it(
     probed: Run, tmp_path: Path
 ) -> None:
-    path = without_sha256(probed.write(tmp_path / "run"))
+    path = without_manifest(probed.write(tmp_path / "run"))
     file = path / "counters.parquet"
     pl.read_parquet(file).drop("inq_ps").write_parquet(file)
     readings = read_counters(path).readings

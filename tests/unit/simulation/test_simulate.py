@@ -15,7 +15,7 @@ from tailback.run import Run
 from tailback.scenario import parse
 from tailback.schema import TABLES
 from tailback.simulation import make_evaluate, prepare, simulate
-from tests.factories.older_runs import without_sha256
+from tests.factories.unchecked_runs import without_manifest
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}}
 
@@ -149,7 +149,7 @@ def test_mistakes_between_jobs() -> None:
 def test_damaged_runs_are_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no run\.json"):
         Run.read(tmp_path)
-    without_sha256(simulate(scenario(stencil())).write(tmp_path / "run"))
+    without_manifest(simulate(scenario(stencil())).write(tmp_path / "run"))
     (tmp_path / "run" / "samples.parquet").write_bytes(b"not parquet")
     with pytest.raises(RunError, match="damaged Parquet file"):
         Run.read(tmp_path / "run")

@@ -22,8 +22,8 @@ from tailback.simulation import simulate
 from tailback.simulation.decode import BOTTLENECKS_ONLY, decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
-from tests.factories.older_runs import without_sha256
 from tests.factories.probed_runs import SCHEMES, TORUS, run_of, truth_of
+from tests.factories.unchecked_runs import without_manifest
 
 
 def decoded(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None, **more: Any) -> Run:
@@ -423,7 +423,7 @@ def test_damaged_packets_are_refused(
     scheme: str, column: str, value: int, says: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    folder = without_sha256(run_of({"scheme": scheme}, messages=2).write(tmp_path / "run"))
+    folder = without_manifest(run_of({"scheme": scheme}, messages=2).write(tmp_path / "run"))
     file = folder / "packets.parquet"
     packets = pl.read_parquet(file)
     packets.with_columns(pl.lit(value).cast(packets[column].dtype).alias(column)).write_parquet(

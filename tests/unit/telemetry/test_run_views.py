@@ -173,9 +173,9 @@ def test_labels_stay_as_they_are_where_both_sides_agree() -> None:
 
 
 def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
-    from tests.factories.older_runs import without_sha256
+    from tests.factories.unchecked_runs import without_manifest
 
-    path = without_sha256(run_of(HASHED, messages=10).write(tmp_path / "run"))
+    path = without_manifest(run_of(HASHED, messages=10).write(tmp_path / "run"))
     for name, columns in (("samples", ["receive_label", "receiver"]),
                           ("packets", ["receive_label", "links"]),
                           ("messages", ["receive_label"])):  # fmt: skip

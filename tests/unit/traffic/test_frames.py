@@ -89,7 +89,7 @@ def test_a_frame_of_calls_only_is_named_with_what_it_lacks(tmp_path: Path) -> No
         ("'receiver': 1", "'receiver': __import__('os')", "are no attributes"),
         ("'msg_length': 64}", "'msg_length': -1}", "messages of -1 B"),
         ("{'receiver': 1,", "{'receiver': " + "(" * 3000, "are no attributes"),
-        ("{'receiver': 1,", "{'receiver': " + "9" * 5000, "characters"),
+        ("{'receiver': 1,", "{'receiver': " + "9" * 5000, "more than 308 digits"),
         ("MPI_Send,0,0,{", "MPI_Send,0,x,{", "could not convert"),
         ("10,Enter", "10,Enter,more", "another number of fields"),
     ],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tailback.api.simulate import simulate
 from tailback.errors import TraceError
+from tailback.scenario import parse
+from tailback.simulation import prepare
 from tailback.traffic.readers import read_trace
 from tests.factories.blocking import run_blocking
 from tests.factories.kineto_traces import call, init, sample_log, tuned
@@ -85,6 +89,139 @@ def test_what_a_log_lacks_is_named(tmp_path: Path) -> None:
     path.write_text(init("n0", 0, 2) + init("n0", 1, 2) + call("n0", 0, "AllReduce", 5, 2))
     with pytest.raises(TraceError, match="no collective that all of its ranks recorded"):
         read_trace(path)
+
+
+def job_log(
+    edit: Callable[[str, int, int], str] = lambda line, *_: line, *, processes: int = 4
+) -> str:
+    """The log of three sums of four accelerators on two hosts.
+
+    Args:
+        edit: Changes the line of a call, by its rank and its number.
+        processes: Processes that share the accelerators.
+    """
+    text, pid = "", [100 + rank * processes // 4 for rank in range(4)]
+    for rank in range(4):
+        text += (f"host{rank // 2}:{pid[rank]}:7 [{rank % 2}] NCCL INFO ncclCommInitRank comm "
+                 f"0xa{rank} rank {rank} nranks 4 cudaDev {rank % 2} busId {rank}000 commId 0x77 "
+                 "- Init START\n")  # fmt: skip
+    for number in range(3):
+        for rank in range(4):
+            line = (f"host{rank // 2}:{pid[rank]}:7 [{rank % 2}] NCCL INFO AllReduce: opCount "
+                    f"{number} sendbuff 0x1 recvbuff 0x2 count 2097152 datatype 7 op 0 root 0 "
+                    f"comm 0xa{rank} [nranks=4] stream 0x5\n")  # fmt: skip
+            text += edit(line, rank, number)
+    return text
+
+
+def glued(end: str) -> Callable[[str, int, int], str]:
+    """Rank 0 logs its calls behind an unfinished line that ends so."""
+    return lambda line, rank, _: end + line if rank == 0 else line
+
+
+ROW = "     8388608       2097152     float     sum      "
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        job_log(processes=2),
+        job_log(lambda line, *_: line.replace("[1]", "[0]"), processes=2),
+        job_log(glued(ROW + "-1")),
+        job_log(glued(ROW + "-1    45.46    0.00    0.00    N/A")),
+        job_log(glued(ROW + "0")),
+        job_log(lambda line, *_: line.replace("\n", "") + "\r\n"),
+        job_log(lambda line, rank, _: line.replace("\n", "" if rank == 2 else "\n")),
+        job_log(lambda line, *_: "[1,0]<stdout>:" + line),
+        job_log(lambda line, *_: "[2026-01-05 10:00:00] " + line),
+        job_log().replace(" commId 0x77", ""),
+        "epoch 1/9" + job_log(),
+    ],
+    ids=["many accelerators in a process", "device of the thread", "row ends with a root",
+         "row ends with a verdict", "row ends with a digit", "CRLF", "two calls in a line",
+         "tag of mpirun", "time stamp", "RCCL without commId", "first line glued"],
+)  # fmt: skip
+def test_calls_belong_to_their_communicators(tmp_path: Path, log: str) -> None:
+    (tmp_path / "whole.log").write_text(job_log())
+    (tmp_path / "nccl.log").write_text(log)
+    whole, program = read_trace(tmp_path / "whole.log"), read_trace(tmp_path / "nccl.log")
+    assert program.amount.tolist() == whole.amount.tolist()
+    assert program.hosts == whole.hosts == ("host0", "host0", "host1", "host1")
+    assert not any("left out" in note for note in program.notes)
+
+
+def test_pointer_of_a_freed_communicator_names_the_next(tmp_path: Path) -> None:
+    second = job_log().replace("0x77", "0x78")
+    pair = "".join(line for line in second.splitlines(keepends=True) if line.startswith("host0"))
+    (tmp_path / "x.log").write_text(job_log() + pair.replace("nranks 4", "nranks 2")
+                                    .replace("nranks=4", "nranks=2"))  # fmt: skip
+    program = read_trace(tmp_path / "x.log")
+    assert {label.communicator for label in program.labels} == {"comm 0x77", "comm 0x78"}
+
+
+def test_lost_calls_are_counted(tmp_path: Path) -> None:
+    cut = job_log(lambda line, rank, number: line[:60] + "\n" if (rank, number) == (2, 1) else line)
+    (tmp_path / "x.log").write_text(cut)
+    notes = " ".join(read_trace(tmp_path / "x.log").notes)
+    assert "1 lines of x.log with a call are cut short" in notes
+    twice = job_log().replace(" commId 0x77", "")
+    pairs = twice.replace("nranks 4", "nranks 2").replace("nranks=4", "nranks=2")
+    pairs = pairs.replace("rank 2", "rank 0").replace("rank 3", "rank 1").replace("0xa", "0xb")
+    (tmp_path / "x.log").write_text(twice + pairs)
+    notes = " ".join(read_trace(tmp_path / "x.log").notes)
+    assert "several communicators have 2 ranks and no commId" in notes
+    with pytest.raises(TraceError, match="no communicators by which"):
+        (tmp_path / "x.log").write_text(pairs)
+        read_trace(tmp_path / "x.log")
+
+
+def test_lines_of_long_rings_that_nccl_cut_are_not_used(tmp_path: Path) -> None:
+    path = sample_log(tmp_path)
+    notes = read_trace(path).notes
+    path.write_text(path.read_text() + PREFIX + "Channel 00/02 :    0  23  22  21\n")
+    assert read_trace(path).notes == notes
+
+
+def ring_in_a_host(channels: int) -> str:
+    """The log of a sum of 64 MiB of two accelerators, each with 240 GB/s to the other."""
+    text = "".join(init("n0", rank, 2) for rank in range(2))
+    text += PREFIX + "=== System : maxBw 48.0 totalBw 240.0 ===\n"
+    text += tuned("n0", "AllReduce", 64 << 20, "RING", "SIMPLE", channels - 1)
+    return text + "".join(call("n0", rank, "AllReduce", 16 << 20, 2) for rank in range(2))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 8, 24])
+def test_channels_share_the_port_of_their_accelerator(tmp_path: Path, channels: int) -> None:
+    (tmp_path / "x.log").write_text(ring_in_a_host(channels))
+    scenario = parse({"fabric": {"preset": "full"},
+                      "job": [{"trace": str(tmp_path / "x.log"), "ranks_per_host": 2}],
+                      "engine": {"local_delay": "1 ps", "send_delay": "1 ps"}})  # fmt: skip
+    run = simulate(scenario)
+    # Each of two accelerators sends the 64 MiB once, half to reduce and half to gather.
+    assert run.elapsed_ps == pytest.approx((64 << 20) / 240e9 * 1e12, rel=0.02)
+    stated = {**scenario.model_dump(exclude_unset=True), "engine": {"local_sharing": "memory"}}
+    assert prepare(parse(stated)).scenario.engine.local_sharing == "memory"
+
+
+@pytest.mark.parametrize(("per_host", "noted"), [(1, True), (2, False)])
+def test_another_number_of_hosts_than_logged_is_noted(
+    tmp_path: Path, per_host: int, noted: bool
+) -> None:
+    (tmp_path / "x.log").write_text(job_log())
+    job = {"trace": str(tmp_path / "x.log"), "ranks_per_host": per_host}
+    notes = prepare(parse({"fabric": {"preset": "full"}, "job": [job]})).notes
+    assert noted == any("the ranks ran on 2 hosts ('host0', 'host1')" in note for note in notes)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("log", "collectives"),
+    [("nccl-glued/clean.log", 6), ("nccl-glued/glued.log", 6), ("nccl-interleaved/good.log", 10),
+     ("nccl-interleaved/one-device.log", 10), ("nccl-interleaved/interleaved.log", 10)],
+)  # fmt: skip
+def test_collectives_of_interleaved_logs_are_complete(log: str, collectives: int) -> None:
+    program = read_trace(real(f"cases/{log}"))
+    assert f"{collectives} ncclAllReduce" in program.notes[-1] and len(program.notes) == 1
 
 
 @pytest.mark.data

@@ -199,7 +199,7 @@ def test_listed_messages_are_sent_in_the_order_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "cannot read the messages"),
+        (None, "cannot be read"),
         ("", "line 1: the first line is ''"),
         ("0,1,8\n", "line 1: the first line is '0,1,8'"),
         ("source,destination,bytes\n0,1,8\n0,3,8\n", "line 3: '0,3,8' is not a message"),

@@ -161,7 +161,7 @@ def test_absurd_numbers_of_messages_are_refused(tmp_path: Path) -> None:
 def test_a_profile_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "run", "")
     (path / "prof.0.prof").write_bytes(b"# POINT TO POINT\n\xff\xfe")
-    with pytest.raises(TraceError, match="not text"):
+    with pytest.raises(TraceError, match="not a text file"):
         read_trace(path)
 
 

@@ -6,7 +6,7 @@
 //! acknowledged send is complete when a control packet that its receiver sends as the receive is
 //! complete has come back. Messages above the eager limit use a rendezvous: a request to send, and a
 //! clear to send once the receive is posted, both simulated as packets. Ranks on the same host exchange
-//! messages through memory, at a rate and latency of their own.
+//! messages through memory, whose bandwidth all of them share, or through ports of their own.
 
 use tailback_program::{Op, Rank, Request};
 
@@ -32,8 +32,9 @@ const ARRIVED: u32 = 2;
 const REQUESTED: u32 = 3;
 const CLEARED: u32 = 4;
 const RECEIVED: u32 = 5;
+const COPIED: u32 = 6;
 /// Values from here on: a control packet in slot `value - NOTICE`.
-const NOTICE: u32 = 6;
+const NOTICE: u32 = 7;
 
 impl<P: Probe> Shard<'_, P> {
     /// Prefetches the send state of a message.
@@ -203,6 +204,7 @@ impl<P: Probe> Shard<'_, P> {
                 self.enqueue(node, message, PacketKind::Data);
             }
             RECEIVED => self.received(message),
+            COPIED => self.on_copied(message),
             _ => self.on_notice(what - NOTICE),
         }
     }
@@ -225,21 +227,7 @@ impl<P: Probe> Shard<'_, P> {
         let model = self.model;
         let envelope = &model.program.messages[message as usize];
         if model.same_host(envelope) {
-            let gbps = model.placement.local_rate(envelope.src, model.settings.local_gbps);
-            let duration = model.settings.local_ps(envelope.bytes, gbps);
-            let duration = duration.expect("limits::check refused longer ones");
-            let port = |rank| model.local_rank(rank) as usize;
-            let begin = self.local_ports.begin(
-                port(envelope.src),
-                port(envelope.dst),
-                self.now,
-                duration - model.settings.local_delay_ps,
-                model.settings.contention,
-            );
-            self.sends[self.model.send_of(message) as usize].start_ps = begin;
-            let time = begin.saturating_add(duration);
-            self.queue.push(Event::new(time, EventKind::Message, message, LOCAL_ARRIVAL));
-            return;
+            return self.send_within_host(message);
         }
         let node = model.placement.node[envelope.src as usize];
         let content = if envelope.bytes > model.settings.eager_bytes {
@@ -248,6 +236,48 @@ impl<P: Probe> Shard<'_, P> {
             PacketKind::Data
         };
         self.enqueue(node, message, content);
+    }
+
+    /// A message within a host begins: a copy in its memory, or a transfer between two ports.
+    fn send_within_host(&mut self, message: u32) {
+        let model = self.model;
+        let envelope = &model.program.messages[message as usize];
+        let gbps = model.placement.local_rate(envelope.src, model.settings.local_gbps);
+        let mut begin = self.now;
+        if let Some(ports) = &mut self.local_ports {
+            let duration = model.settings.local_ps(envelope.bytes, gbps);
+            let duration = duration.expect("limits::check refused longer ones");
+            let port = |rank| model.local_rank(rank) as usize;
+            begin = ports.begin(
+                port(envelope.src),
+                port(envelope.dst),
+                self.now,
+                duration - model.settings.local_delay_ps,
+                model.settings.contention,
+            );
+            let time = begin.saturating_add(duration);
+            self.queue.push(Event::new(time, EventKind::Message, message, LOCAL_ARRIVAL));
+        } else {
+            let host = model.placement.host[envelope.src as usize];
+            let (time, first) = self.memory.start(host, message, envelope.bytes, gbps, self.now);
+            self.queue.push(Event::new(time, EventKind::Message, first, COPIED));
+        }
+        self.sends[model.send_of(message) as usize].start_ps = begin;
+    }
+
+    /// The copy of a message within a host may have ended, and others with it.
+    fn on_copied(&mut self, message: u32) {
+        let model = self.model;
+        let src = model.program.messages[message as usize].src;
+        let host = model.placement.host[src as usize];
+        let arrival = self.now.saturating_add(model.settings.local_delay_ps);
+        let queue = &mut self.queue;
+        let next = self.memory.finish(host, self.now, |message| {
+            queue.push(Event::new(arrival, EventKind::Message, message, LOCAL_ARRIVAL));
+        });
+        if let Some((time, first)) = next {
+            self.queue.push(Event::new(time, EventKind::Message, first, COPIED));
+        }
     }
 
     /// The last byte of a message has left its adapter.

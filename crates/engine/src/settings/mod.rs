@@ -197,11 +197,14 @@ pub struct Settings {
     pub send_delay_ps: u64,
     /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
-    /// Rate between ranks of one host.
+    /// Rate of a message between ranks of one host.
     pub local_gbps: f64,
+    /// Rate that all messages within a host share, which is at least that of one.
+    pub memory_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// Whether each rank has a port of this rate to a switch in its host, which its messages share.
+    /// Whether messages within a host share ports instead of memory: each rank has one of the rate of a
+    /// message to a switch in its host.
     #[serde(default)]
     pub local_ports: bool,
     /// False for the ideal network: packets meet no contention, only the line rate of their own
@@ -266,7 +269,8 @@ impl Default for Settings {
             injection_mbps: 0,
             send_delay_ps: 0,
             eager_bytes: u64::MAX,
-            local_gbps: 400.0,
+            local_gbps: 80.0,
+            memory_gbps: 400.0,
             local_delay_ps: 500_000,
             local_ports: false,
             contention: true,
@@ -393,9 +397,11 @@ impl Settings {
     }
 
     fn check_times(&self) -> Result<(), EngineError> {
-        if !(self.local_gbps > 0.0 && self.local_gbps.is_finite()) {
-            let value = format!("{} Gb/s", self.local_gbps);
-            return ENGINE.range("local_rate", value, "give a rate above 0, like 400 Gb/s");
+        for (key, gbps) in [("local_rate", self.local_gbps), ("memory_rate", self.memory_gbps)] {
+            if !(gbps > 0.0 && gbps.is_finite()) {
+                let value = format!("{gbps} Gb/s");
+                return ENGINE.range(key, value, "give a rate above 0, like 80 Gb/s");
+            }
         }
         let (mut timer_ps, mut hold) = (0, 0);
         if let Some(control) = &self.congestion_control {

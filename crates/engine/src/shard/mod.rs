@@ -4,7 +4,7 @@ mod prefetch;
 mod setup;
 mod upcoming;
 
-use tailback_program::{LocalPorts, Rank};
+use tailback_program::{LocalPorts, Rank, SharedMemory};
 
 use self::upcoming::Upcoming;
 use crate::congestion::CongestionState;
@@ -56,7 +56,10 @@ pub(crate) struct Shard<'a, P> {
     pub sends: Vec<SendState>,
     pub receives: Vec<ReceiveState>,
     pub ranks: Vec<Rank>,
-    pub local_ports: LocalPorts,
+    /// What messages within a host share: ports, if the ranks have any, or memory.
+    pub local_ports: Option<LocalPorts>,
+    /// Hosts keep their numbers in every shard.
+    pub memory: SharedMemory,
     /// Where ranks are in their steps, if steps may be left out.
     pub gates: Option<Box<StepGates>>,
     /// Each rank that began to compute and when, in order of time; None unless asked for.

@@ -1,6 +1,6 @@
 //! Construction of shards from the model.
 
-use tailback_program::{LocalPorts, Rank};
+use tailback_program::{LocalPorts, Rank, SharedMemory};
 
 use super::Shard;
 use super::upcoming::Upcoming;
@@ -64,7 +64,6 @@ impl Model<'_> {
         let switches = self.partition.of_switch.iter().filter(|&&shard| shard == number).count();
         let links = self.links_of(number);
         let EndpointIndex { send, receive } = self.endpoint_counts[usize::from(number)];
-        let groups = self.partition.groups[usize::from(number)] as usize;
         let ranks = self.ranks_of(number).len();
         Shard {
             model: self,
@@ -94,7 +93,7 @@ impl Model<'_> {
             pauses: PausedLanes::new(settings.flow_control, links.len() * n_lanes),
             now: 0,
             end: 0,
-            queue: self.queue(groups),
+            queue: self.queue(self.partition.groups[usize::from(number)] as usize),
             probe: probe(&links),
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
             packets: PacketPool::default(),
@@ -103,7 +102,8 @@ impl Model<'_> {
             sends: with_huge_pages(send as usize),
             receives: with_huge_pages(receive as usize),
             ranks: with_huge_pages(ranks),
-            local_ports: LocalPorts::new(settings.local_ports.then_some(ranks)),
+            local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
+            memory: SharedMemory::new(self.placement.n_hosts(), settings.memory_gbps),
             gates: self.gates.clone().map(Box::new),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),

@@ -323,6 +323,7 @@ fn slower(settings: &Settings, times: u64) -> Settings {
         switch_delay_ps: times * settings.switch_delay_ps,
         send_delay_ps: times * settings.send_delay_ps,
         local_gbps: settings.local_gbps / times as f64,
+        memory_gbps: settings.memory_gbps / times as f64,
         local_delay_ps: times * settings.local_delay_ps,
         congestion_control: control,
         probes: Probes {

@@ -19,7 +19,8 @@ from tailback.api.sweep.workers import (
     run_on_dask,
     slurm_script,
 )
-from tailback.errors import ScenarioError
+from tailback.errors import ScenarioError, known_keywords
+from tailback.folders import require_owner
 from tailback.scenario import Scenario, load, parse
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def continue_sweep(
         progress: Called with the progress of the study and the time left.
 
     Raises:
-        TailbackError: The folder has no study, or there is no such part or cluster.
+        TailbackError: The folder has no study or belongs to another user, or there is no such part
+            or cluster.
     """
     study = ParameterStudy.open(Path(folder).absolute())
     which, parts = part
@@ -124,6 +126,8 @@ def continue_sweep(
             f"there is no part {which} of {parts}", remedy=f"parts are numbered 0 to {parts - 1}"
         )
     numbers = [number for number in study.pending() if number % parts == which]
+    if numbers:
+        require_owner(study.path)
     if dask is not None:
         ended = run_on_dask(study.path, numbers, dask)
     else:
@@ -133,6 +137,7 @@ def continue_sweep(
     return Sweep(study)
 
 
+@known_keywords()
 def sweep(
     scenario: Scenario | str | Path | Mapping[str, Any],
     over: Mapping[str, Sequence[Any]],

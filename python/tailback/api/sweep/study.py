@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,8 @@ import polars as pl
 import tailback
 from tailback.api.sweep.plan import Point, scenario_at
 from tailback.errors import RunError, ScenarioError, TailbackError
+from tailback.folders import atomic_file, require_owner, require_plain_path
+from tailback.input_files import content, text_content
 from tailback.parquet import read_table
 from tailback.run import Run
 from tailback.schema import TABLES
@@ -46,9 +47,11 @@ class ParameterStudy:
         """Create the folder, unless it has the same study, to be continued.
 
         Raises:
-            RunError: The folder contains something else or cannot be written.
+            RunError: The folder contains something else, belongs to another user or cannot be
+                written.
             ScenarioError: A table is unknown, or a key is also a column of a table.
         """
+        require_plain_path(self.path)
         for name in self.tables:
             if name not in TABLES:
                 raise ScenarioError(
@@ -61,6 +64,7 @@ class ParameterStudy:
                     remedy=f"leave {name!r} out, or write the key with its table",
                 )
         if (self.path / "sweep.json").exists():
+            require_owner(self.path)
             if ParameterStudy.open(self.path) != self:
                 raise RunError(
                     "contains another parameter study", file=self.path,
@@ -92,7 +96,7 @@ class ParameterStudy:
         """Read the study of a folder; raises RunError if there is none."""
         path = Path(path)
         try:
-            found = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+            found = json.loads(content(path / "sweep.json", RunError))
             if found["format"] != FORMAT:
                 raise ValueError(f"format {found['format']!r}, this version reads {FORMAT}")
             return ParameterStudy(
@@ -113,7 +117,7 @@ class ParameterStudy:
         """Why runs failed, by number."""
         found = {}
         for file in sorted((self.path / "failed").glob("*.txt")):
-            found[int(file.stem)] = file.read_text(encoding="utf-8")
+            found[int(file.stem)] = text_content(file, RunError)
         return found
 
     def record_failure(self, number: int, message: str) -> None:
@@ -153,10 +157,8 @@ class ParameterStudy:
         own = [pl.lit(number, dtype=pl.UInt32).alias("run")]
         own += [pl.lit(_cell(point[key], types[key]), dtype=types[key]).alias(key) for key in point]
         rows = rows.drop([name for name in point if name in rows.columns])
-        file = self.path / table / f"{_stem(number)}.parquet"
-        part = file.with_suffix(".part")
-        rows.select(*own, pl.all()).write_parquet(part)
-        os.replace(part, file)
+        with atomic_file(self.path / table / f"{_stem(number)}.parquet", force=True) as file:
+            rows.select(*own, pl.all()).write_parquet(file)
 
     def frame(self, table: str = SUMMARY) -> pl.DataFrame:
         """A table of all finished runs, in the order of their numbers.
@@ -219,6 +221,5 @@ def _stem(number: int) -> str:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    os.replace(part, path)
+    with atomic_file(path, force=True) as file:
+        file.write(content)

@@ -16,6 +16,11 @@ from typing import IO, Any
 from tailback.api.sweep.study import ParameterStudy
 from tailback.dask_scheduler import connect
 from tailback.errors import RunError
+from tailback.folders import batch_script, shell_path
+
+PYTHON = (sys.executable, "-P")
+"""Command of a worker's interpreter. Without -P, Python would import modules from the current
+folder, in which other users may have put some."""
 
 Progress = Callable[[str, float], None]
 """Called with the current step and its progress, 0–1."""
@@ -33,7 +38,7 @@ class _Worker:
 
     def __init__(self, folder: Path) -> None:
         # A fresh interpreter, so that a script that calls sweep() is not imported again.
-        command = [sys.executable, "-m", "tailback.api.sweep.worker", str(folder)]
+        command = [*PYTHON, "-m", "tailback.api.sweep.worker", str(folder)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
@@ -169,21 +174,16 @@ def dask_client(client: Any) -> Iterator[Any]:
         yield own
 
 
-def slurm_script(folder: Path, name: str, tasks: int) -> str:
+def slurm_script(folder: Path, tasks: int) -> str:
     """A batch script for ``sbatch`` that runs the study as an array of ``tasks`` jobs."""
-    command = shlex.join([sys.executable, "-m", "tailback", "sweep", str(folder), "--quiet"])
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            f"#SBATCH --job-name={name[:60]}",
-            f"#SBATCH --array=0-{tasks - 1}",
-            "#SBATCH --ntasks=1",
-            "#SBATCH --cpus-per-task=1",
-            f"#SBATCH --output={shlex.quote(str(folder / 'slurm-%A_%a.out'))}",
-            "",
-            f'exec {command} --workers 1 --part "$SLURM_ARRAY_TASK_ID/{tasks}"',
-            "",
-        ]
+    place = shell_path(folder.absolute())
+    command = shlex.join([*PYTHON, "-m", "tailback", "sweep", "--quiet", "--workers", "1"])
+    # sbatch parses quotes in its own way, so that the shell opens the file of the output.
+    return batch_script(
+        folder.absolute().name,
+        tasks,
+        f'{command} --part "$SLURM_ARRAY_TASK_ID/{tasks}" {place} '
+        f'> {place}/slurm-"$SLURM_ARRAY_JOB_ID"_"$SLURM_ARRAY_TASK_ID".out 2>&1',
     )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tailback.calibration.model import BenchmarkData, BenchmarkReader, CalibrationError
+from tailback.calibration.model import BenchmarkData, BenchmarkReader, CalibrationError, Series
 from tailback.calibration.readers import gpcnet, imb, nccl_tests, osu, perftest
-from tailback.delimited import content
+from tailback.input_files import content
 from tailback.registry import Registry
 
 BENCHMARKS: Registry[BenchmarkReader] = Registry("benchmark", "benchmarks that a calibration reads")
@@ -23,6 +23,8 @@ BENCHMARKS.register("perftest")(perftest)
 
 _MAX_BYTES = 64 << 20
 _SNIFFED = 1 << 16
+_LONGEST_PS = 3.6e15
+"""An hour: benchmarks repeat each message many times."""
 
 
 def read_benchmark(path: Path) -> BenchmarkData:
@@ -53,12 +55,28 @@ def read_benchmark(path: Path) -> BenchmarkData:
             "trace with times (OTF2, DUMPI, Nsight Systems)",
         )  # fmt: skip
     out = found.read(text, path)
+    for series in out.series:
+        _require_possible(series, path)
     if not out.series and out.packet_bytes is None:
         raise CalibrationError(
             f"holds nothing that a calibration uses ({'; '.join(out.notes) or 'no result'})",
             file=path, remedy="run a point-to-point test: latency, bandwidth or ping-pong",
         )  # fmt: skip
     return out
+
+
+def _require_possible(series: Series, path: Path) -> None:
+    """Refuse a time that no message takes: a fit through it has no meaning."""
+    impossible = ~((series.time_ps >= 1) & (series.time_ps <= _LONGEST_PS))
+    impossible |= ~(series.resolution_ps <= _LONGEST_PS)
+    if impossible.any():
+        row = int(impossible.argmax())
+        raise CalibrationError(
+            f"messages of {series.size_bytes[row]:.0f} B cannot take {series.time_ps[row]:.3g} ps",
+            file=path,
+            place=series.source,
+            remedy="the output is damaged: run the benchmark again",
+        )
 
 
 __all__ = ["BENCHMARKS", "read_benchmark"]

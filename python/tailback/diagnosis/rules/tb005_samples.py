@@ -19,7 +19,8 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     Fires when more than a quarter of the congested packets are on links that may or may not be
     congested according to the samples, or in trees whose root your job may or may not fill, and
     these packets could make another cause the heaviest. Also fires when your messages crossed
-    switches but no packet carried a sample, or none that can be decoded.
+    switches but no packet carried a sample, or none that can be decoded; for a capture, when the
+    bits in place of the samples do not depend on the packets as samples do.
     The finding states how many more packets of which phase are needed, and which links are least
     certain. Counts decoded from hashes vary more than counts of whole links, so fewer header bits
     need more packets. Scheme `csig` names the most congested link of each packet and counts
@@ -42,6 +43,12 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         return None  # There is nothing to sample: TB004.
     if evidence.undecoded:
         return _undecoded(evidence)
+    if why := evidence.run.summary.get("without_samples"):
+        return evidence.finding(
+            "TB005", "undetermined", wording.NO_SAMPLE,
+            wording.WITHOUT_SAMPLES.format(why), evidence.roots.clear(),
+            wording.STATE_TELEMETRY,
+        )  # fmt: skip
     if not evidence.received:
         return evidence.finding(
             "TB005", "undetermined", wording.NO_SAMPLE, wording.NOTHING_SAMPLED,

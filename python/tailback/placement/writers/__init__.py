@@ -8,6 +8,7 @@ from __future__ import annotations
 from tailback.placement.writers import cray, mpich, openmpi, sequence, slurm
 from tailback.placement.writers.model import (
     WRITERS,
+    Binding,
     RankAssignment,
     RankFile,
     assignment_for,
@@ -20,4 +21,4 @@ WRITERS.register("slurm")(slurm.render)
 WRITERS.register("mpich")(mpich.render)
 WRITERS.register("cray")(cray.render)
 
-__all__ = ["WRITERS", "RankAssignment", "RankFile", "assignment_for", "write"]
+__all__ = ["WRITERS", "Binding", "RankAssignment", "RankFile", "assignment_for", "write"]

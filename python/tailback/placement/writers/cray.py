@@ -8,7 +8,7 @@ import shlex
 import numpy as np
 
 from tailback.errors import PlacementError
-from tailback.placement.writers.model import RankAssignment, RankFile
+from tailback.placement.writers.model import Binding, RankAssignment, RankFile
 
 NODES = "# nodes in this order:"
 """First line of the comment that names the nodes, which the reader of placements parses."""
@@ -36,12 +36,14 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     order = np.lexsort((assignment.slot, at)).tolist()
     # Slurm sorts the nodes of a step, and Cray's start-up supports no other distribution: nodes can
     # be selected, but not ordered.
+    binding = assignment.binding or Binding()
+    cores = f"--cpus-per-task={binding.cores} " if binding.cores else ""
     command = (
         f"srun --nodes={len(used)} --nodelist={shlex.quote(_node_list(used))} "
-        f"--ntasks={assignment.n_ranks} --ntasks-per-node={each} ./app"
+        f"--ntasks={assignment.n_ranks} --ntasks-per-node={each} {cores}./app"
     )
     copy = "" if file == "MPICH_RANK_ORDER" else f"cp {shlex.quote(file)} MPICH_RANK_ORDER && "
-    command = f"{copy}MPICH_RANK_REORDER_METHOD=3 {command}"
+    command = f"{copy}{binding.variables}MPICH_RANK_REORDER_METHOD=3 {command}"
     lines = [
         f"# {command}",
         "# valid if Slurm orders these nodes by name",

@@ -10,12 +10,30 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, option
 from tailback.fabric.model import Fabric
 from tailback.placement.problem import slots_of_each
 from tailback.registry import Registry
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
+
+
+@dataclass(frozen=True)
+class Binding:
+    """How ranks of a recorded job used the cores of their hosts.
+
+    Attributes:
+        cores: Cores that each rank was bound to alone; 0 if ranks were not bound, or shared cores.
+        threads: OpenMP threads of each rank (OMP_NUM_THREADS); 0 if not set.
+    """
+
+    cores: int = 0
+    threads: int = 0
+
+    @property
+    def variables(self) -> str:
+        """Assignment of the variables before a command that passes its environment on."""
+        return f"OMP_NUM_THREADS={self.threads} " if self.threads else ""
 
 
 @dataclass(frozen=True)
@@ -27,12 +45,14 @@ class RankAssignment:
         slot: Slot of each rank on its host, counting from 0, shape (R,).
         allocation: Host names of the allocation, in order.
         slots: Slots of each host of the allocation.
+        binding: How ranks used cores when the job was recorded; None if that is unknown.
     """
 
     host: tuple[str, ...]
     slot: NDArray[np.int64]
     allocation: tuple[str, ...]
     slots: tuple[int, ...]
+    binding: Binding | None = None
 
     @property
     def n_ranks(self) -> int:
@@ -119,8 +139,8 @@ def assignment_for(
         if most > held[at]:
             raise PlacementError(
                 f"host {fabric.host_name[at]!r} needs {most} slots but has {held[at]}",
-                remedy="raise ranks_per_host (--ranks-per-host), or the host's slots in hosts "
-                "(--hosts node[0-3]:4)",
+                remedy=f"raise {option('ranks_per_host')}, or the host's slots "
+                f"({option('hosts', 'node[0-3]:4')})",
             )
     return RankAssignment(
         host=tuple(fabric.host_name[h] for h in host.tolist()),
@@ -176,6 +196,9 @@ def write(name: str, assignment: RankAssignment, file: str = "rankfile") -> Rank
     """
     for host in {*assignment.host, *assignment.allocation}:
         safe_name(host)
-    if not file or not file.isprintable():
-        raise PlacementError(f"{file!r} is not a name for a file", remedy="give a printable name")
+    if not file or not file.isprintable() or file.startswith("-"):
+        raise PlacementError(
+            f"{file!r} is not a name for a file",
+            remedy="give a printable name that begins with no dash",
+        )
     return WRITERS[name](assignment, file)

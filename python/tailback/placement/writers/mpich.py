@@ -6,13 +6,17 @@ import itertools
 import shlex
 from collections.abc import Sequence
 
-from tailback.placement.writers.model import RankAssignment, RankFile
+from tailback.placement.writers.model import Binding, RankAssignment, RankFile
 
 
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """MPICH hydra host file: host:n in rank order; hydra starts again if ranks remain."""
     # MPICH accepts -f as well, but Intel MPI then uses a host once, however often it is listed.
-    command = f"mpiexec -n {assignment.n_ranks} -machinefile {shlex.quote(file)} ./app"
+    binding = assignment.binding or Binding()
+    options = f"-bind-to core:{binding.cores} " if binding.cores else ""
+    if binding.threads:
+        options += f"-genv OMP_NUM_THREADS {binding.threads} "
+    command = f"mpiexec -n {assignment.n_ranks} {options}-machinefile {shlex.quote(file)} ./app"
     lines = [f"# {command}"]
     hosts = _one_round(assignment.host)
     runs = [(host, sum(1 for _ in run)) for host, run in itertools.groupby(hosts)]

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import shlex
 
-from tailback.placement.writers.model import RankAssignment, RankFile
+from tailback.placement.writers.model import Binding, RankAssignment, RankFile
 
 
 def render(assignment: RankAssignment, file: str) -> RankFile:
-    """Open MPI 4 and 5 rankfile: host and slot of each rank."""
+    """Open MPI 4 and 5 rankfile: host and cores of each rank, to which it binds the rank."""
+    binding = assignment.binding or Binding()
     name = shlex.quote(file)
-    command = f"mpirun -np {assignment.n_ranks} --map-by rankfile:file={name} ./app"
-    older = f"mpirun -np {assignment.n_ranks} --rankfile {name} ./app"
+    threads = f" -x OMP_NUM_THREADS={binding.threads}" if binding.threads else ""
+    start, cores = f"mpirun -np {assignment.n_ranks}", max(binding.cores, 1)
+    command = f"{start} --map-by rankfile:file={name}{threads} ./app"
+    older = f"{start} --rankfile {name}{threads} ./app"
     lines = [f"# Open MPI 5: {command}", f"# Open MPI 4: {older}"]
-    pairs = zip(assignment.host, assignment.slot.tolist(), strict=True)
-    lines += [f"rank {rank}={host} slot={slot}" for rank, (host, slot) in enumerate(pairs)]
+    if not binding.cores:
+        # Open MPI ignores --bind-to none with a rankfile.
+        lines.append("# binds each rank to one core: for ranks with threads use --map-by seq")
+    for rank, (host, slot) in enumerate(
+        zip(assignment.host, assignment.slot.tolist(), strict=True)
+    ):
+        first = slot * cores
+        span = f"{first}-{first + cores - 1}" if cores > 1 else str(first)
+        lines.append(f"rank {rank}={host} slot={span}")
     return RankFile("openmpi", file, "\n".join(lines) + "\n", older)

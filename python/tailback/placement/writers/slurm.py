@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import shlex
 
-from tailback.placement.writers.model import RankAssignment, RankFile
+from tailback.placement.writers.model import Binding, RankAssignment, RankFile
 
 
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """Slurm SLURM_HOSTFILE: one host per task, for srun --distribution=arbitrary."""
+    binding = assignment.binding or Binding()
+    # Without an option, the site decides how srun binds tasks.
+    cores = "--cpu-bind=none"
+    if binding.cores:
+        cores = f"--cpus-per-task={binding.cores} --cpu-bind=cores"
     # No comments in the file: every line is a task.
     command = (
-        f"SLURM_HOSTFILE={shlex.quote(file)} "
-        f"srun --ntasks={assignment.n_ranks} --distribution=arbitrary ./app"
+        f"{binding.variables}SLURM_HOSTFILE={shlex.quote(file)} "
+        f"srun --ntasks={assignment.n_ranks} --distribution=arbitrary {cores} ./app"
     )
     return RankFile("slurm", file, "\n".join(assignment.host) + "\n", command)

@@ -18,11 +18,22 @@ from tailback.port_counters.increments import (
     max_stall_ns,
     max_ticks,
     shifted,
+    stopped_at,
+    with_widths,
 )
-from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
+from tailback.port_counters.schema import (
+    INTERVALS,
+    READINGS,
+    SIMULATED,
+    WORD_BYTES,
+    Flag,
+    conform,
+)
 
 KEY: Final = ("node_guid", "node_name", "port", "interface", "direction", "round")
 """Two readings with equal values in these columns belong to the same port and series."""
+
+_PORT: Final = KEY[:-1]
 
 
 def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.DataFrame:
@@ -33,7 +44,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     fraction above 1 is kept, because it shows the error of those times.
 
     Args:
-        readings: Rows of ``READINGS`` in any order.
+        readings: Rows of ``READINGS`` in any order; see :func:`in_order`.
         tick_ns: Length of a PortXmitWait tick where a reading does not give it, nanoseconds.
 
     Returns:
@@ -41,6 +52,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         give no interval.
     """
     tick = pl.col("tick_ns").fill_null(pl.lit(tick_ns, pl.Float64))
+    tick_high = pl.when(pl.col("tick_ns").is_not_null()).then(pl.col("tick_high_ns"))
     same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
     interval = pl.col("time_ns") - shifted("time_ns")
     measured = pl.when(pl.col("source").ne_missing(SIMULATED)).then(interval)
@@ -49,43 +61,81 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     changed = (gbps != shifted("capacity_gbps")).fill_null(False)
     lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
     stalled = max_stall_ns(measured, lanes)
-    low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
-    data, packets, wait, stall, inner, drops, over = increments(
+    low, wrong, full = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE, Flag.DATA_LATCHED
+    packet_limit = byte_limit / SMALLEST_PACKET_BYTES
+    data, packets, wait, stall, inner, drops, over, paused, frames = increments(
         (
-            Counter("data_bytes", "data_limit", low, byte_limit, 4, wrong),
-            Counter("packets", "packets_limit", low, byte_limit / SMALLEST_PACKET_BYTES, 1, wrong),
+            Counter("data_bytes", "data_limit", low, byte_limit, WORD_BYTES, wrong, full),
+            Counter("packets", "packets_limit", low, packet_limit, 1, wrong, full),
             Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
             Counter("stall_ns", None, most=stalled),
             Counter("internal_stall_ns", None, most=stalled),
             Counter("drops", None, low, impossible=wrong),
             Counter("overlimits", None, low, impossible=wrong),
+            Counter("paused_ns", None, most=max_stall_ns(measured, pl.lit(1.0))),
+            Counter("pause_frames", None, low, impossible=wrong),
         )
     )
     rows = (
-        conform(READINGS, readings)
-        .lazy()
-        .sort(*KEY, "time_ns", maintain_order=True)
+        with_widths(in_order(conform(READINGS, readings)).lazy(), _PORT)
         .with_columns(
             interval_ns=pl.when(same).then(interval),
             data=data.value, sent=packets.value, wait=wait.value, stalled=stall.value,
             inner=inner.value, dropped=drops.value, held=over.value,
+            paused=paused.value, frames=frames.value,
             queued=pl.when(same).then(shifted("backlog_bytes")),
-            stall_flags=wait.flags | stall.flags,
+            stall_flags=wait.flags | stall.flags | paused.flags,
             data_flags=data.flags | packets.flags | drops.flags,
             internal_flags=inner.flags,
             changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
         )
         .filter(pl.col("interval_ns") > 0)
     )  # fmt: skip
-    return conform(INTERVALS, _interval_columns(rows, tick, lanes).collect())
+    return conform(INTERVALS, _interval_columns(rows, tick, tick_high, lanes).collect())
 
 
-def _interval_columns(rows: pl.LazyFrame, tick: pl.Expr, lanes: pl.Expr) -> pl.LazyFrame:
+def in_order(readings: pl.DataFrame) -> pl.DataFrame:
+    """The readings by port and series, each series in the order in which it was taken.
+
+    That is the order of time, unless the clock was set back: counters rise with time, so of the
+    order of time and the given one that in which the counters of the series fall less often is
+    taken.
+
+    Args:
+        readings: Rows of ``READINGS``.
+    """
+    rows = readings.with_row_index("_given")
+    same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
+    as_given, by_time = rows.sort(*KEY, "_given"), rows.sort(*KEY, "time_ns", "_given")
+    if not as_given.select((same & (pl.col("time_ns") < shifted("time_ns"))).any()).item():
+        return by_time.drop("_given")
+    fell = pl.any_horizontal(
+        (pl.col(name) < shifted(name)).fill_null(False)
+        for name in ("data_bytes", "packets", "xmit_wait_ticks", "stall_ns", "internal_stall_ns")
+    )
+    falls = (fell & same).sum().over(*KEY)
+    given = as_given.select("_given", _given_falls=falls)
+    timed = by_time.with_row_index("_by_time").with_columns(_time_falls=falls)
+    place = pl.when(pl.col("_given_falls") < pl.col("_time_falls")).then("_given")
+    return (
+        timed.join(given, on="_given", maintain_order="left")
+        .sort(*KEY, place.otherwise("_by_time"))
+        .drop("_given", "_by_time", "_given_falls", "_time_falls")
+    )
+
+
+def _interval_columns(
+    rows: pl.LazyFrame, tick: pl.Expr, tick_high: pl.Expr, lanes: pl.Expr
+) -> pl.LazyFrame:
     """Columns of ``INTERVALS`` from readings and the increment of each counter."""
     length = pl.col("interval_ns").cast(pl.Float64)
     usual = pl.col("interval_ns").median().over(*KEY)
-    stall_ns = pl.coalesce(pl.col("stalled") / lanes, pl.col("wait") * tick)
-    latched = pl.col("xmit_wait_ticks") >= pl.col("wait_limit")
+    # No tick is no stall, however long a tick is.
+    waited = pl.when(pl.col("wait") == 0).then(0.0).otherwise(pl.col("wait") * tick)
+    # Pauses are Ethernet's stalls: they have no credit counter beside them.
+    stall_ns = pl.coalesce(pl.col("stalled") / lanes, waited, pl.col("paused").cast(pl.Float64))
+    most_waited = pl.when(pl.col("stalled").is_null()).then(pl.col("wait") * tick_high)
+    latched = stopped_at(pl.col("xmit_wait_ticks"), pl.col("wait_limit"))
     return rows.with_columns(stall_time=stall_ns).select(
         "time_ns",
         "interval_ns",
@@ -95,6 +145,13 @@ def _interval_columns(rows: pl.LazyFrame, tick: pl.Expr, lanes: pl.Expr) -> pl.L
         xmit_wait_ticks=pl.col("wait"),
         stall_ns=pl.col("stall_time"),
         stall_fraction=pl.col("stall_time") / length,
+        stall_high_fraction=pl.when(most_waited.is_not_null()).then(
+            pl.max_horizontal(
+                (most_waited / length).clip(upper_bound=1.0), pl.col("stall_time") / length
+            )
+        ),
+        paused_fraction=pl.col("paused") / length,
+        pause_frames="frames",
         latched_stall_ns=pl.when(latched).then(pl.col("wait_limit") * tick),
         internal_stall_fraction=pl.col("inner") / lanes / length,
         utilization=pl.col("data") * 8 / (pl.col("capacity_gbps") * length),

@@ -7,10 +7,12 @@ together point to it. No counter shows whose bytes they were or what would help.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
+from tailback.port_counters.analysis.port_inventory import Wiring
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict
 from tailback.port_names import some_ports
 from tailback.units import counted, format_time, percent
@@ -19,33 +21,96 @@ FULL_UTILIZATION: Final = 0.7
 """Share of its rate at which a port counts as full: the same as for roots of congestion trees."""
 
 
-def full_ports(verdict: Verdict) -> pl.DataFrame:
-    """Ports that were full and hardly waited: the likely start of the congestion, busiest first."""
-    waits = pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold
-    waits |= FULL_COUNTER
-    return verdict.ports.filter((pl.col("utilization") >= FULL_UTILIZATION) & ~waits).sort(
-        "utilization", "node_name", "port", descending=[True, False, False]
+@dataclass(frozen=True)
+class Origins:
+    """Where the waiting of stalled ports may begin.
+
+    Attributes:
+        traced: Number of stalled ports whose place in the fabric is known.
+        at_hosts: Those of them whose link ends at a host, worst first.
+        full: Ports downstream of a stalled one that were full and hardly waited, busiest first.
+    """
+
+    traced: int
+    at_hosts: pl.DataFrame
+    full: pl.DataFrame
+
+
+def origins(verdict: Verdict, wiring: Wiring | None) -> Origins:
+    """Follow the links from the stalled ports to those that may be the cause.
+
+    A port waits for the ports of the device at its far end, of these only for those that a route
+    through it can take, and so on. The walk ends at a port that was read and neither waits nor is
+    full: nothing is held up by it.
+
+    Args:
+        verdict: The verdict.
+        wiring: The links of the fabric; None if unknown.
+    """
+    ports, nothing = verdict.ports, verdict.ports.clear()
+    if wiring is None:
+        return Origins(0, nothing, nothing)
+    waits = (pl.col("stall_fraction").fill_null(0.0) > 0) | FULL_COUNTER
+    busy = pl.col("utilization").fill_null(0.0) >= FULL_UTILIZATION
+    stalls = (pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold) | FULL_COUNTER
+    known = ports.filter(pl.col("link").is_not_null()).select(
+        "link", waits=waits, full=busy & ~stalls
+    )
+    state = {int(link): (bool(wait), bool(full)) for link, wait, full in known.iter_rows()}
+    begins = verdict.stalling["link"].drop_nulls().to_list()
+    seen, queue = set(begins), list(begins)
+    full: list[int] = []
+    while queue:
+        for link in wiring.onward(queue.pop()):
+            if link in seen:
+                continue
+            seen.add(link)
+            # A port that was not read may pass the waiting on.
+            wait, is_full = state.get(link, (True, False))
+            if is_full:
+                full.append(link)
+            elif wait:
+                queue.append(link)
+    at_hosts = [link for link in begins if wiring.ends_at_host(link)]
+    order = ["utilization", "node_name", "port"]
+    return Origins(
+        len(begins),
+        verdict.stalling.filter(pl.col("link").is_in(at_hosts)),
+        ports.filter(pl.col("link").is_in(full)).sort(order, descending=[True, False, False]),
     )
 
 
-def roots(verdict: Verdict) -> str:
-    """Where the waiting may begin, in one sentence; empty where nothing stalls."""
+def roots(verdict: Verdict, wiring: Wiring | None) -> str:
+    """Where the waiting may begin, in one or two sentences; empty where nothing stalls."""
     if verdict.kind != "stalls":
         return ""
+    places = origins(verdict, wiring)
+    if not places.traced:
+        return (
+            "it is unknown where the waiting begins, because it is unknown which ports are "
+            "downstream of the waiting ones: give --fabric"
+        )
+    sentences = []
+    if hosts := places.at_hosts.height:
+        verb = "leads" if hosts == 1 else "lead"
+        sentences.append(
+            f"{counted(hosts, 'waiting port')}, like {some_ports(places.at_hosts)}, {verb} to a "
+            "host, which takes in data more slowly than they arrive: the waiting begins there"
+        )
+    if full := places.full.height:
+        sentences.append(
+            f"{counted(full, 'port')} downstream of those that wait "
+            f"{'was' if full == 1 else 'were'} {percent(FULL_UTILIZATION)} full or more without "
+            f"waiting, like {some_ports(places.full)}: the waiting may begin there"
+        )
+    if sentences:
+        return ". ".join(sentences)
     if verdict.ports["utilization"].null_count() == verdict.ports.height:
         return "it is unknown where the waiting begins: no port has data on how full it was"
-    full = full_ports(verdict)
-    if not full.height:
-        return (
-            f"no port that was read was {percent(FULL_UTILIZATION)} full without waiting itself, "
-            "so the "
-            "waiting begins at ports that were not read, in bursts within an interval, or at a "
-            "cable that serves less than its rate"
-        )
     return (
-        f"{counted(full.height, 'port')} {'was' if full.height == 1 else 'were'} "
-        f"{percent(FULL_UTILIZATION)} "
-        f"full or more without waiting, like {some_ports(full)}: the waiting may begin there"
+        f"no port that was read downstream of those that wait was {percent(FULL_UTILIZATION)} full "
+        "without waiting itself, so the waiting begins at ports that were not read, in bursts "
+        "within an interval, or at a cable that serves less than its rate"
     )
 
 
@@ -62,10 +127,12 @@ def cannot_tell(verdict: Verdict) -> list[str]:
     return open_
 
 
-def limits(verdict: Verdict) -> dict[str, Any]:
+def limits(verdict: Verdict, wiring: Wiring | None) -> dict[str, Any]:
     """Likely start, full ports and open questions as plain values, for ``--format json``."""
+    places = origins(verdict, wiring)
     return {
-        "may_begin": roots(verdict),
-        "full_ports": full_ports(verdict).select("node_name", "port", "utilization").to_dicts(),
+        "may_begin": roots(verdict, wiring),
+        "full_ports": places.full.select("node_name", "port", "utilization").to_dicts(),
+        "ports_to_hosts": places.at_hosts.select("node_name", "port").to_dicts(),
         "cannot_tell": cannot_tell(verdict),
     }

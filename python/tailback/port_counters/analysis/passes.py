@@ -129,11 +129,13 @@ class Archive:
         rows: All rows, lazily.
         files: The Parquet files they are in, in order; empty where they come from elsewhere.
         prepare: Row-wise preparation of the rows of a file.
+        notes: Names files that were left out.
     """
 
     rows: pl.LazyFrame
     files: tuple[str, ...] = ()
     prepare: Prepare | None = None
+    notes: tuple[str, ...] = ()
 
     @staticmethod
     def of(rows: pl.LazyFrame | Archive) -> Archive:
@@ -144,7 +146,7 @@ class Archive:
         """The archive with a further row-wise transformation."""
         first = self.prepare
         both = more if first is None else partial(_both, first=first, second=more)
-        return Archive(more(self.rows), self.files, both)
+        return Archive(more(self.rows), self.files, both, self.notes)
 
     def length(self) -> int:
         """Number of rows."""

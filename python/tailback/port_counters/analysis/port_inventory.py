@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
@@ -19,8 +21,11 @@ from tailback.port_counters.analysis.classes import CLASSES, classify, tier_name
 from tailback.port_counters.collect.fabric_file import read_targets
 from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError
-from tailback.port_counters.ticks import tick_of
+from tailback.port_counters.ticks import filled_ticks
+from tailback.port_names import far_ports
 from tailback.run import Run
+
+Ints = NDArray[np.int64]
 
 _PORTS: Final[dict[str, type[pl.DataType]]] = {
     "guid": pl.UInt64,
@@ -30,9 +35,49 @@ _PORTS: Final[dict[str, type[pl.DataType]]] = {
     "peer": pl.String,
     "gbps": pl.Float64,
     "tick": pl.Float64,
+    "tick_high": pl.Float64,
     "interface": pl.String,
     "link": pl.UInt32,
 }
+
+
+class Wiring:
+    """Which links a route can take after a given one.
+
+    Args:
+        source: Vertex at which each link begins, shape (L,).
+        target: Vertex at which each link ends, shape (L,).
+        upward: 1 for links to a higher tier, -1 to a lower one, 0 otherwise, shape (L,).
+        hosts: Vertices below this number are adapters of hosts.
+    """
+
+    def __init__(self, source: Ints, target: Ints, upward: Ints, hosts: int) -> None:
+        self._source, self._target, self._upward = source, target, upward
+        self._hosts = hosts
+        self._order = np.argsort(source, kind="stable")
+        self._begin = np.searchsorted(source[self._order], np.arange(target.max(initial=-1) + 2))
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> Wiring:
+        """The links of a fabric."""
+        ends = (fabric.link_src, fabric.link_dst, fabric.link_up)
+        source, target, upward = (array.astype(np.int64) for array in ends)
+        return cls(source, target, upward, fabric.n_nodes)
+
+    def ends_at_host(self, link: int) -> bool:
+        """Whether a link ends at the adapter of a host."""
+        return bool(self._target[link] < self._hosts)
+
+    def onward(self, link: int) -> list[int]:
+        """The links by which traffic can go on: not back, and after a link down not up again."""
+        vertex = self._target[link]
+        if vertex < self._hosts:
+            return []
+        out = self._order[self._begin[vertex] : self._begin[vertex + 1]]
+        allowed = self._target[out] != self._source[link]
+        if self._upward[link] < 0:
+            allowed &= self._upward[out] <= 0
+        return [int(number) for number in out[allowed]]
 
 
 @dataclass
@@ -41,16 +86,23 @@ class PortInventory:
 
     Attributes:
         classes: Table of ``classes.classify``; empty when no fabric is known.
-        ports: ``guid, lid, port, name, peer, gbps, tick, interface, link`` of every port with an
-            address or a name; ``link`` leaves it.
+        ports: ``guid, lid, port, name, peer, gbps, tick, tick_high, interface, link`` of every port
+            with an address or a name; ``peer`` is the port at the far end, ``link`` leaves it.
         fabric: The fabric itself, for what needs its wiring.
         notes: What was odd and tolerated.
+        wiring: Its links; None when no fabric is known.
     """
 
     classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASSES))
     ports: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_PORTS))
     fabric: Fabric | None = None
     notes: list[str] = field(default_factory=list)
+    wiring: Wiring | None = None
+
+    def peers(self) -> dict[tuple[str, int], str]:
+        """Port at the far end of each port, by device and number, where known."""
+        ends = self.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
+        return {(str(name), int(port)): str(peer) for name, port, peer in ends.iter_rows()}
 
 
 def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> PortInventory:
@@ -67,12 +119,12 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     fabric = read_fabric(path)
     table = classify(fabric, subsystems)
     if fabric.link_interface is not None:
-        return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes))
-    # The peer of a port is the vertex at which its link ends.
+        wiring = Wiring.of(fabric)
+        return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes), wiring)
     peers = pl.DataFrame(
         {
             "link": range(fabric.n_links),
-            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "peer": _far_ports(fabric),
             "gbps": fabric.link_gbps,
         },
         schema={"link": pl.UInt32, "peer": pl.String, "gbps": pl.Float64},
@@ -90,28 +142,32 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
             t.lid,
             t.port,
             _label(t, labels),
-            t.peer_name,
+            t.far_port,
             t.gbps or None,
             t.tick_ns,
+            t.tick_high_ns,
             None,
             None,
         )
         for t in targets
     ]
     addressed = pl.DataFrame(rows, schema=_PORTS, orient="row")
-    ticks = {gbps: tick_of(0, gbps).tick_ns for gbps in peers["gbps"].unique()}
     with_port_names = (
-        table.join(peers, on="link", how="left")
+        filled_ticks(table.join(peers, on="link", how="left"), "gbps")
         .select(
             guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32), port="port",
             name="node_name", peer="peer", gbps="gbps",
-            tick=pl.col("gbps").replace_strict(ticks, default=None, return_dtype=pl.Float64),
+            tick="_tick", tick_high="_tick_high",
             interface=pl.lit(None, pl.String), link="link",
         )
         .join(addressed, on=["name", "port"], how="anti")
     )  # fmt: skip
     return PortInventory(
-        table, pl.concat([addressed, with_port_names.select(*_PORTS)]), fabric, notes
+        table,
+        pl.concat([addressed, with_port_names.select(*_PORTS)]),
+        fabric,
+        notes,
+        Wiring.of(fabric),
     )
 
 
@@ -124,14 +180,20 @@ def _by_interface(fabric: Fabric) -> pl.DataFrame:
             "lid": None,
             "port": fabric.link_src_port,
             "name": [fabric.vertex_name(int(v)) for v in fabric.link_src],
-            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "peer": _far_ports(fabric),
             "gbps": fabric.link_gbps,
             "tick": None,
+            "tick_high": None,
             "interface": [fabric.interface(link) for link in links],
             "link": links,
         },
         schema=_PORTS,
     )
+
+
+def _far_ports(fabric: Fabric) -> list[str]:
+    """Names of the ports at which links end, length L."""
+    return [fabric.port_name(int(back)) for back in fabric.link_reverse]
 
 
 def _label(target: PortTarget, labels: set[str]) -> str:
@@ -162,11 +224,20 @@ def from_run(path: Path) -> PortInventory:
     )  # fmt: skip
     ports = links.select(
         guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32),
-        port=pl.col("src_port").cast(pl.UInt16), name="src_name", peer="dst_name",
-        gbps="rate_gbps", tick=pl.lit(None, pl.Float64), interface=pl.lit(None, pl.String),
+        port=pl.col("src_port").cast(pl.UInt16), name="src_name",
+        peer=pl.Series(far_ports(tables["links"]), dtype=pl.String),
+        gbps="rate_gbps", tick=pl.lit(None, pl.Float64),
+        tick_high=pl.lit(None, pl.Float64), interface=pl.lit(None, pl.String),
         link="link",
     )  # fmt: skip
-    return PortInventory(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
+    upward = links["direction"].replace_strict({"up": 1, "down": -1}, default=0)
+    ends = (links["src"], links["dst"], upward)
+    source, target, upwards = (column.to_numpy().astype(np.int64) for column in ends)
+    return PortInventory(
+        table.select(pl.col(n).cast(t) for n, t in CLASSES.items()),
+        ports,
+        wiring=Wiring(source, target, upwards, tables["nodes"].height),
+    )
 
 
 def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFrame, list[str]]:
@@ -193,10 +264,7 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
             if "xmit_wait_ticks" in frame.columns
             else pl.lit(False)
         )
-        ticks = found.filter(ticking)["_tick"].drop_nulls().unique()
-        if len(ticks):
-            listed = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
-            notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick overrides it)")
+        notes += _tick_note(found.filter(ticking))
     out = found.with_columns(_filled_in(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
@@ -217,12 +285,12 @@ def with_port_names(intervals: pl.LazyFrame, inventory: PortInventory) -> pl.Laz
 
 _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
 """The keys by which a port is found, and the column of the rows that holds each."""
-_PORT_FACTS: Final = ("name", "gbps", "tick", "port")
+_PORT_FACTS: Final = ("name", "gbps", "tick", "tick_high", "port")
 """What the fabric states about a port; its number only where the source names the interface."""
 
 
 def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
-    """The rows with ``_name, _gbps, _tick`` of their port in the fabric, null where unknown."""
+    """The rows with ``_name, _gbps, _tick, _tick_high`` of their port, null where unknown."""
     found = rows.with_columns(
         _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
     )
@@ -268,11 +336,17 @@ def _filled_in(columns: Sequence[str]) -> list[pl.Expr]:
     """Name, capacity and tick of the rows of :func:`_found`; those of the source come first."""
     out = [
         pl.coalesce("_name", "node_name").alias("node_name"),
-        pl.coalesce("capacity_gbps", "_gbps").alias("capacity_gbps"),
         pl.coalesce("_port", "port").alias("port"),
     ]
+    if "capacity_gbps" in columns:
+        out.append(pl.coalesce("capacity_gbps", "_gbps").alias("capacity_gbps"))
     if "tick_ns" in columns:
-        out.append(pl.coalesce("tick_ns", "_tick").alias("tick_ns"))
+        # The fabric knows the width of a port, so a tick that the source guessed gives way to it.
+        better = (pl.col("tick_ns").is_null() | pl.col("tick_high_ns").is_not_null()) & pl.col(
+            "_tick"
+        ).is_not_null()
+        for own, stated in (("tick_ns", "_tick"), ("tick_high_ns", "_tick_high")):
+            out.append(pl.when(better).then(pl.col(stated)).otherwise(pl.col(own)).alias(own))
     if "link" in columns:
         out.append(pl.coalesce("link", "_own_link").alias("link"))
     return out
@@ -290,19 +364,16 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
         The readings and notes: what was assumed, and how many ports have a stall only in ticks.
     """
     if tick_ns is not None:
-        return readings.with_columns(tick_ns=pl.lit(tick_ns)), []
-    ticking = pl.col("xmit_wait_ticks").is_not_null() & pl.col("tick_ns").is_null()
-    speeds = readings.filter(ticking)["capacity_gbps"].unique().drop_nulls()
-    by_speed = {gbps: tick_of(0, gbps).tick_ns for gbps in speeds}
-    out = readings
-    notes = []
-    if by_speed:
-        guess = pl.col("capacity_gbps").replace_strict(
-            by_speed, default=None, return_dtype=pl.Float64
-        )
-        out = readings.with_columns(tick_ns=pl.coalesce("tick_ns", guess))
-        listed = ", ".join(f"{tick:.3g} ns" for tick in sorted(set(by_speed.values())))
-        notes.append(f"tick of PortXmitWait by device or speed: {listed} (--tick overrides it)")
+        exact = pl.lit(None, pl.Float64)
+        return readings.with_columns(tick_ns=pl.lit(tick_ns), tick_high_ns=exact), []
+    ticking = (pl.col("xmit_wait_ticks") > 0) & pl.col("tick_ns").is_null()
+    guessed = filled_ticks(readings, "capacity_gbps")
+    notes = _tick_note(guessed.filter(ticking))
+    unknown = pl.col("tick_ns").is_null()
+    out = guessed.with_columns(
+        tick_ns=pl.coalesce("tick_ns", "_tick"),
+        tick_high_ns=pl.when(unknown).then(pl.col("_tick_high")).otherwise(pl.col("tick_high_ns")),
+    ).drop("_tick", "_tick_high")
     missing = out.filter(ticking).select("node_name", "port").n_unique()
     if missing:
         notes.append(
@@ -310,6 +381,18 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
             "give --fabric or --tick, like --tick '22 ns'"
         )
     return out, notes
+
+
+def _tick_note(rows: pl.DataFrame) -> list[str]:
+    """A note on the ticks, ``_tick`` to ``_tick_high``, of rows that do not state their own."""
+    ticks = rows.select("_tick", "_tick_high").drop_nulls("_tick").unique().sort("_tick")
+    if ticks.is_empty():
+        return []
+    listed = ", ".join(
+        f"{low:.3g} ns" if high is None or high == low else f"between {low:.3g} and {high:.3g} ns"
+        for low, high in ticks.iter_rows()
+    )
+    return [f"tick of PortXmitWait by device, rate and width: {listed} (--tick overrides it)"]
 
 
 def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
@@ -323,6 +406,7 @@ def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     return intervals.with_columns(
         stall_ns=pl.coalesce(time, "stall_ns"),
         stall_fraction=pl.coalesce(time / pl.col("interval_ns"), "stall_fraction"),
+        stall_high_fraction=pl.lit(None, pl.Float64),
         latched_stall_ns=pl.when(pl.col("latched_stall_ns").is_not_null()).then(
             pl.lit((2**32 - 1) * tick_ns)
         ),

@@ -21,11 +21,12 @@ import polars as pl
 from tailback.parquet import scan_tables
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.increments import RATE_TOLERANCE
-from tailback.port_counters.schema import CounterError, Flag, ends_with_full_stall_counter
-from tailback.port_counters.segment_digests import check
+from tailback.port_counters.schema import U32_MAX, CounterError, Flag, ends_with_full_stall_counter
+from tailback.port_counters.segment_digests import readable_files
 
 FDR_TICK_NS: Final = 22.0
-"""Tick of PortXmitWait in the paper's FDR switches (III-D)."""
+"""Tick of PortXmitWait that the paper takes for its FDR switches (III-D); by the rule of ``ticks``
+it is 18.77 ns."""
 
 ROUNDS: Final[dict[str, type[pl.DataType]]] = {
     "round": pl.UInt32,
@@ -57,16 +58,25 @@ which threads deliver them."""
 _LEAVE_OUT = int(Flag.AT_LEAST | Flag.RESET | Flag.LATCHED | Flag.WRAP)
 
 
-_LATCHED = int(Flag.AT_LEAST | Flag.LATCHED)
-
-
 def scan(path: Path) -> pl.LazyFrame:
     """An archive of readings: a Parquet file, or a folder of them in order of their names.
 
     In a folder, files called ``part-….parquet`` are the archive; without any, all Parquet files.
 
     Raises:
-        CounterError: There is none, or it is not an archive.
+        CounterError: There is none, none can be read, or it is not an archive.
+    """
+    return archive(path).rows
+
+
+def archive(path: Path) -> Archive:
+    """The archive of :func:`scan` with its files, as a cluster needs it.
+
+    Files that are empty or damaged are left out if others can be read; ``Archive.notes`` names
+    them.
+
+    Raises:
+        CounterError: There is none, none can be read, or it is not an archive.
     """
     files = [path]
     if path.is_dir():
@@ -75,9 +85,8 @@ def scan(path: Path) -> pl.LazyFrame:
         raise CounterError(
             "no Parquet file there", file=path, remedy="give the folder of an archive"
         )
-    for file in files:
-        check(file)
-    frame = scan_tables(files, error=CounterError)
+    sound, notes = readable_files(files)
+    frame = scan_tables(sound, error=CounterError)
     names = frame.collect_schema().names()
     for column in ("round", "time_ns", "node_guid", "port", "xmit_wait_ticks"):
         if column not in names:
@@ -85,20 +94,7 @@ def scan(path: Path) -> pl.LazyFrame:
                 f"column {column!r} is missing", file=path,
                 remedy="an archive has the columns of counter_readings, docs/how-to/counters.md",
             )  # fmt: skip
-    return frame
-
-
-def archive(path: Path) -> Archive:
-    """The archive of :func:`scan` with its files, as a cluster needs it.
-
-    Raises:
-        CounterError: There is none, or it is not an archive.
-    """
-    rows = scan(path)
-    files = [path]
-    if path.is_dir():
-        files = sorted(path.glob("part-*.parquet")) or sorted(path.glob("*.parquet"))
-    return Archive(rows, tuple(str(file.absolute()) for file in files))
+    return Archive(frame, tuple(str(file.absolute()) for file in sound), notes=notes)
 
 
 def summarise(
@@ -224,8 +220,10 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     length = (pl.col("time_ns") - pl.col("time_ns").shift(1)).cast(pl.Float64)
     wait = pl.col("xmit_wait_ticks").cast(pl.Int64)
     tick = optional("tick_ns", pl.Float64).fill_null(tick_ns)
-    low = (optional("flags", pl.UInt32).fill_null(0) & _LEAVE_OUT) > 0
-    latched = (optional("flags", pl.UInt32).fill_null(0) & _LATCHED) == _LATCHED
+    flags = optional("flags", pl.UInt32).fill_null(0)
+    # An archive of another program need not have flags: 32 ones tell by themselves.
+    latched = ((flags & int(Flag.LATCHED)) > 0) | (wait == U32_MAX).fill_null(False)
+    low = ((flags & _LEAVE_OUT) > 0) | latched
     answer = optional("turnaround_ns", pl.UInt64).cast(pl.Float64)
     counted = pl.col("same") & ~pl.col("low") & (pl.col("stalled") >= 0) & (pl.col("length") > 0)
     counted &= pl.col("stalled") <= RATE_TOLERANCE * pl.col("length")

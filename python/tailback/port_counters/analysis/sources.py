@@ -14,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.evidence.port_events import pauses, port_events
 from tailback.parquet import read_table, reading, scan_tables
 from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
@@ -29,6 +30,7 @@ from tailback.port_counters.analysis.rounds import archive
 from tailback.port_counters.analysis.timestamp_checks import (
     Instants,
     check,
+    note_clock_steps,
     note_decreasing_counters,
     note_single_readings,
 )
@@ -45,10 +47,10 @@ from tailback.port_counters.readers.model import COORDINATES
 from tailback.port_counters.schema import (
     INTERVALS,
     CounterError,
+    Flag,
     conform,
-    ends_with_full_stall_counter,
 )
-from tailback.port_counters.ticks import tick_by_rate
+from tailback.port_counters.segment_digests import left_out, readable_files
 from tailback.run import run_folder
 
 RUN: Final = "engine-run"
@@ -106,7 +108,7 @@ class CounterSource:
         """
         if self.archive is not None:
             return self._archived(self.archive, inventory, tick_ns)
-        readings = self.counters.readings
+        readings = with_pauses(self.counters.readings, self.counters.events)
         if tick_ns is not None:
             self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
@@ -120,9 +122,14 @@ class CounterSource:
             check(readings, found, self.instants)
         except CounterError as error:
             raise error.located(self.files[-1]) from None
+        more += note_clock_steps(readings)
         more += [*note_single_readings(readings), *note_decreasing_counters(found, self.instants)]
         frame = possible(_used(pl.concat([given, found]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
+
+    def port_events(self, inventory: PortInventory) -> pl.DataFrame:
+        """What the ports counted of errors, pauses and marks: rows of ``port_events``."""
+        return port_events(name_ports(self.counters.events, inventory)[0])
 
     def _refuse_tick(self) -> None:
         """Refuse a tick where stalls are recorded only as time."""
@@ -144,10 +151,33 @@ class CounterSource:
             _, notes = name_ports(conform(INTERVALS, self.ports), inventory)
             if not inventory.ports.is_empty():
                 rows = rows.then(partial(with_port_names, inventory=inventory))
-            rows = rows.then(_with_bounds)
         if tick_ns is not None:
             rows = rows.then(partial(ticked, tick_ns=tick_ns))
         return (rows if self.ports is None else rows.then(_used)).then(possible), notes
+
+
+def with_pauses(readings: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Readings with the pauses that their ports counted.
+
+    Args:
+        readings: Rows of ``counter_readings``.
+        events: Rows of ``port_events.READINGS`` of the same source.
+    """
+    held = pauses(events)
+    if held.is_empty():
+        return readings
+    key = ["time_ns", "node_guid", "node_name", "port", "interface"]
+    # Interfaces have their numbers in the readings only.
+    held = held.with_columns(
+        port=pl.when(pl.col("interface").is_null()).then("port").otherwise(0).cast(pl.UInt16)
+    )
+    own = pl.when(pl.col("interface").is_null()).then("port").otherwise(0).cast(pl.UInt16)
+    out = readings.drop("paused_ns", "pause_frames").with_columns(_number="port", port=own)
+    out = out.join(held, on=key, how="left", nulls_equal=True, maintain_order="left")
+    least = pl.when(pl.col("several").fill_null(False)).then(int(Flag.AT_LEAST)).otherwise(0)
+    return out.with_columns(port="_number", flags=pl.col("flags") | least.cast(pl.UInt32)).select(
+        readings.columns
+    )
 
 
 def load(
@@ -160,8 +190,11 @@ def load(
         reader: Name of the reader for all of them; None detects each format.
         every_ns: Nanoseconds from one file to the next, for formats without time stamps.
 
+    A file that is empty, damaged or of no known format is left out if others can be read; a note
+    names it.
+
     Raises:
-        CounterError: A file is missing, unknown or damaged, an archive or a run comes with other
+        CounterError: A file is missing, none can be read, an archive or a run comes with other
             files, or ``every_ns`` is given for a format with time stamps.
         TailbackError: ``reader`` is not the name of a reader.
     """
@@ -180,14 +213,11 @@ def load(
     if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
         collected = _collections(paths)
         collected.kinds, collected.rounds = ["collection in rounds"], archive(paths[0] / "readings")
+        collected.notes += collected.rounds.notes
         return collected
     if reader in (None, "collection") and all(collection.sniff(path) for path in paths):
         return _collections(paths)
-    parts = []
-    for number, path in enumerate(paths):
-        time_ns = None if every_ns is None else number * every_ns
-        parts.append(read_counters(path, reader, time_ns=time_ns))
-    counters = merged(parts)
+    counters = _files(paths, reader, every_ns)
     notes = counters.notes
     instants: Instants = "written" if counters.by_file_time else "recorded"
     if every_ns is not None:
@@ -206,14 +236,47 @@ def load(
     )  # fmt: skip
 
 
+def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> CounterData:
+    """The counters of all files that can be read; the first notes name the others.
+
+    Raises:
+        CounterError: A file does not exist, or none can be read.
+    """
+    parts: list[CounterData] = []
+    problems: list[CounterError] = []
+    for number, path in enumerate(paths):
+        time_ns = None if every_ns is None else number * every_ns
+        try:
+            parts.append(read_counters(path, reader, time_ns=time_ns))
+        except CounterError as error:
+            if not path.exists():
+                raise
+            problems.append(error)
+    if not parts:
+        raise problems[0]
+    counters = merged(parts)
+    counters.left_out = [left_out(error) for error in problems]
+    counters.notes = [*counters.left_out, *counters.notes]
+    return counters
+
+
 def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
     """Refuse a time between files where a file, or an archive (no paths), has time stamps."""
-    timed = next((path for path in paths if reader_of(path, reader).HAS_TIME_STAMPS), None)
+    timed = next((path for path in paths if _has_time_stamps(path, reader)), None)
     if timed is not None or not paths:
         raise CounterError(
             "has no effect: these counters have time stamps", file=timed, place="--every",
             remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
         )  # fmt: skip
+
+
+def _has_time_stamps(path: Path, reader: str | None) -> bool:
+    try:
+        return reader_of(path, reader).HAS_TIME_STAMPS
+    except CounterError:
+        if not path.exists():
+            raise
+        return False  # an empty or unknown file, which is left out
 
 
 def _one_run(paths: Sequence[Path], reader: str | None) -> None:
@@ -247,8 +310,11 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     kinds: list[str] = []
     files: list[str] = []
     frames: list[pl.LazyFrame] = []
+    notes: list[str] = []
     for path in paths:
-        for file, rows in zip(collection.interval_files(path), collection.scan(path), strict=True):
+        tables, missing = collection.scan(path)
+        notes += [*missing, *collection.notes(path)]
+        for file, rows in tables:
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):
                 named = frame.select(*own, "source").unique(maintain_order=True)
@@ -262,7 +328,7 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
         list(dict.fromkeys(kinds)),
         archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
         ports=ports, path=paths[0] if len(paths) == 1 else None, files=paths,
-        notes=list(dict.fromkeys(note for path in paths for note in collection.notes(path))),
+        notes=list(dict.fromkeys(notes)),
     )  # fmt: skip
 
 
@@ -289,6 +355,7 @@ def _has_rounds(path: Path) -> bool:
 def _open(path: Path) -> CounterSource:
     """An archive of intervals or of readings in rounds."""
     files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+    files, notes = readable_files(files)
     frame = scan_tables(files, error=CounterError)
     names = frame.collect_schema().names()
     beside = {
@@ -296,7 +363,7 @@ def _open(path: Path) -> CounterSource:
         for name in ("classes", "coordinates")
         if path.is_dir() and (path / f"{name}.parquet").is_file()
     }
-    out = CounterSource(["archive"], path=path)
+    out = CounterSource(["archive"], path=path, notes=list(notes))
     if "interval_ns" not in names:
         out.rounds = archive(path)
         _no_loose_readings(out.rounds.rows, path)
@@ -325,16 +392,6 @@ def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals with their utilization, where bytes and capacity are known."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))
-
-
-def _with_bounds(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of a collection with the bounds of full stall counters, which old versions lack."""
-    bound = (2**32 - 1) * tick_by_rate(pl.col("capacity_gbps"))
-    return rows.with_columns(
-        latched_stall_ns=pl.coalesce(
-            "latched_stall_ns", pl.when(ends_with_full_stall_counter()).then(bound)
-        )
-    )
 
 
 def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:

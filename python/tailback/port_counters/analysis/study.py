@@ -209,9 +209,7 @@ def summary_json(study: Study) -> dict[str, Any]:
         },
     }
     if study.comparison is not None:
-        out["io_links"] = {
-            "median_p": study.comparison.p_value, "verdict": study.comparison.verdict(),
-        }  # fmt: skip
+        out["io_links"] = study.comparison.to_dict()
     if study.evolution is not None:
         graph = study.evolution
         out["evolution"] = {

@@ -30,11 +30,13 @@ class AnalysisOptions:
         tick_ns: Length of a tick of PortXmitWait, nanoseconds; None takes the known one.
         threshold: From which share of its time a port counts as stalling, 0–1.
         io: Regular expression of the names of I/O routers of a torus.
+        last_ns: Restricts the analysis to the last so many nanoseconds of the recorded time.
     """
 
     tick_ns: float | None = None
     threshold: float = 0.01
     io: str | None = None
+    last_ns: int | None = None
 
 
 def analyse(
@@ -75,6 +77,7 @@ def _survey(
         found, ports, classes = _rounds(source.rounds, source, inventory, chosen, engine)
     else:
         intervals, more = source.intervals(inventory, chosen.tick_ns)
+        intervals = _recent(intervals, chosen.last_ns)
         notes += more
         found, ports, classes = _intervals(intervals, source, inventory, chosen, engine)
     if any("not in the fabric" in note for note in notes):
@@ -82,6 +85,7 @@ def _survey(
     assessed = verdict.assess(
         ports, classes, threshold=chosen.threshold, unknown=source.unknown,
         notes=list(dict.fromkeys([*notes, *found.notes])),
+        events=source.port_events(inventory), peers=inventory.peers(),
     )  # fmt: skip
     found.tables |= {"ports": assessed.ports, "groups": assessed.groups}
     return found, assessed
@@ -95,6 +99,7 @@ def _rounds(
     engine: Engine,
 ) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
     _refuse_io(chosen)
+    readings = _recent(readings, chosen.last_ns)
     classes = inventory.classes
     if classes.is_empty():
         named = readings.rows.select("node_name", "port").unique()
@@ -105,9 +110,21 @@ def _rounds(
     summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
     ports = verdict.from_rounds(summary)
     if source.archive is not None:
-        intervals, _ = source.intervals(inventory, None)
+        intervals = _recent(source.intervals(inventory, None)[0], chosen.last_ns)
         ports = verdict.with_utilization(ports, verdict.by_port(intervals, engine))
     return found, ports, classes
+
+
+def _recent(rows: Archive, last_ns: int | None) -> Archive:
+    """Readings or intervals of the last part of the recorded time; all without a limit."""
+    if last_ns is None:
+        return rows
+    end = rows.rows.select(pl.col("time_ns").max()).collect(engine="streaming").item()
+    return rows if end is None else rows.then(partial(_after, time_ns=end - last_ns))
+
+
+def _after(rows: pl.LazyFrame, time_ns: int) -> pl.LazyFrame:
+    return rows.filter(pl.col("time_ns") > time_ns)
 
 
 def _ticked(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:

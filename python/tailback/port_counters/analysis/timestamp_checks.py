@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from tailback.port_counters.analysis.intervals import KEY
+from tailback.port_counters.analysis.intervals import KEY, in_order
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_names import some_ports
 from tailback.units import format_time
@@ -94,6 +94,20 @@ def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> lis
     ]
 
 
+def note_clock_steps(readings: pl.DataFrame) -> list[str]:
+    """A note on ports whose clock was set back between two readings."""
+    rows = in_order(readings)
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in KEY)
+    back = rows.filter(same & (pl.col("time_ns") < pl.col("time_ns").shift(1)))
+    if back.is_empty():
+        return []
+    ports = back.unique(["node_guid", "node_name", "port"], maintain_order=True)
+    return [
+        f"ports whose clock was set back: {ports.height}, like {some_ports(ports)}; there is no "
+        "interval across the step"
+    ]
+
+
 def _rose_too_much() -> pl.Expr:
     """Whether a counter rose by more than the port can do in the time."""
     return (pl.col("flags") & int(Flag.IMPOSSIBLE | Flag.DATA_IMPOSSIBLE)) != 0
@@ -107,7 +121,7 @@ def _fell_too_little() -> pl.Expr:
         bits = int(Flag.RESET | low)
         return ((flags & bits) == bits) & pl.col(number).is_null()
 
-    latched = (flags & int(Flag.LATCHED)) != 0
+    latched = (flags & int(Flag.LATCHED | Flag.DATA_LATCHED)) != 0
     data = earned(Flag.DATA_AT_LEAST, "data_bytes")
     return ~latched & (data | earned(Flag.AT_LEAST, "xmit_wait_ticks"))
 

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from tailback.evidence.port_event_wording import ports_counted
+from tailback.evidence.port_events import no_events
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.analysis.verdict_wording import (
@@ -21,15 +23,18 @@ from tailback.port_counters.analysis.verdict_wording import (
     no_stall_share,
     none_stalled,
     ports_waited,
+    ticks_vary,
     worst_class,
 )
 from tailback.port_counters.schema import Flag, ends_with_full_stall_counter, lost_gbps
+from tailback.port_names import Peers
 
-Kind = Literal["stalls", "quiet", "unknown"]
+Kind = Literal["faults", "stalls", "quiet", "unknown"]
 
 FLAGS: Final[dict[str, Flag]] = {
     "at_least": Flag.AT_LEAST | Flag.DATA_AT_LEAST,
     "latched": Flag.LATCHED,
+    "data_latched": Flag.DATA_LATCHED,
     "wraps": Flag.WRAP,
     "resets": Flag.RESET,
     "gaps": Flag.GAP,
@@ -45,8 +50,9 @@ _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
 
 
 FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
-"""Ports of :func:`by_port` whose stall counter reached its largest value: their stall has no upper
-bound, so they come first. A counter that got there faster than possible is excluded."""
+"""Ports of :func:`by_port` whose stall counter stands at its largest value at the end: their stall
+has no upper bound, so they come first. One that was reset counts again and ranks by what it counts.
+A counter that got there faster than possible is excluded."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,10 @@ class Verdict:
     """Summary of port counters for an administrator.
 
     Attributes:
-        kind: ``stalls``: some port was stalled for at least ``threshold`` of its time, or its
-            counter is full; ``quiet``: none was; ``unknown``: no interval has a stall.
+        kind: ``faults``: a port counted errors on its link; ``stalls``: some port was stalled for
+            at least ``threshold`` of its time, or its counter is full; ``quiet``: none was;
+            ``unknown``: no interval has a stall, or it depends on the length of a tick, which is
+            known within bounds only, whether one was.
         threshold: Share of its time from which a port counts as stalling, 0–1.
         ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
         groups: Table of :func:`by_group`.
@@ -65,6 +73,8 @@ class Verdict:
         noticed: Number of intervals with each flag, by the keys of ``FLAGS``.
         unknown: Columns or fields of the sources that were not used.
         notes: What was odd and tolerated.
+        events: Table ``port_events``: errors, pauses, marks and losses.
+        peers: Device at the far end of each port, where known.
     """
 
     kind: Kind
@@ -77,6 +87,21 @@ class Verdict:
     noticed: dict[str, int]
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    events: pl.DataFrame = field(default_factory=no_events)
+    peers: Peers = field(default_factory=dict)
+
+    @property
+    def errors(self) -> pl.DataFrame:
+        """Events of links with errors, largest first."""
+        return self.events.filter(pl.col("finding") == "errors")
+
+    @property
+    def may_stall(self) -> pl.DataFrame:
+        """Ports that stalled for at least the threshold if their tick is long enough."""
+        return self.ports.filter(
+            (pl.col("stall_fraction") < self.threshold)
+            & (pl.col("stall_high_fraction") >= self.threshold)
+        )
 
     @property
     def stalling(self) -> pl.DataFrame:
@@ -95,6 +120,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
     return piece.rows.group_by(_PORT).agg(
         interface=pl.col("interface").first(),
         full_intervals=top.sum().cast(pl.UInt64),
+        full_ns=pl.col("time_ns").filter(top).max(),
         hidden=length.filter(top & stall.is_null()).sum(),
         latched_stall_ns=pl.col("latched_stall_ns").max(),
         intervals=pl.len().cast(pl.UInt64),
@@ -102,6 +128,10 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         stalled_intervals=(stall > 0).sum().cast(pl.UInt64),
         stall_known_intervals=stall.count().cast(pl.UInt64),
         stalled=(stall * length).sum(),
+        stalled_high=(pl.coalesce("stall_high_fraction", stall) * length).sum(),
+        untimed_intervals=((pl.col("xmit_wait_ticks") > 0) & stall.is_null()).sum().cast(pl.UInt64),
+        vague_intervals=pl.col("stall_high_fraction").count().cast(pl.UInt64),
+        paused=(pl.col("paused_fraction") * length).sum(),
         known=length.filter(stall.is_not_null()).sum(),
         maximum=stall.max(),
         used=(used * length).sum(),
@@ -114,11 +144,25 @@ def _sums(piece: Piece) -> pl.LazyFrame:
 
 
 def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
-    numbers = ("full_intervals", "hidden", "intervals", "length", "stalled_intervals",
-               "stall_known_intervals", "stalled", "known", "used", "sized")  # fmt: skip
+    numbers = (
+        "full_intervals",
+        "hidden",
+        "intervals",
+        "length",
+        "stalled_intervals",
+        "stall_known_intervals",
+        "stalled",
+        "stalled_high",
+        "vague_intervals",
+        "untimed_intervals",
+        "paused",
+        "known",
+        "used",
+        "sized",
+    )
     return parts.group_by(_PORT).agg(
         pl.col(*numbers, *FLAGS).sum(),
-        pl.col("maximum", "capacity_gbps", "end_ns", "latched_stall_ns").max(),
+        pl.col("maximum", "capacity_gbps", "end_ns", "full_ns", "latched_stall_ns").max(),
         pl.col("start_ns").min(),
         pl.col("interface").first(),
     )
@@ -134,6 +178,8 @@ PORT_PASS: Final = Aggregate(
         "interval_ns",
         "xmit_wait_ticks",
         "stall_fraction",
+        "stall_high_fraction",
+        "paused_fraction",
         "latched_stall_ns",
         "utilization",
         "capacity_gbps",
@@ -152,6 +198,12 @@ def port_table(sums: pl.DataFrame) -> pl.DataFrame:
         stall_known_seconds=pl.col("known") / 1e9,
         use_known_seconds=pl.col("sized") / 1e9,
         stall_fraction=stalled,
+        stall_high_fraction=pl.when(pl.col("vague_intervals") > 0).then(
+            pl.col("stalled_high") / pl.col("known")
+        ),
+        paused_fraction=pl.when((pl.col("paused") > 0) & (pl.col("known") > 0)).then(
+            pl.col("paused") / pl.col("known")
+        ),
         utilization=used,
         stall_at_least=pl.when(_FILLED).then(
             (pl.col("stalled") / (pl.col("known") + pl.col("hidden"))).fill_nan(None).fill_null(0.0)
@@ -161,7 +213,7 @@ def port_table(sums: pl.DataFrame) -> pl.DataFrame:
     return _worst_first(_with_lost(out))
 
 
-_FILLED: Final = (pl.col("full_intervals") > 0) & (pl.col("impossible") == 0)
+_FILLED: Final = (pl.col("full_ns") == pl.col("end_ns")) & (pl.col("impossible") == 0)
 
 
 def _with_lost(ports: pl.DataFrame) -> pl.DataFrame:
@@ -178,7 +230,8 @@ def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
     order = [True, True, False, False, False]
     return table.sort(_WORST, descending=order, nulls_last=True).select(
         *_PORT, "interface", "intervals", "seconds", "stall_known_intervals", "stall_known_seconds",
-        "use_known_seconds", "stalled_intervals", "stall_fraction", "stall_at_least",
+        "use_known_seconds", "stalled_intervals", "stall_fraction", "stall_high_fraction",
+        "paused_fraction", "untimed_intervals", "stall_at_least",
         "latched_stall_seconds", "full_intervals", "maximum", "utilization",
         "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
     )  # fmt: skip
@@ -195,9 +248,12 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) ->
         ``node_guid, node_name, port, link, direction, interface, intervals, seconds`` (observed),
         ``stall_known_intervals, stall_known_seconds, use_known_seconds`` (those of them in which
         the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
-        which the stall is known, null where it never is), ``stall_at_least`` (of all its time;
-        null unless its counter was full), ``latched_stall_seconds`` (the stall since the last reset
-        that a full counter shows), ``full_intervals``, ``maximum`` (largest of one interval),
+        which the stall is known, null where it never is), ``stall_high_fraction`` (the most it may
+        be where the tick is known within bounds only), ``paused_fraction`` (the part of it that
+        pause frames caused, null without any), ``untimed_intervals`` (with ticks of unknown
+        length), ``stall_at_least`` (of all its time; null unless its counter is full at the end),
+        ``latched_stall_seconds`` (the stall since the last reset that a full counter shows),
+        ``full_intervals``, ``maximum`` (largest of one interval),
         ``utilization, capacity_gbps, lost_gbps``, one count per key of ``FLAGS``, and ``start_ns,
         end_ns``; worst first.
     """
@@ -212,7 +268,8 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         ``category, port_type, ports, intervals, stalled_percent`` (of the intervals whose stall is
-        known), ``stall_fraction`` (mean over the time in which it is known), ``median`` and
+        known), ``stall_fraction`` (mean over the time in which it is known),
+        ``stall_high_fraction`` (the most it may be), ``median`` and
         ``maximum`` (of ports, of intervals), ``utilization, capacity_gbps, lost_gbps`` (sums over
         ports), ``at_least`` and ``full_ports``; those with full counters first.
     """
@@ -230,6 +287,9 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
                 100.0 * pl.col("stalled_intervals").sum() / known.sum()
             ),
             stall_fraction=(stall * time).sum() / time.sum(),
+            stall_high_fraction=pl.when(pl.col("stall_high_fraction").count() > 0).then(
+                (pl.coalesce("stall_high_fraction", stall) * time).sum() / time.sum()
+            ),
             median=stall.median(),
             maximum=pl.col("maximum").max(),
             utilization=(used * sized).sum() / sized.sum(),
@@ -265,13 +325,15 @@ def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
             maximum=pl.col("maximum").max(),
             at_least=pl.col("left_out").sum().cast(pl.UInt64),
             full_intervals=pl.col("latched").sum().cast(pl.UInt64),
+            full=pl.col("latched").sort_by("round").last() > 0,
             stalled=pl.col("total_nonzero").sum(),
         )
         .with_columns(
-            stall_at_least=pl.when(pl.col("full_intervals") > 0).then(
+            stall_at_least=pl.when("full").then(
                 pl.col("stalled") / (pl.col("stall_known_intervals") + pl.col("full_intervals"))
             ),
             latched=pl.col("full_intervals"),
+            untimed_intervals=pl.lit(0, pl.UInt64),
             intervals=pl.col("stall_known_intervals") + pl.col("at_least"),
             direction=pl.lit(None, pl.String),
             interface=pl.lit(None, pl.String),
@@ -282,6 +344,8 @@ def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
                 for n in (
                     "seconds",
                     "stall_known_seconds",
+                    "stall_high_fraction",
+                    "paused_fraction",
                     "use_known_seconds",
                     "utilization",
                     "capacity_gbps",
@@ -330,6 +394,8 @@ def assess(
     threshold: float = 0.05,
     unknown: list[str] | None = None,
     notes: list[str] | None = None,
+    events: pl.DataFrame | None = None,
+    peers: Peers | None = None,
 ) -> Verdict:
     """Find out where ports stall, from counters alone.
 
@@ -339,7 +405,10 @@ def assess(
         threshold: Share of its time from which a port counts as stalling, 0–1.
         unknown: Columns of the sources that were not used.
         notes: What was odd and tolerated.
+        events: Table ``port_events`` of the same ports.
+        peers: Device at the far end of each port, where known.
     """
+    counted = no_events() if events is None else events
     table, _ = attach(ports, classes)
     table = table.with_columns(
         pl.col("category").fill_null("other"),
@@ -347,9 +416,15 @@ def assess(
     )
     known = table.filter(pl.col("stall_fraction").is_not_null())
     kind: Kind = "quiet"
-    if table.select(FULL_COUNTER.any()).item() or (known["stall_fraction"] >= threshold).any():
+    if (counted["finding"] == "errors").any():
+        kind = "faults"
+    elif table.select(FULL_COUNTER.any()).item() or (known["stall_fraction"] >= threshold).any():
         kind = "stalls"
-    elif known.is_empty():
+    elif (
+        known.is_empty()
+        or (table["untimed_intervals"] > 0).any()
+        or (known["stall_high_fraction"] >= threshold).any()
+    ):
         kind = "unknown"
     start, end = table["start_ns"].min(), table["end_ns"].max()
     return Verdict(
@@ -363,6 +438,8 @@ def assess(
         {name: int(table[name].sum()) for name in FLAGS},
         unknown or [],
         [*(notes or []), *_counter_notes(table)],
+        counted,
+        peers or {},
     )
 
 
@@ -376,12 +453,26 @@ def _counter_notes(ports: pl.DataFrame) -> list[str]:
 
 def sentence(verdict: Verdict) -> str:
     """The verdict in one or two sentences."""
-    if verdict.kind == "unknown":
-        return SINGLE_READING if verdict.intervals == 0 else no_stall_share(verdict.ports.height)
+    if verdict.kind == "faults":
+        errors = ports_counted(verdict.errors, verdict.peers)
+        return f"{errors}; {_stalls(verdict)}"
+    return _stalls(verdict)
+
+
+def _stalls(verdict: Verdict) -> str:
+    """How long ports stalled."""
     known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
-    if verdict.kind == "quiet":
+    if verdict.stalling.is_empty():
+        if verdict.may_stall.height:
+            return ticks_vary(verdict.may_stall, verdict.ports.height, verdict.threshold)
+        if verdict.intervals == 0:
+            return SINGLE_READING
+        untimed = verdict.ports.filter(pl.col("untimed_intervals") > 0).height
+        if untimed or not known:
+            return no_stall_share(untimed, verdict.ports.height)
         worst = float(verdict.ports["stall_fraction"].max() or 0.0)  # type: ignore[arg-type]
-        return none_stalled(known, verdict.threshold, worst)
+        used = verdict.ports["utilization"].max()
+        return none_stalled(known, verdict.threshold, worst, None if used is None else float(used))  # type: ignore[arg-type]
     mine = verdict.stalling
     full = mine.filter(FULL_COUNTER)
     if full.height:
@@ -392,7 +483,8 @@ def sentence(verdict: Verdict) -> str:
         )  # fmt: skip
         return f"{text}. {_where(verdict, mine)}".strip()
     lost, capacity = float(mine["lost_gbps"].sum()), float(mine["capacity_gbps"].sum())
-    text = ports_waited(mine.height, known, verdict.threshold, lost, capacity)
+    paused = bool(mine["paused_fraction"].is_not_null().all())
+    text = ports_waited(mine.height, known, verdict.threshold, lost, capacity, paused=paused)
     return f"{text}. {_where(verdict, mine)}"
 
 
@@ -427,4 +519,5 @@ def facts(verdict: Verdict, most: int = 50) -> dict[str, Any]:
         "notes": verdict.notes,
         "groups": verdict.groups.to_dicts(),
         "worst_ports": verdict.ports.head(most).to_dicts(),
+        "events": verdict.events.to_dicts(),
     }

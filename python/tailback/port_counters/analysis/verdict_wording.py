@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from tailback.port_names import some_ports
-from tailback.units import counted
+from tailback.units import counted, percent
 
 SINGLE_READING: Final = (
     "a single reading gives no rate: provide two or more readings of each port, "
@@ -29,27 +29,45 @@ _MEANING: Final = {
 }
 
 
-def no_stall_share(ports: int) -> str:
-    """No port has a stall counter with a known time base."""
+def no_stall_share(untimed: int, ports: int) -> str:
+    """No port is known to stall, and no more is known.
+
+    Args:
+        untimed: Ports that waited for ticks of unknown length.
+        ports: All ports.
+    """
+    if untimed:
+        return (
+            f"{untimed} of {counted(ports, 'port')} waited for credit, but the length of their "
+            "ticks is unknown, and so is the share of time"
+        )
     return f"none of {counted(ports, 'port')} gives its stall as a share of time"
 
 
-def none_stalled(ports: int, threshold: float, worst: float) -> str:
+def none_stalled(ports: int, threshold: float, worst: float, used: float | None) -> str:
     """No port reaches the threshold.
 
     Args:
         ports: Ports whose stall is known.
         threshold: Share of time from which a port counts as stalling, 0–1.
         worst: The largest share of time that any of them was stalled, 0–1.
+        used: The largest share of its rate that a port used, 0–1; None if unknown.
     """
-    return (
+    text = (
         f"none of {ports} ports was stalled for {_least(threshold)} of its time; the highest is "
         f"{100 * worst:.2g} %"
     )
+    return text if used is None else f"{text}; the busiest used {percent(used)} of its rate"
 
 
 def ports_waited(
-    stalling: int, ports: int, threshold: float, lost_gbps: float, capacity_gbps: float
+    stalling: int,
+    ports: int,
+    threshold: float,
+    lost_gbps: float,
+    capacity_gbps: float,
+    *,
+    paused: bool = False,
 ) -> str:
     """How many ports reach the threshold, and how much bandwidth that costs them.
 
@@ -59,13 +77,30 @@ def ports_waited(
         threshold: Share of time from which a port counts as stalling, 0–1.
         lost_gbps: Bandwidth that the stalls took from those ports.
         capacity_gbps: Bandwidth of those ports; 0 where it is unknown.
+        paused: Whether pause frames stopped all of them, not missing credits.
     """
-    text = (
-        f"{stalling} of {ports} ports waited for credit {_least(threshold)} of their time or more"
-    )
+    waited = "were paused by their far ends" if paused else "waited for credit"
+    text = f"{stalling} of {ports} ports {waited} {_least(threshold)} of their time or more"
     if capacity_gbps:
         text += f", which took {_rounded(lost_gbps)} of their {_rounded(capacity_gbps)} Gb/s"
     return text
+
+
+def ticks_vary(ports: pl.DataFrame, total: int, threshold: float) -> str:
+    """Whether ports reach the threshold depends on the length of their ticks.
+
+    Args:
+        ports: The ports that may reach it, the longest stall first.
+        total: All ports.
+        threshold: Share of time from which a port counts as stalling, 0–1.
+    """
+    worst = ports.sort("stall_high_fraction", descending=True).row(0, named=True)
+    return (
+        f"{ports.height} of {counted(total, 'port')} may have waited for credit "
+        f"{_least(threshold)} of their time or more, the longest between "
+        f"{percent(worst['stall_fraction'])} and {percent(worst['stall_high_fraction'])}: the "
+        "length of their ticks is known within bounds only"
+    )
 
 
 def full_counters(

@@ -52,7 +52,9 @@ def _classed(rounds: pl.DataFrame) -> pl.DataFrame:
             "rounds without the class of their ports",
             remedy="give the fabric, so that ports are sorted by tier and direction",
         )
-    return rounds.filter(pl.col("category").is_not_null())
+    return rounds.with_columns(
+        pl.col("category").fill_null("other"), pl.col("port_type").fill_null("any")
+    )
 
 
 def table_i(rounds: pl.DataFrame) -> pl.DataFrame:
@@ -64,14 +66,14 @@ def zero_shares(rounds: pl.DataFrame) -> pl.DataFrame:
     """Figure 5: percentage of intervals with and without a stall, of each class.
 
     Returns:
-        ``category, port_type, intervals, zero_percent, nonzero_percent``.
+        ``category, port_type, intervals, zero_percent, nonzero_percent``; the percentages are null
+        for a class without any interval whose stall is known.
     """
     sums = _classed(rounds).group_by(CLASS).agg(pl.col("intervals", "nonzero").sum())
     share = 100.0 * pl.col("nonzero") / pl.col("intervals")
+    known = pl.when(pl.col("intervals") > 0).then(share)
     return _ordered(
-        sums.filter(pl.col("intervals") > 0).select(
-            *CLASS, "intervals", zero_percent=100.0 - share, nonzero_percent=share
-        )
+        sums.select(*CLASS, "intervals", zero_percent=100.0 - known, nonzero_percent=known)
     )
 
 
@@ -142,7 +144,8 @@ def table_ii(rounds: pl.DataFrame) -> pl.DataFrame:
         .group_by(CLASS)
         .agg(at_least_one=(pl.col("maximum") >= 1).sum(), unexplained=pl.col("unexplained").sum())
     )
-    return _ordered(box.join(high, on=list(CLASS), how="left"))
+    table = high.join(box, on=list(CLASS), how="left").select(*box.columns, *high.columns[2:])
+    return _ordered(table.with_columns(pl.col("nonzero_rounds", "outliers").fill_null(0)))
 
 
 def table_iii(

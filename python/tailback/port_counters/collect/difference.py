@@ -59,8 +59,8 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
         {
             **{name: after[name] for name in _COUNTERS},
             **{f"{name}_before": before[name] for name in _COUNTERS},
-            "data_top": table.data_top[at],
-            "wait_top": table.wait_top[at],
+            "data_top": table.data_tops(after),
+            "wait_top": table.wait_tops(after),
             "interval_ns": after["time_ns"] - before["time_ns"],
             "gbps": np.where(gbps > 0, gbps, np.nan),
             "tick_ns": table.tick_ns[at],
@@ -68,11 +68,12 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
     )
     interval = pl.col("interval_ns")
     byte_limit = max_bytes(interval, pl.col("gbps").fill_nan(None))
-    low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
+    low, wrong, full = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE, Flag.DATA_LATCHED
+    packet_limit = byte_limit / SMALLEST_PACKET_BYTES
     steps = increments(
         (
-            Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong),
-            Counter("packets", "data_top", low, byte_limit / SMALLEST_PACKET_BYTES, 1, wrong),
+            Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong, full),
+            Counter("packets", "data_top", low, packet_limit, 1, wrong, full),
             Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
         ),
         lambda name: pl.col(f"{name}_before"),
@@ -116,6 +117,7 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
     share = stall_fraction(steps, at, table)
     gbps = table.gbps[at]
     latched_ns = table.latched_ns[at]
+    ratio = table.tick_high_ns[at] / table.tick_ns[at]
     names = np.array([t.node_name for t in table.targets], object)
     with np.errstate(divide="ignore", invalid="ignore"):
         used = steps.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * steps.interval_ns)
@@ -132,6 +134,7 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
             "xmit_wait_ticks": steps.ticks,
             "stall_ns": steps.ticks.astype(np.float64) * table.tick_ns[at],
             "stall_fraction": share,
+            "stall_high_fraction": np.maximum(np.minimum(share * ratio, 1.0), share),
             "latched_stall_ns": latched_ns,
             "utilization": used,
             "capacity_gbps": gbps,
@@ -143,13 +146,13 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
             "numbered": ~steps.unknown["packets"],
         }
     )
-    counted_only = ("xmit_wait_ticks", "stall_ns", "stall_fraction")
+    counted_only = ("xmit_wait_ticks", "stall_ns", "stall_fraction", "stall_high_fraction")
     rated_only = ("utilization", "capacity_gbps")
     frame = frame.with_columns(
         *(pl.when(pl.col("counted")).then(pl.col(c)).alias(c) for c in counted_only),
         *(pl.when(pl.col("capacity_gbps") > 0).then(pl.col(c)).alias(c) for c in rated_only),
         pl.when(pl.col("round") > 0).then(pl.col("round")).alias("round"),
-    )
+    ).with_columns(pl.col("stall_high_fraction").fill_nan(None))
     frame = frame.with_columns(
         *(pl.when(pl.col("sized")).then(pl.col(c)).alias(c) for c in ("data_bytes", "utilization")),
         pl.when(pl.col("numbered")).then(pl.col("packets")).alias("packets"),

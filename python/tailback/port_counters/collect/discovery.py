@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tailback.port_counters.collect import mad as mads
 from tailback.port_counters.collect.exchange import MadExchange, Reply, Request
-from tailback.port_counters.collect.subnet import PortTarget, Subnet, target_ticks, unnamed
+from tailback.port_counters.collect.subnet import PortTarget, Subnet, unnamed
 from tailback.port_counters.schema import CounterError
 
 PortKey = tuple[int, int]
@@ -154,7 +154,6 @@ def _targets(walk: _Walk, device: _Device, hosts: bool, tick_ns: float | None) -
         gbps = info.gbps or 0.0
         if not gbps:
             walk.problems.append((device.name, f"port {port}: its data rate is not known"))
-        tick, source = target_ticks(device.info.device_id, gbps, tick_ns)
         targets.append(
             PortTarget(
                 guid=device.info.guid,
@@ -163,10 +162,10 @@ def _targets(walk: _Walk, device: _Device, hosts: bool, tick_ns: float | None) -
                 port=port,
                 lid=lid,
                 gbps=gbps,
-                tick_ns=tick,
-                tick_source=source,
                 peer_name=peer.name if peer else "",
                 peer_port=peer_port if peer else 0,
-            )
+                device_id=device.info.device_id,
+                lanes=info.lanes,
+            ).with_tick(tick_ns)
         )
     return targets

@@ -5,37 +5,47 @@ from __future__ import annotations
 import gzip
 import ipaddress
 import socket
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any
+from threading import Lock, Thread
+from typing import Any, Final
 
 from tailback.port_counters.schema import CounterError
+
+MAX_CONNECTIONS: Final = 32
+"""Clients at a time. A subnet has a few scrapers; each holds a thread (0.1 MB), not a page."""
+
+MAX_SECONDS: Final = 10.0
+"""Time for a request and its answer: the default scrape timeout of Prometheus."""
 
 
 class Endpoint:
     """Serves metrics from a separate thread.
 
+    The page is made once per edition and shared by all clients, however slowly they read.
+
     Args:
         address: ``"PORT"`` (on 127.0.0.1), ``"HOST:PORT"`` or ``"[IPV6]:PORT"``; port 0 takes any.
         page: Makes the page.
+        edition: Differs whenever a new page has to be made.
+        max_seconds: Time after which a client is cut off.
 
     Raises:
         CounterError: The address is invalid or in use.
     """
 
-    def __init__(self, address: str, page: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        address: str,
+        page: Callable[[], str],
+        edition: Callable[[], object],
+        max_seconds: float = MAX_SECONDS,
+    ) -> None:
         host, port = parse_address(address)
-
-        class Handler(_Handler):
-            make = staticmethod(page)
-
-        class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            daemon_threads = True
-
         try:
-            self._server = Server((host, port), Handler)
+            self._server = _Server((host, port), _SharedPage(page, edition), max_seconds)
         except OSError as error:
             raise CounterError(
                 f"metrics cannot be served on {address!r}: {error.strerror or error}",
@@ -52,22 +62,82 @@ class Endpoint:
         self._thread.join()
 
 
+class _SharedPage:
+    """The page of the current edition, plain and compressed."""
+
+    def __init__(self, make: Callable[[], str], edition: Callable[[], object]) -> None:
+        self._make, self._edition = make, edition
+        self._made: object = None
+        self._lock = Lock()
+        self._bodies: tuple[bytes, bytes] = (b"", b"")
+
+    def bodies(self) -> tuple[bytes, bytes]:
+        """The page and the same with gzip."""
+        with self._lock:
+            edition = (self._edition(),)
+            if edition != self._made:
+                text = self._make().encode()
+                self._bodies = text, gzip.compress(text, compresslevel=1, mtime=0)
+                self._made = edition
+            return self._bodies
+
+
+class _Server(ThreadingHTTPServer):
+    """Accepts a limited number of connections and closes those that take too long."""
+
+    daemon_threads = True
+    # More wait until one is closed; the system makes those beyond connect again a second later.
+    request_queue_size = MAX_CONNECTIONS
+
+    def __init__(self, address: tuple[str, int], page: _SharedPage, max_seconds: float) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.page, self._max_seconds = page, max_seconds
+        self._open: dict[socket.socket, float] = {}
+        self._guard = Lock()
+        super().__init__(address, _Handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for another connection; the socket is closed if not."""
+        with self._guard:
+            room = len(self._open) < MAX_CONNECTIONS
+            if room:
+                self._open[request] = time.monotonic()
+            return room
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut off slow clients; called several times a second."""
+        oldest = time.monotonic() - self._max_seconds
+        with self._guard:
+            late = [request for request, begun in self._open.items() if begun < oldest]
+            for request in late:
+                # Its thread then fails to read or write, and closes it.
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that went away or were cut off."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD of /metrics, and 404 for everything else."""
 
-    make: Callable[[], str]
+    server: _Server
     server_version = "tailback"
     sys_version = ""
-    timeout = 10
 
     def do_GET(self) -> None:
         if self.path.split("?", 1)[0] != "/metrics":
             self.send_error(404, "only /metrics is here")
             return
-        body = self.make().encode()
+        plain, compressed = self.server.page.bodies()
         packed = accepts_gzip(self.headers.get("Accept-Encoding", ""))
-        if packed:
-            body = gzip.compress(body, compresslevel=1, mtime=0)
+        body = compressed if packed else plain
         self.send_response(200)
         if packed:
             self.send_header("Content-Encoding", "gzip")

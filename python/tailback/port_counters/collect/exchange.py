@@ -22,6 +22,9 @@ from tailback.port_counters.collect.umad import MadPort
 MAX_TIMEOUTS: Final = 2
 """Unanswered requests in a row after which a node is given up."""
 
+NO_RETRY: Final = 1 << 30
+"""``attempts`` of a request that is sent once, however often others are repeated."""
+
 _KERNEL_SLACK_NS: Final = 50_000_000
 """Margin after the kernel's own time-out, which it may fail to report, before an answer is lost."""
 
@@ -36,6 +39,7 @@ class Request:
         lid: Destination.
         mad: The datagram; its transaction number is filled in when it is sent.
         tag: Identifies the request to the caller.
+        attempts: How often it was sent; :data:`NO_RETRY` at first: it is not repeated.
     """
 
     node: Any

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from tailback.fabric.rates import data_rate_gbps
+from tailback.fabric.rates import WIDTHS, data_rate_gbps
 
 MAD_BYTES: Final = 256
 DATA: Final = 64
@@ -27,7 +27,8 @@ HIGHEST_UNICAST_LID: Final = 0xBFFF
 MAX_HOPS: Final = 63
 
 NODE_DESCRIPTION, NODE_INFO, PORT_INFO = 0x0010, 0x0011, 0x0015
-CLASS_PORT_INFO, PORT_COUNTERS, PORT_COUNTERS_EXTENDED = 0x0001, 0x0012, 0x001D
+CLASS_PORT_INFO, PORT_SAMPLES_CONTROL = 0x0001, 0x0010
+PORT_COUNTERS, PORT_COUNTERS_EXTENDED = 0x0012, 0x001D
 
 BUSY: Final = 0x0001
 """Status of an answer: the request was discarded and may be repeated (IBA 13.4.7)."""
@@ -129,6 +130,14 @@ def capability(mad: bytes | memoryview) -> Capability:
     return Capability(extended, bool(mask & 0x1000), extended and bool(mask2 & 0x2))
 
 
+def tick_bytes(mad: bytes | memoryview) -> int:
+    """Bytes in a tick, from the answer to PortSamplesControl: its ``Tick`` + 1 (IBA 16.1.3.2).
+
+    0 where ``Tick`` is 0: agents without the optional sampling answer with zeros.
+    """
+    return mad[DATA + 2] + 1 if mad[DATA + 2] else 0
+
+
 @dataclass(frozen=True, slots=True)
 class PortCounterValues:
     """Counters of one port; ``data_words`` are the 4-octet words the wire counts in."""
@@ -190,6 +199,7 @@ class PortInfo:
         active: The link is up and carries traffic (PortState 4).
         up: The cable is connected (PortState 2, 3 or 4).
         speed: ``"EDR"`` …, ``""`` where the code is not known.
+        lanes: Active lanes, 0 where the code is not known.
         gbps: Data rate in gigabits per second after line coding, None where not known.
     """
 
@@ -198,6 +208,7 @@ class PortInfo:
     up: bool
     speed: str
     gbps: float | None
+    lanes: int = 0
 
 
 def port_info(mad: bytes | memoryview) -> PortInfo:
@@ -207,4 +218,5 @@ def port_info(mad: bytes | memoryview) -> PortInfo:
     width = _WIDTH.get(data[31], "")
     speed = _SPEED_EXTENDED.get(data[62] >> 4) or _SPEED.get(data[35] >> 4, "")
     lid = int.from_bytes(data[16:18], "big")
-    return PortInfo(lid, state == 4, 2 <= state <= 4, speed, data_rate_gbps(width, speed))
+    rate = data_rate_gbps(width, speed)
+    return PortInfo(lid, state == 4, 2 <= state <= 4, speed, rate, WIDTHS.get(width, 0))

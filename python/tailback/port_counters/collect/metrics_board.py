@@ -12,7 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.port_counters.collect.difference import difference, stall_fraction
+from tailback.port_counters.collect.difference import (
+    IntervalColumns,
+    difference,
+    stall_fraction,
+)
 from tailback.port_counters.collect.exchange import ExchangeStatistics
 from tailback.port_counters.collect.exposition import by_label, family, labelled, sample
 from tailback.port_counters.collect.readings import RAW, WORD_BYTES, Rows, TargetTable
@@ -29,9 +33,11 @@ class WorstPort:
 
     Attributes:
         target: The port.
-        stall_fraction: Share of its last interval; 0 where its counter is full and gives none.
+        stall_fraction: Share of its last interval; where its counter is full, of the last interval
+            in which it counted, 0 where none is known.
         lost_gbps: Bandwidth lost to the stall, Gb/s.
-        at_least: Whether these are lower bounds.
+        at_least: Whether the counter was reset or is full, so that the last interval was not
+            measured in full.
         latched_seconds: Stall since the last reset that a full counter shows; None where it is not
             full.
     """
@@ -57,6 +63,10 @@ class MetricsBoard:
 
     A port without a reading in ``MAX_MISSED_SWEEPS`` sweeps is hidden until it is read again, as
     its last values are out of date. Of rounds, the last one of each port is shown.
+
+    A full stall counter no longer counts, so a port that stalls would appear to recover when its
+    counter fills up. The share of its last measured interval is kept instead until the counter is
+    reset, or less where the traffic leaves less room: a port does not wait while it sends.
     """
 
     sweeps: int = 0
@@ -71,6 +81,7 @@ class MetricsBoard:
     _table: TargetTable = field(default_factory=lambda: TargetTable.of(()))
     _last: Rows = field(default_factory=lambda: np.zeros(0, RAW))
     _stall: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _measured: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _flags: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
     _sweep: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     _jumped: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -79,15 +90,32 @@ class MetricsBoard:
     _impossible: int = 0
     extra: Callable[[], Sequence[tuple[str, str, str, float | int]]] = tuple
 
-    def begin(self, targets: Sequence[PortTarget]) -> None:
-        """Replace the ports."""
+    def begin(self, targets: Sequence[PortTarget], earlier: Rows | None = None) -> None:
+        """Replace the ports; those that stay keep their state.
+
+        Args:
+            targets: The ports.
+            earlier: Last readings of a previous session, as rows of ``targets``. Intervals begin
+                there; the readings themselves are out of date and not shown.
+        """
+        count = len(targets)
         with self._lock:
+            before = {_identity(target): row for row, target in enumerate(self._table.targets)}
+            kept = [(row, before.get(_identity(target), -1)) for row, target in enumerate(targets)]
+            new, old = np.array([pair for pair in kept if pair[1] >= 0], np.int64).reshape(-1, 2).T
+            fresh = {
+                "_last": np.zeros(count, RAW), "_stall": np.full(count, np.nan),
+                "_measured": np.full(count, np.nan), "_flags": np.zeros(count, np.uint32),
+                "_sweep": np.full(count, -MAX_MISSED_SWEEPS - 1),
+                "_jumped": np.zeros(count, np.bool_),
+            }  # fmt: skip
+            if earlier is not None:
+                fresh["_last"][earlier["target"]] = earlier
+            for name, column in fresh.items():
+                column[new] = getattr(self, name)[old]
+                setattr(self, name, column)
+            self._last["target"] = np.arange(count)
             self._table = TargetTable.of(targets)
-            self._last = np.zeros(len(targets), RAW)
-            self._stall = np.full(len(targets), np.nan)
-            self._flags = np.zeros(len(targets), np.uint32)
-            self._sweep = np.zeros(len(targets), np.int64)
-            self._jumped = np.zeros(len(targets), np.bool_)
 
     def update(self, rows: Rows) -> None:
         """Add readings; of several of one port the last counts."""
@@ -100,7 +128,6 @@ class MetricsBoard:
             before = self._last[at]
             seen = (before["time_ns"] > 0) & (before["time_ns"] < latest["time_ns"])
             steps = difference(before[seen], latest[seen], self._table)
-            self._stall[at[seen]] = stall_fraction(steps, at[seen], self._table)
             self._flags[at[seen]] = steps.flags
             self._resets += int(np.count_nonzero(steps.flags & int(Flag.RESET)))
             wrong = int(Flag.IMPOSSIBLE)
@@ -110,10 +137,24 @@ class MetricsBoard:
             # A counter that reached its largest value faster than possible is not a lower bound.
             self._jumped[at[seen]] |= (steps.flags & wrong) != 0
             self._jumped[at] &= self._table.latched(latest)
+            self._note_stall(latest[seen], steps)
             self._wraps += int(np.count_nonzero(steps.flags & int(Flag.WRAP)))
             self._last[at] = latest
             self._sweep[at] = self.sweeps
             self.readings += len(rows)
+
+    def _note_stall(self, rows: Rows, steps: IntervalColumns) -> None:
+        """Take over the stall of the intervals that end with ``rows``; the lock is held."""
+        at = rows["target"]
+        share = stall_fraction(steps, at, self._table)
+        full = self._table.latched(rows) & ~self._jumped[at]
+        # The interval in which a counter fills up is cut short by it.
+        measured = np.where(full, np.fmax(self._measured[at], share), share)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sent = steps.words * 8.0 * WORD_BYTES / (self._table.gbps[at] * steps.interval_ns)
+        sent[steps.unknown["words"] | ~np.isfinite(sent)] = 0.0
+        self._stall[at] = np.where(full, np.minimum(measured, np.clip(1 - sent, 0, 1)), share)
+        self._measured[at] = measured
 
     def _full(self) -> NDArray[np.bool_]:
         """Which ports have a full stall counter that is plausible; the lock is held."""
@@ -127,10 +168,7 @@ class MetricsBoard:
         return np.where(self._full() & np.isnan(self._stall), 0.0, self._stall)
 
     def lost_gbps(self) -> NDArray[np.float64]:
-        """Bandwidth each port lost to stalls in its last interval, Gb/s; NaN where not known.
-
-        Where a stall counter is full it is a lower bound.
-        """
+        """Bandwidth each port lost to stalls in its last interval, Gb/s; NaN where not known."""
         return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
 
     def _shown(self) -> NDArray[np.bool_]:
@@ -163,6 +201,11 @@ class MetricsBoard:
         """Number of counter resets by others that were detected."""
         return self._resets
 
+    @property
+    def edition(self) -> tuple[int, int]:
+        """Changes when a sweep ends; where none has ended, as in rounds, with every reading."""
+        return self.sweeps, 0 if self.sweeps else self.readings
+
     def metrics(self) -> str:
         """Everything in the text format of Prometheus, version 0.0.4."""
         with self._lock:
@@ -173,6 +216,7 @@ class MetricsBoard:
         labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
+        high = np.maximum(np.minimum(stall * table.tick_high_ns / table.tick_ns, 1.0), stall)
         words, waits = last["words"].tolist(), last["wait"].tolist()
         # No value where the device has no counter: a 0 would mean that nothing waits there.
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
@@ -184,12 +228,15 @@ class MetricsBoard:
              last["packets"][seen].tolist()),
             ("xmit_wait_ticks_total", "counter", "Ticks with data to send and no credit.",
              [waits[i] if counted[i] else np.nan for i in seen.tolist()]),
-            ("stall_ratio", "gauge", "Share of the last interval with data and no credit.",
+            ("stall_ratio", "gauge", "Share of the last interval with data and no credit; of a "
+             "full counter, of the last interval in which it counted.",
              stall[seen].tolist()),
-            ("lost_gbps", "gauge", "Bandwidth lost to stalls in the last interval, Gb/s.",
+            ("stall_high_ratio", "gauge", "The most that stall_ratio may be, where the length of a "
+             "tick is known within bounds only.", high[seen].tolist()),
+            ("lost_gbps", "gauge", "Bandwidth lost to stalls, Gb/s: stall_ratio times data rate.",
              lost[seen].tolist()),
             ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),
-            ("at_least", "gauge", "1 if a counter is at its maximum or was reset.",
+            ("at_least", "gauge", "1 if the stall counter is at its maximum or was reset.",
              at_least[seen].astype(int).tolist()),
             ("latched_stall_seconds", "gauge", "Lower bound of the stall since the last reset of a "
              "port whose counter is full.", latched[seen].tolist()),
@@ -234,6 +281,11 @@ class MetricsBoard:
         failed = by_label(sorted(self.failed.copy().items()))
         lines += [sample(name, count, f'{{node="{node}"}}') for node, count in failed.items()]
         return lines
+
+
+def _identity(target: PortTarget) -> tuple[int, int, bool, bool]:
+    """What must agree for the readings of a port to continue: the port and its counters' widths."""
+    return target.guid, target.port, target.extended, target.extended_wait
 
 
 def _port_labels(target: PortTarget) -> str:

@@ -45,7 +45,8 @@ class TargetTable:
         guid: GUID of the device.
         port: Port number.
         gbps: Data rate in gigabits per second, 0 where not known.
-        tick_ns: Length of a tick, nanoseconds.
+        tick_ns: Length of a tick, or the least it may be, nanoseconds.
+        tick_high_ns: The longest that a tick may be, NaN where it is known.
         data_top: Largest value of the data counter, in words; the same limit holds for packets.
         wait_top: Largest value of PortXmitWait, in ticks.
     """
@@ -55,6 +56,7 @@ class TargetTable:
     port: NDArray[np.uint16]
     gbps: NDArray[np.float64]
     tick_ns: NDArray[np.float64]
+    tick_high_ns: NDArray[np.float64]
     data_top: NDArray[np.uint64]
     wait_top: NDArray[np.uint64]
 
@@ -71,6 +73,7 @@ class TargetTable:
             np.array([t.port for t in targets], np.uint16),
             np.array([t.gbps for t in targets], np.float64),
             np.array([t.tick_ns for t in targets], np.float64),
+            np.array([t.tick_high_ns for t in targets], np.float64),
             np.array([top(t.extended) for t in targets], np.uint64),
             np.array([top(t.extended_wait) for t in targets], np.uint64),
         )
@@ -81,13 +84,26 @@ class TargetTable:
     @property
     def latched_ns(self) -> NDArray[np.float64]:
         """Stall that each PortXmitWait shows when it is full, nanoseconds, shape (targets,)."""
-        return self.wait_top.astype(np.float64) * self.tick_ns
+        return mads.ALL_ONES_32 * self.tick_ns
 
     def latched(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether PortXmitWait of each of ``rows`` is at its largest value, shape (rows,)."""
-        top = self.wait_top[rows["target"]]
-        # 64 bits at all ones are no sign of anything: no counter gets there.
-        return np.asarray((top == mads.ALL_ONES_32) & (rows["wait"] == top), np.bool_)
+        """Whether PortXmitWait of each of ``rows`` is at its largest value, shape (rows,).
+
+        As in ``increments.with_widths``, 32 ones tell that the counter has 32 bits, whatever the
+        device announces.
+        """
+        return np.asarray(rows["wait"] == mads.ALL_ONES_32, np.bool_)
+
+    def wait_tops(self, rows: Rows) -> NDArray[np.uint64]:
+        """Largest value of PortXmitWait in each of ``rows``, shape (rows,)."""
+        narrow = np.uint64(mads.ALL_ONES_32)
+        return np.where(self.latched(rows), narrow, self.wait_top[rows["target"]])
+
+    def data_tops(self, rows: Rows) -> NDArray[np.uint64]:
+        """Largest value of the counters of data and packets in each of ``rows``, shape (rows,)."""
+        narrow = np.uint64(mads.ALL_ONES_32)
+        latched = (rows["words"] == narrow) | (rows["packets"] == narrow)
+        return np.where(latched, narrow, self.data_top[rows["target"]])
 
 
 class PortReader:
@@ -198,14 +214,10 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
     at = rows["target"]
     names = np.array([t.node_name for t in table.targets], object)
     flags = rows["flags"].copy()
-    data_top, wait_top = table.data_top[at], table.wait_top[at]
-    # 64 bits at all ones are no sign of anything: no counter gets there.
-    data_full = (data_top == mads.ALL_ONES_32) & (
-        (rows["words"] == data_top) | (rows["packets"] == data_top)
-    )
-    wait_full = table.latched(rows)
-    flags[data_full] |= int(Flag.LATCHED | Flag.DATA_AT_LEAST)
-    flags[wait_full] |= int(Flag.LATCHED | Flag.AT_LEAST)
+    data_top, wait_top = table.data_tops(rows), table.wait_tops(rows)
+    data_full = (rows["words"] == mads.ALL_ONES_32) | (rows["packets"] == mads.ALL_ONES_32)
+    flags[data_full] |= int(Flag.DATA_LATCHED | Flag.DATA_AT_LEAST)
+    flags[table.latched(rows)] |= int(Flag.LATCHED | Flag.AT_LEAST)
     has_wait = (flags & int(Flag.NO_COUNTER)) == 0
     frame = pl.DataFrame(
         {
@@ -222,6 +234,7 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
             "xmit_wait_ticks": rows["wait"],
             "wait_limit": wait_top,
             "tick_ns": table.tick_ns[at],
+            "tick_high_ns": table.tick_high_ns[at],
             "capacity_gbps": table.gbps[at],
             "flags": flags,
             "source": pl.repeat(SOURCE, len(rows), eager=True),
@@ -230,6 +243,7 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
     )
     frame = frame.with_columns(
         _null_unless(pl.col("has_wait"), "xmit_wait_ticks"),
+        _null_unless(pl.col("tick_high_ns").is_not_nan(), "tick_high_ns"),
         _null_unless(pl.col("round") > 0, "round"),
         _null_unless(pl.col("capacity_gbps") > 0, "capacity_gbps"),
     ).drop("has_wait")

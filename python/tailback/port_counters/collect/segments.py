@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tailback.atomic_exchange import sync
 from tailback.port_counters.collect.readings import RAW, Rows
 from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError, Flag
@@ -105,6 +106,7 @@ class SegmentWriter:
         head = {"facts": facts, "targets": [target.to_dict() for target in targets]}
         try:
             self._write(MAGIC + _record(_HEAD, zlib.compress(json.dumps(head).encode(), 1)))
+            sync(path.parent)
         except CounterError:
             os.close(self._file)
             self._file = -1

@@ -19,10 +19,10 @@ from tailback.port_counters.collect.exchange import MadExchange
 from tailback.port_counters.collect.fabric_file import read_targets
 from tailback.port_counters.collect.journal import Journal
 from tailback.port_counters.collect.metrics_board import MetricsBoard
-from tailback.port_counters.collect.readings import RAW, PortReader
+from tailback.port_counters.collect.readings import RAW, PortReader, Rows
 from tailback.port_counters.collect.rounds import RoundPlan, RoundScheduler
 from tailback.port_counters.collect.segments import DiskFullError
-from tailback.port_counters.collect.store import Collection
+from tailback.port_counters.collect.store import Clock, Collection
 from tailback.port_counters.collect.subnet import PortTarget, Subnet, keep_unseen, survey
 from tailback.port_counters.collect.sweep import spread, sweep
 from tailback.port_counters.schema import CounterError
@@ -150,6 +150,7 @@ class CollectorSession:
         self._compacting: Future[list[str]] | None = None
         # One offset for the whole session, so that setting the clock does not distort intervals.
         self._offset_ns = time.time_ns() - self._clock()
+        self._clock_facts = Clock(_boot(), self._offset_ns)
         self._begun_ns = self._clock()
 
     def stop(self) -> None:
@@ -382,6 +383,8 @@ class CollectorSession:
                 raise
             self._log(f"re-discovery failed, the ports are kept: {error.message}")
             return False
+        if first:
+            self.summary.notes += subnet.notes
         for name, problem in subnet.problems[:_LINES_PER_SWEEP]:
             self._log(f"{name[:64]!r}: {problem}")
         if len(subnet.problems) > _LINES_PER_SWEEP:
@@ -394,11 +397,19 @@ class CollectorSession:
         self.summary.nodes, self.summary.ports = subnet.nodes, len(subnet.targets)
         ports = counted(len(subnet.targets), "port")
         self._log(f"{counted(subnet.nodes, 'device')}, {ports}")
-        self._board.begin(self._targets)
+        self._board.begin(self._targets, self._earlier_readings() if first else None)
         self._roll()
         for name, problem in subnet.problems:
             self._event("discovery", node=name, problem=problem)
         return True
+
+    def _earlier_readings(self) -> Rows | None:
+        """The last readings of the previous session, from which the first intervals are taken."""
+        try:
+            return self._collection.last_readings(self._targets, self._clock_facts)
+        except CounterError as error:
+            self._log(f"the metrics begin with the second sweep: {error.message}")
+            return None
 
     def _ask_for_ports(self) -> Subnet:
         settings = self.settings
@@ -417,6 +428,8 @@ class CollectorSession:
             "interval_ns": self.settings.interval_ns if plan is None else plan.spacing_ns,
             "begun_ns": self._offset_ns + self._clock(),
             "process": os.getpid(),
+            "boot": self._clock_facts.boot,
+            "offset_ns": self._offset_ns,
         }
         self._rolled_ns = self._clock()
         self._journal.begin(self._targets, facts)
@@ -456,3 +469,12 @@ class CollectorSession:
             self._compactor.shutdown()
             self._journal.close()
         self.summary.notes += self._collection.compact()
+
+
+def _boot() -> int:
+    """Identifier of the machine's boot, as Linux gives it; 0 elsewhere."""
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        return int(text.replace("-", "")[:16], 16)
+    except (OSError, ValueError):
+        return 0

@@ -8,7 +8,7 @@
     DIR/intervals/000006.parquet tailback.port_counters.schema.INTERVALS
     DIR/events/000006.jsonl      events during collection
     DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
-DIR/sha256/000006.json       SHA-256 of these four
+    DIR/sha256/000006.json       SHA-256 of these four
 
 Each step of a compaction writes a new file and renames it, and the segment is deleted last, so a
 compaction that is killed can be repeated.
@@ -20,8 +20,9 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.atomic_exchange import sync
+from tailback.folders import require_owner
+from tailback.input_files import content
 from tailback.parquet import reading, scan_tables
 from tailback.port_counters.collect.difference import intervals_frame, pairs
 from tailback.port_counters.collect.readings import RAW, Rows, TargetTable, readings_frame
@@ -45,12 +49,19 @@ from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_counters.segment_digests import FOLDER, check, digests_of
 
 FORMAT: Final = 1
-_CARRY: Final[list[tuple[str, Any]]] = [
-    ("guid", "<u8"), ("port", "<u2"), ("data_top", "<u8"), ("wait_top", "<u8"), ("row", RAW),
-]  # fmt: skip
-CARRY: Final = np.dtype([*_CARRY, ("gbps", "<f8")])
-_CARRY_WITHOUT_SPEED: Final = np.dtype(_CARRY)
-"""Format of versions that did not store speeds; such collections can be continued."""
+CARRY: Final = np.dtype(
+    [
+        ("guid", "<u8"),
+        ("port", "<u2"),
+        ("data_top", "<u8"),
+        ("wait_top", "<u8"),
+        ("row", RAW),
+        ("gbps", "<f8"),
+        ("boot", "<u8"),
+        ("offset_ns", "<i8"),
+    ]
+)
+"""The last reading of a port, its counters' largest values, its speed, and its clock."""
 
 _PARTS: Final = ("segments", "readings", "intervals", "events", FOLDER)
 _OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
@@ -60,6 +71,40 @@ _NUMBERED: Final = re.compile(r"(?:carry-)?([0-9]{6})\.(?:segment|damaged|parque
 """Names of files that belong to a segment."""
 
 
+@dataclass(frozen=True)
+class Clock:
+    """The clock of a session: UTC at its start, continued by the monotonic clock of the machine.
+
+    Attributes:
+        boot: Identifies the boot of the machine, within which monotonic times can be compared; 0
+            where it is unknown.
+        offset_ns: UTC minus monotonic time, nanoseconds.
+    """
+
+    boot: int = 0
+    offset_ns: int = 0
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Clock:
+        """The clock that a segment states."""
+        return cls(int(facts.get("boot", 0)), int(facts.get("offset_ns", 0)))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Last readings before a segment.
+
+    Attributes:
+        rows: One reading of each target that has one, as rows of the segment's table.
+        other_speed: Targets whose port had another speed then.
+        clocks: Clock of each row's time.
+    """
+
+    rows: Rows
+    other_speed: NDArray[np.uint32]
+    clocks: list[Clock]
+
+
 class Collection:
     """The folder of a collection, held by one collector at a time.
 
@@ -67,8 +112,8 @@ class Collection:
         path: The folder; created if it does not exist, continued if it is a collection.
 
     Raises:
-        CounterError: The folder holds something else, cannot be written, or another collector
-            writes to it.
+        CounterError: The folder holds something else, belongs to another user, cannot be written,
+            or another collector writes to it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,6 +121,7 @@ class Collection:
         mark = path / "collection.json"
         try:
             path.mkdir(parents=True, exist_ok=True)
+            require_owner(path, error=CounterError)
             if not mark.exists() and not {entry.name for entry in path.iterdir()} <= _OURS:
                 raise CounterError(
                     "the folder is not empty and is not a collection of port counters",
@@ -88,6 +134,7 @@ class Collection:
             if not mark.exists():
                 text = json.dumps({"what": "port counters", "format": FORMAT}) + "\n"
                 _replace(mark, lambda new: _write_text(new, text))
+                sync(path.parent)
         except OSError as error:
             raise CounterError(
                 f"cannot be written: {error.strerror}",
@@ -178,9 +225,10 @@ class Collection:
     def _compact_one(self, number: int, segment: Segment) -> None:
         table = TargetTable.of(segment.targets)
         name = f"{number:06d}"
-        carried, other_speed = self._carried(number, table)
-        _flag_first(segment.rows, other_speed)
-        known = np.concatenate([carried, segment.rows])
+        clock = Clock.of(segment.facts)
+        carried = self._carried(number, table, clock)
+        _flag_first(segment.rows, carried.other_speed)
+        known = np.concatenate([carried.rows, segment.rows])
         before, after = pairs(known)
         parts = (("readings", readings_frame(segment.rows, table)),
                  ("intervals", intervals_frame(before, after, table)))  # fmt: skip
@@ -190,7 +238,7 @@ class Collection:
             lines = "".join(json.dumps(event) + "\n" for event in segment.events)
             _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
         # If a segment has no reading of a port, the last reading before it still counts.
-        carry = _last_of_each(known, table)
+        carry = _last_of_each(known, table, [*carried.clocks, *[clock] * len(segment.rows)])
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
         _replace(
             self.path / FOLDER / f"{name}.json",
@@ -201,19 +249,25 @@ class Collection:
         for old in sorted(earlier)[:-1]:
             old.unlink()
 
-    def _carried(self, number: int, table: TargetTable) -> tuple[Rows, NDArray[np.uint32]]:
+    def last_readings(self, targets: Sequence[PortTarget], clock: Clock) -> Rows:
+        """The last reading of each target in the compacted part, with times of ``clock``."""
+        return self._carried(self._next_number(), TargetTable.of(targets), clock).rows
+
+    def _carried(self, number: int, table: TargetTable, clock: Clock) -> Carried:
         """The last reading of each target before segment ``number``, as rows of its table.
 
-        Also the targets whose port had another speed then.
+        A reading of the same boot gets the time that ``clock`` would have given it, so that a step
+        of the machine's clock between two sessions neither prevents an interval nor changes its
+        length.
         """
         files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
         if not files:
-            return np.empty(0, RAW), np.empty(0, np.uint32)
+            return Carried(np.empty(0, RAW), np.empty(0, np.uint32), [])
         last = max(files)
         check(last)
         try:
             carry = np.load(last, allow_pickle=False)
-            if carry.dtype not in (CARRY, _CARRY_WITHOUT_SPEED) or carry.ndim != 1:
+            if carry.dtype != CARRY or carry.ndim != 1:
                 raise ValueError("it has another format")
         except (OSError, EOFError, ValueError) as error:
             raise CounterError(
@@ -236,12 +290,19 @@ class Collection:
                 and carry["wait_top"][place] == table.wait_top[target]
             )
             rows["target"][place] = target
+        same_boot = (carry["boot"] == clock.boot) & (clock.boot != 0)
+        rows["time_ns"] += np.where(same_boot, clock.offset_ns - carry["offset_ns"], 0)
+        clocks = [
+            clock if same else Clock(int(boot), int(offset))
+            for same, boot, offset in zip(
+                same_boot[keep], carry["boot"][keep], carry["offset_ns"][keep], strict=True
+            )
+        ]
         kept: Rows = rows[keep]
-        now = table.gbps[kept["target"]]
-        before = carry["gbps"][keep] if "gbps" in carry.dtype.names else now
+        now, before = table.gbps[kept["target"]], carry["gbps"][keep]
         # An unknown speed does not count as a change.
         changed = (before != now) & (before > 0) & (now > 0)
-        return kept, kept["target"][changed]
+        return Carried(kept, kept["target"][changed], clocks)
 
     def _next_number(self) -> int:
         # Tables may have been moved elsewhere, and a number must not be reused; the last readings
@@ -273,25 +334,29 @@ def _flag_first(rows: Rows, targets: NDArray[np.uint32]) -> None:
     rows["flags"][first] |= np.uint32(Flag.RATE_CHANGED)
 
 
-def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
-    """The last reading of each target, with the identity of its port."""
+def _last_of_each(rows: Rows, table: TargetTable, clocks: list[Clock]) -> NDArray[Any]:
+    """The last reading of each target, with the identity of its port and the clock of its time."""
     # In order of writing, not by time: the clock may have been set back between sessions.
-    rows = rows[np.argsort(rows["target"], kind="stable")]
+    order = np.argsort(rows["target"], kind="stable")
     if len(rows):
-        rows = rows[np.append(rows["target"][1:] != rows["target"][:-1], True)]
+        target = rows["target"][order]
+        order = order[np.append(target[1:] != target[:-1], True)]
+    rows, clocks = rows[order], [clocks[row] for row in order]
     carry = np.empty(len(rows), CARRY)
     at = rows["target"]
     carry["guid"], carry["port"], carry["row"] = table.guid[at], table.port[at], rows
     carry["data_top"], carry["wait_top"] = table.data_top[at], table.wait_top[at]
     carry["gbps"] = table.gbps[at]
+    carry["boot"] = [clock.boot for clock in clocks]
+    carry["offset_ns"] = [clock.offset_ns for clock in clocks]
     return carry
 
 
 def _check_format(mark: Path) -> None:
     try:
-        found = json.loads(mark.read_text(encoding="utf-8"))
+        found = json.loads(content(mark, CounterError))
         known = found["what"] == "port counters" and found["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
+    except (CounterError, ValueError, KeyError, TypeError):
         known = False
     if not known:
         raise CounterError(
@@ -310,12 +375,9 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
     new = path.with_name(f".{path.name}.new")
     try:
         write(new)
-        handle = os.open(new, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(new)
         new.replace(path)
+        sync(path.parent)
     except (OSError, pl.exceptions.PolarsError) as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import polars as pl
 
+from tailback.input_files import head_bytes, is_input_file
+from tailback.manifest import require_unchanged
 from tailback.port_counters.readers import (
     collection,
     engine_run,
     ethernet_csv,
+    exposition,
     ibqueryerrors,
     ldms_csv,
     perfquery,
@@ -34,6 +37,7 @@ READERS: Registry[CounterReader] = Registry("counter-source", "sources of port c
 READERS.register("collection")(collection)
 READERS.register("engine-run")(engine_run)
 READERS.register("ethernet-csv")(ethernet_csv)
+READERS.register("exposition")(exposition)
 READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("ldms-csv")(ldms_csv)
 READERS.register("perfquery")(perfquery)
@@ -58,6 +62,7 @@ def read_counters(
     """
     path = Path(path)
     reader = reader_of(path, format)
+    require_unchanged(path)
     try:
         return reader.read(path, time_ns=time_ns)
     except OSError as error:  # a file that was deleted meanwhile, or that only root may read
@@ -88,7 +93,7 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
         ) from None
     if not exists:
         raise CounterError("no such file or folder", file=path, remedy="check the path")
-    if path.is_file() and path.stat().st_size == 0:
+    if is_input_file(path) and not head_bytes(path, 1):
         raise CounterError(
             "the file is empty", file=path,
             remedy="leave it out; the tool that wrote it may have failed",

@@ -7,15 +7,16 @@ being written is not there yet. For the rounds of an InfiniBand study, give ``DI
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 
-from tailback.parquet import read_table, scan_tables
+from tailback.parquet import reading, scan_tables
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
-from tailback.port_counters.segment_digests import check, unchecked
-from tailback.units import counted
+from tailback.port_counters.segment_digests import FOLDER, check, left_out, unchecked
+from tailback.units import counted, format_time
 
 HAS_TIME_STAMPS = True
 
@@ -35,7 +36,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         time_ns: Not needed: every row has its time.
 
     Raises:
-        CounterError: Not a collection, or a file that is damaged or has other columns.
+        CounterError: Not a collection, or none of its tables can be read.
     """
     del time_ns
     if not sniff(path):
@@ -43,41 +44,88 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "no collection (it has no collection.json)", file=path,
             remedy="give the folder that 'tailback collect --out' wrote",
         )  # fmt: skip
-    parts = []
-    for file in interval_files(path):
-        check(file)
-        frame = read_table(file, error=CounterError, remedy=_REMEDY)
-        try:
-            parts.append(conform(INTERVALS, frame))
-        except pl.exceptions.PolarsError as error:
-            raise CounterError(f"damaged: {error}", file=file, remedy=_REMEDY) from None
-        except CounterError as error:
-            raise error.located(file) from None
-    out = CounterData(notes=notes(path))
-    if parts:
-        out.intervals = pl.concat(parts)
+    tables, missing = scan(path)
+    out = CounterData(notes=[*missing, *notes(path)])
+    if tables:
+        with reading(path, error=CounterError, remedy=_REMEDY):
+            out.intervals = pl.concat([conform(INTERVALS, rows.collect()) for _, rows in tables])
     return out
 
 
-def scan(path: Path) -> list[pl.LazyFrame]:
-    """The tables of intervals, one per segment in order, lazily.
+def scan(path: Path) -> tuple[list[tuple[Path, pl.LazyFrame]], list[str]]:
+    """The tables of intervals in order, one a segment, lazily.
+
+    Damaged tables are left out if others can be read.
+
+    Returns:
+        Each file and its rows; and notes that name the tables that are damaged or missing, with the
+        time that no table covers.
 
     Raises:
-        CounterError: A file is not Parquet or has other columns.
+        CounterError: No table can be read.
     """
-    out = []
-    for file in interval_files(path):
-        check(file)
-        rows = scan_tables(file, error=CounterError, remedy=_REMEDY)
+    tables: list[tuple[Path, pl.LazyFrame]] = []
+    problems: list[CounterError] = []
+    files = interval_files(path)
+    for file in files:
         try:
-            # Checks the columns without reading rows.
-            conform(INTERVALS, pl.DataFrame(schema=rows.collect_schema()))
-        except pl.exceptions.PolarsError as error:
-            raise CounterError(f"damaged: {error}", file=file, remedy=_REMEDY) from None
+            tables.append((file, _table(file)))
         except CounterError as error:
-            raise error.located(file) from None
-        out.append(rows)
+            problems.append(error)
+    if problems and not tables:
+        raise problems[0]
+    present = {file.stem for file in files}
+    listed = {file.stem for file in (path / FOLDER).glob("*.json")}
+    numbers = [int(stem) for stem in present if stem.isdecimal()]
+    between = {f"{n:06d}" for n in range(min(numbers, default=0), max(numbers, default=0))}
+    absent = (listed | between) - present
+    gaps = _gaps(tables, {*absent, *(file.stem for file in files)}) if absent or problems else {}
+    out = [left_out(error) for error in problems]
+    for stem in sorted(absent):
+        if stem in listed or stem in gaps:
+            out.append(f"segment {stem} is missing: it was moved or deleted")
+    out += list(dict.fromkeys(gaps.values()))
+    return tables, out
+
+
+def _table(file: Path) -> pl.LazyFrame:
+    """The rows of a table, lazily; raises CounterError if it is damaged or has other columns."""
+    check(file)
+    rows = scan_tables(file, error=CounterError, remedy=_REMEDY)
+    try:
+        # Checks the columns without reading rows.
+        conform(INTERVALS, pl.DataFrame(schema=rows.collect_schema()))
+    except pl.exceptions.PolarsError as error:
+        raise CounterError(f"damaged: {error}", file=file, remedy=_REMEDY) from None
+    except CounterError as error:
+        raise error.located(file) from None
+    return rows
+
+
+def _gaps(tables: list[tuple[Path, pl.LazyFrame]], stems: set[str]) -> dict[str, str]:
+    """A note on the time that no table covers, for each segment without one that lies in it.
+
+    The intervals of a segment begin with the last readings before it, so between the tables of
+    consecutive segments no time is uncovered.
+    """
+    out: dict[str, str] = {}
+    end, last = None, ""
+    for file, rows in tables:
+        with reading(file, error=CounterError, remedy=_REMEDY):
+            begin = (pl.col("time_ns") - pl.col("interval_ns")).min()
+            times = rows.select(begin=begin, end=pl.col("time_ns").max())
+            begins, ends = times.collect(engine="streaming").row(0)
+        within = {stem for stem in stems if last < stem < file.stem}
+        if end is not None and begins is not None and begins > end and within:
+            hole = f"no counters for {format_time(1000 * (begins - end))} from {_utc(end)} on"
+            out |= dict.fromkeys(within, hole)
+        end = ends if end is None or (ends is not None and ends > end) else end
+        last = file.stem
     return out
+
+
+def _utc(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def interval_files(path: Path) -> list[Path]:

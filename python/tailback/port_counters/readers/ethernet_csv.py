@@ -17,7 +17,10 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, head, header_of, normal, parse
+from tailback.delimited import Delimited, header_names, header_of, normal, parse
+from tailback.evidence import port_events
+from tailback.evidence.port_events import meaning_of
+from tailback.input_files import content, head, is_input_file
 from tailback.port_counters.readers.model import CounterData, numbered
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
@@ -41,9 +44,9 @@ ALIASES: Final = {
               "tx_discards", "ifoutdiscards", "transmit_drop_total"),
     "overlimits": ("qdisc_overlimits", "overlimits"),
     "rate": ("rate_mbit", "rate_mbps", "speed_mbps", "speed_mbit", "ifhighspeed", "rate_gbit",
-             "rate_gbps", "speed_gbps"),
+             "rate_gbps", "speed_gbps", "speed"),
 }  # fmt: skip
-"""Names of the columns, as ``delimited.normal`` gives them."""
+"""Names of the columns, as ``delimited.normal`` gives them. ``speed`` is Linux's, in Mb/s."""
 
 _NEEDED: Final = ("time", "node", "interface", "bytes")
 _TARGETS: Final = {
@@ -55,7 +58,7 @@ _GIGABIT: Final = re.compile(r"g(?:bit|bps)$")
 
 def sniff(path: Path) -> bool:
     """A CSV whose header names a time, a node, an interface and the bytes it sent."""
-    if not path.is_file():
+    if not is_input_file(path):
         return False
     text = head(path)
     if text.lstrip().startswith("#"):  # LDMS
@@ -76,7 +79,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is not a number; with line and
             column.
     """
-    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, error_type=CounterError)
+    names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
+    aliases = {**ALIASES, **{f"event {name}": (normal(name),) for name in names}}
+    table = parse(content(path, CounterError), aliases, _NEEDED, path=path, error_type=CounterError)
     columns = {
         "time_ns": _times(table) + (time_ns or 0),
         "node_name": table.need("node"),
@@ -96,12 +101,32 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         port=pl.lit(0, pl.UInt16), source=pl.lit("ethernet csv")
     )
     out = CounterData(numbered(conform(READINGS, frame)), unknown=table.unused)
+    out.events = _events(table, frame, names)
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     again = frame.select("time_ns", "node_name", "interface").is_duplicated().sum()
     if again:
         out.notes.append(f"{path.name}: rows of one interface at one and the same time: {again}")
     return out
+
+
+def _events(table: Delimited, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """The columns of errors, pauses and marks as rows of ``port_events.READINGS``."""
+    counters = {
+        name: table.number(role, whole=True)
+        for name in names
+        if (role := f"event {name}") in table.header
+    }
+    place = frame.select("time_ns", "node_name", "interface", "port").with_columns(
+        **counters, node_guid=pl.lit(0, pl.UInt64)
+    )
+    rows = place.unpivot(
+        list(counters),
+        variable_name="counter",
+        index=["time_ns", "node_guid", "node_name", "port", "interface"],
+    )
+    kept = rows.drop_nulls("value") if counters else rows.clear()
+    return kept.select(pl.col(name).cast(dtype) for name, dtype in port_events.READINGS.items())
 
 
 def _times(table: Delimited) -> pl.Series:

@@ -20,7 +20,9 @@ from tailback.port_counters.readers.model import (
     WORD_BYTES,
     CounterData,
     begins_with,
-    latched_flags,
+    events_of,
+    missing_flags,
+    note_counter,
     parse_counter,
     quoted_text,
     read_text,
@@ -77,11 +79,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                     remedy="the output was cut or edited; collect it again",
                     place=f"line {number}, column {match.start('port') + 1}",
                 )  # fmt: skip
-            values = _values(path, number, match, unknown)
-            row = _row(values)
+            further: dict[str, Any] = {}
+            row = _row(_values(path, number, match, unknown, further)) | further
             row |= {
                 "time_ns": when, "node_guid": int(match["guid"], 16), "port": port,
-                "node_name": name, "source": "ibqueryerrors", "flags": latched_flags(row),
+                "node_name": name, "source": "ibqueryerrors", "flags": missing_flags(row),
             }  # fmt: skip
             rows.append(row)
         elif line.strip() and not line.startswith("#"):
@@ -97,14 +99,22 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     if sums:
         notes.append(f"{sums} sums over all ports of a switch (port ALL) were left out")
     return CounterData(
-        readings_of(rows), unknown=list(unknown), notes=notes, by_file_time=time_ns is None
+        readings_of(rows),
+        unknown=list(unknown),
+        notes=notes,
+        by_file_time=time_ns is None,
+        events=events_of(rows),
     )
 
 
 def _values(
-    path: Path, number: int, match: re.Match[str], unknown: dict[str, None]
+    path: Path,
+    number: int,
+    match: re.Match[str],
+    unknown: dict[str, None],
+    further: dict[str, Any],
 ) -> dict[str, int]:
-    """The counters of one line; those that are not used go to ``unknown``."""
+    """The counters of one line; others go to ``further``, or to ``unknown`` if not used."""
     out: dict[str, int] = {}
     rest, at, offset = match["rest"], 0, match.start("rest")
     while rest[at:].strip():
@@ -120,7 +130,7 @@ def _values(
         if counter["name"] in _USED:
             out[counter["name"]] = value
         else:
-            unknown.setdefault(counter["name"])
+            note_counter(further, unknown, counter["name"], value)
             if "castXmitPkts" in counter["name"]:
                 out["extended"] = 1
         at = counter.end()
@@ -138,8 +148,5 @@ def _row(values: dict[str, int]) -> dict[str, Any]:
     if "PortXmitPkts" in values:
         row["packets"], row["packets_limit"] = values["PortXmitPkts"], largest
     if "PortXmitWait" in values:
-        wait = values["PortXmitWait"]
-        # 32 bits unless the value is larger: the tool does not print which counter it read.
-        row["xmit_wait_ticks"] = wait
-        row["wait_limit"] = U32_MAX if wait <= U32_MAX else U64_MAX
+        row["xmit_wait_ticks"] = values["PortXmitWait"]
     return row

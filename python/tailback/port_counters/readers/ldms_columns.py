@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from tailback.evidence.port_events import meaning_of
 from tailback.port_counters.readers.model import WORD_BYTES
 
 Family = Literal["ibnet", "sysclassib", "gemini", "aries"]
@@ -46,13 +47,23 @@ class Value:
 
 @dataclass
 class LdmsPort:
-    """The columns of one port of the sampled node."""
+    """The columns of one port of the sampled node.
+
+    Attributes:
+        port: Its number, None where the rows state it.
+        device: Its adapter.
+        direction: Its direction in a torus.
+        cumulative: Columns of counters.
+        derived: Columns of percentages.
+        events: Index and name of the columns of errors, pauses and marks.
+    """
 
     port: int | None
     device: str = ""
     direction: str | None = None
     cumulative: list[Value] = field(default_factory=list)
     derived: list[Value] = field(default_factory=list)
+    events: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -130,6 +141,11 @@ def parse_header(names: list[str]) -> LdmsLayout | None:
             unknown.append(full)
     if len(families) != 1 or "time" not in place:
         return None
+    if families == {"ibnet"}:
+        # Its columns have no port in their names, so only the sampler tells whose they are.
+        (port,) = ports.values()
+        port.events = [(names.index(name), name) for name in unknown if meaning_of(name)]
+        unknown = [name for name in unknown if not meaning_of(name)]
     return LdmsLayout(families.pop(), place, list(ports.values()), unknown)
 
 
@@ -153,10 +169,16 @@ def _port_column(
             ports.setdefault(("", tile), LdmsPort(tile)).cumulative.append(Value(index, target))
             return "aries"
         return None
-    if (match := _SYSCLASSIB.fullmatch(name)) and (raw := _SYSCLASSIB_RAW.get(match["what"])):
+    if match := _SYSCLASSIB.fullmatch(name):
+        raw = _SYSCLASSIB_RAW.get(match["what"])
+        if raw is None and meaning_of(match["what"]) is None:
+            return None
         key = (match["device"], int(match["port"]))
         port = ports.setdefault(key, LdmsPort(key[1], device=key[0]))
-        port.cumulative.append(Value(index, raw.target, raw.scale))
+        if raw is None:
+            port.events.append((index, match["what"]))
+        else:
+            port.cumulative.append(Value(index, raw.target, raw.scale))
         return "sysclassib"
     if raw := _IBNET.get(name):
         port = ports.setdefault(("", None), LdmsPort(None))

@@ -13,6 +13,8 @@ from typing import Final
 
 import polars as pl
 
+from tailback.evidence import port_events
+from tailback.input_files import content, head_bytes, is_input_file, opened
 from tailback.port_counters.readers.ldms_columns import (
     GEMINI_GBPS,
     GEMINI_TILES,
@@ -22,7 +24,6 @@ from tailback.port_counters.readers.ldms_columns import (
     parse_header,
 )
 from tailback.port_counters.readers.model import (
-    U32_MAX,
     U64_MAX,
     CounterData,
     quoted_text,
@@ -32,10 +33,6 @@ from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Fla
 
 _HEADER_LIMIT: Final = 4 << 20
 _SECOND_NS: Final = 1_000_000_000
-_INFINIBAND: Final = ("ibnet", "sysclassib")
-_LIMITS: Final = {
-    "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
-}  # fmt: skip
 
 
 HAS_TIME_STAMPS = True
@@ -43,7 +40,7 @@ HAS_TIME_STAMPS = True
 
 def sniff(path: Path) -> bool:
     """A CSV with the header of a known LDMS sampler."""
-    if not path.is_file():
+    if not is_input_file(path):
         return False
     found = _header(path)
     return found is not None and parse_header(found[0]) is not None
@@ -51,14 +48,12 @@ def sniff(path: Path) -> bool:
 
 def _header(path: Path) -> tuple[list[str], int] | None:
     """Column names and how many lines of the file they take; None when there is no header."""
-    with path.open("rb") as file:
-        first = file.readline(_HEADER_LIMIT)
+    first = head_bytes(path, _HEADER_LIMIT).partition(b"\n")[0]
     if first.startswith(b"#"):
         return _names(first), 1
     for beside in (path.with_name(path.name + ".HEADER"), path.with_name("HEADER")):
-        if beside.is_file():
-            with beside.open("rb") as file:
-                line = file.readline(_HEADER_LIMIT)
+        if is_input_file(beside):
+            line = head_bytes(beside, _HEADER_LIMIT).partition(b"\n")[0]
             if line.startswith(b"#"):
                 return _names(line), 0
     return None
@@ -109,6 +104,7 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
         if (frame := _readings(base, port, known) if raw else _intervals(base, port, interval_s))
         is not None
     ]
+    out.events = pl.concat([out.events, *(_events(base, port) for port in known.ports)])
     if raw:
         out.readings = pl.concat([out.readings, *parts])
         if any(port.derived for port in known.ports):
@@ -127,10 +123,12 @@ def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame
     used = sorted(
         set(known.place.values())
         | {value.index for port in known.ports for value in (*port.cumulative, *port.derived)}
+        | {index for port in known.ports for index, _ in port.events}
     )
     try:
         frame = pl.read_csv(
-            io.BytesIO(path.read_bytes()), has_header=False, skip_rows=skip, infer_schema=False,
+            io.BytesIO(content(path, CounterError)), has_header=False, skip_rows=skip,
+            infer_schema=False,
             schema={f"c{i}": pl.String for i in range(width)}, quote_char=None,
             encoding="utf8-lossy", raise_if_empty=False,
             columns=sorted({*used, width - 1}),
@@ -182,10 +180,10 @@ def _numbers(
 
 def _character(path: Path, line: int, index: int) -> int:
     """Character at which a field starts, from 1."""
-    with path.open("rb") as file:
-        for number, content in enumerate(file, 1):
+    with opened(path, CounterError) as file:
+        for number, row in enumerate(file, 1):
             if number == line:
-                fields = content.decode("utf-8", errors="replace").split(",")
+                fields = row.decode("utf-8", errors="replace").split(",")
                 before = sum(len(part) + 1 for part in fields[:index])
                 own = fields[index] if index < len(fields) else ""
                 return before + len(own) - len(own.lstrip()) + 1
@@ -194,16 +192,16 @@ def _character(path: Path, line: int, index: int) -> int:
 
 def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
     """An error for the first line without ``width`` fields."""
-    with path.open("rb") as file:
-        for number, content in enumerate(file, 1):
-            stripped = content.strip()
+    with opened(path, CounterError) as file:
+        for number, row in enumerate(file, 1):
+            stripped = row.strip()
             if number <= skip or not stripped or stripped.startswith(b"#"):
                 continue
-            fields = content.count(b",") + 1
+            fields = row.count(b",") + 1
             if fields != width:
                 return CounterError(
                     f"{fields} fields where the header has {width}", file=path,
-                    place=f"line {number}, column {len(content.rstrip()) + 1}",
+                    place=f"line {number}, column {len(row.rstrip()) + 1}",
                     remedy="the file was cut, or its header is of another sampler",
                 )  # fmt: skip
     return None
@@ -252,43 +250,44 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
     """Readings of one port from its counters."""
     if not port.cumulative:
         return None
-    number = pl.col("own_port") if port.port is None else pl.lit(port.port)
-    name = pl.col("node_name")
-    if port.device:
-        name = pl.concat_str([name, pl.lit(" " + port.device)])
     columns = {
-        "time_ns": pl.col("time_ns"), "turnaround_ns": pl.col("turnaround_ns"),
-        "port": number.cast(pl.UInt16, strict=False).fill_null(0), "node_name": name,
+        "time_ns": pl.col("time_ns"), "turnaround_ns": pl.col("turnaround_ns"), **_port(port),
         "direction": pl.lit(port.direction, pl.String),
         "flags": pl.lit(0, pl.UInt32), "source": pl.lit(f"ldms {known.family}"),
     }  # fmt: skip
     for value in port.cumulative:
         worth = int(value.scale)
         columns[value.target] = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth
-        if known.family in _INFINIBAND and value.target in _LIMITS:
-            columns[_LIMITS[value.target]] = _limit(columns[value.target], value.target, worth)
     if port.direction is not None:
         columns |= _gemini_link(port.direction[0], columns.get("lanes", pl.lit(None, pl.UInt64)))
-    for target, limit in _LIMITS.items():
-        if target in columns and limit in columns:
-            low = Flag.AT_LEAST if target == "xmit_wait_ticks" else Flag.DATA_AT_LEAST
-            full = pl.when(columns[target] >= columns[limit]).then(int(Flag.LATCHED | low))
-            columns["flags"] = columns["flags"] | full.otherwise(0).cast(pl.UInt32)
     frame = base.select(expression.alias(column) for column, expression in columns.items())
     return conform(READINGS, frame)
 
 
-def _limit(value: pl.Expr, target: str, worth: int) -> pl.Expr:
-    """Largest value of an InfiniBand counter whose width is not in the file.
+def _port(port: LdmsPort) -> dict[str, pl.Expr]:
+    """Number and device of a port."""
+    number = pl.col("own_port") if port.port is None else pl.lit(port.port)
+    name = pl.col("node_name")
+    if port.device:
+        name = pl.concat_str([name, pl.lit(" " + port.device)])
+    return {"port": number.cast(pl.UInt16, strict=False).fill_null(0), "node_name": name}
 
-    PortXmitWait has 32 bits unless a value is larger: samplers read PortCounters. Data and packets
-    may have 64; a value of 32 ones is a 32-bit counter that has latched.
-    """
-    narrow = U32_MAX * worth
-    if target == "xmit_wait_ticks":
-        wide = pl.lit(U64_MAX, pl.UInt64)
-        return pl.when(value <= narrow).then(pl.lit(narrow, pl.UInt64)).otherwise(wide)
-    return pl.when(value == narrow).then(pl.lit(narrow, pl.UInt64))
+
+def _events(base: pl.DataFrame, port: LdmsPort) -> pl.DataFrame:
+    """Counters of errors, pauses and marks of one port, rows of ``port_events.READINGS``."""
+    place = {
+        "time_ns": pl.col("time_ns"),
+        "node_guid": pl.lit(0),
+        **_port(port),
+        "interface": pl.lit(None),
+    }
+    parts = [
+        base.select(**place, counter=pl.lit(name), value=pl.col(f"c{index}"))
+        .drop_nulls("value")
+        .select(pl.col(column).cast(dtype) for column, dtype in port_events.READINGS.items())
+        for index, name in port.events
+    ]
+    return pl.concat([pl.DataFrame(schema=port_events.READINGS), *parts])
 
 
 def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import polars as pl
 
+from tailback.evidence import port_events
+from tailback.evidence.port_events import meaning_of
+from tailback.input_files import content, head, is_input_file
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.increments import possible
-from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
+from tailback.port_counters.schema import (
+    INTERVALS,
+    READINGS,
+    CounterError,
+    Flag,
+    conform,
+)
+from tailback.port_counters.schema import U32_MAX as U32_MAX
+from tailback.port_counters.schema import U64_MAX as U64_MAX
+from tailback.port_counters.schema import WORD_BYTES as WORD_BYTES
+from tailback.port_counters.ticks import OMNI_PATH, tick_of
 from tailback.schema import DataType, Table
-
-U64_MAX: Final = 2**64 - 1
-U32_MAX: Final = 2**32 - 1
-WORD_BYTES: Final = 4
-"""Such counters count words of four octets (InfiniBand Architecture, vol. 1, 16.1.3)."""
-
 
 COORDINATES: Final[dict[str, type[pl.DataType]]] = {
     "node_name": pl.String, "x": pl.Int32, "y": pl.Int32, "z": pl.Int32,
@@ -41,6 +48,8 @@ class CounterData:
         coordinates: ``node_name, x, y, z`` of torus routers, empty elsewhere.
         notes: What was odd and tolerated.
         by_file_time: Its format has no time stamps, so modification times of files are used.
+        events: Counters of errors, pauses, marks and losses, rows of ``port_events.READINGS``.
+        left_out: Notes on the files that could not be read beside others that could.
     """
 
     readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
@@ -49,6 +58,8 @@ class CounterData:
     coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
     notes: list[str] = field(default_factory=list)
     by_file_time: bool = False
+    events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=port_events.READINGS))
+    left_out: list[str] = field(default_factory=list)
 
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
@@ -62,11 +73,14 @@ class CounterData:
 
 def begins_with(path: Path, line: str) -> bool:
     """Whether ``path`` is a text file with a line that matches ``line`` in its first 4 KiB."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(4096).decode("utf-8", errors="replace")
-    return bool(re.search(line, head, re.M))
+    return is_input_file(path) and bool(re.search(line, _unquoted(head(path, 4096)), re.M))
+
+
+def _unquoted(text: str) -> str:
+    """Text without the marks with which a mail quotes each of its lines."""
+    if re.search(r"^(?!>)[^\n]*\S", text, re.M):
+        return text
+    return re.sub(r"^(?:> ?)+", "", text, flags=re.M)
 
 
 class CounterReader(Protocol):
@@ -130,7 +144,58 @@ def merged(parts: Sequence[CounterData]) -> CounterData:
         pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),
         list(dict.fromkeys(note for part in parts for note in part.notes)),
         any(part.by_file_time for part in parts),
+        pl.concat([part.events for part in parts]),
     )
+
+
+def events_of(rows: Iterable[dict[str, Any]], names: str = "events") -> pl.DataFrame:
+    """Rows of ``port_events.READINGS``: one for each counter of a reading.
+
+    Args:
+        rows: Readings with their place and time, as :func:`readings_of` takes them.
+        names: Key of a reading's other counters, by the names of the source.
+    """
+    place = ("time_ns", "node_guid", "node_name", "port", "interface")
+    empty = {"node_guid": 0, "node_name": "", "port": 0}
+    return pl.DataFrame(
+        [
+            (*(row.get(name, empty.get(name)) for name in place), counter, value)
+            for row in rows
+            for counter, value in row.get(names, {}).items()
+        ],
+        schema=port_events.READINGS,
+        orient="row",
+    )
+
+
+def note_counter(row: dict[str, Any], unknown: dict[str, None], name: str, value: int) -> None:
+    """Keep a further counter of a reading if its name has a meaning, else note its name.
+
+    Args:
+        row: The reading; its ``events`` grow.
+        unknown: Names of counters that are not used; grows.
+        name: Name of the counter.
+        value: Its value.
+    """
+    if meaning_of(name) is None:
+        unknown.setdefault(name)
+    else:
+        row.setdefault("events", {})[name] = value
+
+
+def adapter_tick(device: str, gbps: float | None, lanes: int) -> dict[str, float | None]:
+    """``tick_ns`` and ``tick_high_ns`` of a port of an adapter.
+
+    Args:
+        device: Name of the adapter, as the kernel gives it.
+        gbps: Data rate of the port, None where unknown.
+        lanes: Its active lanes, 0 where unknown.
+    """
+    if gbps is None:
+        return {}
+    device_id = OMNI_PATH if device.startswith("hfi1_") else 0
+    tick = tick_of(gbps, device_id=device_id, lanes=lanes)
+    return {"tick_ns": tick.low_ns, "tick_high_ns": None if tick.exact else tick.high_ns}
 
 
 def readings_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -144,28 +209,18 @@ def readings_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return conform(READINGS, frame)
 
 
-def latched_flags(row: dict[str, Any]) -> int:
-    """Flags of one reading: counters at their limit, and a missing PortXmitWait."""
-    flags = 0
-    for column, limit, low in (
-        ("data_bytes", "data_limit", Flag.DATA_AT_LEAST),
-        ("packets", "packets_limit", Flag.DATA_AT_LEAST),
-        ("xmit_wait_ticks", "wait_limit", Flag.AT_LEAST),
-    ):
-        value, largest = row.get(column), row.get(limit)
-        if value is not None and largest is not None and value >= largest:
-            flags |= int(Flag.LATCHED | low)
-    if row.get("xmit_wait_ticks") is None:
-        flags |= int(Flag.NO_COUNTER)
-    return flags
+def missing_flags(row: dict[str, Any]) -> int:
+    """Flags of one reading: a missing PortXmitWait."""
+    return int(Flag.NO_COUNTER) if row.get("xmit_wait_ticks") is None else 0
 
 
 def read_text(path: Path) -> str:
-    """Text of a file, bytes that are not UTF-8 replaced; CounterError when it cannot be read."""
-    try:
-        return path.read_bytes().decode("utf-8", errors="replace")
-    except OSError as error:
-        raise unreadable(path, error) from None
+    """Text of a file, also as quoted in a mail, bytes that are not UTF-8 replaced.
+
+    Raises:
+        CounterError: It cannot be read.
+    """
+    return _unquoted(content(path, CounterError).decode("utf-8", errors="replace"))
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:

@@ -22,7 +22,9 @@ from tailback.port_counters.readers.model import (
     WORD_BYTES,
     CounterData,
     begins_with,
-    latched_flags,
+    events_of,
+    missing_flags,
+    note_counter,
     parse_counter,
     quoted_text,
     read_text,
@@ -55,6 +57,7 @@ class _PortBlock:
     cap: int | None
     cap2: int | None
     values: dict[str, int] = field(default_factory=dict)
+    further: dict[str, Any] = field(default_factory=dict)
 
     def counters(self) -> list[tuple[str, str, int, int]]:
         """The counters: column, column of the limit, value, limit."""
@@ -129,7 +132,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         )  # fmt: skip
     notes = list(dict.fromkeys(notes))
     return CounterData(
-        readings_of(list(rows.values())), unknown=unknown, notes=notes, by_file_time=time_ns is None
+        readings_of(list(rows.values())),
+        unknown=unknown,
+        notes=notes,
+        by_file_time=time_ns is None,
+        events=events_of(rows.values()),
     )
 
 
@@ -138,7 +145,8 @@ def _merge(row: dict[str, Any], section: _PortBlock) -> None:
     for column, limit, value, largest in section.counters():
         if largest >= row.get(limit, 0):
             row[column], row[limit] = value, largest
-    row["flags"] = latched_flags(row)
+    row.setdefault("events", {}).update(section.further.get("events", {}))
+    row["flags"] = missing_flags(row)
 
 
 def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[str]]:
@@ -210,4 +218,4 @@ def _take(
             )  # fmt: skip
         section.values[name] = parsed
     elif name not in _SELECTORS:
-        unknown.setdefault(name)
+        note_counter(section.further, unknown, name, parsed)

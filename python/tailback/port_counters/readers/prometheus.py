@@ -1,12 +1,13 @@
-"""Answers of a Prometheus server to a range query over counters of ports.
+"""Counters of ports from Prometheus: answers of a server, and the pages that exporters serve.
 
 The response of ``/api/v1/query_range`` (or ``/api/v1/query``), saved as JSON, plain or gzip::
 
     curl 'http://prometheus:9090/api/v1/query_range?query={__name__=~"tailback_port_.*_total"}&…'
 
-The reader knows the metrics of ``tailback collect``, of node_exporter's infiniband and netdev
-collectors, and of exporters with the same names. Each series must be the counter itself, not its
-rate.
+``exposition`` reads the text that an exporter itself serves (``curl HOST:9100/metrics``). Both know
+the metrics of ``tailback collect``, of node_exporter's infiniband, netdev and ethtool collectors,
+of infiniband_exporter, and of exporters with the same names. Each series must be the counter
+itself, not its rate.
 """
 
 from __future__ import annotations
@@ -14,45 +15,73 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from tailback.delimited import content, head
+from tailback.evidence import port_events
+from tailback.evidence.port_events import meaning_of
+from tailback.input_files import content, head, is_input_file
 from tailback.port_counters.readers.model import CounterData, numbered, quoted_text
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
 HAS_TIME_STAMPS = True
 
-METRICS: Final = {
-    "tailback_port_xmit_bytes_total": "data_bytes",
-    "tailback_port_xmit_packets_total": "packets",
-    "tailback_port_xmit_wait_ticks_total": "xmit_wait_ticks",
-    "node_infiniband_port_data_transmitted_bytes_total": "data_bytes",
-    "node_infiniband_port_packets_transmitted_total": "packets",
-    "node_infiniband_port_transmit_wait_total": "xmit_wait_ticks",
-    "infiniband_port_xmit_data_bytes_total": "data_bytes",
-    "infiniband_port_xmit_wait_total": "xmit_wait_ticks",
-    "node_network_transmit_bytes_total": "data_bytes",
-    "node_network_transmit_packets_total": "packets",
-    "node_network_transmit_drop_total": "drops",
-    "node_qdisc_backlog": "backlog_bytes",
-    "node_qdisc_drops_total": "drops",
-    "node_qdisc_overlimits_total": "overlimits",
-}
-"""Counter of each metric that is read."""
+_BYTES_PER_SECOND: Final = 8e-9
 
+METRICS: Final[dict[str, tuple[str, float]]] = {
+    "tailback_port_xmit_bytes_total": ("data_bytes", 1),
+    "tailback_port_xmit_packets_total": ("packets", 1),
+    "tailback_port_xmit_wait_ticks_total": ("xmit_wait_ticks", 1),
+    "tailback_port_capacity_gbps": ("capacity_gbps", 1),
+    "node_infiniband_port_data_transmitted_bytes_total": ("data_bytes", 1),
+    "node_infiniband_port_packets_transmitted_total": ("packets", 1),
+    "node_infiniband_port_transmit_wait_total": ("xmit_wait_ticks", 1),
+    "node_infiniband_rate_bytes_per_second": ("capacity_gbps", _BYTES_PER_SECOND),
+    **{
+        f"infiniband_{part}{metric}": target
+        for part in ("switch_port_", "hca_port_", "port_")
+        for metric, target in (
+            ("transmit_data_bytes_total", ("data_bytes", 1)),
+            ("transmit_packets_total", ("packets", 1)),
+            ("transmit_wait_total", ("xmit_wait_ticks", 1)),
+            ("xmit_data_bytes_total", ("data_bytes", 1)),
+            ("xmit_wait_total", ("xmit_wait_ticks", 1)),
+            ("rate_bytes_per_second", ("capacity_gbps", _BYTES_PER_SECOND)),
+        )
+    },
+    "node_network_transmit_bytes_total": ("data_bytes", 1),
+    "node_network_transmit_packets_total": ("packets", 1),
+    "node_network_transmit_drop_total": ("drops", 1),
+    "node_network_speed_bytes": ("capacity_gbps", _BYTES_PER_SECOND),
+    "node_qdisc_backlog": ("backlog_bytes", 1),
+    "node_qdisc_drops_total": ("drops", 1),
+    "node_qdisc_overlimits_total": ("overlimits", 1),
+}
+"""Column of each metric that is read, and what 1 of the metric is in it.
+
+Metrics of errors, pauses and marks are those of ``port_events.MEANINGS``."""
+
+_RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column.endswith("gbps"))
+_QUERY: Final = (
+    "tailback_port_xmit_wait_ticks_total, node_infiniband_port_transmit_wait_total, "
+    "infiniband_switch_port_transmit_wait_total or node_network_transmit_bytes_total, with the "
+    "bytes and the rates of the same ports"
+)
 _NODE: Final = ("node", "node_name", "switch", "host", "hostname", "instance")
 _INTERFACE: Final = ("interface", "iface", "ifname")
 _PORT: Final = ("port", "port_num")
 _REMEDY: Final = "save the answer of /api/v1/query_range as it is"
 _LARGEST: Final = 2**64
+_PLACE: Final = ("time_ns", "node_guid", "node_name", "port", "interface")
 
 
 def sniff(path: Path) -> bool:
     """JSON of a Prometheus response: a status, and a result type or an error type."""
-    if not path.is_file():
+    if not is_input_file(path):
         return False
     text = head(path)[:4096]
     known = '"resultType"' in text or '"errorType"' in text
@@ -69,32 +98,90 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     Raises:
         CounterError: It is damaged, an error response, or has none of the metrics.
     """
+    counters = PortSeries()
     series = _series(path)
-    parts: list[pl.DataFrame] = []
-    unknown: dict[str, None] = {}
     for number, one in enumerate(series, start=1):
         metric = one.get("metric", {}) if isinstance(one, dict) else None
         if not isinstance(metric, dict):
             raise _wrong(path, number, "has no metric")
-        name = str(metric.get("__name__", ""))
-        column = METRICS.get(name)
-        if column is None:
-            unknown[name or "a series without a name"] = None
-            continue
-        parts.append(_rows(path, number, one, metric, column, time_ns or 0))
-    if not parts:
+        labels = {str(name): str(value) for name, value in metric.items() if value is not None}
+        if counters.knows(labels.get("__name__", "")):
+            counters.add(labels, _values(path, number, one, time_ns or 0))
+    if counters.empty:
         raise CounterError(
             f"none of its {len(series)} series is a counter of a port",
-            file=path, place="data.result",
-            remedy=f"query one of: {', '.join(METRICS)}",
+            file=path,
+            place="data.result",
+            remedy=f"query {_QUERY}",
+        )
+    return counters.data()
+
+
+@dataclass
+class PortSeries:
+    """Values of metrics, gathered by port.
+
+    Attributes:
+        columns: Place, time and value of each value of a column of ``READINGS``.
+        events: The same of counters of errors, pauses and marks, by metric.
+        unknown: Metrics that are not used.
+    """
+
+    columns: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    unknown: dict[str, None] = field(default_factory=dict)
+
+    def knows(self, name: str) -> bool:
+        """Whether a metric is read; one that is not is noted."""
+        if name in METRICS or meaning_of(name) is not None:
+            return True
+        self.unknown.setdefault(name or "a series without a name")
+        return False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no counter of a port; a rate alone is none."""
+        return not (self.events or set(self.columns) - {"capacity_gbps"})
+
+    def add(self, labels: Mapping[str, str], values: Iterable[tuple[int, int | float]]) -> None:
+        """Add the values of one series, each with its time in nanoseconds.
+
+        Args:
+            labels: Its labels, ``__name__`` among them.
+            values: Times and values.
+        """
+        name = labels["__name__"]
+        column, scale = METRICS.get(name, ("", 1.0))
+        place = _place(labels, column)
+        if column:
+            rows = self.columns.setdefault(column, [])
+            rows += [
+                (time, *place, value if scale == 1 else value * scale) for time, value in values
+            ]
+        else:
+            self.events += [(time, *place, name, int(value)) for time, value in values]
+
+    def data(self, source: str = "prometheus") -> CounterData:
+        """The gathered counters."""
+        kinds = {name: READINGS.polars_schema[name] for name in _PLACE}
+        parts = [pl.DataFrame(schema=kinds)]
+        for column, rows in self.columns.items():
+            schema = {**kinds, column: READINGS.polars_schema[column]}
+            parts.append(pl.DataFrame(rows, schema=schema, orient="row", strict=False))
+        events = pl.DataFrame(self.events, schema=port_events.READINGS, orient="row")
+        # A port of which only errors are known has readings too: it is one of the ports read.
+        parts.append(events.select(*_PLACE).unique(maintain_order=True))
+        frame = pl.concat(parts, how="diagonal").group_by(_PLACE, maintain_order=True).agg(
+            pl.col(column).max() for column in self.columns
         )  # fmt: skip
-    place = ["time_ns", "node_guid", "node_name", "port", "interface"]
-    columns = list(dict.fromkeys(METRICS.values()))
-    frame = pl.concat(parts, how="diagonal").group_by(place, maintain_order=True).agg(
-        pl.col(c).max() for c in columns if any(c in part.columns for part in parts)
-    )  # fmt: skip
-    frame = frame.with_columns(source=pl.lit("prometheus"))
-    return CounterData(numbered(conform(READINGS, frame)), unknown=list(unknown))
+        if "capacity_gbps" in self.columns:
+            # An interface that is down has no rate.
+            rate = pl.when(pl.col("capacity_gbps") > 0).then("capacity_gbps")
+            frame = frame.with_columns(capacity_gbps=rate)
+        frame = frame.with_columns(source=pl.lit(source))
+        return CounterData(
+            numbered(conform(READINGS, frame)), unknown=list(self.unknown), events=events
+        )
 
 
 def _series(path: Path) -> list[Any]:
@@ -121,59 +208,74 @@ def _series(path: Path) -> list[Any]:
     return found
 
 
-def _rows(
-    path: Path, number: int, one: dict[str, Any], metric: dict[str, Any], column: str, shift: int
-) -> pl.DataFrame:
-    """Values of one series as readings of one counter."""
+def _values(
+    path: Path, number: int, one: dict[str, Any], shift: int
+) -> list[tuple[int, int | float]]:
+    """Times and values of one series."""
     values = one.get("values") or ([one["value"]] if "value" in one else None)
     if not isinstance(values, list) or not values:
         raise _wrong(path, number, "has no values")
-    times, counts = [], []
+    out = []
     for pair in values:
         try:
             at, text = pair
-            time, value = float(at), float(text)
+            time, value = float(at), counter_value(str(text))
         except (TypeError, ValueError):
             raise _wrong(path, number, f"has the value {quoted_text(str(pair))}") from None
-        if not (0 <= time < 1e11 and math.isfinite(value) and 0 <= value < _LARGEST):
+        if not 0 <= time < 1e11 or value is None:
             raise _wrong(
                 path,
                 number,
                 f"has the value {quoted_text(str(pair))}; counters are finite, not negative, and "
                 "below 2^64",
             )
-        times.append(round(time * 1e3) * 1_000_000 + shift)
-        # Large counters are text in the response: a float would round them.
-        digits = str(text)
-        counts.append(int(digits) if re.fullmatch(r"[0-9]{1,20}", digits) else int(value))
-    port = str(_first(metric, _PORT) or "0")
-    interface = _first(metric, _INTERFACE) or (
-        _first(metric, ("device",)) if column != "xmit_wait_ticks" and port == "0" else None
+        out.append((round(time * 1e3) * 1_000_000 + shift, value))
+    return out
+
+
+def counter_value(text: str) -> int | float | None:
+    """The value of a sample, None if it is not finite, negative or 2^64 or more.
+
+    Raises:
+        ValueError: It is not a number.
+    """
+    # Large counters are text in the response: a float would round them.
+    value = int(text) if re.fullmatch(r"[0-9]{1,20}", text) else float(text)
+    if not (math.isfinite(value) and 0 <= value < _LARGEST):
+        return None
+    return value if isinstance(value, int) or not value.is_integer() else int(value)
+
+
+def _place(labels: Mapping[str, str], column: str) -> tuple[int, str, int, str | None]:
+    """GUID, device, number and interface of the port of a series."""
+    port = _first(labels, _PORT) or "0"
+    numbered_device = labels["__name__"].startswith("node_infiniband_")
+    interface = _first(labels, _INTERFACE) or (
+        _first(labels, ("device",)) if port == "0" and not numbered_device else None
     )
-    guid = str(metric.get("guid", "0"))
-    return pl.DataFrame(
-        {"time_ns": times, column: counts}, schema={"time_ns": pl.Int64, column: pl.UInt64}
-    ).with_columns(
-        node_guid=pl.lit(int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
-                         pl.UInt64),
-        node_name=pl.lit(_node(metric), pl.String),
-        port=pl.lit(int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0, pl.UInt16),
-        interface=pl.lit(None if interface is None else str(interface), pl.String),
-    )  # fmt: skip
+    guid = labels.get("guid", "")
+    return (
+        int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
+        _device(labels),
+        int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0,
+        interface,
+    )
 
 
-def _node(metric: dict[str, Any]) -> str:
+def _device(labels: Mapping[str, str]) -> str:
     """Device of a series; each InfiniBand adapter of a host is one, named as by rdma-ndd."""
-    name = str(_first(metric, _NODE) or "")
-    if name == metric.get("instance"):
-        name = re.sub(r":[0-9]{1,5}$", "", name)  # the port that the exporter listens on
-    adapter = metric.get("device")
-    infiniband = str(metric.get("__name__", "")).startswith("node_infiniband_")
-    return f"{name} {adapter}" if infiniband and adapter else name
+    name = _first(labels, _NODE) or ""
+    if name == labels.get("instance"):
+        # What the exporter listens on; one that reads switches does not run on them.
+        name = labels.get("guid") or re.sub(r":[0-9]{1,5}$", "", name)
+    name = name or labels.get("guid", "")
+    adapter = labels.get("device")
+    infiniband = labels["__name__"].startswith("node_infiniband_")
+    return f"{name} {adapter}".strip() if infiniband and adapter else name
 
 
-def _first(metric: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((metric[name] for name in names if metric.get(name) not in (None, "")), None)
+def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((labels[name] for name in names if labels.get(name)), None)
 
 
 def _wrong(path: Path, number: int, what: str) -> CounterError:

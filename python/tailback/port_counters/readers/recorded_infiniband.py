@@ -19,9 +19,11 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, content, head, header_of, parse
-from tailback.fabric.rates import data_rate_gbps
-from tailback.port_counters.readers.model import U32_MAX, U64_MAX, WORD_BYTES, CounterData
+from tailback.delimited import Delimited, header_of, parse
+from tailback.evidence.port_events import meaning_of
+from tailback.fabric.rates import WIDTHS, data_rate_gbps
+from tailback.input_files import content, head, is_input_file
+from tailback.port_counters.readers.model import CounterData, adapter_tick
 from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 
 HAS_TIME_STAMPS = True
@@ -39,7 +41,7 @@ _AGAIN: Final = "the file was cut or edited: drop the line, or record again"
 
 def sniff(path: Path) -> bool:
     """A CSV whose header names a time, a node, a device and its ``xmit_wait``."""
-    return path.is_file() and set(_NEEDED) <= set(header_of(head(path), ALIASES) or {})
+    return is_input_file(path) and set(_NEEDED) <= set(header_of(head(path), ALIASES) or {})
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -65,7 +67,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "xmit_wait_ticks": table.number("wait", whole=True),
             "capacity_gbps": _rates(table),
         }
-    ).with_columns(source=pl.lit("recorded infiniband"))  # fmt: skip
+    ).with_columns(source=pl.lit("recorded infiniband"), flags=_missing())  # fmt: skip
     # Host and port number do not tell the ports of several adapters apart.
     several = pl.col("device").n_unique().over("node_name") > 1
     unclear = several & (pl.col("node_guid") == 0)
@@ -73,32 +75,26 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         node_name=pl.when(unclear).then(pl.concat_str("node_name", pl.lit(" "), "device"))
         .otherwise("node_name")
     ).drop("device")  # fmt: skip
-    out = CounterData(conform(READINGS, _limited(frame)), unknown=table.unused)
+    ticks = [
+        adapter_tick(name, gbps, lanes)
+        for name, gbps, lanes in zip(device, frame["capacity_gbps"], _lanes(table), strict=True)
+    ]
+    frame = frame.with_columns(
+        pl.Series(column, [tick.get(column) for tick in ticks], pl.Float64)
+        for column in ("tick_ns", "tick_high_ns")
+    )
+    # ``recorded_statistics`` reads the other counters of these files.
+    unused = [name for name in table.unused if meaning_of(name) is None]
+    out = CounterData(conform(READINGS, frame), unknown=unused)
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     return out
 
 
-def _limited(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the largest values of their counters, and flags of those that stand there."""
-    data, packets, wait = (pl.col(n) for n in ("data_bytes", "packets", "xmit_wait_ticks"))
-    # As for a sysfs tree: kernels read PortXmitWait from the 32-bit counter unless it is larger.
-    limits = frame.with_columns(
-        data_limit=pl.when(data == U32_MAX * WORD_BYTES).then(pl.lit(U32_MAX * WORD_BYTES)),
-        packets_limit=pl.when(packets == U32_MAX).then(pl.lit(U32_MAX)),
-        wait_limit=pl.when(wait <= U32_MAX).then(pl.lit(U32_MAX, pl.UInt64))
-        .when(wait.is_not_null()).then(pl.lit(U64_MAX, pl.UInt64)),
-    )  # fmt: skip
-    flags = (
-        (wait >= pl.col("wait_limit"), Flag.LATCHED | Flag.AT_LEAST),
-        (data >= pl.col("data_limit"), Flag.LATCHED | Flag.DATA_AT_LEAST),
-        (packets >= pl.col("packets_limit"), Flag.LATCHED | Flag.DATA_AT_LEAST),
-        (wait.is_null() | data.is_null(), Flag.NO_COUNTER),
-    )
-    found = pl.lit(0, pl.UInt32)
-    for when, flag in flags:
-        found = found | pl.when(when.fill_null(False)).then(int(flag)).otherwise(0).cast(pl.UInt32)
-    return limits.with_columns(flags=found)
+def _missing() -> pl.Expr:
+    """Flags of readings that lack a counter."""
+    missing = pl.col("xmit_wait_ticks").is_null() | pl.col("data_bytes").is_null()
+    return pl.when(missing).then(int(Flag.NO_COUNTER)).otherwise(0)
 
 
 def _ports(table: Delimited) -> tuple[pl.Series, pl.Series]:
@@ -131,6 +127,14 @@ def _rates(table: Delimited) -> pl.Series:
     found = {one: _RATE.fullmatch(one) for one in text.unique().drop_nulls().to_list()}
     known = {one: data_rate_gbps(m["width"], m["speed"]) for one, m in found.items() if m}
     return text.replace_strict(known, default=None, return_dtype=pl.Float64)
+
+
+def _lanes(table: Delimited) -> list[int]:
+    """Active lanes of each row's port, 0 where unknown."""
+    if "rate" not in table.header:
+        return [0] * table.rows.height
+    found = (_RATE.fullmatch(text or "") for text in table.rows["rate"])
+    return [WIDTHS.get(match["width"].lower(), 0) if match else 0 for match in found]
 
 
 def _refuse(table: Delimited, role: str, bad: pl.Series, wanted: str) -> None:

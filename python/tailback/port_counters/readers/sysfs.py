@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tailback.fabric.rates import data_rate_gbps
+from tailback.evidence.port_events import meaning_of
+from tailback.fabric.rates import WIDTHS, data_rate_gbps
+from tailback.input_files import opened
 from tailback.port_counters.readers.model import (
-    U32_MAX,
     U64_MAX,
     WORD_BYTES,
     CounterData,
-    latched_flags,
+    adapter_tick,
+    events_of,
+    missing_flags,
+    note_counter,
     parse_counter,
     quoted_text,
     readings_of,
@@ -35,9 +39,6 @@ _FILES = {
     "packets": (("counters_ext/port_xmit_packets_64", "counters/port_xmit_packets"), 1),
     "xmit_wait_ticks": (("counters/port_xmit_wait",), 1),
 }
-_LIMITS = {
-    "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
-}  # fmt: skip
 
 
 HAS_TIME_STAMPS = False
@@ -93,7 +94,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         )
     return CounterData(
         readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)),
-        by_file_time=time_ns is None,
+        by_file_time=time_ns is None, events=events_of(rows),
     )  # fmt: skip
 
 
@@ -105,9 +106,9 @@ def _ports(device: Path) -> Iterator[Path]:
 def _content(file: Path) -> str | None:
     """Content of a file, None if it does not exist or the driver refuses."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(_LONGEST).decode("utf-8", errors="replace").strip()
-    except OSError:
+        with opened(file, CounterError) as counter:
+            return counter.read(_LONGEST).decode("utf-8", errors="replace").strip()
+    except CounterError:
         return None
 
 
@@ -132,22 +133,23 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
             notes.append(f"{device.name} port {port.name}: no {files[-1].split('/')[-1]}")
             continue
         row[column] = min(value * worth, U64_MAX)
-        # The kernel reads PortXmitWait from the 32-bit counter unless the value is larger; the
-        # others may be wider.
-        if column == "xmit_wait_ticks" or value == U32_MAX:
-            row[_LIMITS[column]] = U32_MAX * worth if value <= U32_MAX else U64_MAX
     known = {name for files, _ in _FILES.values() for name in files}
     for folder in ("counters", "counters_ext", "hw_counters"):
         names = sorted(p.name for p in (port / folder).glob("*") if p.is_file())
         for name in names:
-            if f"{folder}/{name}" not in known:
+            if f"{folder}/{name}" in known:
+                continue
+            if meaning_of(name) is None:
                 unknown.setdefault(name)
+            elif (value := _counter(port, (f"{folder}/{name}",))) is not None:
+                note_counter(row, unknown, name, value)
     rate = _content(port / "rate")
     if rate is not None and (match := _RATE.fullmatch(rate)):
-        row["capacity_gbps"] = data_rate_gbps(match["width"], match["speed"])
+        row["capacity_gbps"] = gbps = data_rate_gbps(match["width"], match["speed"])
+        row |= adapter_tick(device.name, gbps, WIDTHS.get(match["width"].lower(), 0))
     elif rate is not None:
         notes.append(f"{device.name} port {port.name}: rate {quoted_text(rate)} is not known")
-    row["flags"] = latched_flags(row) | (int(Flag.NO_COUNTER) if missing else 0)
+    row["flags"] = missing_flags(row) | (int(Flag.NO_COUNTER) if missing else 0)
     return row
 
 

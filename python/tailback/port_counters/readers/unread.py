@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tailback.input_files import head
 from tailback.port_counters.readers.model import quoted_text
 from tailback.port_counters.schema import CounterError
 
@@ -46,14 +47,11 @@ def refusal(path: Path) -> CounterError:
         "no reader recognises this format", file=path,
         remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
         "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
-        "Prometheus server, or the folder of a collection, a run or a diagnosis",
+        "Prometheus server or the page of an exporter, or the folder of a collection, a run or a "
+        "diagnosis",
     )  # fmt: skip
 
 
 def _beginning(path: Path) -> str:
     """Beginning of a file as text; empty for a folder or one that cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_START).decode("utf-8", errors="replace").replace("\r", "")
-    except OSError:
-        return ""
+    return head(path, _START).replace("\r", "")

@@ -178,6 +178,27 @@ static void write_cores(char *text, size_t bytes) {
   }
 }
 
+/* Cores of this rank, each of which may run several hardware threads; 0 if the system does not tell. */
+static int count_cores(void) {
+  static char seen[CPU_SETSIZE];
+  cpu_set_t cpus;
+  int cores = 0;
+  if (sched_getaffinity(0, sizeof cpus, &cpus)) return 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    char path[96];
+    int first = cpu;
+    if (!CPU_ISSET(cpu, &cpus)) continue;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    FILE *file = fopen(path, "re");
+    if (file) {
+      if (fscanf(file, "%d", &first) != 1 || first < 0 || first >= CPU_SETSIZE) first = cpu;
+      fclose(file);
+    }
+    if (!seen[first]) seen[first] = 1, cores++;
+  }
+  return cores;
+}
+
 /* Opens the text file of this rank; whether this rank is recorded. */
 static int open_meta(void) {
   char name[4096];
@@ -201,7 +222,7 @@ static void describe_rank(int size, const char *host) {
   char cores[2048], version[MPI_MAX_LIBRARY_VERSION_STRING];
   int length, provided;
   struct timespec real;
-  const char *job = getenv("SLURM_JOB_ID");
+  const char *job = getenv("SLURM_JOB_ID"), *openmp = getenv("OMP_NUM_THREADS");
   write_cores(cores, sizeof cores);
   PMPI_Query_thread(&provided);
   PMPI_Get_library_version(version, &length);
@@ -214,6 +235,9 @@ static void describe_rank(int size, const char *host) {
   tb_meta("rank %d %d", world_rank, size);
   tb_meta("host %s", host);
   tb_meta("cores %s", cores);
+  tb_meta("physical_cores %d", count_cores());
+  if (openmp && *openmp && !openmp[strspn(openmp, "0123456789")] && strlen(openmp) < 6)
+    tb_meta("openmp_threads %s", openmp);
   if (job && *job && !job[strspn(job, "0123456789")]) tb_meta("slurm_job %s", job);
   tb_meta("threads %d", provided);
   tb_meta("mpi_library %s", version);

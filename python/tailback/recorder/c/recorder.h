@@ -66,6 +66,8 @@ int tb_all_recorded(int size); /* waits for the others, with a limit */
 int tb_first_of_host(const char *host);
 /* Clocks (clock.c) */
 void tb_start_clocks(void);
+/* Times messages between the ranks of a host (copies.c). */
+void tb_time_copies(MPI_Comm host);
 void tb_measure_again(struct tb_thread *, enum tb_collective_op, const struct tb_comm *);
 void tb_end_clocks(void);
 int tb_leads_host(void);

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.names import shorten
+from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.flame import Frame, by_kind, prune_frames, title

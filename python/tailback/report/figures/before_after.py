@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tailback.diagnosis.model import Candidate, Remedy, Status
-from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.names import shorten, shorten_names
+from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import FAINT, INK, MUTED
@@ -41,7 +42,7 @@ def before_after(case: FigureCase, options: Options) -> Figure | None:
         reason = shorten(candidate.remark, 70)
         axes.text(0.006 * longest / scale, row, reason, va="center", fontsize=8, color=MUTED)
     axes.axvline(remedy.before_ps / scale, color=MUTED, linewidth=0.8, zorder=0)
-    names = ["as it is", *(shorten(c.name, 34) for c in [*tried, *failed])]
+    names = ["as it is", *shorten_names((c.name for c in [*tried, *failed]), 34)]
     axes.set_yticks(range(rows), names)
     axes.set_ylim(rows - 0.4, -0.6)
     axes.set_xlim(0, 1.22 * longest / scale)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tailback.names import shorten_names
 from tailback.report.difference import call_site_changes, compared
-from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import CHANGE, FAINT, INK, MUTED, colormap
@@ -38,7 +39,8 @@ def change_back_pressure(case: FigureCase, options: Options) -> Figure | None:
         axes.plot([b], [row], marker="o", markersize=5, color=INK, linestyle="none")
         share = percent(b / a - 1, sign="+").replace("-", "−") if a > 0 else "new"
         axes.text(max(a, b) + 0.012 * most / scale, row, share, va="center", fontsize=8.5)
-    axes.set_yticks(range(len(found)), [shorten(line.line, 44) for line in found], fontsize=8.5)
+    names = shorten_names((line.line for line in found), 44)
+    axes.set_yticks(range(len(found)), names, fontsize=8.5)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.12 * most / scale)
     what = "stall" if before.unit == "ps" else "congested packets"

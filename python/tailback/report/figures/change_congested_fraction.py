@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tailback.names import shorten
 from tailback.report.difference import compared, link_change
-from tailback.report.figure import Options, figure, shorten
+from tailback.report.figure import Options, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.congested_fraction import Shading, draw_fabric
 from tailback.report.scales import CHANGE

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.names import shorten_names
+from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, INK
 
@@ -32,11 +33,12 @@ def distance_histogram(case: FigureCase, options: Options) -> Figure | None:
     axes = drawn.add_subplot()
     every = sorted({int(hops) for _, part in known for hops in part[0]})
     width = 0.8 / len(known)
-    for index, (name, (hops, share, mean)) in enumerate(known):
+    names = shorten_names((name for name, _ in known), 30)
+    for index, (_, (hops, share, mean)) in enumerate(known):
         at = np.array([every.index(int(h)) for h in hops], np.float64)
         at += (index - (len(known) - 1) / 2) * width
         bars = axes.bar(at, 100 * share, width * 0.92, color=_COLOURS[index], linewidth=0,
-                        label=f"{shorten(name, 30)}: {mean:.2f} switches on average")  # fmt: skip
+                        label=f"{names[index]}: {mean:.2f} switches on average")  # fmt: skip
         axes.bar_label(bars, fmt="%.0f", fontsize=8, padding=1.5)
     axes.set_xticks(range(len(every)), [str(hops) for hops in every])
     axes.set_xlabel("switches visited (0: within a host; rounded mean of a message's packets)")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.names import shorten_names
+from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.layout import tier_direction_name
@@ -76,7 +77,7 @@ def draw_phases(axes: Axes, course: Timeline, edges: NDArray[np.float64]) -> Non
     names, share = course.phase_shares()
     axes.pcolormesh(edges, np.arange(len(names) + 1), share, cmap="Greys", vmin=0, vmax=1.25,
                     rasterized=True)  # fmt: skip
-    shown = [shorten(name, 22) for name in names]
+    shown = shorten_names(names, 22)
     axes.set_yticks(np.arange(len(names)) + 0.5, shown, fontsize=8)
     axes.invert_yaxis()
     axes.tick_params(axis="both", length=0)

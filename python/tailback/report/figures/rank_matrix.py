@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.names import shorten, shorten_names
+from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, MUTED, colormap
 from tailback.telemetry.left_out import copies
@@ -79,11 +80,12 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
 
-    runs = [(f"{shorten(case.names[0], 24)}: {_placement(case.reference)}", case.reference)]
+    names = shorten_names(case.names, 24)
+    runs = [(f"{names[0]}: {_placement(case.reference)}", case.reference)]
     if case.after is not None:
         remedy = case.diagnosis.remedy if case.diagnosis else None
         name = remedy.name if remedy and remedy.name else _placement(case.after)
-        runs.append((f"{shorten(case.names[1], 24)}: {shorten(name, 28)}", case.after))
+        runs.append((f"{names[1]}: {shorten(name, 28)}", case.after))
     found = [(title, binned(evidence)) for title, evidence in runs]
     panels = [(title, part) for title, part in found if part is not None]
     if not panels:

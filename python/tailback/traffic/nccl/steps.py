@@ -71,6 +71,7 @@ class GpuProgram:
             same for all ranks.
         notes: Notes so far.
         recording: How long the recorded run took.
+        port_gbps: Rate of an accelerator to the others of its host, Gb/s; None if unknown.
         error: Type of the errors to raise.
     """
 
@@ -80,6 +81,7 @@ class GpuProgram:
     timeline: list[list[tuple[int, int]]]
     notes: list[str] = field(default_factory=list)
     recording: RecordedTimes | None = None
+    port_gbps: float | None = None
     error: type[TailbackError] = TraceError
 
 
@@ -144,7 +146,7 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
         request=request.astype(np.int32), label=label.astype(np.uint32),
         labels=list(labels) or [Label("all", "none")],
         notes=[*source.notes, *_notes(source, choices)], recording=source.recording,
-        recompile=partial(_recompile, source, chosen),
+        recompile=partial(_recompile, source, chosen), port_gbps=source.port_gbps,
     )  # fmt: skip
 
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tailback.errors import ScenarioError
+from tailback.input_files import text_content
 from tailback.traffic.patterns.columns import refuse_if_huge
-from tailback.traffic.patterns.pattern import PATTERNS, PLACE, FreeSizePattern
+from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
 from tailback.traffic.patterns.streams import TAG, Post, call_of, stream_program
 from tailback.traffic.program import Label, Program
 
@@ -44,13 +45,7 @@ def _messages(path: Path, n_ranks: int) -> NDArray[np.int64]:
     Raises:
         ScenarioError: It cannot be read, or a line is not a message between ranks of the job.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file, or no path of one"
-        raise ScenarioError(
-            f"cannot read the messages: {why}", file=path, remedy=f"check {PLACE} file"
-        ) from None
+    text = text_content(path, ScenarioError)
     lines = csv.reader(text.splitlines())
     header = [name.strip() for name in next(lines, [])]
     if header != COLUMNS:

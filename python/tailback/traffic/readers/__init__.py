@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tailback.errors import TraceError
+from tailback.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import (
@@ -100,7 +101,9 @@ def read_trace(path: Path, format: str | None = None) -> Program:
         exists = path.exists()
         folder = exists and path.is_dir()
         empty = exists and (
-            next(path.iterdir(), None) is None if folder else path.stat().st_size == 0
+            next(path.iterdir(), None) is None
+            if folder
+            else path.is_file() and path.stat().st_size == 0
         )
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot be read: {error}", file=path) from error
@@ -108,6 +111,7 @@ def read_trace(path: Path, format: str | None = None) -> Program:
         raise TraceError("no such file or folder", file=path, remedy="check the path of the trace")
     if empty:
         raise TraceError(f"the {'folder' if folder else 'file'} is empty", file=path, remedy=_KNOWN)
+    _require_unchanged(path)
     if format is not None:
         return _completed(READERS[format], path)
     for entry in READERS:
@@ -141,11 +145,17 @@ def timed_reader(path: Path, format: str | None = None) -> TimedTraceReader | No
     """
     if not path.exists():
         return None
+    _require_unchanged(path)
     if format is not None:
         reader: TraceReader | None = READERS[format]
     else:
         reader = next((entry.part for entry in READERS if entry.part.sniff(path)), None)
     return reader if isinstance(reader, TimedTraceReader) and reader.has_times(path) else None
+
+
+def _require_unchanged(path: Path) -> None:
+    """Check a trace that Tailback wrote, with the files beside an anchor file."""
+    require_unchanged(path if path.is_dir() else path.parent)
 
 
 def _completed(reader: TraceReader, path: Path) -> Program:

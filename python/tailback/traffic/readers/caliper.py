@@ -14,8 +14,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from tailback.delimited import content, head_bytes
 from tailback.errors import TraceError
+from tailback.input_files import content, head_bytes
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.message_rows import check_message, program_of_rows, whole

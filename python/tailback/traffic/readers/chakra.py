@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.delimited import content, head_bytes, shown
+from tailback.delimited import shown
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, head_bytes
 from tailback.reading import report
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program
@@ -145,7 +146,7 @@ def _decoded(files: list[Path]) -> dict[str, Any]:
 def _contents(files: list[Path]) -> Iterator[bytes]:
     for number, file in enumerate(files):
         report(f"reading {file.name}", number / len(files))
-        yield content(file, TraceError)
+        yield content(file, TraceError, TRACE_MEMORY)
 
 
 def _expanded(

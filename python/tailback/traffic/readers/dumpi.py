@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tailback.delimited import head, head_bytes
 from tailback.errors import TraceError
+from tailback.input_files import head, head_bytes
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.dumpi_compile import compile_files

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tailback import _core
-from tailback.delimited import content, shown
+from tailback.delimited import shown
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content
 from tailback.reading import report
 from tailback.traffic.collectives_of_counts import Counts
 from tailback.traffic.program import Label, Program, RecordedTimes
@@ -137,7 +138,7 @@ def read_files(
     try:
         for number, file in enumerate(files):
             report(f"reading {file.name}", number / len(files))
-            data = content(file, TraceError)
+            data = content(file, TraceError, TRACE_MEMORY)
             if file.suffix == ".bin" and not data.startswith(MAGIC):
                 raise TraceError("does not begin as a DUMPI file", file=file, place="byte 0",
                                  remedy=_DAMAGED)  # fmt: skip

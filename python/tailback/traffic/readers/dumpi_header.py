@@ -7,14 +7,14 @@ import io
 import re
 import struct
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tailback.delimited import content, head, head_bytes, is_gzip
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, head, head_bytes, is_gzip, opened
 
 MAGIC = b"\xff\xaa\xddDUMPI"
 """First bytes of a binary file."""
@@ -82,8 +82,13 @@ def _binary(path: Path) -> tuple[str | None, int | None, int | None]:
     return host, start if start and 0 < start < 1 << 40 else None, clock
 
 
-def _opened(path: Path) -> BinaryIO:
-    return io.BytesIO(content(path, TraceError)) if is_gzip(path) else path.open("rb")
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if is_gzip(path):
+        yield io.BytesIO(content(path, TraceError, TRACE_MEMORY))
+        return
+    with opened(path, TraceError) as file:
+        yield file
 
 
 def _text(text: str) -> tuple[str | None, int | None, int | None]:

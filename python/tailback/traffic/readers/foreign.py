@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tailback.delimited import head_bytes
+from tailback.input_files import head_bytes
 
 _HEAD_BYTES: Final = 1 << 16
 _MAX_FILES: Final = 200
@@ -26,6 +26,15 @@ _CHAKRA: Final = "name the traces of all ranks NAME.0.et, NAME.1.et …, in one 
 _EXECUTION: Final = (
     "give the Kineto traces of all ranks (export_chrome_trace of torch.profiler), or convert the "
     "execution traces to NAME.RANK.et with chakra_trace_link and chakra_converter"
+)
+_CHAKRA_TEXT: Final = (
+    "give the file NAME.RANK.et that chakra_jsonizer made it of; or convert the execution traces "
+    "of PyTorch with chakra_trace_link and chakra_converter"
+)
+_NCCL_LOG: Final = (
+    "it names neither the hosts nor the ranks of a communicator: set NCCL_DEBUG=INFO "
+    "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING and give the logs of all processes, with Kineto "
+    "traces of PyTorch beside them for times"
 )
 _WITH_STS: Final = "give the .sts file of the run, with the logs of all processors beside it"
 _CALIPER: Final = (
@@ -91,6 +100,15 @@ _FORMATS: Final = (
     _Format("a topology or graph of NCCL (XML)", rb"\A\s*<(?:system|graphs) version=", (),
             "it describes one host: set NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING "
             "and give the log, which names algorithms and rings"),
+    _Format("a Chakra execution trace as JSON", rb"\A\s*[{\[].*\"type\"\s*:\s*\"(?:COMP|COMM_COLL|"
+            rb"COMM_SEND|COMM_RECV|MEM_LOAD|MEM_STORE|METADATA)_NODE\"", (), _CHAKRA_TEXT),
+    _Format("a trace of NCCL's profiler plugin (JSON)",
+            rb"\A\s*\[\s*\{.*\"CommHash\"\s*:", (), _NCCL_LOG),
+    _Format("a log of NCCL Inspector (JSON)", rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|"
+            rb"coll_perf|dump_stats)\"", (), _NCCL_LOG),
+    _Format("a binary GOAL schedule that a simulator has used up", rb"\A\x26\x09\0\0\0\0\0\0", (),
+            "LogGOPSim marks a schedule as invalid once it has read it: make it again with "
+            "txt2bin, or give the text"),
     _Format("JSON", rb"\A\s*[{\[]"),
 )  # fmt: skip
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from tailback import _core
 from tailback.available import available_memory
-from tailback.delimited import content, head, head_bytes, shown
+from tailback.delimited import shown
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, head, head_bytes
 from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.graph import (
@@ -44,6 +45,10 @@ _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAGIC = (4223).to_bytes(8, "little")
 """First bytes of a binary schedule."""
 _DAMAGED = "the file is damaged: copy it again or generate it again"
+_OTHER_BINARY = (
+    "give the text from which txt2bin made this binary schedule: it is of a version with another "
+    "layout than that of LogGOPSim (operations of 39 bytes), or damaged"
+)
 _CALLS = {int(Op.ISEND): "MPI_Isend", int(Op.IRECV): "MPI_Irecv"}
 
 
@@ -94,7 +99,9 @@ def read(path: Path) -> Program:
     )  # fmt: skip
     labels = [_label(op, tag) for op, tag in streams]
     try:
-        return compile_graph(path.name.split(".")[0], graph, labels, _notes(found["cores"]))
+        return compile_graph(
+            path.name.split(".")[0], graph, labels, _notes(found["cores"], found["adapters"])
+        )
     except DependencyCycle as cycle:
         raise _cycle(path, cycle.node) from None
 
@@ -121,10 +128,10 @@ def _plain_text(path: Path) -> Text:
 
 def _read_binary(path: Path) -> dict[str, Any]:
     try:
-        return _core.read_goal_binary(content(path, TraceError), LONGEST_PS)
+        return _core.read_goal_binary(content(path, TraceError, TRACE_MEMORY), LONGEST_PS)
     except ValueError as error:
         _, _, what, byte, _ = error.args
-        raise TraceError(what, file=path, place=f"byte {byte}", remedy=_DAMAGED) from None
+        raise TraceError(what, file=path, place=f"byte {byte}", remedy=_OTHER_BINARY) from None
 
 
 def _cycle(path: Path, operation: int) -> TraceError:
@@ -161,14 +168,20 @@ def _newlines(comment: re.Match[bytes]) -> bytes:
     return b"\n" * comment[0].count(b"\n")
 
 
-def _notes(cores: int) -> list[str]:
-    """Note on concurrency that a sequence of operations cannot express."""
+def _notes(cores: int, adapters: int) -> list[str]:
+    """Notes on concurrency that a sequence of operations cannot express."""
+    notes = []
     if cores > 1:
-        return [
+        notes.append(
             f"ranks compute on up to {cores} cores at a time in the schedule; here what a rank "
             "computes runs one after the other"
-        ]
-    return []
+        )
+    if adapters > 1:
+        notes.append(
+            f"nic not used: ranks send by up to {adapters} adapters in the schedule; here all "
+            "messages of a rank pass through one, which takes longer"
+        )
+    return notes
 
 
 def _fault(

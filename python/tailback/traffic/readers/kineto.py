@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tailback.delimited import content, head_bytes
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, head_bytes
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
@@ -93,7 +93,7 @@ def read(path: Path) -> Program:
     between_ps = sum(trace.between_ps for trace in ranks) // world
     return compile_gpu(GpuProgram(
         folder.name if path.is_dir() else path.name.split(".")[0], hosts, collectives, timeline,
-        notes, RecordedTimes(calls_ps, between_ps),
+        notes, RecordedTimes(calls_ps, between_ps), log.port_gbps,
     ))  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def _belongs(path: Path) -> bool:
 def _document(file: Path) -> dict[str, Any]:
     """The JSON object of a file; raises TraceError."""
     try:
-        found = json.loads(content(file, TraceError))
+        found = json.loads(content(file, TraceError, TRACE_MEMORY))
     except ValueError as error:
         place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
         raise TraceError(f"is not valid JSON: {error}", file=file, place=place,

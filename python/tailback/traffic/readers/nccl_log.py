@@ -1,4 +1,4 @@
-"""NCCL's debug log alone: the collectives of every rank, and how NCCL ran them.
+"""The debug log of NCCL or RCCL alone: the collectives of every rank, and how they ran.
 
 Recorded with ``NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING``, in one file or one for
 each process. There are no times. Next to PyTorch's Kineto traces it supplies the algorithms of
@@ -7,6 +7,7 @@ their collectives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tailback.errors import TraceError
@@ -16,7 +17,7 @@ from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
-from tailback.traffic.readers.nccl_lines import LoggedCall, NcclLog, Process, is_log, read_logs
+from tailback.traffic.readers.nccl_lines import Accelerator, LoggedCall, NcclLog, is_log, read_logs
 
 CAPABILITIES = Capabilities(
     times="no",
@@ -50,56 +51,65 @@ def read(path: Path) -> Program:
     Raises:
         TraceError: The log names no communicators, no calls, or not those of all ranks.
     """
-    files = sorted(entry for entry in path.iterdir() if is_log(entry)) if path.is_dir() else [path]
-    log = read_logs(files)
-    if not log.calls:
-        raise TraceError("this log of NCCL names no calls", file=path, remedy=_SET)
-    if not log.size:
-        raise TraceError("this log of NCCL names no communicators (commId), so it is unknown "
-                         "which lines belong together", file=path, remedy=_SET)  # fmt: skip
-    world = log.world()
-    n_ranks = max(log.size.values())
-    missing = sorted(set(range(n_ranks)) - set(world.values()))
-    if missing:
-        raise TraceError(f"has no lines of rank {missing[0]} of {n_ranks}", file=path,
-                         remedy="give the logs of all processes in one folder")  # fmt: skip
-    notes = list(log.notes)
-    calls = _calls(log, world, n_ranks, notes)
-    names = {host: k for k, host in enumerate(dict.fromkeys(p[0] for p in world))}
-    hosts = [0] * n_ranks
-    for process, rank in world.items():
-        hosts[rank] = names[process[0]]
-    collectives, timeline = join_calls(calls, [0] * n_ranks, notes)
+    log = read_logs(_files(path))
+    world = _world(log, path)
+    notes = [*log.notes, *log.call_notes]
+    calls = _calls(log, world, notes)
+    collectives, timeline = join_calls(calls, [0] * len(world), notes)
     if not collectives:
         raise TraceError("holds no collective that all of its ranks recorded", file=path,
                          remedy="give the logs of all processes, from their beginning")  # fmt: skip
-    return compile_gpu(GpuProgram(path.name.split(".")[0], hosts, collectives, timeline, notes))
+    number: dict[str, int] = {}
+    hosts = [number.setdefault(accelerator.host, len(number)) for accelerator in world]
+    program = compile_gpu(GpuProgram(
+        path.name.split(".")[0], hosts, collectives, timeline, notes, port_gbps=log.port_gbps,
+    ))  # fmt: skip
+    program.hosts = tuple(accelerator.host for accelerator in world)
+    return program
 
 
-def _calls(
-    log: NcclLog, world: dict[Process, int], n_ranks: int, notes: list[str]
-) -> list[list[RankCall]]:
+def _files(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if is_log(entry)) if path.is_dir() else [path]
+
+
+def _world(log: NcclLog, path: Path) -> list[Accelerator]:
+    """Accelerator of each rank of the job."""
+    if not log.calls and not log.unknown_calls:
+        raise TraceError("this log of NCCL names no calls", file=path, remedy=_SET)
+    if not log.size:
+        raise TraceError(
+            "this log of NCCL names no communicators by which their ranks can be told apart, so it "
+            "is unknown which lines belong together", file=path,
+            remedy=f"{_SET}, with NCCL 2.16 or newer if ranks have several communicators of a size",
+        )  # fmt: skip
+    world = {rank: accelerator for accelerator, rank in log.world().items()}
+    n_ranks = max(log.size.values())
+    missing = sorted(set(range(n_ranks)) - set(world))
+    if missing:
+        raise TraceError(f"has no lines of rank {missing[0]} of {n_ranks}", file=path,
+                         remedy="give the logs of all processes in one folder")  # fmt: skip
+    return [world[rank] for rank in range(n_ranks)]
+
+
+def _calls(log: NcclLog, world: Sequence[Accelerator], notes: list[str]) -> list[list[RankCall]]:
     """Calls of each rank, with the members of their communicators as world ranks."""
-    members: dict[str, dict[int, int]] = {}
-    for (process, comm), rank in log.rank.items():
-        if process in world:
-            members.setdefault(comm, {})[rank] = world[process]
-    out: list[list[RankCall]] = [[] for _ in range(n_ranks)]
+    world_rank = {accelerator: rank for rank, accelerator in enumerate(world)}
+    members: dict[str, tuple[int, ...]] = {}
+    for comm, accelerators in log.members.items():
+        ranks = [world_rank.get(accelerators[rank], -1) for rank in sorted(accelerators)]
+        if len(ranks) == log.size[comm] and -1 not in ranks:
+            members[comm] = tuple(ranks)
+    out: list[list[RankCall]] = [[] for _ in world]
     lost = 0
-    for process, logged in log.calls.items():
+    for accelerator, logged in log.calls.items():
         turn: dict[tuple[object, ...], int] = {}
-        for one in logged:
-            key = log.comm_id.get((process, one.comm), "")
-            group = members.get(key, {})
-            if process not in world or len(group) != log.size.get(key):
-                lost += 1
-                continue
-            ranks = tuple(group[rank] for rank in sorted(group))
-            found = _rank_call(log, one, key, ranks, log.rank[process, key], turn)
-            if found is None:
+        for call in logged:
+            group = members.get(call.comm)
+            known = None if group is None else _rank_call(log, call, group, turn)
+            if known is None:
                 lost += 1
             else:
-                out[world[process]].append(found)
+                out[world_rank[accelerator]].append(known)
     if lost:
         notes.append(f"{lost} calls of communicators whose ranks are not all in the log, or of a "
                      "kind that is not expanded, are left out")  # fmt: skip
@@ -107,31 +117,30 @@ def _calls(
 
 
 def _rank_call(
-    log: NcclLog, one: LoggedCall, key: str, ranks: tuple[int, ...], me: int,
-    turn: dict[tuple[object, ...], int],
+    log: NcclLog, call: LoggedCall, ranks: tuple[int, ...], turn: dict[tuple[object, ...], int],
 ) -> RankCall | None:  # fmt: skip
     """A logged call; None if it is of a kind that cannot be expanded."""
     n = len(ranks)
-    nbytes = one.count * one.element_bytes * (n if one.call in _TIMES_RANKS else 1)
-    name = "AllToAll" if one.call == "AlltoAll" else one.call
-    root, peer = one.root, 0
-    group: tuple[object, ...] = (key,)
-    if one.call in ("Send", "Recv"):
+    nbytes = call.count * call.element_bytes * (n if call.call in _TIMES_RANKS else 1)
+    name = "AllToAll" if call.call == "AlltoAll" else call.call
+    root, peer = call.root, 0
+    group: tuple[object, ...] = (call.comm,)
+    if call.call in ("Send", "Recv"):
         name = "SendRecv"
-        root, peer = (me, one.root) if one.call == "Send" else (one.root, me)
+        root, peer = (call.rank, root) if call.call == "Send" else (root, call.rank)
         if root == peer:
             return None
-        group = (key, root, peer)
+        group = (call.comm, root, peer)
         ranks, root, peer = (ranks[root], ranks[peer]), 0, 1
     if name not in CALLS or root >= n:
         return None
     turn[group] = turn.get(group, -1) + 1
-    choice = log.choices.get((one.call, nbytes))
+    choice = log.choices.get((call.call, nbytes))
     rings: tuple[tuple[int, ...], ...] = ()
     if name != "SendRecv":
         choice, rings = complete_choice(log, name, nbytes, choice, n)
-    return RankCall((*group, turn[group]), name, ranks, nbytes, f"comm {key}", root=root, peer=peer,
-                    choice=choice, rings=rings)  # fmt: skip
+    return RankCall((*group, turn[group]), name, ranks, nbytes, f"comm {call.comm}", root=root,
+                    peer=peer, choice=choice, rings=rings)  # fmt: skip
 
 
 def complete_choice(

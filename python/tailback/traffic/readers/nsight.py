@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.delimited import head_bytes
 from tailback.errors import TraceError
+from tailback.input_files import head_bytes, regular_file
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.nsight_compile import KINDS, CallTable, compile_calls
@@ -219,11 +219,8 @@ def _open(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _require_whole(path: Path) -> None:
     """Compare the size of the file with the pages that its header counts."""
+    size = regular_file(path, TraceError).st_size
     header = head_bytes(path, 100)
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise TraceError(f"cannot be read: {error.strerror}", file=path) from error
     page = int.from_bytes(header[16:18], "big")
     promised = (65_536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
     if len(header) < 100 or not header.startswith(_MAGIC) or size < promised:

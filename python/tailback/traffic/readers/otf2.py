@@ -16,6 +16,7 @@ import tailback
 import tailback._core as _core
 from tailback import reading
 from tailback.errors import TraceError
+from tailback.input_files import head_bytes
 from tailback.traffic.program import Program
 from tailback.traffic.readers import otf2_times
 from tailback.traffic.readers.capabilities import Capabilities
@@ -44,9 +45,8 @@ def sniff(path: Path) -> bool:
         return any(entry.suffix == ".otf2" for entry in path.iterdir()) or _unfinished(path)
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        # Two bytes of frame and byte order come first.
-        return file.read(6)[2:] == _MAGIC
+    # Two bytes of frame and byte order come first.
+    return head_bytes(path, 6)[2:] == _MAGIC
 
 
 def read(path: Path) -> Program:

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tailback.delimited import content, head
 from tailback.errors import TraceError
+from tailback.input_files import content, head, opened, regular_file
 from tailback.parquet import read_table
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
@@ -103,8 +103,10 @@ def read(path: Path) -> Program:
 def _is_frame(path: Path) -> bool:
     if path.suffix == ".parquet":
         try:
-            data = path.read_bytes()[-(1 << 16) :]
-        except OSError:
+            with opened(path, TraceError) as file:
+                file.seek(max(0, regular_file(path, TraceError).st_size - (1 << 16)))
+                data = file.read()
+        except TraceError:
             return False
         return data.endswith(_PARQUET) and b"Event Type" in data and b"Timestamp (" in data
     return _HEAD.match(head(path)) is not None

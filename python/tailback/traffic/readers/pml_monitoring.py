@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailback.errors import TraceError
+from tailback.input_files import head_bytes, text_content
 from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.pair_totals import program_of_totals
@@ -71,8 +72,7 @@ def sniff(path: Path) -> bool:
     if path.is_file():
         if not _FILE.match(path.name):
             return False
-        with path.open("rb") as file:
-            return file.read(16).startswith(b"# POINT TO POINT")
+        return head_bytes(path, 16).startswith(b"# POINT TO POINT")
     return path.is_dir() and any(True for _ in _profiles(path))
 
 
@@ -152,12 +152,7 @@ def _profiles(folder: Path, stem: str | None = None) -> Iterator[tuple[int, str,
 
 def _parse(file: Path, rank: int, profile: Profile) -> bool:
     """Add the profile of a rank; returns whether it lists the members of a communicator."""
-    try:
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise TraceError(f"cannot be read: {error.strerror}", file=file) from error
-    except UnicodeDecodeError as error:
-        raise TraceError("is not text", file=file, place=f"byte {error.start}") from error
+    text = text_content(file, TraceError)
     lines = text.split("\n")
     if lines.pop():
         raise TraceError(

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tailback.delimited import content, head, shown
+from tailback.delimited import shown
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, head
 from tailback.traffic.program import Label, Program, RecordedTimes
 from tailback.traffic.readers.assembly import Computes, ImpliedWaits, compile_posts
 from tailback.traffic.readers.capabilities import Capabilities
@@ -88,7 +89,7 @@ def read(path: Path) -> Program:
             raise TraceError(f"holds {len(files)} .sts files", file=path,
                              remedy="name the .sts file of the run")  # fmt: skip
         path = files[0]
-    text = content(path, TraceError).decode("utf-8", "replace")
+    text = content(path, TraceError, TRACE_MEMORY).decode("utf-8", "replace")
     found = _PROCESSORS.search(text)
     if found is None or not text.rstrip().endswith("END"):
         raise TraceError("does not state PROCESSORS, or has no END: it is cut short", file=path,
@@ -117,7 +118,7 @@ def _sts_files(folder: Path) -> list[Path]:
 
 def _read_log(file: Path, rank: int, events: _Events) -> None:
     """Add the events of a processor."""
-    data = content(file, TraceError)
+    data = content(file, TraceError, TRACE_MEMORY)
     lines = data.split(b"\n")
     if not lines[0].startswith(b"PROJECTIONS-RECORD"):
         raise TraceError("does not begin with PROJECTIONS-RECORD", file=file, remedy=_AGAIN)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.errors import TailbackError
+from tailback.input_files import text_content
 from tailback.units import counted
 
 
@@ -21,11 +25,10 @@ def shared_cores(folder: Path) -> list[str]:
     ranks: dict[str, int] = defaultdict(int)
     cores: dict[str, set[int]] = defaultdict(set)
     try:
-        with (folder / "rank_host.csv").open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                ranks[row["host"]] += 1
-                cores[row["host"]] |= _numbers(row["cores"] or "")
-    except (OSError, KeyError, ValueError, TypeError, csv.Error):
+        for row in rank_rows(folder):
+            ranks[row["host"]] += 1
+            cores[row["host"]] |= core_numbers(row["cores"] or "")
+    except (TailbackError, KeyError, ValueError, TypeError, csv.Error):
         # A file of this name that others wrote may have no cores.
         return []
     few = sorted(host for host in ranks if 0 < len(cores[host]) < ranks[host])
@@ -52,15 +55,19 @@ def common_clocks(folder: Path, ranks: int) -> NDArray[np.int64] | None:
         return None
     clocks = np.arange(ranks)
     try:
-        with (folder / "rank_host.csv").open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                clocks[int(row["rank"])] = int(row["clock"])
-    except (OSError, KeyError, ValueError, TypeError, IndexError, OverflowError, csv.Error):
+        for row in rank_rows(folder):
+            clocks[int(row["rank"])] = int(row["clock"])
+    except (TailbackError, KeyError, ValueError, TypeError, IndexError, OverflowError, csv.Error):
         return None
     return clocks
 
 
-def _numbers(text: str) -> set[int]:
+def rank_rows(folder: Path) -> Iterator[dict[str, str]]:
+    """Rows of the ranks of a recording; raises TailbackError if they cannot be read."""
+    return csv.DictReader(io.StringIO(text_content(folder / "rank_host.csv"), newline=""))
+
+
+def core_numbers(text: str) -> set[int]:
     """Numbers of a list like ``0-3,8``, of at most 1024 cores."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):

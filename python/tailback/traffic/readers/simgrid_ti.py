@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tailback.delimited import head
 from tailback.errors import TraceError
+from tailback.input_files import content, head
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.simgrid_ti_compile import FLOPS_PER_SECOND, compile_text
@@ -104,7 +104,9 @@ def _listed(path: Path) -> list[tuple[str, Path | None]]:
     beginning = head(path)
     if not _INDEX.match(beginning) or path.suffix == ".gz":
         return []
-    names = [name.strip() for name in path.read_text("utf-8", "replace").split("\n")]
+    names = [
+        name.strip() for name in content(path, TraceError).decode("utf-8", "replace").split("\n")
+    ]
     out: list[tuple[str, Path | None]] = []
     for name in names:
         if not name or "\0" in name:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailback.delimited import content, is_gzip, shown
+from tailback.delimited import shown
 from tailback.errors import TraceError
+from tailback.input_files import TRACE_MEMORY, content, opened
 from tailback.reading import report
 
+_LONGEST_LINE = 1 << 24
 _BINARY_MARK = b"\x1f"
 """The ASCII unit separator, which does not occur in text."""
 
@@ -67,7 +69,7 @@ def read_text(files: Iterable[Path]) -> Text:
 def pieces(path: Path, size: int = 1 << 18) -> Iterator[bytes]:
     """A text file, plain or gzip, in pieces of whole lines; only the last may lack its line end.
 
-    A plain file is never in memory as a whole.
+    The file is never in memory as a whole.
 
     Args:
         path: The file.
@@ -76,13 +78,17 @@ def pieces(path: Path, size: int = 1 << 18) -> Iterator[bytes]:
     Raises:
         TraceError: As :func:`read_text`; at the first piece that is damaged.
     """
-    if is_gzip(path):
-        yield _text(path)
-        return
     first, total = 0, path.stat().st_size
-    with path.open("rb") as file:
+    with opened(path, TraceError, TRACE_MEMORY) as file:
         while data := file.read(size):
-            piece = data + file.readline()
+            piece = data + file.readline(_LONGEST_LINE)
+            if len(piece) == len(data) + _LONGEST_LINE:
+                raise TraceError(
+                    "has a line of more than 16 MiB",
+                    file=path,
+                    place=f"byte {first}",
+                    remedy="the file is damaged or of another format: copy it again",
+                )
             _check_text(piece, path, first)
             first += len(piece)
             report(f"reading {path.name}", min(first / max(total, 1), 1.0))
@@ -90,7 +96,7 @@ def pieces(path: Path, size: int = 1 << 18) -> Iterator[bytes]:
 
 
 def _text(path: Path) -> bytes:
-    data = content(path, TraceError)
+    data = content(path, TraceError, TRACE_MEMORY)
     _check_text(data, path, 0)
     return data
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from tailback.names import shorten
 from tailback.port_counters.analysis.figures.style import (
     DASHES,
     GROUPS,
@@ -14,7 +15,6 @@ from tailback.port_counters.analysis.figures.style import (
     MUTED,
     canvas,
     figure,
-    shorten,
 )
 from tailback.port_counters.analysis.links import MEASURES
 from tailback.port_counters.analysis.study import Study

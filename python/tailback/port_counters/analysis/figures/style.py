@@ -15,6 +15,7 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from tailback.names import shorten_names
 from tailback.port_counters.analysis.study import Study
 from tailback.registry import Registry
 
@@ -57,15 +58,9 @@ def canvas(width: float, height: float) -> Figure:
     return out
 
 
-def shorten(text: str, limit: int = 40) -> str:
-    """Text from a file on one line of at most ``limit`` characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def class_labels(categories: list[str], types: list[str]) -> list[str]:
     """Labels of classes: category over port type."""
-    return [f"{shorten(c, 14)}\n{t}" for c, t in zip(categories, types, strict=True)]
+    return [f"{c}\n{t}" for c, t in zip(shorten_names(categories, 14), types, strict=True)]
 
 
 def draw(name: str, study: Study) -> Figure | None:

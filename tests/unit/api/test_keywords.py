@@ -1,0 +1,126 @@
+"""Misspelt arguments, the language of errors, and assignments to a scenario."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailback as tb
+from tailback.api.source import ScenarioOptions
+from tests.factories.cli import tailback
+
+FUNCTIONS = [name for name in tb.__all__ if inspect.isfunction(getattr(tb, name))]
+
+
+def arguments(name: str) -> list[str]:
+    """Names of all arguments of a public function."""
+    parameters = inspect.signature(getattr(tb, name)).parameters.values()
+    options = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    names = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    return [*names, *(ScenarioOptions.__annotations__ if options else ())]
+
+
+def test_every_public_function_is_tested() -> None:
+    assert len(FUNCTIONS) == 9 and "placement" in arguments("simulate")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_misspelt_keywords_are_refused_with_the_nearest(name: str) -> None:
+    for argument in arguments(name):
+        misspelt = argument + "x"
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{misspelt}'") as got:
+            getattr(tb, name)(**{misspelt: None})
+        assert f"did you mean '{argument}'?" in str(got.value)
+
+
+def test_dir_lists_the_interface() -> None:
+    assert dir(tb) == sorted([*tb.__all__, "__version__"])
+
+
+@pytest.mark.parametrize(
+    ("options", "python", "command"),
+    [
+        ({"fabric": "fulll"}, "fabric= 'fulll' is neither", "--fabric 'fulll' is neither"),
+        ({"fabric": "full", "coarse": "1"}, "coarse=:", "--coarse:"),
+        ({"fabric": "full", "cable_rate": "fast"}, "cable_rate=:", "--cable-rate:"),
+        ({}, "add fabric= with", "add --fabric with"),
+    ],
+    ids=["fabric", "coarse", "cable rate", "missing fabric"],
+)
+def test_errors_name_options_as_the_interface_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, str], python: str,
+    command: str,
+) -> None:  # fmt: skip
+    trace = tmp_path / "x.goal"
+    trace.write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n")
+    with pytest.raises(tb.TailbackError) as got:
+        tb.simulate(trace, **options)  # type: ignore[arg-type]
+    assert python in str(got.value) and "--" not in str(got.value)
+    given = [part for name, value in options.items()
+             for part in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
+    assert tailback(["diagnose", str(trace), *given, "--out", str(tmp_path / "out")]) == 2
+    assert command in capsys.readouterr().err
+    # The language is that of the call, not of the process.
+    with pytest.raises(tb.TailbackError, match=r"=|add"):
+        tb.simulate(trace, **options)  # type: ignore[arg-type]
+
+
+def scenario() -> tb.Scenario:
+    return tb.load_scenario(
+        {
+            "fabric": {"preset": "full"},
+            "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}}],
+            "engine": {"pacing": {"kind": "elastic"}, "injection": "per-destination"},
+        }
+    )
+
+
+def test_assigned_values_are_read_as_in_a_file() -> None:
+    changed = scenario()
+    changed.engine.packet = "512 B"  # type: ignore[assignment]
+    changed.job[0].pattern = {"kind": "ring", "ranks": 8, "size": "1 KiB"}  # type: ignore[assignment]
+    changed.fabric = {"preset": "tapered"}  # type: ignore[assignment]
+    changed.seed = 3
+    assert changed.engine.packet == 512 and changed.fabric.preset == "tapered"
+    assert "packet" in changed.engine.model_fields_set
+    assert tb.simulate(changed).scenario.engine.packet == 512
+    changed.engine.packet *= 4
+    assert changed.engine.packet == 2048
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "value", "place", "remedy"),
+    [
+        ("engine", "packet", "512", "[engine] packet", "units: B, kB"),
+        ("engine", "pakcet", 512, "[engine] pakcet", "did you mean 'packet'?"),
+        ("engine", "routing", "adaptve", "[engine] routing", "did you mean 'adaptive'?"),
+        ("engine.pacing", "rates", 7, "[engine.pacing] rates", "valid choices"),
+        ("fabric", "taper", "x", "[fabric] taper", "without quotes"),
+        ("job.0", "ranks_per_host", 0, "[job] ranks_per_host", "1 to 65536"),
+        ("job.0", "nccl", {"channels": 0}, "[job.nccl] channels", "1"),
+        ("", "seed", "a", "seed", "whole number"),
+    ],
+)
+def test_invalid_assignments_are_refused(
+    table: str, field: str, value: object, place: str, remedy: str
+) -> None:
+    changed: Any = scenario()
+    at = changed
+    for part in filter(None, table.split(".")):
+        at = at[int(part)] if part.isdigit() else getattr(at, part)
+    before = changed.model_dump_json()
+    with pytest.raises(tb.TailbackError) as got:
+        setattr(at, field, value)
+    assert got.value.place == place and remedy in (got.value.remedy or "")
+    assert changed.model_dump_json() == before
+
+
+def test_fields_that_depend_on_each_other_change_one_by_one() -> None:
+    changed = scenario()
+    changed.fabric.preset = None
+    with pytest.raises(tb.TailbackError, match="exactly one of preset"):
+        tb.simulate(changed)
+    changed.fabric.topology = {"kind": "torus", "shape": [2, 2]}  # type: ignore[assignment]
