@@ -19,8 +19,17 @@ from blind import options_known
 
 def diagnose_here(command: list[str], folder: Path) -> None:
     """Diagnose in this process; writes ``out`` and ``cpu.json`` to the folder."""
-    sys.argv = ["tailback", "diagnose", *command, "--out", str(folder / "out"), "--quiet",
-                "--threads", "1", "--profile"]  # fmt: skip
+    sys.argv = [
+        "tailback",
+        "diagnose",
+        *command,
+        "--out",
+        str(folder / "out"),
+        "--quiet",
+        "--threads",
+        "1",
+        "--profile",
+    ]
     began = time.process_time()
     try:
         runpy.run_module("tailback", run_name="__main__")
@@ -52,8 +61,11 @@ def diagnosed(script: str, command: list[str], *, changed: bool) -> dict[str, An
         )
     engine = next(one for one in profile["stages"] if one["stage"] == "packet engine")
     return {
-        "diagnosis": read, "profile": profile, "cpu_s": cpu_s, "simulations": engine["calls"],
-    }  # fmt: skip
+        "diagnosis": read,
+        "profile": profile,
+        "cpu_s": cpu_s,
+        "simulations": engine["calls"],
+    }
 
 
 def compare_cases(

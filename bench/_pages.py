@@ -64,8 +64,9 @@ def run_parts(
         facts: What ``--json`` says of a part besides its name and processor seconds.
     """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument(f"--{kind}", dest="names", action="append", choices=list(parts),
-                        help="default: all")  # fmt: skip
+    parser.add_argument(
+        f"--{kind}", dest="names", action="append", choices=list(parts), help="default: all"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"update docs/{page.name}, figures")
     arguments = parser.parse_args()

@@ -23,8 +23,18 @@ def compiled(work: Path, source: str, *options: str) -> Path | None:
     if shutil.which("scorep") is None:
         return None
     program = work / f"{Path(source).stem}-scorep"
-    command = ["scorep", "--nocompiler", "--mpp=mpi", "mpicc", "-O2", *options, source, "-o",
-               str(program), "-lm"]  # fmt: skip
+    command = [
+        "scorep",
+        "--nocompiler",
+        "--mpp=mpi",
+        "mpicc",
+        "-O2",
+        *options,
+        source,
+        "-o",
+        str(program),
+        "-lm",
+    ]
     subprocess.run(command, cwd=work, check=True, capture_output=True)
     return program
 

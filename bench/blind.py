@@ -45,9 +45,17 @@ SEED = 21
 TIMEOUT_S = 900
 
 ALARMS = frozenset(
-    {"imbalance", "noise", "late_partner", "pattern", "placement", "routing", "slow_link",
-     "other_traffic"}
-)  # fmt: skip
+    {
+        "imbalance",
+        "noise",
+        "late_partner",
+        "pattern",
+        "placement",
+        "routing",
+        "slow_link",
+        "other_traffic",
+    }
+)
 """Causes of which a healthy run has none."""
 
 FILES = ("counters", "jobs", "forwarding")
@@ -115,9 +123,17 @@ def judge(truth: dict[str, Any], diagnosis: dict[str, Any], evidence: str) -> An
         for name, part in truth["causes"].items()
     }
     return Answer(
-        truth["number"], truth["kind"], truth["long"], truth["main"], truth["accepted"], evidence,
-        cause, float(diagnosis.get("confidence") or 0.0), right, shares,
-    )  # fmt: skip
+        truth["number"],
+        truth["kind"],
+        truth["long"],
+        truth["main"],
+        truth["accepted"],
+        evidence,
+        cause,
+        float(diagnosis.get("confidence") or 0.0),
+        right,
+        shares,
+    )
 
 
 # --- running ---------------------------------------------------------------------------------
@@ -127,8 +143,10 @@ def options_known() -> list[str]:
     """Which of :data:`FILES` this version of ``tailback diagnose`` accepts."""
     shown = subprocess.run(
         [sys.executable, "-m", "tailback", "diagnose", "--help"],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     return [name for name in FILES if re.search(rf"^\s*--{name}\b", shown, re.M)]
 
 
@@ -162,8 +180,16 @@ def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
         given = arguments(folder, evidence, known)
-        command = [sys.executable, "-m", "tailback", "diagnose", *given, "--out", str(out),
-                   "--quiet"]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "tailback",
+            "diagnose",
+            *given,
+            "--out",
+            str(out),
+            "--quiet",
+        ]
         try:
             done = subprocess.run(
                 command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S
@@ -184,9 +210,17 @@ def answer(folder: Path, evidence: str, known: list[str]) -> Answer:
         return judge(truth, diagnose(folder, evidence, known), evidence)
     except RuntimeError as error:
         return Answer(
-            truth["number"], truth["kind"], truth["long"], truth["main"], truth["accepted"],
-            evidence, "", 0.0, False, error=str(error),
-        )  # fmt: skip
+            truth["number"],
+            truth["kind"],
+            truth["long"],
+            truth["main"],
+            truth["accepted"],
+            evidence,
+            "",
+            0.0,
+            False,
+            error=str(error),
+        )
 
 
 def make(folder: Path, split: str, cases: Iterable[int], seed: int) -> list[Path]:
@@ -237,14 +271,16 @@ def figures(found: list[Answer]) -> dict[str, Any]:
         "calibration": bins,
         "by_kind": {
             kind: {
-                name: [sum(a.right for a in mine if a.kind == kind),
-                       sum(a.kind == kind for a in mine)]
+                name: [
+                    sum(a.right for a in mine if a.kind == kind),
+                    sum(a.kind == kind for a in mine),
+                ]
                 for name, mine in by.items()
             }
             for kind in sorted({a.kind for a in found})
         },
         "failed": sum(bool(a.error) for a in found),
-    }  # fmt: skip
+    }
 
 
 def _sure(found: list[Answer]) -> list[Answer]:
@@ -276,8 +312,13 @@ def text(found: list[Answer]) -> str:
     """What is printed without ``--json``."""
     made = figures(found)
     lines = []
-    for name in ("accuracy", "accuracy_trace_only", "false_alarms", "share_error",
-                 "calibration_error"):  # fmt: skip
+    for name in (
+        "accuracy",
+        "accuracy_trace_only",
+        "false_alarms",
+        "share_error",
+        "calibration_error",
+    ):
         value = made[name]
         lines.append(f"{name:22} {'-' if value is None else percent(value, 1)}")
     lines.append(f"{'kind':24} {'all':>9} {'trace':>9}   of {made['scenarios']} scenarios")

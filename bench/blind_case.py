@@ -44,10 +44,15 @@ def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, An
     times = call_times(happened, scripts)
     clocks, errors = draw_clocks(rng, reality.fabric.n_hosts)
     write_trace(
-        seen / "trace", scripts, times, reality.fabric.node_host[reality.node].tolist(),
-        reality.fabric.host_name, clocks, utc_ns=utc_ns,
+        seen / "trace",
+        scripts,
+        times,
+        reality.fabric.node_host[reality.node].tolist(),
+        reality.fabric.host_name,
+        clocks,
+        utc_ns=utc_ns,
         recorded_offsets=errors if rng.random() < 0.5 else None,
-    )  # fmt: skip
+    )
     shutil.copy(reality.fabric_file, seen / "fabric.ibnetdiscover")
     if reality.tables_file is not None:
         (seen / "forwarding").mkdir()
@@ -56,10 +61,13 @@ def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, An
     counted = write_counters(seen / "counters", happened, reality.fabric_file, sampling, utc_ns)
     write_jobs(seen / "jobs.csv", case, rng, utc_ns, happened.elapsed_ps)
     options = {
-        "trace": "trace", "fabric": "fabric.ibnetdiscover", "counters": "counters",
-        "jobs": "jobs.csv", "forwarding": None if reality.adaptive else "forwarding",
+        "trace": "trace",
+        "fabric": "fabric.ibnetdiscover",
+        "counters": "counters",
+        "jobs": "jobs.csv",
+        "forwarding": None if reality.adaptive else "forwarding",
         "routing": "adaptive" if reality.adaptive else "deterministic",
-    }  # fmt: skip
+    }
     _write_json(seen / "case.json", options)
     truth = _truth(case, number, split, seed, happened.elapsed_ps, utc_ns, clocks)
     truth["counters"] = counted
@@ -85,9 +93,14 @@ def draw_clocks(rng: np.random.Generator, hosts: int) -> tuple[Clocks, np.ndarra
 def _sampling(rng: np.random.Generator, case: Case) -> Sampling:
     form = str(rng.choice(FORMS, p=[0.4, 0.35, 0.25]))
     return Sampling(
-        form, case.interval_ps, round(rng.uniform(-10, 10) * 1e6), bool(rng.random() < 0.75),
-        bool(rng.random() < 0.5), 0.05 if rng.random() < 0.3 else 0.0, int(rng.integers(2**31)),
-    )  # fmt: skip
+        form,
+        case.interval_ps,
+        round(rng.uniform(-10, 10) * 1e6),
+        bool(rng.random() < 0.75),
+        bool(rng.random() < 0.5),
+        0.05 if rng.random() < 0.3 else 0.0,
+        int(rng.integers(2**31)),
+    )
 
 
 def write_jobs(
@@ -125,13 +138,21 @@ def _truth(
     # Two causes fit if removing the second saves nearly as much as removing the first.
     accepted = [cause for cause in ranked if removed[cause] >= 0.9 * removed[main]]
     return {
-        "version": VERSION, "seed": seed, "number": number, "split": split, "kind": case.kind,
-        "long": case.long, "main": main, "accepted": accepted or ["healthy", "none", "adapter"],
+        "version": VERSION,
+        "seed": seed,
+        "number": number,
+        "split": split,
+        "kind": case.kind,
+        "long": case.long,
+        "main": main,
+        "accepted": accepted or ["healthy", "none", "adapter"],
         "fit_trace_alone": _fit_trace_alone(case, main),
-        "elapsed_ps": elapsed_ps, "clean_ps": measured.clean_ps,
+        "elapsed_ps": elapsed_ps,
+        "clean_ps": measured.clean_ps,
         "causes": {
             cause: {
-                "removed_ps": removed[cause], "ps": round(shares[cause]),
+                "removed_ps": removed[cause],
+                "ps": round(shares[cause]),
                 "share": shares[cause] / elapsed_ps,
             }
             for cause in ranked
@@ -139,16 +160,23 @@ def _truth(
         "slow_cables": [{"cable": c, "gbps": r} for c, r in reality.slow],
         "slow_ranks": reality.work.slow,
         "other_jobs": [
-            {"job": n.name, "hosts": [reality.fabric.host_name[h] for h in n.hosts],
-             "named": n.named, "innocent": n.innocent}
+            {
+                "job": n.name,
+                "hosts": [reality.fabric.host_name[h] for h in n.hosts],
+                "named": n.named,
+                "innocent": n.innocent,
+            }
             for n in reality.neighbours
         ],
         "noise": {"rate_per_s": reality.work.rate_per_s, "detour_ps": reality.work.detour_ps},
-        "start_ps": reality.start_ps, "utc_ns": utc_ns,
+        "start_ps": reality.start_ps,
+        "utc_ns": utc_ns,
         "utc": datetime.fromtimestamp(utc_ns / 1e9, UTC).isoformat(),
-        "clock_offset_ps": clocks.offset_ps.tolist(), "clock_drift": clocks.drift.tolist(),
-        "drawn": case.facts, "rejected": case.rejected,
-    }  # fmt: skip
+        "clock_offset_ps": clocks.offset_ps.tolist(),
+        "clock_drift": clocks.drift.tolist(),
+        "drawn": case.facts,
+        "rejected": case.rejected,
+    }
 
 
 def _fit_trace_alone(case: Case, main: str) -> list[str]:

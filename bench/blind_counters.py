@@ -164,18 +164,21 @@ def _perfquery(folder: Path, targets: list[PortTarget], rows: Rows, sampling: Sa
             wait = 0 if sampling.narrow_wait else waits
             lines += [
                 f"# Port extended counters: {where} (CapMask: 0x5300 CapMask2: 0x{mask2:07x})",
-                _field("PortSelect", target.port), _field("CounterSelect", "0x0000"),
+                _field("PortSelect", target.port),
+                _field("CounterSelect", "0x0000"),
                 _field("PortXmitData", words),
-                _field("PortXmitPkts", packets), _field("PortXmitWait", wait),
-            ]  # fmt: skip
+                _field("PortXmitPkts", packets),
+                _field("PortXmitWait", wait),
+            ]
             if sampling.narrow_wait:
                 lines += [
                     f"# Port counters: {where} (CapMask: 0x5300)",
-                    _field("PortSelect", target.port), _field("CounterSelect", "0x0000"),
+                    _field("PortSelect", target.port),
+                    _field("CounterSelect", "0x0000"),
                     _field("PortXmitData", min(words, TOP_32)),
                     _field("PortXmitPkts", min(packets, TOP_32)),
                     _field("PortXmitWait", waits),
-                ]  # fmt: skip
+                ]
         path = folder / f"perfquery-{last // 1_000_000}.txt"
         path.write_text("\n".join(lines) + "\n", encoding="ascii")
         os.utime(path, ns=(last, last))
@@ -200,15 +203,20 @@ def _prometheus(folder: Path, targets: list[PortTarget], rows: Rows, sampling: S
     ends = np.cumsum(np.bincount(rows["target"], minlength=len(targets)))
     for target, mine in zip(targets, np.split(rows[order], ends[:-1]), strict=True):
         metric = {
-            "guid": f"0x{target.guid:016x}", "node": target.node_name, "port": str(target.port),
-            "peer": target.peer_name, "instance": "collector:9779", "job": "tailback",
-        }  # fmt: skip
+            "guid": f"0x{target.guid:016x}",
+            "node": target.node_name,
+            "port": str(target.port),
+            "peer": target.peer_name,
+            "instance": "collector:9779",
+            "job": "tailback",
+        }
         for name, (column, unit) in _SERIES.items():
             values = [
                 [round(int(row["time_ns"]) / 1e9, 3), str(int(row[column]) * unit)] for row in mine
             ]
-            result.append({"metric": {"__name__": f"tailback_port_{name}"} | metric,
-                           "values": values})  # fmt: skip
+            result.append(
+                {"metric": {"__name__": f"tailback_port_{name}"} | metric, "values": values}
+            )
     answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
     (folder / "range.json").write_text(json.dumps(answer), encoding="utf-8")
 

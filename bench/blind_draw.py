@@ -63,14 +63,42 @@ KINDS: dict[str, tuple[str, ...]] = {
 """Kinds of cases and the causes that act in them."""
 
 SEQUENCE = (
-    "healthy", "slow_cable", "hidden_job", "imbalance", "placement",
-    "healthy", "noise", "routing", "incast", "slow_cable+hidden_job",
-    "healthy", "hidden_job", "slow_cable", "late_partner", "imbalance+hidden_job",
-    "healthy", "placement", "imbalance", "hidden_job", "imbalance+slow_cable",
-    "healthy", "slow_cable", "noise", "routing", "noise+slow_cable",
-    "healthy", "hidden_job", "incast", "late_partner", "placement+hidden_job",
-    "healthy", "slow_cable", "hidden_job", "imbalance+incast", "noise+placement",
-)  # fmt: skip
+    "healthy",
+    "slow_cable",
+    "hidden_job",
+    "imbalance",
+    "placement",
+    "healthy",
+    "noise",
+    "routing",
+    "incast",
+    "slow_cable+hidden_job",
+    "healthy",
+    "hidden_job",
+    "slow_cable",
+    "late_partner",
+    "imbalance+hidden_job",
+    "healthy",
+    "placement",
+    "imbalance",
+    "hidden_job",
+    "imbalance+slow_cable",
+    "healthy",
+    "slow_cable",
+    "noise",
+    "routing",
+    "noise+slow_cable",
+    "healthy",
+    "hidden_job",
+    "incast",
+    "late_partner",
+    "placement+hidden_job",
+    "healthy",
+    "slow_cable",
+    "hidden_job",
+    "imbalance+incast",
+    "noise+placement",
+)
 """Kind of each case by its number, repeated cyclically."""
 
 LONG_EVERY, LONG_AT = 12, 6
@@ -235,11 +263,26 @@ class _World:
             # Fast links carry more packets in the same time.
             length = float(np.exp(rng.uniform(np.log(5), np.log(40)))) * MS * (32 / gbps) ** 0.5
         facts = {
-            "hosts": fabric.n_hosts, "switches": fabric.n_switches, "speed": f"{width}{speed}",
-            "adaptive": adaptive, "levels": int(fabric.switch_tier.max()) + 1,
-        }  # fmt: skip
-        return cls(machine, fabric, gbps, adaptive, tables, good, hosts, others, per_host, interval,
-                   round(length), facts)  # fmt: skip
+            "hosts": fabric.n_hosts,
+            "switches": fabric.n_switches,
+            "speed": f"{width}{speed}",
+            "adaptive": adaptive,
+            "levels": int(fabric.switch_tier.max()) + 1,
+        }
+        return cls(
+            machine,
+            fabric,
+            gbps,
+            adaptive,
+            tables,
+            good,
+            hosts,
+            others,
+            per_host,
+            interval,
+            round(length),
+            facts,
+        )
 
 
 def _shape(rng: np.random.Generator, tapered: bool, long: bool) -> FatTree:
@@ -250,9 +293,13 @@ def _shape(rng: np.random.Generator, tapered: bool, long: bool) -> FatTree:
         pods, leaves = int(rng.choice([2, 4])), int(rng.choice([4, 4, 8]))
         cores = up * leaves // 2
         return FatTree(
-            hosts_per_leaf=4, leaves=leaves, aggregation=up, pods=pods, cores=cores,
+            hosts_per_leaf=4,
+            leaves=leaves,
+            aggregation=up,
+            pods=pods,
+            cores=cores,
             aggregation_uplinks=cores // up if tapered else cores,
-        )  # fmt: skip
+        )
     hosts = int(rng.choice([8, 16]))
     leaves = int(rng.choice([4, 6, 8]))
     return FatTree(hosts_per_leaf=hosts, leaves=leaves, aggregation=hosts // (2 if tapered else 1))
@@ -321,9 +368,14 @@ def _application(
     most = min(most, int((LONG_HOPS if long else MOST_HOPS) / hops))
     rounds = int(np.clip(world.length_ps / (sent + compute), 6, max(most, 6)))
     facts: dict[str, Any] = {
-        "program": kind, "ranks": ranks, "ranks_per_host": world.per_host, "size_bytes": size,
-        "rounds": rounds, "compute_ps": round(compute), "reduce_every": reduce_every,
-    }  # fmt: skip
+        "program": kind,
+        "ranks": ranks,
+        "ranks_per_host": world.per_host,
+        "size_bytes": size,
+        "rounds": rounds,
+        "compute_ps": round(compute),
+        "reduce_every": reduce_every,
+    }
 
     make: Callable[[Work, frozenset[str]], list[Script]]
     if kind == "halo":
@@ -394,36 +446,55 @@ def _engine(rng: np.random.Generator) -> tuple[dict[str, Any], float, int]:
 
 
 def _reality(
-    rng: np.random.Generator, world: _World, application: _Application, causes: tuple[str, ...],
+    rng: np.random.Generator,
+    world: _World,
+    application: _Application,
+    causes: tuple[str, ...],
     folder: Path,
-) -> Reality:  # fmt: skip
+) -> Reality:
     """Apply the causes."""
     engine, efficiency, overhead = _engine(rng)
-    quiet = Work(int(rng.integers(2**31)), float(rng.uniform(0.001, 0.015)), {},
-                 float(rng.uniform(20, 100)), 8e6)  # fmt: skip
+    quiet = Work(
+        int(rng.integers(2**31)),
+        float(rng.uniform(0.001, 0.015)),
+        {},
+        float(rng.uniform(20, 100)),
+        8e6,
+    )
     work = quiet
     if "imbalance" in causes:
         slow = rng.choice(application.ranks, int(rng.integers(1, 5)), replace=False)
         work = replace(work, slow={int(r): float(rng.uniform(1.25, 2.2)) for r in slow})
     if "noise" in causes:
         detour = float(np.exp(rng.uniform(np.log(50e6), np.log(600e6))))
-        work = replace(work, rate_per_s=float(rng.uniform(0.03, 0.25)) / (detour * 1e-12),
-                       detour_ps=detour)  # fmt: skip
+        work = replace(
+            work, rate_per_s=float(rng.uniform(0.03, 0.25)) / (detour * 1e-12), detour_ps=detour
+        )
     good = np.repeat(world.hosts, world.per_host)
     node = rng.permutation(good) if "placement" in causes else good
     start = round(world.interval_ps * float(rng.uniform(0.3, 1.2)))
     until = start + world.length_ps
     neighbours = _neighbours(rng, world, "other_traffic" in causes)
     reality = Reality(
-        seed=int(rng.integers(1, 2**31)), fabric=world.fabric,
+        seed=int(rng.integers(1, 2**31)),
+        fabric=world.fabric,
         fabric_file=folder / "fabric.ibnetdiscover",
         tables_file=None if world.adaptive else folder / "lfts.txt",
         good_tables=folder / ("good-lfts.txt" if "routing" in causes else "lfts.txt"),
-        adaptive=world.adaptive, engine=engine, efficiency=efficiency, overhead_ps=overhead,
-        program=application.make, work=work, quiet=quiet, node=node.astype(np.uint32),
-        good_node=good.astype(np.uint32), start_ps=start, until_ps=until,
-        neighbours=tuple(neighbours), causes=causes,
-    )  # fmt: skip
+        adaptive=world.adaptive,
+        engine=engine,
+        efficiency=efficiency,
+        overhead_ps=overhead,
+        program=application.make,
+        work=work,
+        quiet=quiet,
+        node=node.astype(np.uint32),
+        good_node=good.astype(np.uint32),
+        start_ps=start,
+        until_ps=until,
+        neighbours=tuple(neighbours),
+        causes=causes,
+    )
     if "slow_link" in causes:
         reality = replace(reality, slow=_slow_cable(rng, world, reality))
     return reality
@@ -451,8 +522,11 @@ def _loads(world: _World, reality: Reality) -> NDArray[np.float64]:
     """Bytes of our messages over each link by the tables, shape (L,)."""
     fabric = world.fabric
     load = np.zeros(fabric.n_links)
-    first = {int(fabric.link_src[at]): at for at in range(fabric.n_links)
-             if fabric.link_src[at] < fabric.n_nodes}  # fmt: skip
+    first = {
+        int(fabric.link_src[at]): at
+        for at in range(fabric.n_links)
+        if fabric.link_src[at] < fabric.n_nodes
+    }
     for rank, script in enumerate(reality.scripts()):
         for call in script:
             if call.name not in ("MPI_Send", "MPI_Isend"):
@@ -484,25 +558,44 @@ def _neighbours(rng: np.random.Generator, world: _World, guilty: bool) -> list[N
         size = int(rng.integers(max(most * 2 // 3, 8), most + 1))
         hosts = rng.choice(beside, size, replace=False)
         out.append(
-            Neighbour(str(int(rng.integers(1000, 9999))), hosts.tolist(), {
-                "partner": _derangement(rng, size), "rate": rate, "period_ps": period,
-                "size": int(2 ** rng.integers(17, 20)), "seed": int(rng.integers(2**31)),
-                "duty": (float(rng.uniform(0.05, 0.4)), float(rng.uniform(0.6, 1.0))),
-                "inflight": int(rng.choice([2, 4])),
-            }, bool(rng.random() < 0.75), False)
-        )  # fmt: skip
+            Neighbour(
+                str(int(rng.integers(1000, 9999))),
+                hosts.tolist(),
+                {
+                    "partner": _derangement(rng, size),
+                    "rate": rate,
+                    "period_ps": period,
+                    "size": int(2 ** rng.integers(17, 20)),
+                    "seed": int(rng.integers(2**31)),
+                    "duty": (float(rng.uniform(0.05, 0.4)), float(rng.uniform(0.6, 1.0))),
+                    "inflight": int(rng.choice([2, 4])),
+                },
+                bool(rng.random() < 0.75),
+                False,
+            )
+        )
     elif rng.random() < 0.5 and len(others) >= 4:
         # A job whose partners are all on its own leaf: it shares no link with us.
         which = int(rng.choice(np.unique(leaf)))
         hosts = others[leaf == which]
         if len(hosts) >= 2:
             out.append(
-                Neighbour(str(int(rng.integers(1000, 9999))), hosts.tolist(), {
-                    "partner": np.roll(np.arange(len(hosts)), 1), "rate": rate,
-                    "period_ps": period, "size": 1 << 16, "seed": int(rng.integers(2**31)),
-                    "duty": (0.05, 0.4), "inflight": 1,
-                }, True, True)
-            )  # fmt: skip
+                Neighbour(
+                    str(int(rng.integers(1000, 9999))),
+                    hosts.tolist(),
+                    {
+                        "partner": np.roll(np.arange(len(hosts)), 1),
+                        "rate": rate,
+                        "period_ps": period,
+                        "size": 1 << 16,
+                        "seed": int(rng.integers(2**31)),
+                        "duty": (0.05, 0.4),
+                        "inflight": 1,
+                    },
+                    True,
+                    True,
+                )
+            )
     return out
 
 

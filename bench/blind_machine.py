@@ -130,8 +130,9 @@ def next_links(fabric: Fabric, choose: Choice) -> NDArray[np.uint32]:
         if src >= n and dst >= n:
             links.setdefault(int(src), []).append(link)
             into.setdefault(int(dst), []).append(int(src))
-    to_node = {int(fabric.link_dst[at]): at for at in range(fabric.n_links)
-               if fabric.link_dst[at] < n}  # fmt: skip
+    to_node = {
+        int(fabric.link_dst[at]): at for at in range(fabric.n_links) if fabric.link_dst[at] < n
+    }
     distances: dict[int, dict[int, int]] = {}
     for node in range(n):
         leaf = int(fabric.node_switch[node]) + n
@@ -140,8 +141,12 @@ def next_links(fabric: Fabric, choose: Choice) -> NDArray[np.uint32]:
             far[leaf] = 0
             ring = [leaf]
             while ring:
-                ring = [v for u in ring for v in dict.fromkeys(into[u])
-                        if v not in far and not far.update({v: far[u] + 1})]  # fmt: skip
+                ring = [
+                    v
+                    for u in ring
+                    for v in dict.fromkeys(into[u])
+                    if v not in far and not far.update({v: far[u] + 1})
+                ]
         for vertex, hops in far.items():
             if vertex == leaf:
                 out[vertex - n, node] = to_node[node]
@@ -187,8 +192,9 @@ def write_tables(path: Path, fabric: Fabric, table: NDArray[np.uint32]) -> None:
         lines += [
             f"Unicast lids [0x0-0x{last:x}] of switch Lid {_lid(fabric, vertex)} "
             f"guid 0x{_guid(fabric, vertex):016x} ({fabric.switch_name[switch]}):",
-            "  Lid  Out   Destination", "       Port     Info",
-        ]  # fmt: skip
+            "  Lid  Out   Destination",
+            "       Port     Info",
+        ]
         count = 0
         for node in range(fabric.n_nodes):
             link = int(table[switch, node])

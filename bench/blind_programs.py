@@ -103,9 +103,14 @@ def neighbours(dims: tuple[int, ...], rank: int) -> Iterator[tuple[int, int]]:
 
 
 def halo(
-    dims: tuple[int, ...], size: int, rounds: int, compute_ps: float, work: Work,
-    reduce_every: int, blocking: bool,
-) -> list[Script]:  # fmt: skip
+    dims: tuple[int, ...],
+    size: int,
+    rounds: int,
+    compute_ps: float,
+    work: Work,
+    reduce_every: int,
+    blocking: bool,
+) -> list[Script]:
     """Halo exchange in a grid with an allreduce every so many rounds."""
     scripts = []
     for rank in range(int(np.prod(dims))):
@@ -117,12 +122,17 @@ def halo(
                 for way, to in near.items():
                     # A message in our direction comes from the neighbour behind us.
                     back = near.get(way ^ 1, to)
-                    out += [Call("MPI_Irecv", back, size, way), Call("MPI_Send", to, size, way),
-                            Call("MPI_Wait")]  # fmt: skip
+                    out += [
+                        Call("MPI_Irecv", back, size, way),
+                        Call("MPI_Send", to, size, way),
+                        Call("MPI_Wait"),
+                    ]
             else:
                 # A neighbour sends to us in the direction opposite to its own.
-                out += [Call("MPI_Irecv", to, size, way ^ 1 if way ^ 1 in near else way)
-                        for way, to in near.items()]  # fmt: skip
+                out += [
+                    Call("MPI_Irecv", to, size, way ^ 1 if way ^ 1 in near else way)
+                    for way, to in near.items()
+                ]
                 out += [Call("MPI_Isend", to, size, way) for way, to in near.items()]
                 out.append(Call("MPI_Waitall"))
             out.append(Call("leave", region="halo"))
@@ -133,9 +143,14 @@ def halo(
 
 
 def exchange(
-    ranks: int, shifts: list[int], size: int, rounds: int, compute_ps: float, work: Work,
+    ranks: int,
+    shifts: list[int],
+    size: int,
+    rounds: int,
+    compute_ps: float,
+    work: Work,
     reduce_every: int,
-) -> list[Script]:  # fmt: skip
+) -> list[Script]:
     """Every rank sends to the ranks at given distances around the ring, and computes in between."""
     scripts = []
     for rank in range(ranks):
@@ -174,8 +189,11 @@ def collect(
             out += [Call("MPI_Irecv", peer, size, 3) for peer in senders.get(rank, [])]
             if target(rank) != rank:
                 out.append(Call("MPI_Isend", target(rank), size, 3))
-            out += [Call("MPI_Waitall"), Call("leave", region="collect"),
-                    Call("MPI_Allreduce", size_bytes=8)]  # fmt: skip
+            out += [
+                Call("MPI_Waitall"),
+                Call("leave", region="collect"),
+                Call("MPI_Allreduce", size_bytes=8),
+            ]
         scripts.append(out)
     return scripts
 
@@ -204,9 +222,15 @@ def handover(
 
 
 def bursts(
-    partner: NDArray[np.int64], size: int, until_ps: float, rate: float, seed: int,
-    duty: tuple[float, float], period_ps: float, inflight: int,
-) -> list[Script]:  # fmt: skip
+    partner: NDArray[np.int64],
+    size: int,
+    until_ps: float,
+    rate: float,
+    seed: int,
+    duty: tuple[float, float],
+    period_ps: float,
+    inflight: int,
+) -> list[Script]:
     """Traffic in bursts whose share of the time changes from burst to burst.
 
     Args:

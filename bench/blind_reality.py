@@ -28,9 +28,15 @@ from tailback.simulation.prepare import Job
 from tailback.traffic import Program, side_by_side
 
 CAUSES = (
-    "imbalance", "noise", "late_partner", "pattern", "placement", "routing", "slow_link",
+    "imbalance",
+    "noise",
+    "late_partner",
+    "pattern",
+    "placement",
+    "routing",
+    "slow_link",
     "other_traffic",
-)  # fmt: skip
+)
 """Possible causes of a blind case, by the names of the diagnosis."""
 
 None_: frozenset[str] = frozenset()
@@ -158,12 +164,14 @@ def _scenario(reality: Reality, tables: Path | None, counters_ps: int) -> Scenar
     if tables is not None:
         section["forwarding"] = str(tables)
     data: dict[str, Any] = {
-        "name": "blind", "seed": reality.seed, "fabric": section,
+        "name": "blind",
+        "seed": reality.seed,
+        "fabric": section,
         # Programs are handed over as they are; a section has to name some source.
         "job": [{"name": "app", "pattern": {"kind": "ring"}}],
         "engine": reality.engine | {"routing": "adaptive" if tables is None else "deterministic"},
         "telemetry": {"scheme": "off"},
-    }  # fmt: skip
+    }
     scenario = parse(data)
     scenario.job[0].start = reality.start_ps
     scenario.probes.counters = counters_ps or None

@@ -103,9 +103,10 @@ class _Definitions:
         self.locations = []
         for rank, host in enumerate(host_of_rank):
             process = d.location_group(
-                f"MPI Rank {rank}", location_group_type=LocationGroupType.PROCESS,
+                f"MPI Rank {rank}",
+                location_group_type=LocationGroupType.PROCESS,
                 system_tree_parent=nodes[host],
-            )  # fmt: skip
+            )
             self.locations.append(
                 d.location("Master thread", type=LocationType.CPU_THREAD, group=process)
             )
@@ -194,9 +195,12 @@ def _records(
 
 
 def _write_offsets(
-    archive: Any, times: list[NDArray[np.int64]], host_of_rank: list[int], clocks: Clocks,
+    archive: Any,
+    times: list[NDArray[np.int64]],
+    host_of_rank: list[int],
+    clocks: Clocks,
     errors: NDArray[np.int64],
-) -> None:  # fmt: skip
+) -> None:
     """Write the offset of every clock from that of rank 0, measured at both ends of the run."""
     import _otf2
 

@@ -31,9 +31,16 @@ LATENCY_SIZES = [0, *(1 << k for k in range(23))]
 STREAM_SIZES = [1 << k for k in range(21)]
 WINDOW = 64
 FABRIC = {
-    "hosts_per_leaf": 4, "leaves": 4, "aggregation": 2, "pods": 4, "cores": 4,
-    "aggregation_uplinks": 2, "host_delay": "10 ns", "leaf_delay": "25 ns", "core_delay": "100 ns",
-}  # fmt: skip
+    "hosts_per_leaf": 4,
+    "leaves": 4,
+    "aggregation": 2,
+    "pods": 4,
+    "cores": 4,
+    "aggregation_uplinks": 2,
+    "host_delay": "10 ns",
+    "leaf_delay": "25 ns",
+    "core_delay": "100 ns",
+}
 PAIRS = {"local": "0", "near": "0,1", "far": "0,63"}
 
 
@@ -54,29 +61,39 @@ class Truth:
     def settings(self) -> dict[str, float]:
         """By the names of calibrated settings."""
         return {
-            "send_delay": self.send_delay_ps, "switch_delay": self.switch_delay_ps,
-            "local_delay": self.local_delay_ps, "local_rate": self.local_gbps,
-            "eager": self.eager_bytes, "header": self.header_bytes,
-        }  # fmt: skip
+            "send_delay": self.send_delay_ps,
+            "switch_delay": self.switch_delay_ps,
+            "local_delay": self.local_delay_ps,
+            "local_rate": self.local_gbps,
+            "eager": self.eager_bytes,
+            "header": self.header_bytes,
+        }
 
     def scenario(self, hosts: str, ranks_per_host: int) -> Scenario:
         """A machine with these settings."""
         rate = f"{self.line_gbps!r} Gb/s"
         rates = dict.fromkeys(("host_rate", "leaf_rate", "core_rate"), rate)
-        return parse({
-            "fabric": {"fat_tree": {**FABRIC, **rates}},
-            "engine": {
-                "send_delay": f"{self.send_delay_ps} ps",
-                "switch_delay": f"{self.switch_delay_ps} ps",
-                "local_delay": f"{self.local_delay_ps} ps", "local_rate": f"{self.local_gbps} Gb/s",
-                "eager": f"{self.eager_bytes} B", "header": f"{self.header_bytes} B",
-            },
-            "telemetry": {"scheme": "off"},
-            "job": [{
-                "hosts": hosts, "ranks_per_host": ranks_per_host,
-                "pattern": {"kind": "stencil2d", "dims": [2, 1], "size": "1 KiB"},
-            }],
-        })  # fmt: skip
+        return parse(
+            {
+                "fabric": {"fat_tree": {**FABRIC, **rates}},
+                "engine": {
+                    "send_delay": f"{self.send_delay_ps} ps",
+                    "switch_delay": f"{self.switch_delay_ps} ps",
+                    "local_delay": f"{self.local_delay_ps} ps",
+                    "local_rate": f"{self.local_gbps} Gb/s",
+                    "eager": f"{self.eager_bytes} B",
+                    "header": f"{self.header_bytes} B",
+                },
+                "telemetry": {"scheme": "off"},
+                "job": [
+                    {
+                        "hosts": hosts,
+                        "ranks_per_host": ranks_per_host,
+                        "pattern": {"kind": "stencil2d", "dims": [2, 1], "size": "1 KiB"},
+                    }
+                ],
+            }
+        )
 
 
 def draw(rng: np.random.Generator) -> Truth:
@@ -86,12 +103,15 @@ def draw(rng: np.random.Generator) -> Truth:
         return value * rng.uniform(0.5, 1.5)
 
     return Truth(
-        send_delay_ps=round(near(1e6)), switch_delay_ps=round(near(60e3)),
-        local_delay_ps=round(near(500e3)), local_gbps=float(near(400)),
-        eager_bytes=round(near(16384)), header_bytes=int(rng.integers(0, 205)),
+        send_delay_ps=round(near(1e6)),
+        switch_delay_ps=round(near(60e3)),
+        local_delay_ps=round(near(500e3)),
+        local_gbps=float(near(400)),
+        eager_bytes=round(near(16384)),
+        header_bytes=int(rng.integers(0, 205)),
         line_gbps=float(rng.choice([56.0, 100.0, 200.0, 400.0])),
         noise=float(np.exp(rng.uniform(np.log(0.002), np.log(0.02)))),
-    )  # fmt: skip
+    )
 
 
 def ping_pong() -> Program:
@@ -159,12 +179,20 @@ def from_osu(truth: Truth, folder: Path, rng: np.random.Generator) -> Calibratio
     """Calibrate from osu_latency over three distances and osu_bw over one."""
     files = []
     for where, hosts in PAIRS.items():
-        text = printed("Latency Test", "Avg Latency(us)", LATENCY_SIZES,
-                       noisy(latencies_us(truth, where), truth.noise, rng))  # fmt: skip
+        text = printed(
+            "Latency Test",
+            "Avg Latency(us)",
+            LATENCY_SIZES,
+            noisy(latencies_us(truth, where), truth.noise, rng),
+        )
         (folder / f"{where}.txt").write_text(text)
         files.append(f"{folder / where}.txt@{hosts}")
-    text = printed("Bandwidth Test", "Bandwidth (MB/s)", STREAM_SIZES,
-                   noisy(rates_mbs(truth, "far"), truth.noise, rng))  # fmt: skip
+    text = printed(
+        "Bandwidth Test",
+        "Bandwidth (MB/s)",
+        STREAM_SIZES,
+        noisy(rates_mbs(truth, "far"), truth.noise, rng),
+    )
     (folder / "bw.txt").write_text(text)
     files.append(f"{folder / 'bw.txt'}@{PAIRS['far']}")
     return calibrate(files, fabric=fabric_file(truth, folder))
@@ -211,10 +239,11 @@ def summary(rows: list[dict[str, bool | None]], widths: list[dict[str, float]]) 
         covered = [row[name] for row in rows if row[name] is not None]
         wide = [row[name] for row in widths if name in row]
         out[name] = {
-            "identified": len(covered), "draws": len(rows),
+            "identified": len(covered),
+            "draws": len(rows),
             "coverage": sum(map(bool, covered)) / len(covered) if covered else None,
             "median_half_width": float(np.median(wide)) if wide else None,
-        }  # fmt: skip
+        }
     return out
 
 
@@ -257,8 +286,10 @@ def main() -> None:
         for setting, row in settings.items():
             share = "—" if row["coverage"] is None else f"{row['coverage']:.1%}"
             wide = "—" if row["median_half_width"] is None else f"{row['median_half_width']:.2%}"
-            print(f"{name:6} {setting:14} {row['identified']:4} of {row['draws']}  "
-                  f"in the interval {share:>6}  half width {wide}")  # fmt: skip
+            print(
+                f"{name:6} {setting:14} {row['identified']:4} of {row['draws']}  "
+                f"in the interval {share:>6}  half width {wide}"
+            )
 
 
 if __name__ == "__main__":

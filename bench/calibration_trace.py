@@ -62,9 +62,12 @@ def program(met: list[Meeting]) -> Program:
     label = build.label(Label("pairs", "MPI_Send"))
     for one in met:
         for rank, other, computes, late in zip(
-            (one.first, one.second), (one.second, one.first), one.computes_ps, one.late_ps,
+            (one.first, one.second),
+            (one.second, one.first),
+            one.computes_ps,
+            one.late_ps,
             strict=True,
-        ):  # fmt: skip
+        ):
             build.compute(rank, computes)
             for send in (rank == one.first, rank != one.first):
                 post = build.isend if send else build.irecv
@@ -153,15 +156,21 @@ def write(path: Path, events: list[list[tuple[Any, ...]]], hosts: list[str]) -> 
             for name in dict.fromkeys(hosts)
         }
         locations = [
-            d.location("0", type=LocationType.CPU_THREAD, group=d.location_group(
-                f"rank {rank}", location_group_type=LocationGroupType.PROCESS,
-                system_tree_parent=nodes[host],
-            ))
+            d.location(
+                "0",
+                type=LocationType.CPU_THREAD,
+                group=d.location_group(
+                    f"rank {rank}",
+                    location_group_type=LocationGroupType.PROCESS,
+                    system_tree_parent=nodes[host],
+                ),
+            )
             for rank, host in enumerate(hosts)
-        ]  # fmt: skip
+        ]
         d.group("all", group_type=GroupType.COMM_LOCATIONS, members=locations, **mpi)
-        group = d.group("world", group_type=GroupType.COMM_GROUP,
-                        members=list(range(len(hosts))), **mpi)  # fmt: skip
+        group = d.group(
+            "world", group_type=GroupType.COMM_GROUP, members=list(range(len(hosts))), **mpi
+        )
         comm = d.comm(WORLD, group=group)
         regions = {name: d.region(name, **mpi) for name in ("MPI_Send", "MPI_Recv")}
         for location, script in zip(locations, events, strict=True):

@@ -36,8 +36,19 @@ def frames(network: str) -> list[bytes]:
             continue
         body = wire[8:-2]
         udp = struct.pack(">HHHH", 49152, 4791, 8 + len(body), 0) + body
-        ip = struct.pack(">BBHHHBBHII", 0x45, 2, 20 + len(udp), 0, 0x4000, 64, 17, 0,
-                         0x0A000001 + psn % 64, 0x0A000041 + psn % 32)  # fmt: skip
+        ip = struct.pack(
+            ">BBHHHBBHII",
+            0x45,
+            2,
+            20 + len(udp),
+            0,
+            0x4000,
+            64,
+            17,
+            0,
+            0x0A000001 + psn % 64,
+            0x0A000041 + psn % 32,
+        )
         out.append(bytes(12) + b"\x08\x00" + ip + udp)
     return out
 
@@ -70,9 +81,11 @@ def erf(frames: list[bytes], link: int) -> tuple[bytes, bytes]:
     kind, pad = (21, b"") if link == 247 else (2, bytes(2))
     records = (
         struct.pack("<QBB", (1 << 32) + at, kind, 4)
-        + struct.pack(">HHH", 16 + len(pad) + len(f), 0, len(f)) + pad + f
+        + struct.pack(">HHH", 16 + len(pad) + len(f), 0, len(f))
+        + pad
+        + f
         for at, f in enumerate(frames)
-    )  # fmt: skip
+    )
     return b"", b"".join(records)
 
 
@@ -98,9 +111,14 @@ def measure(packets: int, folder: Path) -> list[dict[str, Any]]:
             if count != batches * BATCH:
                 raise SystemExit(f"{form.__name__}: {count} packets of {batches * BATCH} were read")
             rows.append(
-                {"network": network, "format": form.__name__, "packets": count,
-                 "packets_per_s": count / seconds, "memory_mib": more / 1024}
-            )  # fmt: skip
+                {
+                    "network": network,
+                    "format": form.__name__,
+                    "packets": count,
+                    "packets_per_s": count / seconds,
+                    "memory_mib": more / 1024,
+                }
+            )
     return rows
 
 

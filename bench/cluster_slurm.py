@@ -83,22 +83,41 @@ def diagnosed(source: str, seeds: int, workers: int, folder: Path) -> dict[str, 
     wall_s = time.monotonic() - began
     if job:
         wait_for(job)
-    return {"wall_s": wall_s, "by_workers": len(costs), "workers_s": sum(costs.values()),
-            "digest": digest(out, "**/*")}  # fmt: skip
+    return {
+        "wall_s": wall_s,
+        "by_workers": len(costs),
+        "workers_s": sum(costs.values()),
+        "digest": digest(out, "**/*"),
+    }
 
 
 def swept(source: str, seeds: int, workers: int, folder: Path) -> dict[str, Any]:
     """Sweep over seeds with an array of workers, or on one process of this machine."""
     out = folder / "study"
-    command = [sys.executable, "-m", "tailback", "sweep", source, "--over", f"seed=1..{seeds}",
-               "--table", "truth", "--out", str(out), "--quiet"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "tailback",
+        "sweep",
+        source,
+        "--over",
+        f"seed=1..{seeds}",
+        "--table",
+        "truth",
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     where = ["--slurm", str(workers)] if workers else ["--workers", "1"]
     began = time.monotonic()
     subprocess.run([*command, *where], check=True, capture_output=True)
     if workers:
         wait_for(submit(out / "sweep.sbatch"))
-    return {"wall_s": time.monotonic() - began, "by_workers": seeds if workers else 0,
-            "digest": digest(out, "*/*.parquet")}  # fmt: skip
+    return {
+        "wall_s": time.monotonic() - began,
+        "by_workers": seeds if workers else 0,
+        "digest": digest(out, "*/*.parquet"),
+    }
 
 
 DEMO, STENCIL = "examples/demo/demo.toml", "examples/stencil2d/stencil2d.toml"
@@ -136,14 +155,19 @@ def compared(name: str, numbers: list[int], rounds: int) -> list[dict[str, Any]]
     rows = []
     for number, found in runs.items():
         ratios = [a["wall_s"] / b["wall_s"] for a, b in zip(runs[numbers[0]], found, strict=True)]
-        rows.append({
-            "case": name, "workers": number, "rounds": rounds,
-            "wall_s": statistics.median(run["wall_s"] for run in found),
-            "own_s": statistics.median(run["own_s"] for run in found),
-            "by_workers": statistics.median_low(run["by_workers"] for run in found),
-            "faster": statistics.median(ratios), "ratios": ratios,
-            "same": all(run["digest"] == reference for run in found),
-        })  # fmt: skip
+        rows.append(
+            {
+                "case": name,
+                "workers": number,
+                "rounds": rounds,
+                "wall_s": statistics.median(run["wall_s"] for run in found),
+                "own_s": statistics.median(run["own_s"] for run in found),
+                "by_workers": statistics.median_low(run["by_workers"] for run in found),
+                "faster": statistics.median(ratios),
+                "ratios": ratios,
+                "same": all(run["digest"] == reference for run in found),
+            }
+        )
     return rows
 
 

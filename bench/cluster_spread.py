@@ -70,8 +70,9 @@ class Recording:
 
         TaskFolder.put, TaskFolder.take = recorded_put, recorded_take  # type: ignore[method-assign]
         self.restore = lambda: (
-            setattr(TaskFolder, "put", put_task), setattr(TaskFolder, "take", take)
-        )  # fmt: skip
+            setattr(TaskFolder, "put", put_task),
+            setattr(TaskFolder, "take", take),
+        )
 
     def note(self, what: str, number: int) -> None:
         """Record an event and the processor time before it."""
@@ -116,15 +117,20 @@ def recorded(source: str, seeds: int) -> dict[str, Any]:
     own = sum(event[2] for event in recording.events)
     times = {str(n): makespan(recording, n) for n in WORKERS}
     return {
-        "source": source, "seeds": seeds, "tasks": len(recording.costs), "own_s": own,
-        "tasks_s": sum(recording.costs.values()), "largest_s": max(recording.costs.values()),
-        "alone_s": alone, "times_s": times, "critical_path_s": makespan(recording, None),
+        "source": source,
+        "seeds": seeds,
+        "tasks": len(recording.costs),
+        "own_s": own,
+        "tasks_s": sum(recording.costs.values()),
+        "largest_s": max(recording.costs.values()),
+        "alone_s": alone,
+        "times_s": times,
+        "critical_path_s": makespan(recording, None),
         "measured_wall_s": time.perf_counter() - began,
         "announced_in_vain": sum(
-            what == "put" and number not in recording.costs
-            for what, number, _ in recording.events
+            what == "put" and number not in recording.costs for what, number, _ in recording.events
         ),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

@@ -37,14 +37,16 @@ def diagnose(command: list[str], *, ranked: bool) -> dict[str, Any]:
     explained = read["explanation"]
     ranking = [one for one in explained["sources"] if "coarse packets" in one]
     return {
-        "cpu_s": done["cpu_s"], "simulations": done["simulations"],
+        "cpu_s": done["cpu_s"],
+        "simulations": done["simulations"],
         "ranking": ranking[0] if ranking else "",
         "answer": {
-            "cause": read["cause"], "confidence": read["confidence"],
+            "cause": read["cause"],
+            "confidence": read["confidence"],
             "headline": read["headline"],
             "costs": {one["cause"]: one["share"] for one in explained["costs"]},
         },
-    }  # fmt: skip
+    }
 
 
 def measure(case: Path, evidence: str, known: list[str], pairs: int) -> dict[str, Any]:
@@ -54,9 +56,13 @@ def measure(case: Path, evidence: str, known: list[str], pairs: int) -> dict[str
     ratios = [with_it["cpu_s"] / whole["cpu_s"] for whole, with_it in runs]
     whole, ranked = runs[0]
     return {
-        "case": case.name, "evidence": evidence, "whole": whole, "ranked": ranked,
-        "ratios": ratios, "same": whole["answer"] == ranked["answer"],
-    }  # fmt: skip
+        "case": case.name,
+        "evidence": evidence,
+        "whole": whole,
+        "ranked": ranked,
+        "ratios": ratios,
+        "same": whole["answer"] == ranked["answer"],
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -71,11 +77,13 @@ def table(rows: list[dict[str, Any]]) -> str:
         cables = re.findall(r"of (\d+) cables, (\d+) were", ranked["ranking"])
         pairs = len(row["ratios"])
         cells = [
-            f"{row['case']}, {row['evidence']}", ", ".join(cables[0]) if cables else "not ranked",
+            f"{row['case']}, {row['evidence']}",
+            ", ".join(cables[0]) if cables else "not ranked",
             f"{whole['simulations']}, {ranked['simulations']}",
             f"{whole['cpu_s']:.1f}, {ranked['cpu_s']:.1f}",
-            f"{statistics.median(row['ratios']):.2f} ({pairs})", _compared(whole, ranked),
-        ]  # fmt: skip
+            f"{statistics.median(row['ratios']):.2f} ({pairs})",
+            _compared(whole, ranked),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -63,8 +63,14 @@ NAMES = {FLUID: "fluid model", AGAIN: "4 KiB, another seed", AUTO: "auto"}
 COARSER = "auto, messages of 512 KiB or more"
 """Only the scenarios in which the packets that fit are larger than those of full grain."""
 
-TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 4, "cores": 16,
-        "aggregation_uplinks": 4}  # fmt: skip
+TREE = {
+    "hosts_per_leaf": 8,
+    "leaves": 4,
+    "aggregation": 4,
+    "pods": 4,
+    "cores": 16,
+    "aggregation_uplinks": 4,
+}
 FABRICS: tuple[dict[str, Any], ...] = (
     {"fat_tree": TREE},
     {"fat_tree": {**TREE, "cores": 8, "aggregation_uplinks": 2}},
@@ -120,9 +126,10 @@ def measure(data: dict[str, Any], sizes: tuple[int, ...]) -> dict[str, Any] | No
     grains = {0: None, AGAIN: None, AUTO: fitting} | {size: size * 1024 for size in sizes}
     for size in (0, AGAIN, *sizes, AUTO, FLUID):
         evaluate = (
-            make_fluid_evaluate(prepared) if size == FLUID
+            make_fluid_evaluate(prepared)
+            if size == FLUID
             else make_evaluate(prepared, threads=1, coarse=grains[size])
-        )  # fmt: skip
+        )
         times, cost = [], 0.0
         for node in nodes:
             began = time.process_time()
@@ -176,12 +183,21 @@ def _summary(rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
     low, median, high = np.percentile(bias, [5, 50, 95])
     near = np.percentile(np.abs(within), [95, 99])
     return {
-        "size_kib": size, "scenarios": len(rows), "median": median, "low": low, "high": high,
-        "pairs": pairs, "pairs_kept": kept / pairs, "ordered": len(order),
-        "within_95": near[0], "within_99": near[1],
-        "rank_correlation": float(np.mean(order)), "lost_max": float(np.max(lost)),
-        "lost_mean": float(np.mean(lost)), "speedup": cost[0] / cost[1],
-    }  # fmt: skip
+        "size_kib": size,
+        "scenarios": len(rows),
+        "median": median,
+        "low": low,
+        "high": high,
+        "pairs": pairs,
+        "pairs_kept": kept / pairs,
+        "ordered": len(order),
+        "within_95": near[0],
+        "within_99": near[1],
+        "rank_correlation": float(np.mean(order)),
+        "lost_max": float(np.max(lost)),
+        "lost_mean": float(np.mean(lost)),
+        "speedup": cost[0] / cost[1],
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:

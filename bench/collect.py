@@ -31,10 +31,20 @@ def measure(shape: dict[str, int], sweeps: int, rate: float) -> dict[str, object
         with Subnet(net, folder, timeout=300) as subnet:
             for label, most in (("capped", rate), ("uncapped", 1e9)):
                 text = subnet.tailback(
-                    "collect", "--out", f"out-{label}", "--interval", "1 ms",
-                    "--sweeps", str(sweeps), "--rate", str(most), "--format", "json", "--quiet",
+                    "collect",
+                    "--out",
+                    f"out-{label}",
+                    "--interval",
+                    "1 ms",
+                    "--sweeps",
+                    str(sweeps),
+                    "--rate",
+                    str(most),
+                    "--format",
+                    "json",
+                    "--quiet",
                     timeout=600,
-                )  # fmt: skip
+                )
                 result[label] = {"rate_cap": most, **json.loads(text)}
     result["machine"] = (
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

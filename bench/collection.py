@@ -40,11 +40,18 @@ def make(folder: Path, ports: int, segments: int, sweeps: int) -> None:
     """Write a collection of ``ports`` ports on switches of 40, a sweep every ten seconds."""
     targets = [
         PortTarget(
-            1000 + i // 40, f"switch{i // 40}", True, i % 40, i // 40 + 1, 54.5, 22.0, "published",
+            1000 + i // 40,
+            f"switch{i // 40}",
+            True,
+            i % 40,
+            i // 40 + 1,
+            54.5,
+            22.0,
+            "published",
             extended=True,
         )
         for i in range(ports)
-    ]  # fmt: skip
+    ]
     collection = Collection(folder)
     row = np.zeros(ports, RAW)
     row["target"] = np.arange(ports)

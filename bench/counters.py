@@ -53,10 +53,14 @@ def ours(archive: Path) -> dict[str, Any]:
     return {
         "files": len(files),
         "check": _check(
-            column("table_i", "rounds"), column("figure_5", "nonzero_percent"), two, seven, ones,
+            column("table_i", "rounds"),
+            column("figure_5", "nonzero_percent"),
+            two,
+            seven,
+            ones,
             found.tables["table_iii"]["fraction"][0],
         ),
-    }  # fmt: skip
+    }
 
 
 def plain_numpy(archive: Path) -> dict[str, Any]:
@@ -106,10 +110,13 @@ def plain_pandas(archive: Path) -> dict[str, Any]:
     frame["stalled"] = frame["fraction"].where(frame["fraction"] > 0)
     known = pd.read_parquet(archive / "classes.parquet")
     rounds = frame.groupby("round").agg(
-        node_name=("node_name", "first"), port=("port", "first"),
-        intervals=("fraction", "count"), nonzero=("stalled", "count"),
-        maximum=("fraction", "max"), average=("stalled", "mean"),
-    )  # fmt: skip
+        node_name=("node_name", "first"),
+        port=("port", "first"),
+        intervals=("fraction", "count"),
+        nonzero=("stalled", "count"),
+        maximum=("fraction", "max"),
+        average=("stalled", "mean"),
+    )
     rounds = rounds.merge(known, on=["node_name", "port"])
     group = ["category", "port_type"]
     by_class = rounds.groupby(group)
@@ -128,15 +135,20 @@ def plain_pandas(archive: Path) -> dict[str, Any]:
     worst = frame.loc[frame["round"] == frame["round"].iloc[frame["fraction"].argmax()]]
     table_iii = float(worst["fraction"].max())
     table_ii = tables["maximum"]
-    return {"files": 0, "check": _check(
-        {key: int(n) for key, n in table_i.items()},
-        {key: float(v) for key, v in figure_5.items()},
-        {key: (float(r["min"]), float(r["max"]), int(r["size"]))
-         for key, r in table_ii.iterrows()},
-        {key: int(r["size"]) for key, r in tables["average"].iterrows()},
-        {key: int(n) for key, n in at_least_one.items()},
-        table_iii,
-    )}  # fmt: skip
+    return {
+        "files": 0,
+        "check": _check(
+            {key: int(n) for key, n in table_i.items()},
+            {key: float(v) for key, v in figure_5.items()},
+            {
+                key: (float(r["min"]), float(r["max"]), int(r["size"]))
+                for key, r in table_ii.iterrows()
+            },
+            {key: int(r["size"]) for key, r in tables["average"].iterrows()},
+            {key: int(n) for key, n in at_least_one.items()},
+            table_iii,
+        ),
+    }
 
 
 def _check(
@@ -159,10 +171,13 @@ def _check(
         }
 
     return {
-        "table_i": plain(table_i), "figure_5": plain(figure_5), "table_ii": plain(table_ii),
-        "figure_7_outliers": plain(figure_7), "at_least_one": plain(at_least_one),
+        "table_i": plain(table_i),
+        "figure_5": plain(figure_5),
+        "table_ii": plain(table_ii),
+        "figure_7_outliers": plain(figure_7),
+        "at_least_one": plain(at_least_one),
         "table_iii": round(table_iii, 9),
-    }  # fmt: skip
+    }
 
 
 def plain_pandas_torus(archive: Path) -> dict[str, Any]:
@@ -181,10 +196,13 @@ def plain_pandas_torus(archive: Path) -> dict[str, Any]:
     pairs = {a: x[values].corr()["utilization"] for a, x in by_axis}
     means = frame.groupby(["node_name", "port"])["stall_fraction"].mean()
     assert len(above) == 3 and len(means) > 0
-    return {"files": 0, "check": {
-        a: [round(float(r["stall_fraction"]), 7), round(float(r["internal_stall_fraction"]), 7)]
-        for a, r in sorted(pairs.items())
-    }}  # fmt: skip
+    return {
+        "files": 0,
+        "check": {
+            a: [round(float(r["stall_fraction"]), 7), round(float(r["internal_stall_fraction"]), 7)]
+            for a, r in sorted(pairs.items())
+        },
+    }
 
 
 def torus(archive: Path) -> dict[str, Any]:
@@ -198,9 +216,10 @@ def torus(archive: Path) -> dict[str, Any]:
     where = pl.read_parquet(archive / "coordinates.parquet")
     files = sorted(archive.glob("part-*.parquet"))
     found = study.torus(
-        Archive(pl.scan_parquet(files), tuple(str(file) for file in files)), where,
+        Archive(pl.scan_parquet(files), tuple(str(file) for file in files)),
+        where,
         io_nodes=where["node_name"].to_list()[::24],
-    )  # fmt: skip
+    )
     with tempfile.TemporaryDirectory() as folder:
         written = write_study(found, Path(folder) / "out")
     check = {
@@ -212,9 +231,12 @@ def torus(archive: Path) -> dict[str, Any]:
 
 STUDIES = {"infiniband": ("tailback", "pandas", "numpy"), "torus": ("torus", "pandas-torus")}
 KINDS = {
-    "tailback": ours, "pandas": plain_pandas, "numpy": plain_numpy,
-    "torus": torus, "pandas-torus": plain_pandas_torus,
-}  # fmt: skip
+    "tailback": ours,
+    "pandas": plain_pandas,
+    "numpy": plain_numpy,
+    "torus": torus,
+    "pandas-torus": plain_pandas_torus,
+}
 
 
 def measure(kind: str, archive: Path) -> None:
@@ -235,10 +257,12 @@ def run(kind: str, archive: Path, records: int, cores: int, repeat: int) -> dict
     for _ in range(repeat):
         child = subprocess.run(
             [sys.executable, __file__, "--measure", kind, "--archive", str(archive)],
-            capture_output=True, text=True, check=False,
+            capture_output=True,
+            text=True,
+            check=False,
             preexec_fn=lambda: os.sched_setaffinity(0, allowed),
             env={**os.environ, "POLARS_MAX_THREADS": str(len(allowed))},
-        )  # fmt: skip
+        )
         if child.returncode != 0:
             return {"error": child.stderr.strip().split("\n")[-1]}
         results.append(json.loads(child.stdout))

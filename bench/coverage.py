@@ -26,16 +26,28 @@ from tailback.simulation import simulate
 FABRICS: dict[str, dict[str, Any]] = {
     "tapered": {"preset": "tapered"},
     "two levels": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 16, "aggregation": 8}},
-    "three levels": {"fat_tree": {
-        "hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 8, "cores": 8,
-        "aggregation_uplinks": 2,
-    }},
+    "three levels": {
+        "fat_tree": {
+            "hosts_per_leaf": 8,
+            "leaves": 4,
+            "aggregation": 4,
+            "pods": 8,
+            "cores": 8,
+            "aggregation_uplinks": 2,
+        }
+    },
     "torus": {"topology": {"kind": "torus", "dims": [8, 8, 4], "nodes_per_switch": 1}},
-    "dragonfly+": {"topology": {
-        "kind": "dragonfly-plus", "nodes_per_leaf": 8, "leaves": 4, "spines": 4,
-        "global_ports": 2, "groups": 8,
-    }},
-}  # fmt: skip
+    "dragonfly+": {
+        "topology": {
+            "kind": "dragonfly-plus",
+            "nodes_per_leaf": 8,
+            "leaves": 4,
+            "spines": 4,
+            "global_ports": 2,
+            "groups": 8,
+        }
+    },
+}
 LARGE = {"tapered": (64, 72)}
 """Fabrics whose patterns have more than 16 × 16 ranks; they run one sixth as often."""
 PATTERNS = ("stencil", "uniform", "scattered", "permutation")
@@ -51,7 +63,7 @@ def pattern_of(name: str, dims: tuple[int, int]) -> dict[str, Any]:
         # Few packets on each link, of which few meet congestion.
         "scattered": {"kind": "uniform", "ranks": ranks, "size": "64 KiB", "messages": 4},
         "permutation": {"kind": "permutation", "ranks": ranks, "size": "256 KiB", "messages": 4},
-    }[name]  # fmt: skip
+    }[name]
 
 
 def held(fabric: str, pattern: str, routing: str, seeds: int) -> dict[str, Any]:
@@ -60,19 +72,29 @@ def held(fabric: str, pattern: str, routing: str, seeds: int) -> dict[str, Any]:
     job = {"pattern": pattern_of(pattern, LARGE.get(fabric, (16, 16))), "placement": "random"}
     runs = -(-seeds // 6) if fabric in LARGE else seeds
     for seed in range(1, runs + 1):
-        run = simulate(parse({
-            "seed": seed, "fabric": FABRICS[fabric], "job": [job], "engine": {"routing": routing},
-        }))  # fmt: skip
+        run = simulate(
+            parse(
+                {
+                    "seed": seed,
+                    "fabric": FABRICS[fabric],
+                    "job": [job],
+                    "engine": {"routing": routing},
+                }
+            )
+        )
         evidence = FigureData(run)
         for found, inside in ((coverage(evidence), own), (shown_coverage(evidence), shown)):
             assert found is not None  # a simulated run knows the truth
             inside.append(found.inside[found.congested])
     links = np.concatenate(shown)
     return {
-        "fabric": fabric, "pattern": pattern, "routing": routing, "links": len(links),
+        "fabric": fabric,
+        "pattern": pattern,
+        "routing": routing,
+        "links": len(links),
         "own_percent": round(100 * float(np.concatenate(own).mean()), 1),
         "bundle_percent": round(100 * float(links.mean()), 1),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -92,8 +114,10 @@ def main() -> None:
         return
     print(f"{'fabric':13} {'pattern':12} {'routing':14} {'links':>6}  own %  bundle %")
     for case in cases:
-        print(f"{case['fabric']:13} {case['pattern']:12} {case['routing']:14} {case['links']:6} "
-              f"{case['own_percent']:6.1f} {case['bundle_percent']:9.1f}")  # fmt: skip
+        print(
+            f"{case['fabric']:13} {case['pattern']:12} {case['routing']:14} {case['links']:6} "
+            f"{case['own_percent']:6.1f} {case['bundle_percent']:9.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -66,8 +66,14 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "lab"
 SPECIFICATION = "leaf-spine.toml"
 PAGE = ROOT / "docs" / "measurements" / "accuracy.md"
-SCHEMES = ((4, "coordinated:4"), (4, "coordinated:5"), (4, "compact:2"), (4, "single-bit:1"),
-           (6, "coordinated:4"), (6, "full"))  # fmt: skip
+SCHEMES = (
+    (4, "coordinated:4"),
+    (4, "coordinated:5"),
+    (4, "compact:2"),
+    (4, "single-bit:1"),
+    (6, "coordinated:4"),
+    (6, "full"),
+)
 """Version of IP and scheme; whole links fit the flow label only."""
 
 HALOS = ((60, 40_000, 15), (40, 60_000, 15), (80, 25_000, 15))
@@ -84,9 +90,16 @@ def causes(seed: int) -> list[str]:
     host = dice.choice(["h00", "h10", "h20", "h30"])
     other = f"slow-cable:{host}-l{host[1]}={dice.randint(25, 60)}%"
     return dice.choice(
-        [[], [cable], [other], [cable, other], ["placement"], [f"one-spine:s{dice.randrange(2)}"],
-         ["bursts:h02-h22,h32-h12,0.3s/0.6s"]]
-    )  # fmt: skip
+        [
+            [],
+            [cable],
+            [other],
+            [cable, other],
+            ["placement"],
+            [f"one-spine:s{dice.randrange(2)}"],
+            ["bursts:h02-h22,h32-h12,0.3s/0.6s"],
+        ]
+    )
 
 
 @contextmanager
@@ -148,20 +161,44 @@ def run(ip: int, scheme: str, seeds: list[int], folder: Path) -> None:
             chosen = [word for cause in causes(seed) for word in ("--cause", cause)]
             halos = random.Random(f"halo {seed}").choice(HALOS)
             done = subprocess.run(
-                [sys.executable, "-m", "tailback", "lab", "run", "--quiet", "--force", "--lab",
-                 plan.spec.name, "--out", out, *chosen, "--", halo, "4", "4", *map(str, halos)],
-                capture_output=True, text=True, timeout=600,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "tailback",
+                    "lab",
+                    "run",
+                    "--quiet",
+                    "--force",
+                    "--lab",
+                    plan.spec.name,
+                    "--out",
+                    out,
+                    *chosen,
+                    "--",
+                    halo,
+                    "4",
+                    "4",
+                    *map(str, halos),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
             if done.returncode != 0:
                 raise SystemExit(f"the run of seed {seed} failed:\n{done.stderr}")
             spent = [
-                [*(now - then for now, then in zip(run_time(programs / name), old, strict=True)),
-                 repeated[number]]
+                [
+                    *(now - then for now, then in zip(run_time(programs / name), old, strict=True)),
+                    repeated[number],
+                ]
                 for number, (name, old) in enumerate(zip(names, before, strict=True))
-            ]  # fmt: skip
+            ]
             (out / "truth" / "programs.json").write_text(json.dumps(spent))
-            print(f"IPv{ip} {scheme} {seed}: {', '.join(causes(seed)) or 'nothing wrong'}",
-                  file=sys.stderr, flush=True)  # fmt: skip
+            print(
+                f"IPv{ip} {scheme} {seed}: {', '.join(causes(seed)) or 'nothing wrong'}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def name_of(ip: int, scheme: str, seed: int) -> str:
@@ -182,11 +219,31 @@ def estimates(case: Path, links: int) -> tuple[LinkSums, LinkSums]:
         return out
 
     return (
-        LinkSums(*(column(n) for n in ("samples", "packets", "packets_variance",
-                                       "packets_idle_variance", "bytes"))),
-        LinkSums(*(column(n) for n in ("congested_samples", "congested", "congested_variance",
-                                       "congested_idle_variance")), np.zeros(links + 1)),
-    )  # fmt: skip
+        LinkSums(
+            *(
+                column(n)
+                for n in (
+                    "samples",
+                    "packets",
+                    "packets_variance",
+                    "packets_idle_variance",
+                    "bytes",
+                )
+            )
+        ),
+        LinkSums(
+            *(
+                column(n)
+                for n in (
+                    "congested_samples",
+                    "congested",
+                    "congested_variance",
+                    "congested_idle_variance",
+                )
+            ),
+            np.zeros(links + 1),
+        ),
+    )
 
 
 def links_of(case: Path, ip: int, scheme: str, seed: int) -> pl.DataFrame:
@@ -195,11 +252,15 @@ def links_of(case: Path, ip: int, scheme: str, seed: int) -> pl.DataFrame:
     read = pl.read_csv(case / "counters.csv.gz").sort("time_utc")
     sent_since = pl.col("tx_packets").diff().over("link")
     full = pl.col("qdisc_backlog") > spec.load(EXAMPLE / SPECIFICATION).fabric.congested_bytes
-    moved = read.with_columns(step=sent_since.fill_null(0), full=full).group_by("link").agg(
-        pl.col("step").sum().alias("sent"),
-        (pl.col("qdisc_drops").last() - pl.col("qdisc_drops").first()).alias("dropped"),
-        ((pl.col("step") * pl.col("full")).sum() / pl.col("step").sum()).alias("queued"),
-    )  # fmt: skip
+    moved = (
+        read.with_columns(step=sent_since.fill_null(0), full=full)
+        .group_by("link")
+        .agg(
+            pl.col("step").sum().alias("sent"),
+            (pl.col("qdisc_drops").last() - pl.col("qdisc_drops").first()).alias("dropped"),
+            ((pl.col("step") * pl.col("full")).sum() / pl.col("step").sum()).alias("queued"),
+        )
+    )
     truth = truth.join(moved, on="link").sort("link")
     packets, met = estimates(case, truth.height)
     counts = packets.counts()
@@ -212,12 +273,16 @@ def links_of(case: Path, ip: int, scheme: str, seed: int) -> pl.DataFrame:
     sd = np.sqrt(counts.null_variance[1:] + counts.slope[1:] * sent)
     w, m = packets.packets[1:], met.packets[1:]
     return truth.with_columns(
-        ip=pl.lit(ip), scheme=pl.lit(scheme), seed=pl.lit(seed), estimate=pl.Series(w),
+        ip=pl.lit(ip),
+        scheme=pl.lit(scheme),
+        seed=pl.lit(seed),
+        estimate=pl.Series(w),
         z=pl.Series((w - sent) / np.maximum(sd, 1e-9)),
         covered=pl.Series((low <= sent) & (sent <= high)),
-        fraction=pl.Series(true), error=pl.Series(m / np.maximum(w, 1.0) - true),
+        fraction=pl.Series(true),
+        error=pl.Series(m / np.maximum(w, 1.0) - true),
         fraction_covered=pl.Series((few <= true) & (true <= many)),
-    )  # fmt: skip
+    )
 
 
 def summary(rows: pl.DataFrame, spent: np.ndarray) -> dict[str, Any]:
@@ -265,9 +330,10 @@ def bench(seeds: range, folder: Path, schemes: list[tuple[int, str]]) -> dict[st
     tables, times = [], []
     for ip, scheme in schemes:
         missing = [
-            seed for seed in seeds
+            seed
+            for seed in seeds
             if not (folder / name_of(ip, scheme, seed) / "truth" / "programs.json").is_file()
-        ]  # fmt: skip
+        ]
         if missing:
             run(ip, scheme, missing, folder)
         for seed in seeds:
@@ -326,8 +392,15 @@ def table(found: dict[str, Any]) -> str:
 @contextmanager
 def two_hosts(name: str, scheme: str | None) -> Iterator[Plan]:
     """Two hosts of one leaf, on cables that are faster than any processor sends."""
-    shape = {"leaves": 1, "spines": 1, "hosts_per_leaf": 2, "host_rate": "400 Gb/s",
-             "spine_rate": "400 Gb/s", "queue": "8 MB", "burst": "4 MB"}  # fmt: skip
+    shape = {
+        "leaves": 1,
+        "spines": 1,
+        "hosts_per_leaf": 2,
+        "host_rate": "400 Gb/s",
+        "spine_rate": "400 Gb/s",
+        "queue": "8 MB",
+        "burst": "4 MB",
+    }
     lab = spec.parse({"name": name, "fabric": shape, "job": {"hosts": ["h00"]}})
     plan = fabric.bring_up(lab, None if scheme is None else PacketScheme.parse(scheme))
     try:
@@ -344,8 +417,9 @@ def stream(plan: Plan, seconds: int) -> tuple[float, float]:
         return ["nsenter", f"--net=/run/netns/{plan.namespace(host)}", "iperf3", *arguments]
 
     before = cpu_seconds()
-    server = subprocess.Popen(command("h01", "-s"), stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)  # fmt: skip
+    server = subprocess.Popen(
+        command("h01", "-s"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         client = command("h00", "-c", plan.address("h01"), "-t", str(seconds), "--json")
         for _ in range(50):  # until the server listens
@@ -372,7 +446,8 @@ def throughput(pairs: int, scheme: str, seconds: int = 3) -> dict[str, Any]:
     without, with_ = (np.array(found[name]) for name in ("without", "with"))
     ratio = with_ / without
     return {
-        "scheme": scheme, "pairs": pairs,
+        "scheme": scheme,
+        "pairs": pairs,
         "gbps_without": round(float(np.median(without[:, 0])), 2),
         "gbps_with": round(float(np.median(with_[:, 0])), 2),
         "throughput_ratio": round(float(np.median(ratio[:, 0])), 3),
@@ -380,7 +455,7 @@ def throughput(pairs: int, scheme: str, seconds: int = 3) -> dict[str, Any]:
         "cpu_ratio": round(float(np.median(ratio[:, 1])), 3),
         "cpu_ratio_range": np.round(np.quantile(ratio[:, 1], [0.25, 0.75]), 3).tolist(),
         "packets_sampled": int(truth.packets.sum()),
-    }  # fmt: skip
+    }
 
 
 def throughput_table(rows: list[dict[str, Any]]) -> str:
@@ -436,8 +511,10 @@ def main() -> int:
         print(json.dumps(found, indent=2))
     else:
         for row in (*found["schemes"], {"ip": "4 and 6", "scheme": "all", **found}):
-            print("IPv{ip}, {scheme}: {links} links, coverage {coverage}, z {z_mean} rms {z_rms}, "
-                  "congested fraction {congested_coverage}".format(**row))  # fmt: skip
+            print(
+                "IPv{ip}, {scheme}: {links} links, coverage {coverage}, z {z_mean} rms {z_rms}, "
+                "congested fraction {congested_coverage}".format(**row)
+            )
     return 0
 
 

@@ -98,12 +98,19 @@ def measure_classes(options: argparse.Namespace) -> dict[str, object]:
             start = time.perf_counter()
             scores[how] = [
                 _core.decode_classes(
-                    own_ids, own_hashes, weights, class_of_packet=found.of_packet,
-                    class_start=found.start, class_links=found.links, links=links,
-                    bits=options.bits, field_bits=field, how=how,
+                    own_ids,
+                    own_hashes,
+                    weights,
+                    class_of_packet=found.of_packet,
+                    class_start=found.start,
+                    class_links=found.links,
+                    links=links,
+                    bits=options.bits,
+                    field_bits=field,
+                    how=how,
                 )
                 for own_ids, own_hashes, weights, found in parts
-            ]  # fmt: skip
+            ]
             times.append(time.perf_counter() - start)
         result[f"{how}_s"] = median(times)
     result["candidates_a_packet"] = tests / options.packets

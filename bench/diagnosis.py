@@ -206,7 +206,7 @@ def figures(found: list[Answer]) -> dict[str, object]:
             for a in found
             if not a.right
         ],
-    }  # fmt: skip
+    }
 
 
 def calibration(found: Iterable[Answer]) -> list[dict[str, float]]:

@@ -23,8 +23,14 @@ from tailback.scenario import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 
 LABELS = (
-    "pattern", "placement", "other-traffic", "routing", "slow-link", "injection", "not-network",
-)  # fmt: skip
+    "pattern",
+    "placement",
+    "other-traffic",
+    "routing",
+    "slow-link",
+    "injection",
+    "not-network",
+)
 
 ATTEMPTS = 60
 WORTH = 0.08
@@ -87,9 +93,13 @@ def _tree(rng: np.random.Generator, taper: float) -> tuple[str, dict[str, Any], 
         pods, leaves = int(rng.choice([2, 3, 4])), int(rng.choice([2, 4]))
         cores = up * max(leaves // 2, 1) if taper < 1 else up * leaves
         shape = {
-            "hosts_per_leaf": hosts, "leaves": leaves, "aggregation": up, "pods": pods,
-            "cores": cores, "aggregation_uplinks": cores // up,
-        }  # fmt: skip
+            "hosts_per_leaf": hosts,
+            "leaves": leaves,
+            "aggregation": up,
+            "pods": pods,
+            "cores": cores,
+            "aggregation_uplinks": cores // up,
+        }
         return "fat tree, 3 levels", {"fat_tree": shape}, hosts * leaves * pods
     leaves = int(rng.choice([4, 6, 8] if hosts > 4 else [4, 8, 12]))
     shape = {"hosts_per_leaf": hosts, "leaves": leaves, "aggregation": up}
@@ -107,9 +117,12 @@ def _dragonfly(rng: np.random.Generator) -> tuple[str, dict[str, Any], int]:
     routers, ports = (4, 2) if rng.random() < 0.5 else (4, 1)
     groups, each = (9 if ports == 2 else 5), int(rng.choice([1, 2, 3]))
     options = {
-        "kind": "dragonfly", "nodes_per_router": each, "routers": routers, "global_ports": ports,
+        "kind": "dragonfly",
+        "nodes_per_router": each,
+        "routers": routers,
+        "global_ports": ports,
         "groups": groups,
-    }  # fmt: skip
+    }
     section: dict[str, Any] = {"topology": options}
     if rng.random() < 0.3:
         section["routes"] = "ugal"
@@ -153,18 +166,23 @@ def _grid(ranks: int, rng: np.random.Generator, dimensions: int) -> list[int]:
 def _stencil(rng: np.random.Generator, ranks: int) -> dict[str, Any]:
     dimensions = int(rng.choice([2, 3]))
     return {
-        "kind": f"stencil{dimensions}d", "dims": _grid(ranks, rng, dimensions),
-        "size": _size(rng, 6, 8), "rounds": int(rng.integers(1, 4)),
+        "kind": f"stencil{dimensions}d",
+        "dims": _grid(ranks, rng, dimensions),
+        "size": _size(rng, 6, 8),
+        "rounds": int(rng.integers(1, 4)),
         "post": str(rng.choice(["sequence", "all"], p=[0.7, 0.3])),
-        "periodic": bool(rng.random() < 0.5), "boundary": "skip",
-    }  # fmt: skip
+        "periodic": bool(rng.random() < 0.5),
+        "boundary": "skip",
+    }
 
 
 def _stream(rng: np.random.Generator, kind: str, ranks: int) -> dict[str, Any]:
     return {
-        "kind": kind, "ranks": ranks, "size": _size(rng, 6, 9),
+        "kind": kind,
+        "ranks": ranks,
+        "size": _size(rng, 6, 9),
         "messages": int(rng.integers(2, 6)),
-    }  # fmt: skip
+    }
 
 
 def _local(rng: np.random.Generator, ranks: int) -> dict[str, Any]:
@@ -174,10 +192,11 @@ def _local(rng: np.random.Generator, ranks: int) -> dict[str, Any]:
 
 def _engine(rng: np.random.Generator, routing: str) -> dict[str, Any]:
     return {
-        "routing": routing, "buffer": str(rng.choice(["32 KiB", "64 KiB", "128 KiB"])),
+        "routing": routing,
+        "buffer": str(rng.choice(["32 KiB", "64 KiB", "128 KiB"])),
         "packet": str(rng.choice(["2 KiB", "4 KiB"])),
         "injection": str(rng.choice(["fifo", "round-robin"])),
-    }  # fmt: skip
+    }
 
 
 def _spread(rng: np.random.Generator) -> str:
@@ -188,9 +207,13 @@ def _scenario(
     rng: np.random.Generator, fabric: dict[str, Any], jobs: list[dict[str, Any]], routing: str
 ) -> dict[str, Any]:
     return {
-        "name": "generated", "seed": int(rng.integers(1, 2**31)), "fabric": fabric, "job": jobs,
-        "engine": _engine(rng, routing), "telemetry": {"windows": int(rng.choice([8, 12]))},
-    }  # fmt: skip
+        "name": "generated",
+        "seed": int(rng.integers(1, 2**31)),
+        "fabric": fabric,
+        "job": jobs,
+        "engine": _engine(rng, routing),
+        "telemetry": {"windows": int(rng.choice([8, 12]))},
+    }
 
 
 # --- one cause each --------------------------------------------------------------------------
@@ -202,9 +225,12 @@ def draw_pattern(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
     if rng.random() < 0.5:
         ranks = int(rng.integers(max(nodes // 2, 8), nodes + 1))
         pattern: dict[str, Any] = {
-            "kind": "reduce-naive", "ranks": ranks, "size": _size(rng, 3, 6),
-            "arrays": int(rng.integers(4, 13)), "root": int(rng.integers(ranks)),
-        }  # fmt: skip
+            "kind": "reduce-naive",
+            "ranks": ranks,
+            "size": _size(rng, 3, 6),
+            "arrays": int(rng.integers(4, 13)),
+            "root": int(rng.integers(ranks)),
+        }
     else:
         pattern = _stream(rng, "uniform", nodes)
         pattern["post"] = str(rng.choice(["sequence", "all"]))
@@ -218,9 +244,10 @@ def draw_placement(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
     kind, fabric, nodes = _any(rng, float(rng.choice([0.25, 0.5, 0.5, 0.75])))
     each = int(rng.choice([1, 1, 1, 2, 4]))
     job = {
-        "pattern": _local(rng, nodes * each), "ranks_per_host": each,
+        "pattern": _local(rng, nodes * each),
+        "ranks_per_host": each,
         "placement": str(rng.choice(["random", "random", "round-robin-leaves", "block"])),
-    }  # fmt: skip
+    }
     return kind, _scenario(rng, fabric, [job], _spread(rng))
 
 
@@ -238,14 +265,23 @@ def draw_other(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
         noise = {**_stream(rng, "uniform", len(others)), "post": "all", "messages": 12}
     else:
         noise = {
-            "kind": "reduce-naive", "ranks": len(others), "size": "64 KiB", "arrays": 12,
+            "kind": "reduce-naive",
+            "ranks": len(others),
+            "size": "64 KiB",
+            "arrays": 12,
             "root": int(rng.integers(len(others))),
-        }  # fmt: skip
+        }
     jobs = [
         {"pattern": pattern, "hosts": ",".join(map(str, mine)), "placement": "block"},
-        {"name": "others", "pattern": noise, "hosts": ",".join(map(str, others)),
-         "observed": False, "placement": "random", "repeat": int(rng.integers(1, 4))},
-    ]  # fmt: skip
+        {
+            "name": "others",
+            "pattern": noise,
+            "hosts": ",".join(map(str, others)),
+            "observed": False,
+            "placement": "random",
+            "repeat": int(rng.integers(1, 4)),
+        },
+    ]
     routing = str(rng.choice(["adaptive", "random", "deterministic"], p=[0.6, 0.15, 0.25]))
     return kind, _scenario(rng, fabric, jobs, routing)
 
@@ -308,10 +344,14 @@ def draw_not_network(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
 
 
 DRAWS: dict[str, Draw] = {
-    "pattern": draw_pattern, "placement": draw_placement, "other-traffic": draw_other,
-    "routing": draw_routing, "slow-link": draw_slow, "injection": draw_injection,
+    "pattern": draw_pattern,
+    "placement": draw_placement,
+    "other-traffic": draw_other,
+    "routing": draw_routing,
+    "slow-link": draw_slow,
+    "injection": draw_injection,
     "not-network": draw_not_network,
-}  # fmt: skip
+}
 
 
 # --- labels, by counterfactual simulation ----------------------------------------------------

@@ -50,8 +50,19 @@ def measure(name: str, folder: Path, environment: dict[str, str]) -> dict[str, A
         source = folder / f"{name}.toml"
         source.write_text(STENCIL)
     out = folder / name
-    command = [sys.executable, "-m", "tailback", "diagnose", str(source), "--out", str(out),
-               "--quiet", "--profile", "--threads", "1"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "tailback",
+        "diagnose",
+        str(source),
+        "--out",
+        str(out),
+        "--quiet",
+        "--profile",
+        "--threads",
+        "1",
+    ]
     began = time.perf_counter()
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -63,10 +74,13 @@ def measure(name: str, folder: Path, environment: dict[str, str]) -> dict[str, A
     process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began
     row: dict[str, Any] = {
-        "case": name, "exit": process.returncode, "user_cpu_s": round(used.ru_utime, 2),
-        "system_cpu_s": round(used.ru_stime, 2), "wall_s": round(wall, 2),
+        "case": name,
+        "exit": process.returncode,
+        "user_cpu_s": round(used.ru_utime, 2),
+        "system_cpu_s": round(used.ru_stime, 2),
+        "wall_s": round(wall, 2),
         "peak_mb": round(used.ru_maxrss * 1024 / 1e6),
-    }  # fmt: skip
+    }
     stages = out / "profile.json"
     row["stages"] = json.loads(stages.read_text())["stages"] if stages.is_file() else []
     if process.returncode not in (0, 3):
@@ -95,8 +109,10 @@ def main() -> None:
         return
     print(machine())
     for row in rows:
-        print(f"{row['case']}: {row['user_cpu_s']} user CPU s, {row['wall_s']} s, "
-              f"{row['peak_mb']} MB, exit {row['exit']}")  # fmt: skip
+        print(
+            f"{row['case']}: {row['user_cpu_s']} user CPU s, {row['wall_s']} s, "
+            f"{row['peak_mb']} MB, exit {row['exit']}"
+        )
         for one in row["stages"]:
             print(f"  {one['stage']:<26} {one['calls']:>6} {one['cpu_s']:8.2f} s")
 

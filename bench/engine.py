@@ -88,10 +88,15 @@ def traffic(ranks: int, args: argparse.Namespace) -> Program:
     request = np.arange(len(rank)) - start[rank]
     return Program(
         args.traffic,
-        start.astype(np.uint64), kind.astype(np.uint8), peer.astype(np.int32),
-        amount.astype(np.uint64), tag.astype(np.int64), request.astype(np.int32),
-        np.zeros(len(rank), np.uint32), [Label("all", "none")],
-    )  # fmt: skip
+        start.astype(np.uint64),
+        kind.astype(np.uint8),
+        peer.astype(np.int32),
+        amount.astype(np.uint64),
+        tag.astype(np.int64),
+        request.astype(np.int32),
+        np.zeros(len(rank), np.uint32),
+        [Label("all", "none")],
+    )
 
 
 def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:

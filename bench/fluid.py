@@ -68,9 +68,11 @@ def main() -> int:
     parser.add_argument("--network", choices=("full", "tapered", "link"), default="full")
     parser.add_argument("--load", type=float, default=0.4, help="of --network tapered")
     parser.add_argument(
-        "--paths", choices=("least-flows", "random", "deterministic"), default="least-flows",
+        "--paths",
+        choices=("least-flows", "random", "deterministic"),
+        default="least-flows",
         help="how paths are chosen, of --network tapered",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     try:
@@ -119,11 +121,16 @@ def tapered(n: int, seed: int, load: float, choice: Choice) -> dict[str, object]
         times = simulate_flows(fabric.link_gbps, paths, size, start)
         cpu_s[flows] = time.process_time() - began
     return {
-        "network": "tapered", "hosts": hosts, "flows": n, "load": load, "paths": choice,
-        **growth(cpu_s), "settlements": times.settlements,
+        "network": "tapered",
+        "hosts": hosts,
+        "flows": n,
+        "load": load,
+        "paths": choice,
+        **growth(cpu_s),
+        "settlements": times.settlements,
         "rates_set_per_settlement": round(times.rates_set / times.settlements, 2),
         "machine": f"{machine()}, one used, Python {platform.python_version()}",
-    }  # fmt: skip
+    }
 
 
 def growth(cpu_s: dict[int, float]) -> dict[str, float]:
@@ -131,8 +138,10 @@ def growth(cpu_s: dict[int, float]) -> dict[str, float]:
     (few, quick), (all_flows, slow) = min(cpu_s.items()), max(cpu_s.items())
     grows = math.log(slow / quick) / math.log(all_flows / few) if all_flows > few else 1.0
     return {
-        "cpu_s": round(slow, 3), "cpu_s_of_a_quarter": round(quick, 3), "exponent": round(grows, 2),
-    }  # fmt: skip
+        "cpu_s": round(slow, 3),
+        "cpu_s_of_a_quarter": round(quick, 3),
+        "exponent": round(grows, 2),
+    }
 
 
 def one_link(n: int, seed: int) -> dict[str, object]:
@@ -151,9 +160,11 @@ def one_link(n: int, seed: int) -> dict[str, object]:
             cpu_s[flows] = time.process_time() - began
         cases[case] = {**growth(cpu_s), "rates_set": times.rates_set}
     return {
-        "network": "link", "flows": n, "cases": cases,
+        "network": "link",
+        "flows": n,
+        "cases": cases,
         "machine": f"{machine()}, one used, Python {platform.python_version()}",
-    }  # fmt: skip
+    }
 
 
 def measure(n: int, seed: int) -> dict[str, object]:
@@ -171,20 +182,30 @@ def measure(n: int, seed: int) -> dict[str, object]:
         for rates in ("max-min", "assignment"):
             began = time.perf_counter()
             times = simulate_flows(fabric.link_gbps, paths, size, start, rates=rates)
-            rows.append({
-                "case": case, "rates": rates, "seconds": round(time.perf_counter() - began, 3),
-                "paths_s": round(paths_s, 3), "settlements": times.settlements,
-                "rates_set": times.rates_set, "completion_us": times.completion_ps / 1e6,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "case": case,
+                    "rates": rates,
+                    "seconds": round(time.perf_counter() - began, 3),
+                    "paths_s": round(paths_s, 3),
+                    "settlements": times.settlements,
+                    "rates_set": times.rates_set,
+                    "completion_us": times.completion_ps / 1e6,
+                }
+            )
     began = time.perf_counter()
     max_min(fabric.link_gbps, paths)
     return {
-        "hosts": fabric.n_nodes, "directed_links": fabric.n_links, "flows": n,
+        "hosts": fabric.n_nodes,
+        "directed_links": fabric.n_links,
+        "flows": n,
         "slowest_s": max(float(row["seconds"]) for row in rows),  # type: ignore[arg-type]
-        "limit_s": LIMIT_S, "fabric_and_routes_s": round(made_s, 2),
+        "limit_s": LIMIT_S,
+        "fabric_and_routes_s": round(made_s, 2),
         "one_solve_of_all_s": round(time.perf_counter() - began, 3),
-        "machine": f"{machine()}, one used, Python {platform.python_version()}", "cases": rows,
-    }  # fmt: skip
+        "machine": f"{machine()}, one used, Python {platform.python_version()}",
+        "cases": rows,
+    }
 
 
 if __name__ == "__main__":

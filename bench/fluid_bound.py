@@ -26,24 +26,60 @@ from tailback.simulation import LEAST_SHARE, has_fan_in, prepare, simulate, simu
 TREES: tuple[dict[str, Any], ...] = (
     {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}},
     {"fat_tree": {"hosts_per_leaf": 12, "leaves": 6, "aggregation": 3}},
-    {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2, "pods": 4, "cores": 8,
-                  "aggregation_uplinks": 4}},
+    {
+        "fat_tree": {
+            "hosts_per_leaf": 4,
+            "leaves": 4,
+            "aggregation": 2,
+            "pods": 4,
+            "cores": 8,
+            "aggregation_uplinks": 4,
+        }
+    },
     {"topology": {"kind": "k-ary-n-tree", "k": 4, "n": 3}},
-    {"topology": {"kind": "pgft", "children": [4, 4, 4], "parents": [1, 2, 2],
-                  "cables": [1, 1, 2]}},
-)  # fmt: skip
+    {
+        "topology": {
+            "kind": "pgft",
+            "children": [4, 4, 4],
+            "parents": [1, 2, 2],
+            "cables": [1, 1, 2],
+        }
+    },
+)
 OTHERS: tuple[dict[str, Any], ...] = (
     {"topology": {"kind": "modified-k-ary-n-tree", "k": 4, "n": 3, "width": 2}},
     {"topology": {"kind": "torus", "dims": [4, 4, 4]}},
-    {"topology": {"kind": "torus", "dims": [4, 4, 2], "nodes_per_switch": 2,
-                  "rates": ["9.4 GB/s", "4.7 GB/s", "15 GB/s"], "host_rate": "10.4 GB/s"}},
+    {
+        "topology": {
+            "kind": "torus",
+            "dims": [4, 4, 2],
+            "nodes_per_switch": 2,
+            "rates": ["9.4 GB/s", "4.7 GB/s", "15 GB/s"],
+            "host_rate": "10.4 GB/s",
+        }
+    },
     {"topology": {"kind": "mesh", "dims": [8, 8]}},
-    {"topology": {"kind": "dragonfly", "groups": 9, "routers": 4, "nodes_per_router": 2,
-                  "global_ports": 2}},
-    {"topology": {"kind": "dragonfly-plus", "groups": 5, "leaves": 4, "spines": 4,
-                  "nodes_per_leaf": 4, "global_ports": 1}},
+    {
+        "topology": {
+            "kind": "dragonfly",
+            "groups": 9,
+            "routers": 4,
+            "nodes_per_router": 2,
+            "global_ports": 2,
+        }
+    },
+    {
+        "topology": {
+            "kind": "dragonfly-plus",
+            "groups": 5,
+            "leaves": 4,
+            "spines": 4,
+            "nodes_per_leaf": 4,
+            "global_ports": 1,
+        }
+    },
     {"topology": {"kind": "hyperx", "dims": [4, 4], "nodes_per_switch": 4}},
-)  # fmt: skip
+)
 ROUTING = ("deterministic", "adaptive", "random", "vc", "ecmp")
 TAIL = 0.015
 """Share of the scenarios on each side of an interval. So 97 % are inside of those that were drawn,
@@ -62,26 +98,53 @@ def _patterns(ranks: int, draw: random.Random) -> tuple[tuple[dict[str, Any], in
     post = {"post": draw.choice(("sequence", "all", "delivered"))}
     few = draw.choice((1, 3, 8))
     return (
-        ({"kind": "stencil2d", "dims": dims, "periodic": draw.random() < 0.5, **compute, **post},
-         4),
+        (
+            {"kind": "stencil2d", "dims": dims, "periodic": draw.random() < 0.5, **compute, **post},
+            4,
+        ),
         ({"kind": "stencil3d", "dims": cube, "rounds": draw.choice((1, 3)), **compute, **post}, 18),
         ({"kind": "ring", "ranks": ranks, "messages": few, **post}, few),
         ({"kind": "permutation", "ranks": ranks, "messages": few, **post}, few),
         ({"kind": "uniform", "ranks": ranks, "messages": few, **post}, few),
-        ({"kind": "paced", "ranks": ranks, "load": draw.choice((0.2, 0.5, 0.8)),
-          "duration": "200 us"}, 200),
+        (
+            {
+                "kind": "paced",
+                "ranks": ranks,
+                "load": draw.choice((0.2, 0.5, 0.8)),
+                "duration": "200 us",
+            },
+            200,
+        ),
         ({"kind": "transpose", "dims": dims, **compute}, wide),
         ({"kind": "fft2d", "plane": [4, 4], "planes": ranks // 16, **compute}, 6),
         ({"kind": "alltoall", "ranks": ranks, **compute}, ranks),
         ({"kind": "alltoall-naive", "ranks": ranks}, ranks),
         ({"kind": "reduce-naive", "ranks": ranks, "arrays": few}, few),
         ({"kind": "reduce-tree", "ranks": ranks, "arrays": few}, few),
-        ({"kind": "minighost", "dims": cube, "cells": [20, 20, 20],
-          "variables": draw.choice((1, 4)), **compute}, 0),
-        ({"kind": "training", "data": ranks // 4, "tensor": 4, "layers": 2,
-          "activation": f"{draw.choice((16, 64))} KiB", "gradient": f"{draw.choice((1, 4))} MiB",
-          "ranks_per_host": 1, **compute}, 0),
-    )  # fmt: skip
+        (
+            {
+                "kind": "minighost",
+                "dims": cube,
+                "cells": [20, 20, 20],
+                "variables": draw.choice((1, 4)),
+                **compute,
+            },
+            0,
+        ),
+        (
+            {
+                "kind": "training",
+                "data": ranks // 4,
+                "tensor": 4,
+                "layers": 2,
+                "activation": f"{draw.choice((16, 64))} KiB",
+                "gradient": f"{draw.choice((1, 4))} MiB",
+                "ranks_per_host": 1,
+                **compute,
+            },
+            0,
+        ),
+    )
 
 
 def _job(draw: random.Random, hosts: list[int], ranks: int) -> dict[str, Any]:
@@ -93,9 +156,11 @@ def _job(draw: random.Random, hosts: list[int], ranks: int) -> dict[str, Any]:
     if pattern["kind"] == "training":
         pattern["ranks_per_host"] = each
     return {
-        "pattern": pattern, "placement": draw.choice(("block", "random")),
-        "hosts": ",".join(map(str, sorted(hosts[: ranks // each]))), "ranks_per_host": each,
-    }  # fmt: skip
+        "pattern": pattern,
+        "placement": draw.choice(("block", "random")),
+        "hosts": ",".join(map(str, sorted(hosts[: ranks // each]))),
+        "ranks_per_host": each,
+    }
 
 
 def scenarios(count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -113,7 +178,9 @@ def scenarios(count: int, seed: int) -> Iterator[dict[str, Any]]:
             other = _job(draw, hosts[ranks : 2 * ranks], ranks)
             jobs.append({**other, "name": "other", "observed": False})
         data = {
-            "seed": seed * 100_000 + number, "fabric": fabric, "job": jobs,
+            "seed": seed * 100_000 + number,
+            "fabric": fabric,
+            "job": jobs,
             "engine": {
                 "buffer": f"{draw.choice(BUFFERS_KIB)} KiB",
                 "packet": f"{draw.choice((1, 2, 4))} KiB",
@@ -122,7 +189,7 @@ def scenarios(count: int, seed: int) -> Iterator[dict[str, Any]]:
                 "routing": draw.choice(ROUTING),
                 "injection": draw.choice(("fifo", "round-robin")),
             },
-        }  # fmt: skip
+        }
         yield with_slow_cable(data, draw) if draw.random() < 0.2 else data
 
 
@@ -145,8 +212,9 @@ def measure(data: dict[str, Any], *, always: bool) -> dict[str, Any]:
     row = {
         "pattern": data["job"][0]["pattern"]["kind"],
         "fabric": data["fabric"].get("topology", {"kind": "fat_tree"})["kind"],
-        "slow_cable": "degraded" in data["fabric"], "stated": stated,
-    }  # fmt: skip
+        "slow_cable": "degraded" in data["fabric"],
+        "stated": stated,
+    }
     if not stated and not always:
         return row
     packets = simulate(prepared, threads=1).elapsed_ps
@@ -157,7 +225,7 @@ def measure(data: dict[str, Any], *, always: bool) -> dict[str, Any]:
         "error": (packets - fluid.elapsed_ps) / outside,
         "held": stated and low <= packets <= high,
         "half": (high - low) / 2 / fluid.elapsed_ps if stated else None,
-    }  # fmt: skip
+    }
 
 
 def intervals(rows: list[dict[str, Any]]) -> dict[bool, tuple[float, float] | None]:
@@ -178,8 +246,7 @@ def held_without(rows: list[dict[str, Any]], key: str) -> dict[str, tuple[int, i
     out = {}
     for kind in sorted({row[key] for row in rows}):
         fitted = intervals([row for row in rows if row[key] != kind])
-        tested = [(row["error"], fitted.get(row["fan_in"])) for row in rows
-                  if row[key] == kind]  # fmt: skip
+        tested = [(row["error"], fitted.get(row["fan_in"])) for row in rows if row[key] == kind]
         stated = [(error, ends) for error, ends in tested if ends is not None]
         out[kind] = (len(stated), sum(low <= error <= high for error, (low, high) in stated))
     return out
@@ -197,12 +264,15 @@ def main() -> int:
     drawn = scenarios(args.count, args.seed)
     rows = [
         measure(data, always=args.fit) for data in drawn if len(data["job"]) == 1 or not args.fit
-    ]  # fmt: skip
+    ]
     stated = [row for row in rows if row["stated"]]
     result = {
-        "machine": machine(), "scenarios": len(rows), "cpu_s": time.process_time() - began,
-        "stated": len(stated), "held": sum(row["held"] for row in stated),
-    }  # fmt: skip
+        "machine": machine(),
+        "scenarios": len(rows),
+        "cpu_s": time.process_time() - began,
+        "stated": len(stated),
+        "held": sum(row["held"] for row in stated),
+    }
     if args.fit:
         result["intervals"] = intervals(rows)
         result |= {f"without_{key}": held_without(rows, key) for key in ("pattern", "fabric")}

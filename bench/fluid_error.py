@@ -69,10 +69,16 @@ def errors() -> list[dict[str, Any]]:
     for name, prepared, change in cases():
         packet_us, packet_s = timed(prepared, change, None)
         fluid_us, fluid_s = timed(prepared, change, FluidOptions(windows=0))
-        rows.append({
-            "case": name, "packet_us": packet_us, "fluid_us": fluid_us,
-            "error": fluid_us / packet_us - 1, "packet_s": packet_s, "fluid_s": fluid_s,
-        })  # fmt: skip
+        rows.append(
+            {
+                "case": name,
+                "packet_us": packet_us,
+                "fluid_us": fluid_us,
+                "error": fluid_us / packet_us - 1,
+                "packet_s": packet_s,
+                "fluid_s": fluid_s,
+            }
+        )
     return rows
 
 
@@ -88,9 +94,13 @@ def by_choice() -> list[dict[str, Any]]:
     """The stencil in two mappings: path choice of packets against that of flows."""
     rows = []
     pairs = [
-        ("deterministic", "deterministic"), ("vc", "least-flows"), ("adaptive", "least-flows"),
-        ("adaptive", "pooled"), ("random", "random"), ("random", "pooled"),
-    ]  # fmt: skip
+        ("deterministic", "deterministic"),
+        ("vc", "least-flows"),
+        ("adaptive", "least-flows"),
+        ("adaptive", "pooled"),
+        ("random", "random"),
+        ("random", "pooled"),
+    ]
     for mapping in ("block", "random"):
         for routing, paths in pairs:
             prepared = prepare(stencil(routing=routing, vc_entries=65_536))
@@ -98,10 +108,16 @@ def by_choice() -> list[dict[str, Any]]:
             change = Change(placement=node, placement_name=mapping)
             packet_us, _ = timed(prepared, change, None)
             fluid_us, _ = timed(prepared, change, FluidOptions(paths=paths, windows=0))  # type: ignore[arg-type]
-            rows.append({
-                "mapping": mapping, "routing": routing, "paths": paths, "packet_us": packet_us,
-                "fluid_us": fluid_us, "error": fluid_us / packet_us - 1,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "mapping": mapping,
+                    "routing": routing,
+                    "paths": paths,
+                    "packet_us": packet_us,
+                    "fluid_us": fluid_us,
+                    "error": fluid_us / packet_us - 1,
+                }
+            )
     return rows
 
 
@@ -130,10 +146,15 @@ def by_spreading() -> list[dict[str, Any]]:
             prepared = prepare(scenario)
             packet_us, _ = timed(prepared, Change(), None)
             fluid_us, _ = timed(prepared, Change(), FluidOptions(windows=0))
-            rows.append({
-                "case": name, "buffer_kib": kib, "packet_us": packet_us, "fluid_us": fluid_us,
-                "error": fluid_us / packet_us - 1,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "case": name,
+                    "buffer_kib": kib,
+                    "packet_us": packet_us,
+                    "fluid_us": fluid_us,
+                    "error": fluid_us / packet_us - 1,
+                }
+            )
     return rows
 
 

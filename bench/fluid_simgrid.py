@@ -29,10 +29,14 @@ from tailback.fluid import FlowPaths, paths_between, simulate_flows
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 SETTINGS = (
-    "network/model:CM02", "network/bandwidth-factor:1", "network/latency-factor:1",
-    "network/weight-S:0", "network/TCP-gamma:0", "network/crosstraffic:0",
+    "network/model:CM02",
+    "network/bandwidth-factor:1",
+    "network/latency-factor:1",
+    "network/weight-S:0",
+    "network/TCP-gamma:0",
+    "network/crosstraffic:0",
     "surf/precision:1e-12",
-)  # fmt: skip
+)
 """Equal shares of what a bottleneck has, and no other effect."""
 
 
@@ -124,13 +128,15 @@ def main() -> int:
         program = Path(folder) / "fluid_simgrid"
         built = compiler and subprocess.run(
             [compiler, "-O2", "-std=c++17", str(SOURCE), "-lsimgrid", "-o", str(program)],
-            capture_output=True, text=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+        )
         if not built or built.returncode:
             print(
                 "fluid_simgrid: SimGrid's library or a C++ compiler is missing; install g++ and "
-                f"libsimgrid-dev\n{built.stderr if built else ''}", file=sys.stderr,
-            )  # fmt: skip
+                f"libsimgrid-dev\n{built.stderr if built else ''}",
+                file=sys.stderr,
+            )
             return 1
         rows = []
         for n in args.flows:

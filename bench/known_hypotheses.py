@@ -48,9 +48,7 @@ def forget() -> None:
         return replace(explained(*given, **named), others=())
 
     search = sys.modules[attempts.SimulatedHypotheses.__module__]
-    diagnosing, routing = (
-        sys.modules[one.__module__] for one in (tailback.diagnose, routes_for)
-    )  # fmt: skip
+    diagnosing, routing = (sys.modules[one.__module__] for one in (tailback.diagnose, routes_for))
     explained = diagnosing.add_evidence
     changes = [
         (KnownPredictions, "find_or", again),
@@ -77,9 +75,11 @@ def diagnose(command: list[str], *, remembers: bool) -> dict[str, Any]:
     """CPU seconds, without the start of the interpreter, and the answer."""
     done = diagnosed(__file__, command, changed=not remembers)
     return {
-        "answer": done["diagnosis"], "cpu_s": done["cpu_s"], "simulations": done["simulations"],
+        "answer": done["diagnosis"],
+        "cpu_s": done["cpu_s"],
+        "simulations": done["simulations"],
         "peak_mb": max(one["peak_mb"] for one in done["profile"]["stages"]),
-    }  # fmt: skip
+    }
 
 
 def measure(case: Path, evidence: str, known: list[str], pairs: int) -> dict[str, Any]:
@@ -91,10 +91,13 @@ def measure(case: Path, evidence: str, known: list[str], pairs: int) -> dict[str
     ]
     again, once = runs[0]
     return {
-        "case": case.name, "evidence": evidence, "again": again, "once": once,
+        "case": case.name,
+        "evidence": evidence,
+        "again": again,
+        "once": once,
         "ratios": [with_it["cpu_s"] / without["cpu_s"] for without, with_it in runs],
         "same": again["answer"] == once["answer"],
-    }  # fmt: skip
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -106,13 +109,14 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         again, once = row["again"], row["once"]
         cells = [
-            f"{row['case']}, {row['evidence']}", str(once["answer"]["cause"]),
+            f"{row['case']}, {row['evidence']}",
+            str(once["answer"]["cause"]),
             f"{again['simulations']}, {once['simulations']}",
             f"{again['cpu_s']:.1f}, {once['cpu_s']:.1f}",
             f"{statistics.median(row['ratios']):.2f} ({len(row['ratios'])})",
             f"{again['peak_mb']:.0f}, {once['peak_mb']:.0f}",
             "same" if row["same"] else "differs",
-        ]  # fmt: skip
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     before, after = (sum(row[way]["cpu_s"] for row in rows) for way in ("again", "once"))
     lines.append(f"\n{before:.0f} CPU s in all, then {after:.0f} (ratio {after / before:.2f})")

@@ -52,9 +52,13 @@ HALOS = ((60, 40_000, 15), (60, 40_000, 30), (80, 25_000, 15), (40, 80_000, 30))
 most of the time in all of them, so every network fault has an effect."""
 
 VERDICTS = {
-    "slow-cable": "slow-link", "imbalance": "imbalance", "noise": "noise",
-    "placement": "placement", "one-spine": "routing", "cross-traffic": "other-traffic",
-}  # fmt: skip
+    "slow-cable": "slow-link",
+    "imbalance": "imbalance",
+    "noise": "noise",
+    "placement": "placement",
+    "one-spine": "routing",
+    "cross-traffic": "other-traffic",
+}
 """The verdict that names each kind of cause."""
 
 NO_ALARM = frozenset({"healthy", "undetermined"})
@@ -108,8 +112,10 @@ def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
 def _tailback(*arguments: object) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tailback", *map(str, arguments)],
-        capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
     # Too few samples for a verdict is an answer, too.
     if done.returncode not in (0, 3):
         raise SystemExit(f"tailback {arguments[0]} failed:\n{done.stderr}")
@@ -129,9 +135,24 @@ def run(seeds: Iterable[int], folder: Path, scheme: PacketScheme | None) -> None
         for seed in seeds:
             iterations, size, compute_ms = random.Random(f"halo {seed}").choice(HALOS)
             _tailback(
-                "lab", "run", "--quiet", "--force", "--lab", wanted.name, "--secret", seed, "--out",
-                folder / f"case-{seed}", "--", halo, 4, 4, iterations, size, compute_ms,
-            )  # fmt: skip
+                "lab",
+                "run",
+                "--quiet",
+                "--force",
+                "--lab",
+                wanted.name,
+                "--secret",
+                seed,
+                "--out",
+                folder / f"case-{seed}",
+                "--",
+                halo,
+                4,
+                4,
+                iterations,
+                size,
+                compute_ms,
+            )
     finally:
         fabric.take_down(wanted.name)
 
@@ -141,18 +162,32 @@ def diagnose(seed: int, folder: Path) -> Judged:
     case, found = folder / f"case-{seed}", folder / f"diagnosis-{seed}"
     sampled = ["--samples", case / SAMPLES] if (case / SAMPLES).exists() else []
     _tailback(
-        "diagnose", case / "trace", "--quiet", "--force", "--fabric", case / "links.csv",
-        "--rankfile", case / "rank_host.csv", "--counters", case / "counters.csv.gz",
-        "--out", found, *sampled,
-    )  # fmt: skip
+        "diagnose",
+        case / "trace",
+        "--quiet",
+        "--force",
+        "--fabric",
+        case / "links.csv",
+        "--rankfile",
+        case / "rank_host.csv",
+        "--counters",
+        case / "counters.csv.gz",
+        "--out",
+        found,
+        *sampled,
+    )
     truth = json.loads((case / "truth" / "truth.json").read_text())
     said = json.loads((found / "diagnosis.json").read_text())
     return Judged(
-        seed, [cause["written"] for cause in truth["causes"]],
-        round(1000 * truth["loop_s"] / int(truth["program"][3]), 1), said["cause"],
-        said["headline"], said["confidence"], judge(truth["causes"], said),
+        seed,
+        [cause["written"] for cause in truth["causes"]],
+        round(1000 * truth["loop_s"] / int(truth["program"][3]), 1),
+        said["cause"],
+        said["headline"],
+        said["confidence"],
+        judge(truth["causes"], said),
         not truth["causes"] and said["cause"] not in NO_ALARM,
-    )  # fmt: skip
+    )
 
 
 def coverage(seeds: range, folder: Path, scheme: PacketScheme | None) -> float | None:
@@ -174,8 +209,11 @@ def bench(seeds: range, folder: Path, scheme: PacketScheme | None) -> list[Judge
         one = diagnose(seed, folder)
         judged.append(one)
         mark = "right" if one.right else "WRONG"
-        print(f"{seed}: {mark}: {', '.join(one.truth) or 'healthy'}: {one.headline}",
-              file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"{seed}: {mark}: {', '.join(one.truth) or 'healthy'}: {one.headline}",
+            file=sys.stderr,
+            flush=True,
+        )
     return judged
 
 
@@ -210,8 +248,10 @@ def main() -> int:
     if args.json:
         print(json.dumps(result, indent=2))
     else:
-        print("{right} of {runs} right; {false_alarms} false alarms in {healthy} healthy runs; "
-              "{machine}".format(**result))  # fmt: skip
+        print(
+            "{right} of {runs} right; {false_alarms} false alarms in {healthy} healthy runs; "
+            "{machine}".format(**result)
+        )
     return 0
 
 

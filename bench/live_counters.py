@@ -86,14 +86,18 @@ def one(seed: int, folder: Path) -> dict[str, Any]:
     found = diagnose(seen, folder / "diagnosis")
     cost = next((c for c in found["explanation"]["costs"] if c["cause"] == "other-traffic"), None)
     return {
-        "verdict": found["cause"], "headline": found["headline"],
-        "confidence": found["confidence"], "guilty_job": guilty.name, "listed": guilty.named,
+        "verdict": found["cause"],
+        "headline": found["headline"],
+        "confidence": found["confidence"],
+        "guilty_job": guilty.name,
+        "listed": guilty.named,
         "right": found["cause"] == "other-traffic"
         and (not guilty.named or f"job {guilty.name} " in found["headline"]),
-        "seconds": happened.elapsed_ps / 1e12, "interval_s": case.interval_ps / 1e12,
+        "seconds": happened.elapsed_ps / 1e12,
+        "interval_s": case.interval_ps / 1e12,
         "truth": 1 - case.counterfactual.clean_ps / whole,
         "said": cost["share"] if cost else 0.0,
-    }  # fmt: skip
+    }
 
 
 def routed(case: Case, tables: Path) -> Case:
@@ -110,14 +114,27 @@ def play(subnet: Subnet, run: Run, case: Case, out: Path) -> int:
     readings = from_run(run).readings
     assert readings is not None
     interval_s = case.interval_ps / 1e12
-    child = subnet.start("collect", "--out", str(out), "--interval", f"{interval_s * 1000:g} ms",
-                         "--tick", f"{TICK_NS} ns", "--quiet")  # fmt: skip
+    child = subnet.start(
+        "collect",
+        "--out",
+        str(out),
+        "--interval",
+        f"{interval_s * 1000:g} ms",
+        "--tick",
+        f"{TICK_NS} ns",
+        "--quiet",
+    )
     try:
         segments = out / "segments"
         if not wait_for(
-            lambda: any(file.stat().st_size for file in segments.glob("*"))
-            if segments.exists() else False, FIRST_READING_S, lambda: child.poll() is None,
-        ):  # fmt: skip
+            lambda: (
+                any(file.stat().st_size for file in segments.glob("*"))
+                if segments.exists()
+                else False
+            ),
+            FIRST_READING_S,
+            lambda: child.poll() is None,
+        ):
             raise SystemExit("tailback collect read nothing")
         time.sleep(2 * interval_s)
         began_ns = time.time_ns()
@@ -170,22 +187,44 @@ def leave_trace(case: Case, happened: Run, seed: int, seen: Path, began_ns: int)
     scripts = reality.scripts()
     clocks, errors = draw_clocks(rng, reality.fabric.n_hosts)
     write_trace(
-        seen / "trace", scripts, call_times(happened, scripts),
-        reality.fabric.node_host[reality.node].tolist(), reality.fabric.host_name, clocks,
-        utc_ns=began_ns, recorded_offsets=errors,
-    )  # fmt: skip
+        seen / "trace",
+        scripts,
+        call_times(happened, scripts),
+        reality.fabric.node_host[reality.node].tolist(),
+        reality.fabric.host_name,
+        clocks,
+        utc_ns=began_ns,
+        recorded_offsets=errors,
+    )
     write_jobs(seen / "jobs.csv", case, rng, began_ns, happened.elapsed_ps)
 
 
 def diagnose(seen: Path, out: Path) -> dict[str, Any]:
     """What ``tailback diagnose`` says of the evidence."""
     done = subprocess.run(
-        [sys.executable, "-m", "tailback", "diagnose", str(seen / "trace"), "--fabric",
-         str(seen / "fabric.ibnetdiscover"), "--counters", str(seen / "counters"), "--jobs",
-         str(seen / "jobs.csv"), "--forwarding", str(seen / "lfts.txt"),
-         "--seeds", "1", "--out", str(out), "--force"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tailback",
+            "diagnose",
+            str(seen / "trace"),
+            "--fabric",
+            str(seen / "fabric.ibnetdiscover"),
+            "--counters",
+            str(seen / "counters"),
+            "--jobs",
+            str(seen / "jobs.csv"),
+            "--forwarding",
+            str(seen / "lfts.txt"),
+            "--seeds",
+            "1",
+            "--out",
+            str(out),
+            "--force",
+        ],
+        capture_output=True,
+        text=True,
+    )
     if not (out / "diagnosis.json").exists():
         raise SystemExit(done.stderr)
     return dict(json.loads((out / "diagnosis.json").read_text()))

@@ -25,10 +25,19 @@ from tailback.port_counters.collect.subnet import PortTarget
 def board_of(ports: int) -> MetricsBoard:
     """Two readings of every port, a second apart."""
     targets = [
-        PortTarget(0x1000 + n // 36, f"switch{n // 36}", True, n % 36 + 1, 7, 54.5, 22.0,
-                   "published", extended=True)
+        PortTarget(
+            0x1000 + n // 36,
+            f"switch{n // 36}",
+            True,
+            n % 36 + 1,
+            7,
+            54.5,
+            22.0,
+            "published",
+            extended=True,
+        )
         for n in range(ports)
-    ]  # fmt: skip
+    ]
     board = MetricsBoard()
     board.begin(targets)
     for second in (1, 2):
@@ -77,13 +86,18 @@ def main() -> None:
     began = time.process_time()
     page = board.metrics()
     own = time.process_time() - began
-    print(json.dumps({
-        "samples": len(re.findall(r"^[^#]", page, re.M)),
-        "page_bytes": len(page.encode()),
-        "cpu_seconds": round(own, 2),
-        "prometheus_client_cpu_seconds": by_library(page),
-        "machine": machine(),
-    }, indent=2))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "samples": len(re.findall(r"^[^#]", page, re.M)),
+                "page_bytes": len(page.encode()),
+                "cpu_seconds": round(own, 2),
+                "prometheus_client_cpu_seconds": by_library(page),
+                "machine": machine(),
+            },
+            indent=2,
+        )
+    )
 
 
 if __name__ == "__main__":

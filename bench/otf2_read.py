@@ -76,8 +76,10 @@ def main() -> int:
     print(f"{result['cpu']}, {result['cores']} cores, median of {result['runs']} runs")
     for name in ("read_one_thread", "read", "read_and_compile"):
         rate = float(str(result[f"{name}_events_per_s"])) / 1e6
-        print(f"{name:>16}: {result[f'{name}_s']:.3f} s (spread "
-              f"{result[f'{name}_spread_s']:.3f}), {rate:.2f} M events/s")  # fmt: skip
+        print(
+            f"{name:>16}: {result[f'{name}_s']:.3f} s (spread "
+            f"{result[f'{name}_spread_s']:.3f}), {rate:.2f} M events/s"
+        )
     return 0
 
 

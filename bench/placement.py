@@ -44,8 +44,9 @@ def thesis() -> tuple[Fabric, Program, int]:
 
 
 def large() -> tuple[Fabric, Program, int]:
-    shape = FatTree(hosts_per_leaf=32, leaves=16, aggregation=16, pods=8, cores=64,
-                    aggregation_uplinks=16)  # fmt: skip
+    shape = FatTree(
+        hosts_per_leaf=32, leaves=16, aggregation=16, pods=8, cores=64, aggregation_uplinks=16
+    )
     program = build(
         {"kind": "stencil3d", "dims": [32, 32, 32], "boundary": "skip"}, n_ranks=32768, seed=1
     )

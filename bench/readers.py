@@ -49,8 +49,12 @@ def simgrid_ti(folder: Path, ranks: int, rounds: int) -> int:
     lines = [f"{rank} init" for rank in range(ranks)]
     for rank in range(ranks):
         to, source = (rank + 1) % ranks, (rank - 1) % ranks
-        lines += [f"{rank} compute 1000", f"{rank} isend {to} 5 8192 0",
-                  f"{rank} irecv {source} 5 8192 0", f"{rank} waitall 2"] * rounds  # fmt: skip
+        lines += [
+            f"{rank} compute 1000",
+            f"{rank} isend {to} 5 8192 0",
+            f"{rank} irecv {source} 5 8192 0",
+            f"{rank} waitall 2",
+        ] * rounds
     lines += [f"{rank} finalize" for rank in range(ranks)]
     (folder / "ti.txt").write_text("\n".join(lines) + "\n")
     return 4 * ranks * rounds
@@ -67,9 +71,15 @@ def chakra(folder: Path, ranks: int, rounds: int) -> int:
             nodes += [
                 made.compute(3 * k, 1, after=before),
                 made.send(3 * k + 1, (rank + 1) % ranks, 8192, k, after=[3 * k]),
-                made.node(3 * k + 2, 6, after=before, comm_size=8192, comm_tag=k,
-                          comm_src=(rank - 1) % ranks),
-            ]  # fmt: skip
+                made.node(
+                    3 * k + 2,
+                    6,
+                    after=before,
+                    comm_size=8192,
+                    comm_tag=k,
+                    comm_src=(rank - 1) % ranks,
+                ),
+            ]
         parts = (made.METADATA, *nodes)
         whole = b"".join(made.varint(len(one)) + one for one in parts)
         (folder / f"ring.{rank}.et").write_bytes(whole)
@@ -86,8 +96,10 @@ def dumpi(folder: Path, ranks: int, rounds: int) -> int:
         for k in range(rounds):
             to, source = (rank + 1) % ranks, (rank - 1) % ranks
             message = {"count": 99, "datatype": made.INT, "tag": k, "comm": made.WORLD}
-            pair = [("MPI_Send", {**message, "dest": to}),
-                    ("MPI_Recv", {**message, "source": source})]  # fmt: skip
+            pair = [
+                ("MPI_Send", {**message, "dest": to}),
+                ("MPI_Recv", {**message, "source": source}),
+            ]
             for half, (name, given) in enumerate(pair if rank % 2 == 0 else pair[::-1]):
                 at = 100 * (2 * k + half)
                 script.append((at, at + 50, name, given))
@@ -104,8 +116,12 @@ def otf2(folder: Path, ranks: int, rounds: int) -> int:
 
 
 FORMATS: dict[str, Callable[[Path, int, int], int]] = {
-    "dumpi": dumpi, "goal": goal, "simgrid-ti": simgrid_ti, "chakra": chakra, "otf2": otf2,
-}  # fmt: skip
+    "dumpi": dumpi,
+    "goal": goal,
+    "simgrid-ti": simgrid_ti,
+    "chakra": chakra,
+    "otf2": otf2,
+}
 
 _CHILD = """
 import json, sys, time
@@ -138,9 +154,12 @@ def measure(path: Path, child: str = _CHILD) -> dict[str, float]:
     """CPU seconds, memory and size of the program of one trace, read in a separate process."""
     threads = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "TAILBACK_THREADS"), "1")
     done = subprocess.run(
-        [sys.executable, "-c", child, str(path)], env={**os.environ, **threads}, check=True,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", child, str(path)],
+        env={**os.environ, **threads},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -150,8 +169,11 @@ def main() -> int:
     parser.add_argument("what", nargs="*", help="formats, or paths of traces; all formats if none")
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2000)
-    parser.add_argument("--measured", action="store_true", help="split the measured time of OTF2 "
-                        "traces instead; an operation is a call")  # fmt: skip
+    parser.add_argument(
+        "--measured",
+        action="store_true",
+        help="split the measured time of OTF2 traces instead; an operation is a call",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
@@ -174,11 +196,13 @@ def main() -> int:
     print(machine() + "; one thread, CPU time")
     for row in rows:
         events = float(row["events"])
-        print(f"{row['trace']:>14}: {events:12,.0f} events, {row['cpu_s']:7.2f} s, "
-              f"{events / float(row['cpu_s']) / 1e6:6.2f} M events/s, "
-              f"{float(row['bytes']) / events:7.0f} B an event, "
-              f"{float(row['bytes']) / float(row['operations']):4.0f} B an operation, "
-              f"peak {float(row['peak_bytes']) / 1e9:.2f} GB")  # fmt: skip
+        print(
+            f"{row['trace']:>14}: {events:12,.0f} events, {row['cpu_s']:7.2f} s, "
+            f"{events / float(row['cpu_s']) / 1e6:6.2f} M events/s, "
+            f"{float(row['bytes']) / events:7.0f} B an event, "
+            f"{float(row['bytes']) / float(row['operations']):4.0f} B an operation, "
+            f"peak {float(row['peak_bytes']) / 1e9:.2f} GB"
+        )
     return 0
 
 

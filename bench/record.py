@@ -146,30 +146,40 @@ def compared(found: dict[str, list[list[float]]], ranks: int, steps: int) -> dic
     """CPU seconds of the runs with a halo, and what each recorder adds in per cent."""
     n = len(found["plain"])
     plain = statistics.median(ranks_and_threads[1] for ranks_and_threads in found["plain"])
-    out: dict[str, object] = {"cpu_ms_a_step_and_rank": round(1e3 * plain / ranks / steps, 3),
-                              "runs": n}  # fmt: skip
+    out: dict[str, object] = {
+        "cpu_ms_a_step_and_rank": round(1e3 * plain / ranks / steps, 3),
+        "runs": n,
+    }
     for at, what in enumerate(("added_percent_of_ranks", "added_percent_of_mpi_threads")):
         added = {}
         own = fastest(found["plain"], at)
         for way, runs in found.items():
             if way == "plain" or len(runs) != n:
                 continue
-            ratios = [100 * (one[at] / other[at] - 1)
-                      for one, other in zip(runs, found["plain"], strict=True)]  # fmt: skip
+            ratios = [
+                100 * (one[at] / other[at] - 1)
+                for one, other in zip(runs, found["plain"], strict=True)
+            ]
             low, high = interval_of_median(ratios)
-            added[way] = {"median": round(statistics.median(ratios), 2),
-                          "interval_95": [round(low, 2), round(high, 2)],
-                          "fastest": round(100 * (fastest(runs, at) / own - 1), 2),
-                          "pairs": [round(one, 2) for one in ratios]}  # fmt: skip
+            added[way] = {
+                "median": round(statistics.median(ratios), 2),
+                "interval_95": [round(low, 2), round(high, 2)],
+                "fastest": round(100 * (fastest(runs, at) / own - 1), 2),
+                "pairs": [round(one, 2) for one in ratios],
+            }
         out[what] = added
     exchange = {}
     for way, runs in found.items():
         if way != "plain" and len(runs) == n:
-            us = [1e6 * (one[2] - other[2]) / ranks / steps
-                  for one, other in zip(runs, found["plain"], strict=True)]  # fmt: skip
+            us = [
+                1e6 * (one[2] - other[2]) / ranks / steps
+                for one, other in zip(runs, found["plain"], strict=True)
+            ]
             low, high = interval_of_median(us)
-            exchange[way] = {"median": round(statistics.median(us), 2),
-                             "interval_95": [round(low, 2), round(high, 2)]}  # fmt: skip
+            exchange[way] = {
+                "median": round(statistics.median(us), 2),
+                "interval_95": [round(low, 2), round(high, 2)],
+            }
     out["added_us_of_an_exchange"] = exchange
     return out
 
@@ -187,8 +197,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         (work / "loop.c").write_text(HALO if options.halo else PROGRAM)
-        subprocess.run(["mpicc", "-O2", f"-DN={options.cells}", "loop.c", "-o", "loop"], cwd=work,
-                       check=True)  # fmt: skip
+        subprocess.run(
+            ["mpicc", "-O2", f"-DN={options.cells}", "loop.c", "-o", "loop"], cwd=work, check=True
+        )
         plain = ["mpirun", "--oversubscribe", "-np", str(options.ranks if options.halo else 1)]
         amount = options.steps if options.halo else options.calls
         arguments = [str(amount), str(work / "ns")]
@@ -209,21 +220,36 @@ def main() -> None:
                 # known.
                 (work / "ns").unlink(missing_ok=True)
                 own = _score_p.environment(work / f"scorep{turn}") if way == "scorep" else {}
-                subprocess.run(command(turn), cwd=work, check=way != "eztrace",
-                               env={**os.environ, **own}, capture_output=True)  # fmt: skip
+                subprocess.run(
+                    command(turn),
+                    cwd=work,
+                    check=way != "eztrace",
+                    env={**os.environ, **own},
+                    capture_output=True,
+                )
                 if (work / "ns").is_file():
                     found[way].append([float(one) for one in (work / "ns").read_text().split()])
     absent = [tool for tool in ("eztrace", "scorep") if shutil.which(tool) is None]
     if options.halo:
         halo = compared(found, options.ranks, options.steps)
-        print(json.dumps({"machine": machine(), "ranks": options.ranks, **halo,
-                          "absent": absent}, indent=1))  # fmt: skip
+        print(
+            json.dumps(
+                {"machine": machine(), "ranks": options.ranks, **halo, "absent": absent}, indent=1
+            )
+        )
         return
-    medians = {way: round(statistics.median(one for (one,) in values), 1)
-               for way, values in found.items() if values}  # fmt: skip
+    medians = {
+        way: round(statistics.median(one for (one,) in values), 1)
+        for way, values in found.items()
+        if values
+    }
     added = {way: round(ns - medians["plain"], 1) for way, ns in medians.items() if way != "plain"}
-    print(json.dumps({"machine": machine(), "ns_per_call": medians, "added_ns": added,
-                      "absent": absent}, indent=1))  # fmt: skip
+    print(
+        json.dumps(
+            {"machine": machine(), "ns_per_call": medians, "added_ns": added, "absent": absent},
+            indent=1,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -80,8 +80,9 @@ def main() -> None:
         work = Path(name)
         (work / "loop.c").write_text(PROGRAM)
         for way, more in (("plain", ["-DPLAIN"]), ("record", [])):
-            subprocess.run(["mpicc", "-O2", "-rdynamic", *more, "loop.c", "-o", way], cwd=work,
-                           check=True)  # fmt: skip
+            subprocess.run(
+                ["mpicc", "-O2", "-rdynamic", *more, "loop.c", "-o", way], cwd=work, check=True
+            )
         for ranks in options.ranks:
             found[ranks] = {}
             for kind in ("equal", "same", "new"):
@@ -99,8 +100,10 @@ def main() -> None:
                     size = sum(file.stat().st_size for file in files)
                     shutil.rmtree(folder)
                     added.append(ns["record"] - ns["plain"])
-                found[ranks][kind] = {"added_ns": round(statistics.median(added)),
-                                      "bytes": round(size / options.calls, 1)}  # fmt: skip
+                found[ranks][kind] = {
+                    "added_ns": round(statistics.median(added)),
+                    "bytes": round(size / options.calls, 1),
+                }
     print(json.dumps({"machine": machine(), "of_a_call": found}, indent=1))
 
 

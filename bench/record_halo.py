@@ -174,10 +174,12 @@ def added(times: np.ndarray, at: int) -> dict[str, object]:
     """Per cent that recorded steps take longer than others, column *at* of both."""
     percent = 100 * (times[:, at] - times[:, 2 + at]) / np.median(times[:, 2 + at])
     mean, half = float(percent.mean()), 1.96 * float(percent.std()) / len(percent) ** 0.5
-    return {"median": round(float(np.median(percent)), 3),
-            "interval_95": interval_of_median(percent),
-            "mean": round(mean, 3),
-            "interval_95_of_mean": [round(mean - half, 3), round(mean + half, 3)]}  # fmt: skip
+    return {
+        "median": round(float(np.median(percent)), 3),
+        "interval_95": interval_of_median(percent),
+        "mean": round(mean, 3),
+        "interval_95_of_mean": [round(mean - half, 3), round(mean + half, 3)],
+    }
 
 
 def timed(work: Path, options: argparse.Namespace) -> dict[str, object]:

@@ -90,16 +90,23 @@ def recorded(work: Path, ranks: int, steps: int) -> dict[str, Path]:
     profile = work / "prof"
     profile.mkdir()
     tailback = [sys.executable, "-m", "tailback", "record", "--quiet", "--out", "evidence", "--"]
-    monitoring = [word for key, value in (
-        ("pml_monitoring_enable", "2"), ("pml_monitoring_enable_output", "3"),
-        ("pml_monitoring_filename", str(profile / "prof")),
-    ) for word in ("--mca", key, value)]  # fmt: skip
+    monitoring = [
+        word
+        for key, value in (
+            ("pml_monitoring_enable", "2"),
+            ("pml_monitoring_enable_output", "3"),
+            ("pml_monitoring_filename", str(profile / "prof")),
+        )
+        for word in ("--mca", key, value)
+    ]
     ways = {
         "record": ([*tailback, *mpirun, *program], work / "evidence"),
-        "eztrace": ([*mpirun, "eztrace", "-t", "openmpi", "-o", str(work / "eztrace"), *program],
-                    work / "eztrace" / "fft_trace"),
+        "eztrace": (
+            [*mpirun, "eztrace", "-t", "openmpi", "-o", str(work / "eztrace"), *program],
+            work / "eztrace" / "fft_trace",
+        ),
         "monitoring": ([*mpirun, *monitoring, *program], profile),
-    }  # fmt: skip
+    }
     out = {}
     for name, (command, path) in ways.items():
         if name == "eztrace" and shutil.which("eztrace") is None:
@@ -114,8 +121,19 @@ def recorded(work: Path, ranks: int, steps: int) -> dict[str, Path]:
 
 def verdict(work: Path, recording: Path) -> dict[str, object]:
     """Cause that a diagnosis of a recording gives, and what the recording lacks."""
-    command = [sys.executable, "-m", "tailback", "diagnose", str(recording), "--fabric", "tapered",
-               "--format", "json", "--out", str(work / f"diagnosis-{recording.name}")]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "tailback",
+        "diagnose",
+        str(recording),
+        "--fabric",
+        "tapered",
+        "--format",
+        "json",
+        "--out",
+        str(work / f"diagnosis-{recording.name}"),
+    ]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     # An undetermined cause has an exit code of its own.
     if not done.stdout.startswith("{"):
@@ -143,12 +161,19 @@ def main() -> int:
                 continue
             pairs[tool] = point_to_point(program)
             totals = [sum(one[k] for one in pairs[tool].values()) for k in (0, 1)]
-            found[tool] = {"messages": totals[0], "bytes": totals[1], "sends": calls(program),
-                           "notes": program.notes}  # fmt: skip
+            found[tool] = {
+                "messages": totals[0],
+                "bytes": totals[1],
+                "sends": calls(program),
+                "notes": program.notes,
+            }
         own = pairs.get("record", {})
         for tool, theirs in pairs.items():
-            different = [pair for pair in sorted(own.keys() | theirs.keys())
-                         if own.get(pair) != theirs.get(pair)]  # fmt: skip
+            different = [
+                pair
+                for pair in sorted(own.keys() | theirs.keys())
+                if own.get(pair) != theirs.get(pair)
+            ]
             found[tool]["pairs_unlike_record"] = len(different)
             found[tool]["example"] = [
                 {"pair": pair, "record": own.get(pair), tool: theirs.get(pair)}
@@ -156,8 +181,17 @@ def main() -> int:
             ]
         for tool in pairs:
             found[tool]["verdict"] = verdict(work, paths[tool])
-    print(json.dumps({"machine": machine(), "ranks": options.ranks, "steps": options.steps,
-                      "recorders": found}, indent=None if options.json else 1))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "machine": machine(),
+                "ranks": options.ranks,
+                "steps": options.steps,
+                "recorders": found,
+            },
+            indent=None if options.json else 1,
+        )
+    )
     return 0
 
 

@@ -95,19 +95,28 @@ def look(case: Case) -> Found:
     kept, all_ = _proved(remedy), _proved(everything)
     before = next(c for c in kept if c.name == now)
     best = {
-        kind: min((c for c in kept if c.kind == kind and is_improvement(c, before)),
-                  key=lambda c: c.elapsed_ps, default=None)
+        kind: min(
+            (c for c in kept if c.kind == kind and is_improvement(c, before)),
+            key=lambda c: c.elapsed_ps,
+            default=None,
+        )
         for kind in KINDS
-    }  # fmt: skip
+    }
     first = min(all_, key=lambda c: c.elapsed_ps)
     recommended = next((c for c in kept if c.name == remedy.name), None)
     return Found(
-        case.number, case.label, diagnosis.cause,
-        recommended.kind if recommended else "", remedy.name, remedy.gain,
+        case.number,
+        case.label,
+        diagnosis.cause,
+        recommended.kind if recommended else "",
+        remedy.name,
+        remedy.gain,
         {kind: 1 - c.elapsed_ps / before.elapsed_ps for kind, c in best.items() if c is not None},
-        len(kept), len(all_),
-        min(c.elapsed_ps for c in kept) / first.elapsed_ps - 1, first.name,
-    )  # fmt: skip
+        len(kept),
+        len(all_),
+        min(c.elapsed_ps for c in kept) / first.elapsed_ps - 1,
+        first.name,
+    )
 
 
 def _proved(remedy: Remedy) -> list[Candidate]:
@@ -118,9 +127,10 @@ def tables(found: list[Found]) -> str:
     """The tables of the page."""
     lines = [
         "| built in | scenarios | a remedy is proved | recommended | its gain, median | "
-        + " | ".join(f"best {kind}" for kind in KINDS[:4]) + " |",
+        + " | ".join(f"best {kind}" for kind in KINDS[:4])
+        + " |",
         "|---|---:|---:|---|---:|" + "---:|" * 4,
-    ]  # fmt: skip
+    ]
     for label in LABELS:
         some = [each for each in found if each.label == label]
         with_remedy = [each for each in some if each.kind]
@@ -135,8 +145,9 @@ def tables(found: list[Found]) -> str:
         gain = percent(median(e.gain for e in with_remedy)) if with_remedy else "–"
         lines.append(
             f"| {label} | {len(some)} | {len(with_remedy)} | {counts or '–'} | {gain} | "
-            + " | ".join(gains) + " |"
-        )  # fmt: skip
+            + " | ".join(gains)
+            + " |"
+        )
     return "\n".join([*lines, "", _missed([each for each in found if each.all])])
 
 

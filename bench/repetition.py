@@ -47,9 +47,14 @@ DRAGONFLY = {
 }
 HYPERX = {"topology": {"kind": "hyperx", "dims": [4, 4], "nodes_per_switch": 4}}
 EXAMPLES = {
-    "alltoall/alltoall": 60, "congestion/hot-spot": 60, "demo/demo": 60, "rates/rates": 200,
-    "reduction/tree": 100, "stencil2d/stencil2d": 60, "training/tree": 100,
-}  # fmt: skip
+    "alltoall/alltoall": 60,
+    "congestion/hot-spot": 60,
+    "demo/demo": 60,
+    "rates/rates": 200,
+    "reduction/tree": 100,
+    "stencil2d/stencil2d": 60,
+    "training/tree": 100,
+}
 """Repetitions of each example, as many as a whole simulation of moderate cost has room for."""
 
 
@@ -67,10 +72,14 @@ def regular() -> dict[str, Any]:
         "stencil2d-tree-deterministic": (TREE, [job("stencil2d", 1000, **stencil)], deterministic),
         "stencil2d-tree-adaptive": (TREE, [job("stencil2d", 1000, **stencil)], adaptive),
         "stencil2d-no-computation": (
-            TREE, [job("stencil2d", 1000, dims=[8, 8], size="64 KiB")], adaptive,
+            TREE,
+            [job("stencil2d", 1000, dims=[8, 8], size="64 KiB")],
+            adaptive,
         ),
         "stencil2d-periodic": (
-            TREE, [job("stencil2d", 1000, **stencil, periodic=True)], deterministic,
+            TREE,
+            [job("stencil2d", 1000, **stencil, periodic=True)],
+            deterministic,
         ),
         "stencil3d-torus": (TORUS, [job("stencil3d", 1000, **cube)], deterministic),
         "stencil3d-torus-256-KiB": (
@@ -80,22 +89,31 @@ def regular() -> dict[str, Any]:
         ),
         "stencil3d-tree": (TREE, [job("stencil3d", 1000, **cube)], adaptive),
         "alltoall-deterministic": (
-            SMALL_TREE, [job("alltoall", 1000, ranks=16, size="256 KiB")], deterministic,
+            SMALL_TREE,
+            [job("alltoall", 1000, ranks=16, size="256 KiB")],
+            deterministic,
         ),
         "alltoall-adaptive": (
-            SMALL_TREE, [job("alltoall", 1000, ranks=16, size="64 KiB")], adaptive,
-        ),
-        "alltoall-dragonfly": (
-            DRAGONFLY, [job("alltoall", 300, ranks=64, size="16 KiB")], adaptive,
-        ),
-        "transpose-hyperx": (
-            HYPERX, [job("transpose", 1000, dims=[8, 8], size="32 KiB", compute="30 us")], adaptive,
-        ),
-        "fft2d-tree": (
-            TREE, [job("fft2d", 300, plane=[4, 4], planes=4, size="16 KiB", compute="20 us")],
+            SMALL_TREE,
+            [job("alltoall", 1000, ranks=16, size="64 KiB")],
             adaptive,
         ),
-    }  # fmt: skip
+        "alltoall-dragonfly": (
+            DRAGONFLY,
+            [job("alltoall", 300, ranks=64, size="16 KiB")],
+            adaptive,
+        ),
+        "transpose-hyperx": (
+            HYPERX,
+            [job("transpose", 1000, dims=[8, 8], size="32 KiB", compute="30 us")],
+            adaptive,
+        ),
+        "fft2d-tree": (
+            TREE,
+            [job("fft2d", 300, plane=[4, 4], planes=4, size="16 KiB", compute="20 us")],
+            adaptive,
+        ),
+    }
 
 
 def irregular() -> dict[str, Any]:
@@ -104,44 +122,56 @@ def irregular() -> dict[str, Any]:
     ghost = {"dims": [4, 4, 4], "cells": [40, 40, 40], "variables": 3}
     return {
         "minighost-noise": (
-            TREE, [job("minighost", 1, **ghost, compute="100 us", imbalance=0.2, steps=400)],
+            TREE,
+            [job("minighost", 1, **ghost, compute="100 us", imbalance=0.2, steps=400)],
             adaptive,
         ),
         "minighost-sum-per-step": (
-            TREE, [job("minighost", 1, **ghost, compute="100 us", imbalance=0.5, steps=400,
-                       sums="step")], deterministic,
+            TREE,
+            [job("minighost", 1, **ghost, compute="100 us", imbalance=0.5, steps=400, sums="step")],
+            deterministic,
         ),
         "minighost-no-sum": (
-            TORUS, [job("minighost", 1, **ghost, compute="100 us", imbalance=0.1, steps=400,
-                        sums="none")], deterministic,
+            TORUS,
+            [job("minighost", 1, **ghost, compute="100 us", imbalance=0.1, steps=400, sums="none")],
+            deterministic,
         ),
         "ring-deterministic": (
-            TREE, [job("ring", 1000, ranks=64, size="64 KiB", messages=2)], deterministic,
+            TREE,
+            [job("ring", 1000, ranks=64, size="64 KiB", messages=2)],
+            deterministic,
         ),
         "uniform-adaptive": (
-            TREE, [job("uniform", 500, ranks=64, size="64 KiB", messages=8)], adaptive,
+            TREE,
+            [job("uniform", 500, ranks=64, size="64 KiB", messages=8)],
+            adaptive,
         ),
         "permutation-random": (
-            TREE, [job("permutation", 300, ranks=64, size="64 KiB", messages=4)],
+            TREE,
+            [job("permutation", 300, ranks=64, size="64 KiB", messages=4)],
             {"routing": "random"},
         ),
         "reduce-tree": (TREE, [job("reduce-tree", 200, ranks=64, size="4 KiB")], adaptive),
         "stencil-beside-uniform": (
             TREE,
-            [job("stencil2d", 1000, dims=[4, 8], size="64 KiB", compute="20 us")
-             | {"hosts": "0-3,8-11,16-19,24-27,32-35,40-43,48-51,56-59"},
-             job("uniform", 400, ranks=32, size="64 KiB", messages=8)
-             | {"hosts": "4-7,12-15,20-23,28-31,36-39,44-47,52-55,60-63", "observed": False}],
+            [
+                job("stencil2d", 1000, dims=[4, 8], size="64 KiB", compute="20 us")
+                | {"hosts": "0-3,8-11,16-19,24-27,32-35,40-43,48-51,56-59"},
+                job("uniform", 400, ranks=32, size="64 KiB", messages=8)
+                | {"hosts": "4-7,12-15,20-23,28-31,36-39,44-47,52-55,60-63", "observed": False},
+            ],
             adaptive,
         ),
         "alltoall-beside-stencil": (
             TREE,
-            [job("alltoall", 400, ranks=32, size="16 KiB") | {"hosts": "0-31"},
-             job("stencil2d", 2000, dims=[4, 8], size="64 KiB", compute="20 us")
-             | {"hosts": "32-63", "observed": False}],
+            [
+                job("alltoall", 400, ranks=32, size="16 KiB") | {"hosts": "0-31"},
+                job("stencil2d", 2000, dims=[4, 8], size="64 KiB", compute="20 us")
+                | {"hosts": "32-63", "observed": False},
+            ],
             deterministic,
         ),
-    }  # fmt: skip
+    }
 
 
 def applications() -> dict[str, dict[str, Any]]:
@@ -176,17 +206,22 @@ def longer() -> dict[str, Any]:
     cube = {"dims": [8, 8, 4], "size": "128 KiB", "compute": "100 us", "post": "all"}
     return {
         "stencil2d-1-MiB": (
-            TREE, [job("stencil2d", 1000, dims=[8, 8], size="1 MiB", compute="200 us")], adaptive,
+            TREE,
+            [job("stencil2d", 1000, dims=[8, 8], size="1 MiB", compute="200 us")],
+            adaptive,
         ),
         "stencil3d-256-ranks": (LARGE_TREE, [job("stencil3d", 1000, **cube)], adaptive),
         "alltoall-32-ranks": (
-            TREE, [job("alltoall", 1000, ranks=32, size="128 KiB", compute="100 us")], adaptive,
+            TREE,
+            [job("alltoall", 1000, ranks=32, size="128 KiB", compute="100 us")],
+            adaptive,
         ),
         "transpose-256-ranks": (
             LARGE_TREE,
-            [job("transpose", 1000, dims=[16, 16], size="512 KiB", compute="100 us")], adaptive,
+            [job("transpose", 1000, dims=[16, 16], size="512 KiB", compute="100 us")],
+            adaptive,
         ),
-    }  # fmt: skip
+    }
 
 
 def larger() -> dict[str, Any]:
@@ -195,13 +230,16 @@ def larger() -> dict[str, Any]:
     stencil = {"dims": [16, 32], "size": "64 KiB", "compute": "20 us"}
     return {
         "stencil2d-512-ranks": (
-            tree, [job("stencil2d", 1000, **stencil)], {"routing": "adaptive"},
-        ),
-        "alltoall-dragonfly-ugal": (
-            DRAGONFLY | {"routes": "ugal"}, [job("alltoall", 300, ranks=64, size="16 KiB")],
+            tree,
+            [job("stencil2d", 1000, **stencil)],
             {"routing": "adaptive"},
         ),
-    }  # fmt: skip
+        "alltoall-dragonfly-ugal": (
+            DRAGONFLY | {"routes": "ugal"},
+            [job("alltoall", 300, ranks=64, size="16 KiB")],
+            {"routing": "adaptive"},
+        ),
+    }
 
 
 def simulated(scenario: dict[str, Any], skip: bool) -> tuple[Run, float]:
@@ -241,16 +279,20 @@ def compared(name: str, scenario: dict[str, Any]) -> dict[str, Any]:
         "application": name,
         "steps": facts["steps"] if facts else None,
         "simulated": facts["simulated"] if facts else None,
-        "cpu_s": full_s, "cpu_s_skipped": skipped_s, "ratio": full_s / skipped_s,
+        "cpu_s": full_s,
+        "cpu_s_skipped": skipped_s,
+        "ratio": full_s / skipped_s,
         "elapsed_error": skipped.elapsed_ps / elapsed - 1,
         "half_interval": (high - low) / 2 / elapsed,
         "interval_held": low <= elapsed <= high,
-        "worst_link_error": worst, "mean_link_error": mean,
+        "worst_link_error": worst,
+        "mean_link_error": mean,
         "links_half": (facts or {}).get("links_half") or 0.0,
         "exact": bool(skipped.tables["skips"]["exact"].all()) if facts else False,
-        "why_not": None if facts else next(
-            (note for note in skipped.notes if note.startswith("nothing was skipped")), ""),
-    }  # fmt: skip
+        "why_not": None
+        if facts
+        else next((note for note in skipped.notes if note.startswith("nothing was skipped")), ""),
+    }
 
 
 def coverage(seeds: int, first: int) -> dict[str, Any]:
@@ -260,41 +302,68 @@ def coverage(seeds: int, first: int) -> dict[str, Any]:
     that they meet on links.
     """
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-        (SMALL_TREE, {"kind": "stencil3d", "dims": [4, 2, 2], "size": "64 KiB",
-                      "compute": "50 us"}, "adaptive"),
-        (SMALL_TREE, {"kind": "alltoall", "ranks": 16, "size": "16 KiB", "compute": "10 us"},
-         "adaptive"),
-        (SMALL_TREE, {"kind": "stencil2d", "dims": [4, 4], "size": "32 KiB", "compute": "20 us"},
-         "adaptive"),
+        (
+            SMALL_TREE,
+            {"kind": "stencil3d", "dims": [4, 2, 2], "size": "64 KiB", "compute": "50 us"},
+            "adaptive",
+        ),
+        (
+            SMALL_TREE,
+            {"kind": "alltoall", "ranks": 16, "size": "16 KiB", "compute": "10 us"},
+            "adaptive",
+        ),
+        (
+            SMALL_TREE,
+            {"kind": "stencil2d", "dims": [4, 4], "size": "32 KiB", "compute": "20 us"},
+            "adaptive",
+        ),
         (TREE, {"kind": "stencil2d", "dims": [8, 8], "size": "64 KiB"}, "adaptive"),
-        (TREE, {"kind": "stencil2d", "dims": [8, 8], "size": "64 KiB", "compute": "5 us"},
-         "random"),
+        (
+            TREE,
+            {"kind": "stencil2d", "dims": [8, 8], "size": "64 KiB", "compute": "5 us"},
+            "random",
+        ),
         (TREE, {"kind": "stencil2d", "dims": [4, 16], "size": "16 KiB"}, "adaptive"),
         (TREE, {"kind": "stencil3d", "dims": [4, 4, 4], "size": "32 KiB"}, "random"),
         (SMALL_TREE, {"kind": "stencil2d", "dims": [2, 8], "size": "128 KiB"}, "adaptive"),
-        (LARGE_TREE, {"kind": "stencil2d", "dims": [16, 16], "size": "32 KiB",
-                      "compute": "10 us"}, "adaptive"),
-    ]  # fmt: skip
+        (
+            LARGE_TREE,
+            {"kind": "stencil2d", "dims": [16, 16], "size": "32 KiB", "compute": "10 us"},
+            "adaptive",
+        ),
+    ]
     rows = [
-        compared(pattern["kind"], {
-            "name": "coverage", "fabric": fabric, "seed": seed,
-            "job": [{"pattern": pattern, "repeat": 600,
-                     "placement": "random" if seed % 2 == 0 and number > 2 else "block"}],
-            "engine": {"routing": routing},
-        })
+        compared(
+            pattern["kind"],
+            {
+                "name": "coverage",
+                "fabric": fabric,
+                "seed": seed,
+                "job": [
+                    {
+                        "pattern": pattern,
+                        "repeat": 600,
+                        "placement": "random" if seed % 2 == 0 and number > 2 else "block",
+                    }
+                ],
+                "engine": {"routing": routing},
+            },
+        )
         for number, (fabric, pattern, routing) in enumerate(cases)
         for seed in range(first, first + seeds)
-    ]  # fmt: skip
+    ]
     rows = [row for row in rows if row["steps"]]
     return {
-        "machine": machine(), "runs": seeds * len(cases), "skipped": len(rows),
+        "machine": machine(),
+        "runs": seeds * len(cases),
+        "skipped": len(rows),
         "elapsed_held": sum(row["interval_held"] for row in rows),
         "elapsed_within_2_percent": sum(abs(row["elapsed_error"]) <= 0.02 for row in rows),
         "links_held": sum(row["worst_link_error"] <= row["links_half"] for row in rows),
         "links_within_2_percent": sum(row["worst_link_error"] <= 0.02 for row in rows),
         "worst_link_error": max(row["worst_link_error"] for row in rows),
         "mean_ratio": float(np.exp(np.mean([np.log(row["ratio"]) for row in rows]))),
-    }  # fmt: skip
+    }
 
 
 def second(steps: int = 1000) -> dict[str, Any]:
@@ -314,10 +383,14 @@ def second(steps: int = 1000) -> dict[str, Any]:
     began = time.perf_counter()
     run, cpu_s = simulated(scenario, skip=True)
     return {
-        "machine": machine(), "cpu_s": cpu_s, "wall_s": time.perf_counter() - began,
-        "elapsed_s": run.elapsed_ps / 1e12, "packet_hops": run.summary["packet_hops"],
-        "skipped": run.summary.get("skipped"), "notes": run.notes,
-    }  # fmt: skip
+        "machine": machine(),
+        "cpu_s": cpu_s,
+        "wall_s": time.perf_counter() - began,
+        "elapsed_s": run.elapsed_ps / 1e12,
+        "packet_hops": run.summary["packet_hops"],
+        "skipped": run.summary.get("skipped"),
+        "notes": run.notes,
+    }
 
 
 def main() -> None:
@@ -393,11 +466,14 @@ def _table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
 
 def _second(found: dict[str, Any]) -> str:
     """The second in Markdown."""
-    return "\n\n".join([
-        f"{found['packet_hops']:.3g} packet-hops, {found['elapsed_s']:.3f} s of the application: "
-        f"{found['cpu_s']:.0f} CPU s, {found['wall_s']:.0f} s on the clock, one thread.",
-        *(f"> {note}" for note in found["notes"] if "skipped" in note),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"{found['packet_hops']:.3g} packet-hops, {found['elapsed_s']:.3f} s of the "
+            f"application: {found['cpu_s']:.0f} CPU s, {found['wall_s']:.0f} s on the clock, "
+            "one thread.",
+            *(f"> {note}" for note in found["notes"] if "skipped" in note),
+        ]
+    )
 
 
 def _line(row: dict[str, Any]) -> str:

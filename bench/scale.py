@@ -73,9 +73,16 @@ def build(nodes: int) -> _core.Network:
     """A three-level tree with full bisection, and its routes."""
     k, pods = SHAPES[nodes]
     tree = _core.fat_tree(
-        hosts_per_leaf=k, leaves=k, aggregation=k, pods=pods, cores=k * k, leaf_cables=1,
-        aggregation_uplinks=k, gbps=[100.0] * 3, delay_ps=CABLE_PS,
-    )  # fmt: skip
+        hosts_per_leaf=k,
+        leaves=k,
+        aggregation=k,
+        pods=pods,
+        cores=k * k,
+        leaf_cables=1,
+        aggregation_uplinks=k,
+        gbps=[100.0] * 3,
+        delay_ps=CABLE_PS,
+    )
     return _core.Network(**tree)
 
 
@@ -93,9 +100,16 @@ def permutation(ranks: int, message_bytes: int, seed: int) -> Program:
     zeros = np.zeros(3 * ranks, np.int64)
     labels = np.zeros(3 * ranks, np.uint32)
     return Program(
-        "permutation", start, kind, peers.reshape(-1), amount, zeros, request, labels,
+        "permutation",
+        start,
+        kind,
+        peers.reshape(-1),
+        amount,
+        zeros,
+        request,
+        labels,
         [Label("all", "none")],
-    )  # fmt: skip
+    )
 
 
 def measure(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -150,9 +164,22 @@ def measure(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
 
 def in_own_process(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
     """Measure one size in a fresh process."""
-    command = [sys.executable, __file__, "--one", str(nodes), "--threads", str(args.threads),
-               "--runs", str(args.runs), "--load", str(args.load), "--seed", str(args.seed),
-               "--duration-us", str(args.duration_us)]  # fmt: skip
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        str(nodes),
+        "--threads",
+        str(args.threads),
+        "--runs",
+        str(args.runs),
+        "--load",
+        str(args.load),
+        "--seed",
+        str(args.seed),
+        "--duration-us",
+        str(args.duration_us),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{nodes} nodes: failed with status {done.returncode}")

@@ -33,14 +33,26 @@ DESIGNS: list[Design] = [
     ("… link hash, 5 bits", "link_hash_serial", {"BITS": 5}),
     ("… choice", "scheme_coordinated", {"BITS": 5}),
     ("port, `coordinated` 1+4", "telemetry_port", {"SCHEME": 0, "BITS": 4}),
-    ("port, `compact` 5 bits, LFSR", "telemetry_port",
-     {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
-    ("port, `compact` 6 bits, LFSR", "telemetry_port",
-     {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 4}),
-    ("port, `compact` 6 bits, rings", "telemetry_port",
-     {"SCHEME": 1, "RANDOM": RING, "BITS": 1, "COUNT_BITS": 4}),
-    ("port, `single-bit`, LFSR", "telemetry_port",
-     {"SCHEME": 2, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3}),
+    (
+        "port, `compact` 5 bits, LFSR",
+        "telemetry_port",
+        {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3},
+    ),
+    (
+        "port, `compact` 6 bits, LFSR",
+        "telemetry_port",
+        {"SCHEME": 1, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 4},
+    ),
+    (
+        "port, `compact` 6 bits, rings",
+        "telemetry_port",
+        {"SCHEME": 1, "RANDOM": RING, "BITS": 1, "COUNT_BITS": 4},
+    ),
+    (
+        "port, `single-bit`, LFSR",
+        "telemetry_port",
+        {"SCHEME": 2, "RANDOM": LFSR, "BITS": 1, "COUNT_BITS": 3},
+    ),
     ("port, `full`, LFSR", "telemetry_port", {"SCHEME": 3, "RANDOM": LFSR, "BITS": 1}),
     ("random: LFSR and table", "random_lfsr", {}),
     ("random: rings", "random_ring", {}),
@@ -49,7 +61,7 @@ DESIGNS: list[Design] = [
     ("`coordinated` 1+5, a packet a clock", "coordinated_pipeline", {"BITS": 5}),
     ("… packet id", "packet_id", {}),
     ("… link hash, 5 bits", "link_hash", {"BITS": 5}),
-]  # fmt: skip
+]
 
 
 def count(module: str, sizes: dict[str, int]) -> tuple[int, int, int]:

@@ -89,11 +89,18 @@ def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) 
     # One in `tag` packets carries a sample: those whose sequence number divides evenly.
     chosen = np.flatnonzero(traffic.ids % tag == 0).astype(np.uint32)
     found = _core.run_scheme(
-        entry.scheme, traffic.ids[chosen], traffic.hops[chosen],
-        traffic.links[chosen] + np.uint32(1), np.zeros((len(chosen), traffic.most_hops), np.uint8),
-        seed, bits=entry.bits, size=entry.size, probability=entry.probability,
-        hash="gf", field_bits=FIELD_BITS,
-    )  # fmt: skip
+        entry.scheme,
+        traffic.ids[chosen],
+        traffic.hops[chosen],
+        traffic.links[chosen] + np.uint32(1),
+        np.zeros((len(chosen), traffic.most_hops), np.uint8),
+        seed,
+        bits=entry.bits,
+        size=entry.size,
+        probability=entry.probability,
+        hash="gf",
+        field_bits=FIELD_BITS,
+    )
     packet = chosen[found["packet"]]
     seen, hop, weight = found["seen"], found["hop"], found["weight"]
     if hash_bits is None:
@@ -109,9 +116,12 @@ def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) 
         of_packet, factor = packet[keep], 1.0 if part is None else float(part)
         sent = weight[keep] if part is None else np.ones(len(of_packet))
         samples = HashedSamples(
-            traffic.ids[of_packet], seen[keep].astype(np.uint8), sent.astype(np.uint8), entry.bits,
+            traffic.ids[of_packet],
+            seen[keep].astype(np.uint8),
+            sent.astype(np.uint8),
+            entry.bits,
             FIELD_BITS,
-        )  # fmt: skip
+        )
         plan = traffic.stages(of_packet, hop[keep] if known else None)
         out.counts += tag * factor * count_links(_core, samples, plan, values, known).packets
         if likely and whole:
@@ -179,26 +189,47 @@ def measure(
                 gap, steps = found.gap, found.steps
         own = linear.errors() or {}
         reference = reference or own
-        rows.append({
-            "scheme": entry.label, "hash_bits": found.hash_bits, "header_bits": found.header_bits,
-            "relative_error": own, "packets_relative": relative(reference, own),
-            "conserved_error": conserved.errors(),
-            "packets_relative_conserved": relative(reference, conserved.errors()),
-            "conservation_residual_packets": residual,
-            "likelihood_error": likely.errors(),
-            "packets_relative_likelihood": relative(reference, likely.errors()),
-            "likelihood_gap_nats": gap if likely.squares else None,
-            "likelihood_steps": steps if likely.squares else None,
-        })  # fmt: skip
-    even = errors(sum((spread_evenly(part, traffic.n_links) for part in population),
-                      np.zeros(traffic.n_links)), traffic)  # fmt: skip
-    rows.append({
-        "scheme": tables.EVEN, "hash_bits": None, "header_bits": 0, "relative_error": even,
-        "packets_relative": relative(reference, even),
-    })  # fmt: skip
-    return {"network": network, "pattern": pattern, "packets": packets, "tagged": tag,
-            "seed": seed, "repeats": repeats, "predicted": predicted(traffic, network),
-            "schemes": rows}  # fmt: skip
+        rows.append(
+            {
+                "scheme": entry.label,
+                "hash_bits": found.hash_bits,
+                "header_bits": found.header_bits,
+                "relative_error": own,
+                "packets_relative": relative(reference, own),
+                "conserved_error": conserved.errors(),
+                "packets_relative_conserved": relative(reference, conserved.errors()),
+                "conservation_residual_packets": residual,
+                "likelihood_error": likely.errors(),
+                "packets_relative_likelihood": relative(reference, likely.errors()),
+                "likelihood_gap_nats": gap if likely.squares else None,
+                "likelihood_steps": steps if likely.squares else None,
+            }
+        )
+    even = errors(
+        sum(
+            (spread_evenly(part, traffic.n_links) for part in population), np.zeros(traffic.n_links)
+        ),
+        traffic,
+    )
+    rows.append(
+        {
+            "scheme": tables.EVEN,
+            "hash_bits": None,
+            "header_bits": 0,
+            "relative_error": even,
+            "packets_relative": relative(reference, even),
+        }
+    )
+    return {
+        "network": network,
+        "pattern": pattern,
+        "packets": packets,
+        "tagged": tag,
+        "seed": seed,
+        "repeats": repeats,
+        "predicted": predicted(traffic, network),
+        "schemes": rows,
+    }
 
 
 def predicted(traffic: Traffic, network: str) -> dict[str, float]:
@@ -222,8 +253,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--packets", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--network", choices=NETWORKS, nargs="+", default=list(NETWORKS))
     parser.add_argument("--pattern", choices=PATTERNS, nargs="+", default=list(PATTERNS))
-    parser.add_argument("--tagged", type=int, nargs="*", default=[4, 16],
-                        help="one in so many packets, on Tapered")  # fmt: skip
+    parser.add_argument(
+        "--tagged", type=int, nargs="*", default=[4, 16], help="one in so many packets, on Tapered"
+    )
     parser.add_argument(
         "--likelihood",
         type=int,

@@ -63,11 +63,16 @@ def error_table(result: Result) -> str:
         inner = ["core up", "core down"]
     extra = "" if result["tagged"] > 1 else f" {inner[0]}, conserved |"
     lines = [
-        title(result), "",
-        "| scheme | header bits | " + " | ".join(tiers) + " | fewer packets: "
-        + " | ".join(inner) + " |" + extra,
+        title(result),
+        "",
+        "| scheme | header bits | "
+        + " | ".join(tiers)
+        + " | fewer packets: "
+        + " | ".join(inner)
+        + " |"
+        + extra,
         "|---|" + "---:|" * (1 + len(tiers) + len(inner) + bool(extra)),
-    ]  # fmt: skip
+    ]
     for row in rows:
         cells = [f"{row['relative_error'][tier]:.3g}" for tier in tiers]
         cells += [factor(row["packets_relative"][tier]) for tier in inner]
@@ -111,9 +116,10 @@ def page(results: list[Result], traces: list[Result]) -> str:
         parts += ["One packet in k tagged, counts multiplied by k:", *map(error_table, tagged)]
     parts += [
         "Non-negative decoding (root mean square error relative to the mean count):",
-        likelihood_table(results), "Packets to trace a fixed path of five hops:",
+        likelihood_table(results),
+        "Packets to trace a fixed path of five hops:",
         trace_table(traces),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(parts)
 
 
@@ -127,12 +133,22 @@ def draw(results: list[Result], folder: Path) -> None:
     for (network, pattern), own in groups.items():
         own.sort(key=lambda result: int(result["packets"]))
         tiers = list(own[0]["schemes"][0]["relative_error"])
-        fig, axes = plt.subplots(1, len(tiers), figsize=(2.9 * len(tiers) + 2.4, 3.7), sharey=True,
-                                 squeeze=False, layout="constrained")  # fmt: skip
+        fig, axes = plt.subplots(
+            1,
+            len(tiers),
+            figsize=(2.9 * len(tiers) + 2.4, 3.7),
+            sharey=True,
+            squeeze=False,
+            layout="constrained",
+        )
         for panel, tier in zip(axes[0], tiers, strict=True):
             _panel(panel, tier, own, own, "packets", "packets")
-        _finish(fig, axes[0][0], f"{network_name(network)}, {pattern} traffic",
-                folder / f"accuracy-{network}-{pattern}.png")  # fmt: skip
+        _finish(
+            fig,
+            axes[0][0],
+            f"{network_name(network)}, {pattern} traffic",
+            folder / f"accuracy-{network}-{pattern}.png",
+        )
     _draw_tagged(results, folder)
 
 
@@ -140,12 +156,22 @@ def _draw_tagged(results: list[Result], folder: Path) -> None:
     tagged = [r for r in results if r["tagged"] > 1]
     if not tagged:
         return
-    whole = [r for r in results if r["tagged"] == 1 and all(
-        r[key] == tagged[0][key] for key in ("network", "pattern", "packets"))]  # fmt: skip
+    whole = [
+        r
+        for r in results
+        if r["tagged"] == 1
+        and all(r[key] == tagged[0][key] for key in ("network", "pattern", "packets"))
+    ]
     own = sorted([*whole, *tagged], key=lambda result: int(result["tagged"]))
     tiers = list(own[0]["schemes"][0]["relative_error"])
-    fig, axes = plt.subplots(1, len(tiers), figsize=(2.9 * len(tiers) + 2.4, 3.7), sharey=True,
-                             squeeze=False, layout="constrained")  # fmt: skip
+    fig, axes = plt.subplots(
+        1,
+        len(tiers),
+        figsize=(2.9 * len(tiers) + 2.4, 3.7),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
     for panel, tier in zip(axes[0], tiers, strict=True):
         _panel(panel, tier, own, tagged, "tagged", "one packet in k tagged: k")
     _finish(fig, axes[0][0], title(own[0]).split(", 2 runs")[0], folder / "accuracy-tagged.png")
@@ -161,15 +187,33 @@ def _panel(
                 if (row["scheme"], row["hash_bits"]) == (scheme, bits):
                     points.append((result[key], row["relative_error"][tier]))
         if len(points) >= len(needed):
-            panel.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4,
-                       linewidth=1.2, label=text)  # fmt: skip
+            panel.plot(
+                *zip(*points, strict=True),
+                color=colour,
+                marker=marker,
+                markersize=4,
+                linewidth=1.2,
+                label=text,
+            )
     even = [(result[key], result["schemes"][-1]["relative_error"][tier]) for result in own]
     if any(error > 0 for _, error in even):
-        panel.plot(*zip(*even, strict=True), color="#e7298a", linestyle="--", linewidth=2,
-                   label="spread evenly (no samples)")  # fmt: skip
+        panel.plot(
+            *zip(*even, strict=True),
+            color="#e7298a",
+            linestyle="--",
+            linewidth=2,
+            label="spread evenly (no samples)",
+        )
     else:
-        panel.text(0.5, 0.03, "spread evenly: exact", transform=panel.transAxes, ha="center",
-                   fontsize=8, color="#e7298a")  # fmt: skip
+        panel.text(
+            0.5,
+            0.03,
+            "spread evenly: exact",
+            transform=panel.transAxes,
+            ha="center",
+            fontsize=8,
+            color="#e7298a",
+        )
     panel.set(xscale="log", yscale="log", title=tier, xlabel=name)
     at = sorted({int(result[key]) for result in own})
     panel.set_xticks(at, [f"{x:,}".replace(",000,000", "M").replace(",000", "k") for x in at])

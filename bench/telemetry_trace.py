@@ -94,12 +94,14 @@ def trace(bits: int, choices: int, trials: int, seed: int) -> dict[str, object]:
             found.setdefault((tau, p, peel), []).append(needed(decoder, acting))
     best = min((key for key in found if key[0] < 1.0 and key[2]), key=lambda k: _mean(found[k]))
     return {
-        "hash_bits": bits, "choices": choices, "trials": trials,
+        "hash_bits": bits,
+        "choices": choices,
+        "trials": trials,
         "coordinated": _facts(found[1.0, 0.0, True]),
         "pint": {"tau": best[0], "p": best[1], **_facts(found[best])},
         "xor_peeled": _facts(found[0.0, 0.2, True]),
         "xor_single_hops": _facts(found[0.0, 0.2, False]),
-    }  # fmt: skip
+    }
 
 
 def _mean(found: list[int | None]) -> float:

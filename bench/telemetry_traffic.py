@@ -87,9 +87,14 @@ def make_fabric(network: str) -> Fabric:
         return fat_tree(PRESETS["tapered"])
     options = {
         "torus": {"kind": "torus", "dims": [4, 4, 4], "nodes_per_switch": 4},
-        "dragonfly": {"kind": "dragonfly", "nodes_per_router": 3, "routers": 6,
-                      "global_ports": 3, "groups": 19},
-    }  # fmt: skip
+        "dragonfly": {
+            "kind": "dragonfly",
+            "nodes_per_router": 3,
+            "routers": 6,
+            "global_ports": 3,
+            "groups": 19,
+        },
+    }
     return in_port_order(build(options[network]))
 
 

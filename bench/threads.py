@@ -86,8 +86,10 @@ def main() -> None:
     if args.json:
         print(json.dumps({"rounds": rounds, "median": middle, "machine": machine()}, indent=2))
     else:
-        print(f"middle: {middle['of_one']:.2f} of one, {100 * middle['of_side_by_side']:.0f} % of "
-              f"side by side, {100 * middle['of_slowest']:.0f} %, on {machine()}")  # fmt: skip
+        print(
+            f"middle: {middle['of_one']:.2f} of one, {100 * middle['of_side_by_side']:.0f} % of "
+            f"side by side, {100 * middle['of_slowest']:.0f} %, on {machine()}"
+        )
 
 
 if __name__ == "__main__":

@@ -77,9 +77,13 @@ def large_run(seed: int = 1) -> Run:
     edges = np.linspace(0, int(base.tables["windows"]["end_ps"].max()), FRAMES + 1).astype(  # type: ignore[arg-type, call-overload]
         np.uint64
     )
-    frames = pl.DataFrame({
-        "window": np.arange(FRAMES, dtype=np.uint32), "start_ps": edges[:-1], "end_ps": edges[1:],
-    })  # fmt: skip
+    frames = pl.DataFrame(
+        {
+            "window": np.arange(FRAMES, dtype=np.uint32),
+            "start_ps": edges[:-1],
+            "end_ps": edges[1:],
+        }
+    )
     # Without the record of the simulator the samples stay in the windows given here.
     tables = {"samples": samples, "windows": frames, "truth": base.tables["truth"].clear()}
     return replace(base, tables=base.tables | tables)
@@ -96,8 +100,13 @@ def measure() -> dict[str, object]:
     run = large_run()
     with tempfile.TemporaryDirectory() as folder, webdriver.Browser() as browser:
         path = write_report(Path(folder) / "large.html", run, make_diagnosis(run))
-        browser.command("Emulation.setDeviceMetricsOverride", width=1280, height=900,
-                        deviceScaleFactor=1, mobile=False)  # fmt: skip
+        browser.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=1280,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         browser.command("Performance.enable", timeDomain="threadTicks")
         browser.command("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
         browser.open(path)
@@ -107,14 +116,24 @@ def measure() -> dict[str, object]:
         browser.command("HeapProfiler.collectGarbage")
         heap = browser.command("Runtime.getHeapUsage")
         used = heap["usedSize"] + heap.get("backingStorageSize", 0)
-        browser.command("Emulation.setDeviceMetricsOverride", width=1280, height=TALL,
-                        deviceScaleFactor=1, mobile=False)  # fmt: skip
+        browser.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=1280,
+            height=TALL,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         browser.settle()
         tall = drag(browser)
         rows = [("Elapsed", "1 s", "1 s", "0 %")]
         change = write_comparison(Path(folder) / "change.html", run, large_run(seed=2), rows)
-        browser.command("Emulation.setDeviceMetricsOverride", width=1280, height=900,
-                        deviceScaleFactor=1, mobile=False)  # fmt: skip
+        browser.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=1280,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         browser.open(change)
         browser.run("document.querySelector('tr[data-link]').click()")
         two = drag(browser)

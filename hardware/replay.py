@@ -63,19 +63,27 @@ DESIGNS = {
 }
 
 TREE = {
-    "hosts_per_leaf": 3, "leaves": 2, "aggregation": 2, "pods": 2, "cores": 2,
-    "aggregation_uplinks": 2, "host_delay": "5 ns", "leaf_delay": "5 ns", "core_delay": "50 ns",
-}  # fmt: skip
+    "hosts_per_leaf": 3,
+    "leaves": 2,
+    "aggregation": 2,
+    "pods": 2,
+    "cores": 2,
+    "aggregation_uplinks": 2,
+    "host_delay": "5 ns",
+    "leaf_delay": "5 ns",
+    "core_delay": "50 ns",
+}
 
 
 def run_with(telemetry: dict[str, Any], messages: int) -> Run:
     """Adaptive traffic on a small fat tree of three tiers, every packet with a sample."""
     pattern = {"kind": "uniform", "ranks": 12, "messages": messages, "size": "32 KiB"}
     document = {
-        "fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}],
+        "fabric": {"fat_tree": TREE},
+        "job": [{"pattern": pattern}],
         "telemetry": {"packets": 4_000_000} | telemetry,
         "engine": {"buffer": "16 KiB", "eager": "1 MiB"},
-    }  # fmt: skip
+    }
     return simulate(parse(document))
 
 
@@ -166,20 +174,41 @@ def build(design: Design, folder: Path, simulator: str, random: int = 0) -> list
     """Compiles the test bench; returns the command that runs it."""
     bench = HERE / "sim" / "replay.sv"
     sizes = {
-        "SCHEME": design.number, "PIPELINE": int(design.pipeline), "RANDOM": random,
+        "SCHEME": design.number,
+        "PIPELINE": int(design.pipeline),
+        "RANDOM": random,
         "BITS": design.bits,
-        "COUNT_BITS": design.count_bits, "PACKETS": 1 << (16 if simulator == "iverilog" else 21),
-    }  # fmt: skip
+        "COUNT_BITS": design.count_bits,
+        "PACKETS": 1 << (16 if simulator == "iverilog" else 21),
+    }
     if simulator == "verilator":
-        command = ["verilator", "--binary", "-O3", "-Wno-fatal", "-Wno-WIDTH", "-Wno-INITIALDLY",
-                   "--timing",
-                   "--top-module", "replay", f"-I{HERE / 'rtl'}", "--Mdir", str(folder),
-                   *(f"-G{name}={value}" for name, value in sizes.items())]  # fmt: skip
+        command = [
+            "verilator",
+            "--binary",
+            "-O3",
+            "-Wno-fatal",
+            "-Wno-WIDTH",
+            "-Wno-INITIALDLY",
+            "--timing",
+            "--top-module",
+            "replay",
+            f"-I{HERE / 'rtl'}",
+            "--Mdir",
+            str(folder),
+            *(f"-G{name}={value}" for name, value in sizes.items()),
+        ]
         result = [str(folder / "Vreplay")]
     else:
-        command = ["iverilog", "-g2012", "-s", "replay", f"-I{HERE / 'rtl'}", "-o",
-                   str(folder / "replay.vvp"),
-                   *(f"-Preplay.{name}={value}" for name, value in sizes.items())]  # fmt: skip
+        command = [
+            "iverilog",
+            "-g2012",
+            "-s",
+            "replay",
+            f"-I{HERE / 'rtl'}",
+            "-o",
+            str(folder / "replay.vvp"),
+            *(f"-Preplay.{name}={value}" for name, value in sizes.items()),
+        ]
         result = ["vvp", "-n", str(folder / "replay.vvp")]
     done = subprocess.run(
         [*command, *map(str, SOURCES), str(bench)], capture_output=True, text=True

@@ -68,8 +68,12 @@ class _Crate:
     def uses(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Every use of one module by another."""
         for module, text in self.source.items():
-            paths = [path for public, tree in _USE.findall(text) if not public
-                     for path, _ in _leaves(tree)]  # fmt: skip
+            paths = [
+                path
+                for public, tree in _USE.findall(text)
+                if not public
+                for path, _ in _leaves(tree)
+            ]
             rest = _USE.sub("", text)
             paths += [tuple(path.split("::")) for path in _PATH.findall(rest)]
             for path in paths:

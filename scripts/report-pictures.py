@@ -55,16 +55,22 @@ def look(browser: webdriver.Browser, width: int, mode: str = "light") -> None:
     browser.command("Emulation.setEmulatedMedia", media="", features=[scheme])
     sight = "achromatopsia" if mode == "grey" else "none"
     browser.command("Emulation.setEmulatedVisionDeficiency", type=sight)
-    browser.command("Emulation.setDeviceMetricsOverride", width=width, height=900,
-                    deviceScaleFactor=1, mobile=False)  # fmt: skip
+    browser.command(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
 
 
 def photograph(browser: webdriver.Browser, top: float, tall: float, width: int) -> Image.Image:
     """A part of the page as it is."""
     browser.settle()
     clip = {"x": 0, "y": top, "width": width, "height": tall, "scale": 1}
-    found = browser.command("Page.captureScreenshot", format="png", clip=clip,
-                            captureBeyondViewport=True)  # fmt: skip
+    found = browser.command(
+        "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True
+    )
     return Image.open(io.BytesIO(base64.b64decode(found["data"]))).convert("RGB")
 
 
@@ -78,10 +84,12 @@ def shoot(
 
 def top_of(browser: webdriver.Browser, selector: str) -> float:
     """Where an element begins on the page."""
-    return float(browser.run(
-        "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY",
-        selector,
-    ))  # fmt: skip
+    return float(
+        browser.run(
+            "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY",
+            selector,
+        )
+    )
 
 
 def results(folder: Path) -> None:
@@ -93,27 +101,57 @@ def results(folder: Path) -> None:
         "compare": ["compare", folder / "demo" / "run", folder / "demo" / "after"],
         "blue-waters": ["simulate", examples / "blue-waters" / "blue-waters.toml", "--quiet"],
         "evolution.html": ["evolution", folder / "blue-waters"],
-        "stencil2d": ["diagnose", examples / "stencil2d" / "stencil2d.toml", "--quiet",
-                      "--seeds", "1"],
-        "background": ["diagnose", examples / "background" / "background.toml", "--quiet",
-                       "--seeds", "1"],
-    }  # fmt: skip
+        "stencil2d": [
+            "diagnose",
+            examples / "stencil2d" / "stencil2d.toml",
+            "--quiet",
+            "--seeds",
+            "1",
+        ],
+        "background": [
+            "diagnose",
+            examples / "background" / "background.toml",
+            "--quiet",
+            "--seeds",
+            "1",
+        ],
+    }
     for name, command in commands.items():
         if not (folder / name).exists():
-            subprocess.run([tailback, *command, "--out", folder / name], check=True,
-                           stdout=subprocess.DEVNULL)  # fmt: skip
+            subprocess.run(
+                [tailback, *command, "--out", folder / name], check=True, stdout=subprocess.DEVNULL
+            )
 
 
 def torus(path: Path) -> None:
     """The comparison of two placements on a torus, as a folder; existing results are kept."""
     if path.exists():
         return
-    runs = [simulate(parse({
-        "name": "torus", "seed": 1,
-        "fabric": {"topology": {"kind": "torus", "dims": [12, 8, 8], "nodes_per_switch": 1}},
-        "job": [{"placement": placement, "pattern": {
-            "kind": "stencil3d", "dims": [12, 8, 8], "size": "64 KiB", "rounds": 2}}],
-    })) for placement in ("random", "block")]  # fmt: skip
+    runs = [
+        simulate(
+            parse(
+                {
+                    "name": "torus",
+                    "seed": 1,
+                    "fabric": {
+                        "topology": {"kind": "torus", "dims": [12, 8, 8], "nodes_per_switch": 1}
+                    },
+                    "job": [
+                        {
+                            "placement": placement,
+                            "pattern": {
+                                "kind": "stencil3d",
+                                "dims": [12, 8, 8],
+                                "size": "64 KiB",
+                                "rounds": 2,
+                            },
+                        }
+                    ],
+                }
+            )
+        )
+        for placement in ("random", "block")
+    ]
     compare(*runs).write(path)
 
 
@@ -156,13 +194,21 @@ def document(folder: Path) -> None:
 
 
 SHEET = {
-    "demo": "demo/report.html", "stencil2d": "stencil2d/report.html",
-    "background": "background/report.html", "torus": "torus/compare.html",
+    "demo": "demo/report.html",
+    "stencil2d": "stencil2d/report.html",
+    "background": "background/report.html",
+    "torus": "torus/compare.html",
     "change": "compare/compare.html",
-}  # fmt: skip
+}
 """Pages of the picture that shows reports in every style."""
-WAYS = ((WIDE, "light"), (WIDE, "dark"), (WIDE, "grey"), (NARROW, "light"), (NARROW, "dark"),
-        (PAPER, "print"))  # fmt: skip
+WAYS = (
+    (WIDE, "light"),
+    (WIDE, "dark"),
+    (WIDE, "grey"),
+    (NARROW, "light"),
+    (NARROW, "dark"),
+    (PAPER, "print"),
+)
 THUMB = 160
 
 
@@ -178,8 +224,10 @@ def sheet(browser: webdriver.Browser, folder: Path) -> None:
                 browser.run("dispatchEvent(new Event('beforeprint'))")
             browser.settle()
             image = photograph(browser, top_of(browser, "#where"), width - 2, width)
-            out.paste(image.resize((THUMB - 4, THUMB - 4), Image.Resampling.LANCZOS),
-                      (column * THUMB + 2, row * THUMB + 2))  # fmt: skip
+            out.paste(
+                image.resize((THUMB - 4, THUMB - 4), Image.Resampling.LANCZOS),
+                (column * THUMB + 2, row * THUMB + 2),
+            )
     out.quantize(48).save(IMAGES / "report-ways.png", optimize=True)
 
 
@@ -198,8 +246,9 @@ def review(pages: list[Path], folder: Path) -> None:
                         part = photograph(browser, top, min(PIECE, tall - top), width)
                         part.save(folder / f"{name}-{width}-{mode}-{i:02d}.png")
             look(browser, WIDE)
-            paper = browser.command("Page.printToPDF", paperWidth=8.27, paperHeight=11.69,
-                                    printBackground=True)["data"]  # fmt: skip
+            paper = browser.command(
+                "Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True
+            )["data"]
             (folder / f"{name}.pdf").write_bytes(base64.b64decode(paper))
 
 

@@ -81,15 +81,22 @@ TOPOLOGIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "dragonfly": (
         {
-            "kind": "dragonfly", "groups": 5, "nodes_per_router": 1, "routers": 4,
+            "kind": "dragonfly",
+            "groups": 5,
+            "nodes_per_router": 1,
+            "routers": 4,
             "global_ports": 1,
         },
         ["minimal", "valiant", "ugal", "up-down"],
     ),
     "dragonfly-plus": (
         {
-            "kind": "dragonfly-plus", "nodes_per_leaf": 2, "leaves": 3, "spines": 2,
-            "groups": 3, "global_ports": 1,
+            "kind": "dragonfly-plus",
+            "nodes_per_leaf": 2,
+            "leaves": 3,
+            "spines": 2,
+            "groups": 3,
+            "global_ports": 1,
         },
         ["minimal", "valiant", "ugal", "up-down"],
     ),
@@ -103,12 +110,18 @@ TOPOLOGIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "planes": ({"kind": "k-ary-n-tree", "k": 4, "n": 2, "planes": 2}, ["up-down"]),
     "yellowstone": (
         {
-            "kind": "yellowstone", "hosts_per_tor": 2, "tors_per_group": 3, "groups": 3,
-            "directors": 2, "leaves": 7, "spines": 2, "servers_per_leaf": 2,
+            "kind": "yellowstone",
+            "hosts_per_tor": 2,
+            "tors_per_group": 3,
+            "groups": 3,
+            "directors": 2,
+            "leaves": 7,
+            "spines": 2,
+            "servers_per_leaf": 2,
         },
         ["up-down"],
     ),
-}  # fmt: skip
+}
 
 ENGINE: dict[str, dict[str, Any]] = {
     "packet": {"packet": "2 KiB", "header": "64 B"},
@@ -127,7 +140,8 @@ ENGINE: dict[str, dict[str, Any]] = {
     "eager": {"eager": "1 GiB", "send_delay": "0 ns"},
     "rendezvous": {"eager": "0 B"},
     "infiniband": {
-        "injection": "per-destination", "congestion_control": {**LIGHTS, "victims": True},
+        "injection": "per-destination",
+        "congestion_control": {**LIGHTS, "victims": True},
     },
     "dcms": {
         "injection": "per-destination",
@@ -140,12 +154,16 @@ ENGINE: dict[str, dict[str, Any]] = {
     "ecmp": {"routing": "ecmp"},
     "pfc": {"flow_control": {"kind": "pfc", "xoff": "8 KiB"}, "buffer": "32 KiB"},
     "dcqcn": {
-        "injection": "per-destination", "routing": "ecmp", "buffer": "32 KiB",
+        "injection": "per-destination",
+        "routing": "ecmp",
+        "buffer": "32 KiB",
         "flow_control": {"kind": "pfc", "xoff": "8 KiB", "xon": "2 KiB"},
-        "congestion_control": {"scheme": "dcqcn"}, "dcqcn": {"kmax": "20 kB", "pmax": 0.5},
+        "congestion_control": {"scheme": "dcqcn"},
+        "dcqcn": {"kmax": "20 kB", "pmax": 0.5},
     },
     "elastic-assigned": {
-        "injection": "per-destination", "pacing": {"kind": "elastic", "rates": "assigned"},
+        "injection": "per-destination",
+        "pacing": {"kind": "elastic", "rates": "assigned"},
     },
     "spaced-max-min": {
         "injection": "per-destination",
@@ -155,7 +173,7 @@ ENGINE: dict[str, dict[str, Any]] = {
         "injection": "per-destination",
         "pacing": {"kind": "leaky-bucket", "rates": "assigned", "share": 0.8, "offset": "none"},
     },
-}  # fmt: skip
+}
 
 TELEMETRY: dict[str, dict[str, Any]] = {
     "off": {"scheme": "off"},
@@ -204,12 +222,26 @@ PATTERNS: dict[str, dict[str, Any]] = {
     "transpose": {"dims": [6, 4], "size": "16 KiB"},
 }
 
-SCHEMES = ("full", "single_bit", "compact", "coordinated", "node_marking", "edge_marking",
-           "xor_digest", "full_int", "csig")  # fmt: skip
+SCHEMES = (
+    "full",
+    "single_bit",
+    "compact",
+    "coordinated",
+    "node_marking",
+    "edge_marking",
+    "xor_digest",
+    "full_int",
+    "csig",
+)
 HASHES = ("gf", "md5", "crc", "mult", "double_mult", "parity")
 
-SHORT_EXAMPLES = ("alltoall/alltoall", "congestion/hot-spot", "demo/demo", "probes/probes",
-                  "rates/rates")  # fmt: skip
+SHORT_EXAMPLES = (
+    "alltoall/alltoall",
+    "congestion/hot-spot",
+    "demo/demo",
+    "probes/probes",
+    "rates/rates",
+)
 
 
 def two_jobs(*, engine: Mapping[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
@@ -221,12 +253,14 @@ def two_jobs(*, engine: Mapping[str, Any] | None = None, **sections: Any) -> dic
         "job": [
             {**ALLTOALL, "hosts": "0-15", "ranks_per_host": 1},
             {
-                "name": "other", "hosts": "16-71", "observed": False,
+                "name": "other",
+                "hosts": "16-71",
+                "observed": False,
                 "pattern": {"kind": "uniform", "ranks": 56, "messages": 8, "size": "32 KiB"},
             },
         ],
         **sections,
-    }  # fmt: skip
+    }
 
 
 def scenarios() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -275,8 +309,15 @@ def runs() -> Iterator[tuple[str, Run]]:
             yield f"{name} received", decode_samples(run)
     for name in SHORT_EXAMPLES:
         yield f"examples/{name}", simulate(load(EXAMPLES / f"{name}.toml"), threads=1)
-    for name in ("tree/up-down", "torus/ugal", "dragonfly/valiant", "modified-tree/horizontal",
-                 "engine/vc", "engine/deterministic", "ranks-of-a-host"):  # fmt: skip
+    for name in (
+        "tree/up-down",
+        "torus/ugal",
+        "dragonfly/valiant",
+        "modified-tree/horizontal",
+        "engine/vc",
+        "engine/deterministic",
+        "ranks-of-a-host",
+    ):
         prepared = prepare(parse(dict(scenarios())[name]))
         yield f"{name} fluid", simulate_fluid(prepared)
         options = FluidOptions(rates="assignment", first_buffer=False, lines=True, quantum_ps=0)
@@ -317,9 +358,18 @@ def arrays() -> Iterator[tuple[str, dict[str, Any]]]:
     for scheme in SCHEMES:
         for name in HASHES if scheme == "coordinated" else HASHES[:1]:
             found = _core.run_scheme(
-                scheme, ids, hops, ways, levels, 3, bits=4, size=4, probability=0.2, hash=name,
+                scheme,
+                ids,
+                hops,
+                ways,
+                levels,
+                3,
+                bits=4,
+                size=4,
+                probability=0.2,
+                hash=name,
                 field_bits=24,
-            )  # fmt: skip
+            )
             yield f"scheme {scheme} {name}", found
     sent, numbers = ways[:, 0].copy(), np.arange(1, 40, dtype=np.uint32)
     hashed = _core.link_hash("gf", ids, sent, 4, 24)

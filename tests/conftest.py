@@ -60,8 +60,9 @@ _FAILED = pytest.StashKey[bool]()
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Remember whether files of failed tests are worth a look."""
     session.config.stash[_FAILED] = exitstatus not in (
-        pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED,
-    )  # fmt: skip
+        pytest.ExitCode.OK,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

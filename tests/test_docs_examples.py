@@ -113,9 +113,15 @@ def run_in_shell(command: Command, folder: Path) -> str:
     # A shell, as the reader has one: the pages are ours, and pipes and redirections are allowed.
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command.text],
-        cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
     return problem(command, done.returncode, done.stdout)
 
 

@@ -16,8 +16,16 @@ NOT_A_PAGE = {DOCS / "package-description.md"}
 FENCED = re.compile(r"^( *)(```+).*?^\1\2 *$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)")
 NAMED = re.compile(r"(?<![\w/.-])(?:docs|examples|tests|crates|bench)/[\w./-]*\w(?![\w*/-])")
-SOURCES = ("python/**/*.py", "crates/**/*.rs", "bench/*.py", "scripts/*", "examples/**/*.toml",
-           "examples/**/*.md", "docs/**/*.md", "*.md")  # fmt: skip
+SOURCES = (
+    "python/**/*.py",
+    "crates/**/*.rs",
+    "bench/*.py",
+    "scripts/*",
+    "examples/**/*.toml",
+    "examples/**/*.md",
+    "docs/**/*.md",
+    "*.md",
+)
 
 
 def pages() -> list[Path]:
@@ -83,8 +91,11 @@ def test_files_of_the_documentation_that_are_named_exist() -> None:
                 continue
             text = file.read_text(encoding="utf-8", errors="replace")
             named = {name for name in NAMED.findall(text) if not re.search("[A-Z]{3}", name)}
-            missing += [f"{file.relative_to(ROOT)}: {name}" for name in sorted(named)
-                        if not (ROOT / name).exists()]  # fmt: skip
+            missing += [
+                f"{file.relative_to(ROOT)}: {name}"
+                for name in sorted(named)
+                if not (ROOT / name).exists()
+            ]
     assert not missing
 
 

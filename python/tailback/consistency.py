@@ -11,9 +11,14 @@ import polars as pl
 from tailback.errors import RunError
 
 NUMBERED = {
-    "nodes": "node", "switches": "switch", "links": "link", "jobs": "job", "ranks": "rank",
-    "labels": "label", "windows": "window",
-}  # fmt: skip
+    "nodes": "node",
+    "switches": "switch",
+    "links": "link",
+    "jobs": "job",
+    "ranks": "rank",
+    "labels": "label",
+    "windows": "window",
+}
 """Tables whose rows are numbered 0, 1, 2 …, and the column with the number."""
 
 REFERENCES = {
@@ -22,20 +27,30 @@ REFERENCES = {
     "ranks": {"job": "jobs", "node": "nodes"},
     "labels": {"job": "jobs"},
     "samples": {
-        "window": "windows", "job": "jobs", "label": "labels", "receive_label": "labels",
-        "receiver": "nodes", "link": "links",
+        "window": "windows",
+        "job": "jobs",
+        "label": "labels",
+        "receive_label": "labels",
+        "receiver": "nodes",
+        "link": "links",
     },
     "truth": {"window": "windows", "link": "links"},
     "messages": {
-        "src_rank": "ranks", "dst_rank": "ranks", "label": "labels", "receive_label": "labels",
+        "src_rank": "ranks",
+        "dst_rank": "ranks",
+        "label": "labels",
+        "receive_label": "labels",
     },
     "counters": {"link": "links"},
     "queues": {"link": "links"},
     "skips": {"job": "jobs"},
     "packets": {
-        "src_node": "nodes", "dst_node": "nodes", "label": "labels", "receive_label": "labels",
+        "src_node": "nodes",
+        "dst_node": "nodes",
+        "label": "labels",
+        "receive_label": "labels",
     },
-}  # fmt: skip
+}
 """Columns that refer to rows of another table; -1 in ``nodes`` stands for no switch."""
 
 NON_EMPTY_TABLES = ("nodes", "switches", "links", "labels", "windows", "samples")

@@ -96,9 +96,11 @@ class Delimited:
             row = int(bad.arg_true()[0])
             what = "whole number from 0 to 2^64 − 1" if whole else "number"
             raise self.error_at(
-                role, int(self.rows["line"][row]), f"{shown(str(text[row]))} is not a {what}",
+                role,
+                int(self.rows["line"][row]),
+                f"{shown(str(text[row]))} is not a {what}",
                 "correct it, or leave the line out; the file may be truncated",
-            )  # fmt: skip
+            )
         return out.alias(role)
 
     def instants(self, role: str, zone: str | None = None) -> pl.Series:
@@ -124,13 +126,17 @@ class Delimited:
             value, line = str(text[row]), int(self.rows["line"][row])
             if own is None and instants(text[row : row + 1], "UTC").is_not_null().all():
                 raise self.error_at(
-                    role, line, f"{shown(value)} has no time zone",
+                    role,
+                    line,
+                    f"{shown(value)} has no time zone",
                     "write UTC with a Z at the end, 2026-11-22T11:06:10Z, or seconds since 1970",
-                )  # fmt: skip
+                )
             raise self.error_at(
-                role, line, f"{shown(value)} is not a time",
+                role,
+                line,
+                f"{shown(value)} is not a time",
                 "write it like 2026-11-22T11:06:10.4Z, or as seconds since 1970",
-            )  # fmt: skip
+            )
         return out.alias(role)
 
 
@@ -248,15 +254,19 @@ def parse(
         line = raw[:zero].count(b"\n") + 1
         column = zero - raw.rfind(b"\n", 0, zero)
         raise error_type(
-            "contains a zero byte", file=path, place=f"line {line}, column {column}",
+            "contains a zero byte",
+            file=path,
+            place=f"line {line}, column {column}",
             remedy="copy or create the file again",
-        )  # fmt: skip
+        )
     found = _header(raw[: 1 << 20].decode("utf-8", errors="replace"))
     if found is None:
         raise error_type(
-            "has no header line", file=path, place="line 1, column 1",
+            "has no header line",
+            file=path,
+            place="line 1, column 1",
             remedy="name the columns in the first line",
-        )  # fmt: skip
+        )
     skip, names, delimiter = found
     roles = _roles(names, aliases)
     for role in needed:
@@ -264,9 +274,10 @@ def parse(
             listed = ", ".join(shown(name) for name in names[:12])
             raise error_type(
                 f"no column for the {role.replace('_', ' ')}; its columns are: {listed}",
-                file=path, place=f"line {skip + 1}, column 1",
+                file=path,
+                place=f"line {skip + 1}, column 1",
                 remedy=f"name one of them {' or '.join(aliases[role][:4])}",
-            )  # fmt: skip
+            )
     rows = _rows(raw, skip, len(names), delimiter, path, error_type)
     # Comments and empty lines are not rows.
     some = pl.any_horizontal(pl.exclude("line").is_not_null())
@@ -291,16 +302,24 @@ def _rows(
     quote = '"' if b'"' in raw else None
     try:
         frame = pl.read_csv(
-            io.BytesIO(raw), has_header=False, skip_lines=skip + 1, infer_schema=False,
-            separator=delimiter, quote_char=quote, encoding="utf8-lossy", raise_if_empty=False,
-            schema={f"c{i}": pl.String for i in range(width)}, missing_columns="insert",
-        )  # fmt: skip
+            io.BytesIO(raw),
+            has_header=False,
+            skip_lines=skip + 1,
+            infer_schema=False,
+            separator=delimiter,
+            quote_char=quote,
+            encoding="utf8-lossy",
+            raise_if_empty=False,
+            schema={f"c{i}": pl.String for i in range(width)},
+            missing_columns="insert",
+        )
     except pl.exceptions.PolarsError as error:
         raise _ragged(raw, skip, width, delimiter, path, error_type) or error_type(
-            f"cannot be read as CSV: {str(error).splitlines()[0][:200]}", file=path,
+            f"cannot be read as CSV: {str(error).splitlines()[0][:200]}",
+            file=path,
             place=f"line {skip + 2}, column 1",
             remedy="export it again, with quotes around fields that contain the delimiter",
-        ) from None  # fmt: skip
+        ) from None
     if frame[f"c{width - 1}"].null_count() or quote:
         bad = _ragged(raw, skip, width, delimiter, path, error_type)
         if bad is not None:
@@ -320,10 +339,11 @@ def _ragged(
                 continue
             if any("\n" in part for part in fields) or len(fields) != width:
                 return error_type(
-                    f"{len(fields)} fields where the header has {width}", file=path,
+                    f"{len(fields)} fields where the header has {width}",
+                    file=path,
                     place=f"line {line}, column {min(len(fields), width) + 1}",
                     remedy="the line is truncated, or an unquoted field contains the delimiter",
-                )  # fmt: skip
+                )
     except csv.Error as error:
         place = f"line {reader.line_num}, column 1"
         return error_type(f"{error}", file=path, place=place, remedy="correct it")

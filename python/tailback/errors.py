@@ -111,8 +111,11 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 _COMMAND_LINE: Final = {
-    "every_ns": "every", "methods": "method", "remedies": "remedy", "tick_ns": "tick",
-}  # fmt: skip
+    "every_ns": "every",
+    "methods": "method",
+    "remedies": "remedy",
+    "tick_ns": "tick",
+}
 """Names of options that differ between the command line and the functions."""
 _interface = {"command line": False}
 
@@ -221,6 +224,7 @@ def option_error(
     if remedy is not None:
         return ScenarioError(message, place=place, remedy=remedy)
     return ScenarioError(
-        f"{as_toml(error['input'])}: {message}", place=place,
+        f"{as_toml(error['input'])}: {message}",
+        place=place,
         remedy=type_remedy(str(error["type"])) or f"see {page}",
-    )  # fmt: skip
+    )

@@ -58,9 +58,10 @@ class AtomicDirectory:
             self._part.mkdir(mode=0o700)
         except OSError as error:
             raise RunError(
-                f"cannot write there: {error.strerror}", file=self.path,
+                f"cannot write there: {error.strerror}",
+                file=self.path,
                 remedy="choose a folder you may write to with --out",
-            ) from None  # fmt: skip
+            ) from None
         return self._part
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -81,9 +82,10 @@ class AtomicDirectory:
             return
         if isinstance(error, (OSError, pl.exceptions.PolarsError)):
             raise RunError(
-                f"could not be written: {error}", file=self.path,
+                f"could not be written: {error}",
+                file=self.path,
                 remedy="free space, or choose another --out",
-            ) from None  # fmt: skip
+            ) from None
 
     def _check(self) -> None:
         """Refuse to replace anything but a result of Tailback."""
@@ -99,15 +101,17 @@ class AtomicDirectory:
         for source in self.sources:
             if Path(os.path.realpath(source)).is_relative_to(self._target):
                 raise RunError(
-                    f"contains {str(source)!r}, an input of this result", file=self.path,
+                    f"contains {str(source)!r}, an input of this result",
+                    file=self.path,
                     remedy="choose another --out",
-                )  # fmt: skip
+                )
         unlisted = _unlisted(self._target)
         if unlisted is not None:
             raise RunError(
                 f"contains {unlisted!r}, which Tailback did not write, so it is not replaced",
-                file=self.path, remedy="choose another --out, or remove the folder yourself",
-            )  # fmt: skip
+                file=self.path,
+                remedy="choose another --out, or remove the folder yourself",
+            )
 
     def _install(self) -> None:
         """Rename the new folder to its final name; only then remove the old one."""

@@ -63,8 +63,9 @@ def _interface_or_number() -> pl.Expr:
     interface = pl.col("src_interface").cast(pl.String)
     return (
         pl.when(interface.is_null() | (interface == ""))
-        .then(pl.col("src_port").cast(pl.String)).otherwise(interface)
-    )  # fmt: skip
+        .then(pl.col("src_port").cast(pl.String))
+        .otherwise(interface)
+    )
 
 
 def _port_names(port: pl.Expr) -> pl.Expr:

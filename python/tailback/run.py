@@ -37,7 +37,7 @@ __all__ = [
     "atomic_file",
     "check_writable",
     "run_folder",
-]  # fmt: skip
+]
 
 FORMAT = 1
 
@@ -147,9 +147,10 @@ class Run:
             raise RunError("does not exist", file=path, remedy="check the path")
         if not (path / "run.json").is_file():
             raise RunError(
-                "not a run directory (it has no run.json)", file=path,
+                "not a run directory (it has no run.json)",
+                file=path,
                 remedy="give the folder that 'tailback simulate --out' wrote",
-            )  # fmt: skip
+            )
         manifest = read_manifest(path)
         for name in ("run.json", "scenario.json", "performance.json"):
             manifest.check(name)
@@ -166,8 +167,9 @@ class Run:
         if found != FORMAT:
             raise RunError(
                 f"run format {found!r}, this version reads {FORMAT}",
-                file=path / "run.json", remedy=_RERUN,
-            )  # fmt: skip
+                file=path / "run.json",
+                remedy=_RERUN,
+            )
         tables = {}
         for name in TABLES:
             file = path / f"{name}.parquet"
@@ -196,8 +198,9 @@ class Run:
         if provenance.get("scenario_sha256") != digest:
             raise RunError(
                 "is not the scenario of this run: its SHA-256 differs from the one in run.json",
-                file=path / "scenario.json", remedy=_RERUN,
-            )  # fmt: skip
+                file=path / "scenario.json",
+                remedy=_RERUN,
+            )
         return Run(scenario, tables, summary, performance, [*notes, *manifest.notes])
 
 

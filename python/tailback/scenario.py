@@ -252,9 +252,16 @@ class TelemetrySection(Section):
     """What packets carry, and when a port counts as congested."""
 
     scheme: Literal[
-        "full", "off", "single-bit", "compact", "coordinated", "xor-digest", "csig", "node-marking",
+        "full",
+        "off",
+        "single-bit",
+        "compact",
+        "coordinated",
+        "xor-digest",
+        "csig",
+        "node-marking",
         "edge-marking",
-    ] = "full"  # fmt: skip
+    ] = "full"
     rule: Literal["queue-exceeds-credit", "queue", "credit", "proportional", "fecn"] = (
         "queue-exceeds-credit"
     )
@@ -267,15 +274,19 @@ class TelemetrySection(Section):
     messages: bool = Field(default=True, description="keep the message log")
     hash_bits: int = Field(default=1, ge=1, le=8, description="bits of a link's hash")
     count_bits: int = Field(
-        default=4, ge=1, le=16,
+        default=4,
+        ge=1,
+        le=16,
         description="bits of a count of hops, at most 8; with randomness `sender` at most 16 bits "
-                    "of decisions in its place, for paths of one hop less",
-    )  # fmt: skip
+        "of decisions in its place, for paths of one hop less",
+    )
     slots: int = Field(
-        default=1, ge=1, le=MAX_SLOTS,
+        default=1,
+        ge=1,
+        le=MAX_SLOTS,
         description="slots of a reservoir: a packet of l hops brings up to this many of them; for "
-                    "scheme full, single-bit, compact or coordinated",
-    )  # fmt: skip
+        "scheme full, single-bit, compact or coordinated",
+    )
     probability: float = Field(
         default=0.2,
         gt=0,
@@ -283,11 +294,13 @@ class TelemetrySection(Section):
         description="probability that a switch acts, below 1, for schemes that have one",
     )
     packets: int | None = Field(
-        default=None, ge=0, le=1_000_000_000,
+        default=None,
+        ge=0,
+        le=1_000_000_000,
         description="maximum number of packets to keep (table `packets`): if there are more, one "
-                    "in k carries a sample; default: none with scheme `full`, ten million with "
-                    "others",
-    )  # fmt: skip
+        "in k carries a sample; default: none with scheme `full`, ten million with "
+        "others",
+    )
     one_in: int = Field(
         default=1,
         ge=1,
@@ -428,18 +441,22 @@ class Scenario(Section):
             return self
         telemetry, probes = self.telemetry, self.probes
         for unfit, what, remedy in (
-            (telemetry.scheme not in ("full", "off"), f"scheme {telemetry.scheme}",
-             'set [telemetry] scheme = "full"'),
+            (
+                telemetry.scheme not in ("full", "off"),
+                f"scheme {telemetry.scheme}",
+                'set [telemetry] scheme = "full"',
+            ),
             (telemetry.slots > 1, "[telemetry] slots above 1", "leave slots out"),
             (bool(telemetry.packets), "[telemetry] packets", "leave packets out"),
             (probes.counters or probes.queues, "[probes]", "leave [probes] out"),
             (self.engine.pacing.kind != "off", "[engine.pacing]", 'set pacing kind = "off"'),
-        ):  # fmt: skip
+        ):
             if unfit:
                 raise InvalidValueError(
                     f"engine.skip_repeats does not go with {what}, which records or paces every "
-                    "packet", f"{remedy}, or set skip_repeats = false",
-                )  # fmt: skip
+                    "packet",
+                    f"{remedy}, or set skip_repeats = false",
+                )
         return self
 
     @model_validator(mode="after")
@@ -537,9 +554,11 @@ def explained(error: dict[str, Any], file: str | Path | None, data: Any) -> Scen
     if error["type"] == "extra_forbidden":
         model = _model_at(names[:-1])
         return ScenarioError(
-            f"unknown key {names[-1]!r}", file=file, place=place,
+            f"unknown key {names[-1]!r}",
+            file=file,
+            place=place,
             remedy=nearest(names[-1], model.model_fields),
-        )  # fmt: skip
+        )
     message, known = message_and_remedy(error)
     if error["type"] == "value_error" and names and names[-1] in TABLE_MODELS:
         place = f"[{'.'.join(names)}]"
@@ -574,13 +593,21 @@ def _value_at(loc: list[Any], data: Any, default: object) -> object:
 
 
 TABLE_MODELS: dict[str, type[Section]] = {
-    "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "in_host": InHost,
+    "fabric": FabricSection,
+    "fat_tree": FatTree,
+    "degraded": Degraded,
+    "in_host": InHost,
     "job": JobSection,
-    "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
-    "congestion_control": CongestionControlSection, "pacing": PacingSection,
-    "dcqcn": DcqcnSection, "flow_control": FlowControlSection,
-    "adaptive": AdaptiveSection, "nccl": NcclSection,
-}  # fmt: skip
+    "engine": EngineSection,
+    "telemetry": TelemetrySection,
+    "probes": ProbesSection,
+    "congestion_control": CongestionControlSection,
+    "pacing": PacingSection,
+    "dcqcn": DcqcnSection,
+    "flow_control": FlowControlSection,
+    "adaptive": AdaptiveSection,
+    "nccl": NcclSection,
+}
 """The tables of a scenario by name."""
 
 

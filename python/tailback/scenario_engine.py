@@ -85,17 +85,21 @@ class CongestionControlSection(Section):
         default=153_600_000, gt=0, description="time after which the index falls by one"
     )
     table: list[Annotated[int, Field(ge=0, lt=1 << 16)]] | None = Field(
-        default=None, description="pauses in packet times, as `shift × 16384 + multiplier`; "
+        default=None,
+        description="pauses in packet times, as `shift × 16384 + multiplier`; "
         "default 0, 1, 2 … limit",
-    )  # fmt: skip
+    )
     calm_marking_rate: int = Field(
-        default=65535, ge=0, lt=1 << 32, description="marking rate of a switch that creates no "
-        "victims (dcms)",
-    )  # fmt: skip
+        default=65535,
+        ge=0,
+        lt=1 << 32,
+        description="marking rate of a switch that creates no victims (dcms)",
+    )
     hold: TimePs = Field(
-        default=100_000_000, gt=0, description="how long a switch counts as creating victims "
-                                               "after the last one (dcms)",
-    )  # fmt: skip
+        default=100_000_000,
+        gt=0,
+        description="how long a switch counts as creating victims after the last one (dcms)",
+    )
     green: SizeBytes = Field(
         default=16384, description="queue at which senders may resume (rgbcc); below threshold"
     )
@@ -113,8 +117,9 @@ class CongestionControlSection(Section):
     @property
     def unused_options(self) -> list[str]:
         """Options that differ from their default although the scheme does not use them."""
-        of_others = [name for scheme, own in _SCHEME_OPTIONS.items() if scheme != self.scheme
-                     for name in own]  # fmt: skip
+        of_others = [
+            name for scheme, own in _SCHEME_OPTIONS.items() if scheme != self.scheme for name in own
+        ]
         unread = [*of_others, *_UNREAD_OPTIONS.get(self.scheme, ())]
         fields = type(self).model_fields
         return [name for name in unread if getattr(self, name) != fields[name].default]
@@ -133,17 +138,22 @@ class DcqcnSection(Section):
     )
     kmax: SizeBytes = Field(default=200_000, description="queue above which every packet is marked")
     pmax: float = Field(
-        default=0.01, gt=0, le=1, description="probability of a mark at `kmax`; from `kmin` on it "
-        "grows linearly",
-    )  # fmt: skip
+        default=0.01,
+        gt=0,
+        le=1,
+        description="probability of a mark at `kmax`; from `kmin` on it grows linearly",
+    )
     cnp_interval: TimePs = Field(
-        default=50_000_000, description="least time between two notifications (CNP) of a receiver "
-        "to one sender",
-    )  # fmt: skip
+        default=50_000_000,
+        description="least time between two notifications (CNP) of a receiver to one sender",
+    )
     g: float = Field(
-        default=1 / 256, gt=0, le=1, description="weight of the newest observation in alpha; a "
+        default=1 / 256,
+        gt=0,
+        le=1,
+        description="weight of the newest observation in alpha; a "
         "notification takes alpha / 2 of the rate",
-    )  # fmt: skip
+    )
     alpha_timer: TimePs = Field(
         default=55_000_000, gt=0, description="time without notification after which alpha decays"
     )
@@ -154,14 +164,18 @@ class DcqcnSection(Section):
         default=10_000_000, gt=0, description="bytes between two increases by the byte counter"
     )
     recovery_steps: int = Field(
-        default=5, ge=0, lt=1 << 32, description="increases that only halve the distance to the "
+        default=5,
+        ge=0,
+        lt=1 << 32,
+        description="increases that only halve the distance to the "
         "rate before the last notification; then additive increase",
-    )  # fmt: skip
+    )
     additive_increase: RateGbps = Field(default=0.04, description="added to the target rate")
     hyper_increase: RateGbps = Field(
-        default=0.4, description="added once timer and byte counter have both expired more than "
+        default=0.4,
+        description="added once timer and byte counter have both expired more than "
         "`recovery_steps` times",
-    )  # fmt: skip
+    )
     least_rate: RateGbps = Field(default=0.005, description="no flow is slowed down further")
 
     @model_validator(mode="after")
@@ -178,18 +192,22 @@ class FlowControlSection(Section):
     """How buffers keep from being overrun: InfiniBand's credits, or pauses of Ethernet."""
 
     kind: Literal["credits", "pfc"] = Field(
-        default="credits", description="a sender has credit for the free bytes; or a buffer pauses "
+        default="credits",
+        description="a sender has credit for the free bytes; or a buffer pauses "
         "its sender (priority flow control, IEEE 802.1Qbb): [congestion.md]"
         "(../explanation/congestion.md)",
-    )  # fmt: skip
+    )
     xoff: SizeBytes = Field(
-        default=24_470, lt=1 << 32, description="a buffer that holds more sends PAUSE (pfc); "
-        "`buffer` holds the headroom too",
-    )  # fmt: skip
+        default=24_470,
+        lt=1 << 32,
+        description="a buffer that holds more sends PAUSE (pfc); `buffer` holds the headroom too",
+    )
     xon: SizeBytes | None = Field(
-        default=None, lt=1 << 32, description="a buffer that holds no more sends RESUME (pfc); "
+        default=None,
+        lt=1 << 32,
+        description="a buffer that holds no more sends RESUME (pfc); "
         "default: two packets below `xoff`",
-    )  # fmt: skip
+    )
 
     @model_validator(mode="after")
     def _order(self) -> FlowControlSection:
@@ -220,24 +238,30 @@ class PacingSection(Section):
         description="minimum gap before a late packet, per cent of the flow's interval (elastic)",
     )
     rates: Literal["assigned", "max-min"] | None = Field(
-        default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
+        default=None,
+        description="compute a rate for every flow of a job's step: `assigned` ends "
         "soonest (Birk and Zdornov, 2009), `max-min` is fair, but unequal flows end "
         "later than without control: "
         "[congestion.md](../explanation/congestion.md)",
-    )  # fmt: skip
+    )
     rates_file: FilePath | None = Field(
-        default=None, description="or a CSV of rates: `src_rank,dst_rank,rate_gbps`, ranks as in "
-                                  "table messages; other flows are not paced",
-    )  # fmt: skip
+        default=None,
+        description="or a CSV of rates: `src_rank,dst_rank,rate_gbps`, ranks as in "
+        "table messages; other flows are not paced",
+    )
     share: float = Field(
-        default=1.0, gt=0, le=1, description="fraction of the computed rates that flows use; "
-                                             "below 1 helps where buffers hold only a packet or "
-                                             "two",
-    )  # fmt: skip
+        default=1.0,
+        gt=0,
+        le=1,
+        description="fraction of the computed rates that flows use; "
+        "below 1 helps where buffers hold only a packet or "
+        "two",
+    )
     offset: Literal["none", "random", "shift"] = Field(
-        default="shift", description="when in its interval a flow starts: at the beginning, at "
-                                     "random, or by the distance from source to destination",
-    )  # fmt: skip
+        default="shift",
+        description="when in its interval a flow starts: at the beginning, at "
+        "random, or by the distance from source to destination",
+    )
 
     @model_validator(mode="after")
     def _rates(self) -> PacingSection:
@@ -265,24 +289,28 @@ class AdaptiveSection(Section):
     """How and how often adaptive routing chooses a port; needs routing adaptive."""
 
     load: Literal["queue", "queue-and-credit"] = Field(
-        default="queue", description="load of a port: time to send its queued bytes; or queued "
-                                     "bytes plus bytes whose credit has not come back (CODES)",
-    )  # fmt: skip
+        default="queue",
+        description="load of a port: time to send its queued bytes; or queued "
+        "bytes plus bytes whose credit has not come back (CODES)",
+    )
     ties: Literal["random", "lowest", "random-or-lowest"] = Field(
         default="random",
         description="choice among equally loaded ports: the first from a random one on; the "
-                    "lowest; or a random one if all are equal, else the lowest (CODES)",
-    )  # fmt: skip
+        "lowest; or a random one if all are equal, else the lowest (CODES)",
+    )
     per: Literal["packet", "message", "chunk", "flowlet"] = Field(
-        default="packet", description="how long a choice lasts: one packet, a message, a chunk of "
-                                      "a message (He et al., 2015), or until the message pauses "
-                                      "for longer than gap (Sinha et al., 2004)",
-    )  # fmt: skip
+        default="packet",
+        description="how long a choice lasts: one packet, a message, a chunk of "
+        "a message (He et al., 2015), or until the message pauses "
+        "for longer than gap (Sinha et al., 2004)",
+    )
     gap: TimePs = Field(default=500_000, description="pause that ends a flowlet")
     chunk: SizeBytes = Field(
-        default=65536, gt=0, lt=1 << 32,
+        default=65536,
+        gt=0,
+        lt=1 << 32,
         description="bytes of a chunk; a packet belongs to the chunk of its first byte",
-    )  # fmt: skip
+    )
 
     @model_validator(mode="after")
     def _gap(self) -> AdaptiveSection:
@@ -378,9 +406,12 @@ class EngineSection(Section):
         description="order of packets at an output: by arrival, or input ports in turn",
     )
     crossbar_speedup: float = Field(
-        default=0.0, ge=0, le=1000, description="how much faster than its link an input passes "
+        default=0.0,
+        ge=0,
+        le=1000,
+        description="how much faster than its link an input passes "
         "packets to the crossbar; 0: no limit",
-    )  # fmt: skip
+    )
     services: int = Field(
         default=1, ge=1, le=8, description="service levels, each with separate virtual lanes"
     )
@@ -390,8 +421,9 @@ class EngineSection(Section):
     )
     injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
     injection_rate: Annotated[RateGbps, Field(ge=0.001, le=4e6)] | None = Field(
-        default=None, description="rate at which adapters send, if below that of their link",
-    )  # fmt: skip
+        default=None,
+        description="rate at which adapters send, if below that of their link",
+    )
     congestion_control: CongestionControlSection | None = Field(
         default=None, description="congestion control; needs injection per-destination"
     )
@@ -418,19 +450,22 @@ class EngineSection(Section):
     )
     local_delay: TimePs = 500_000
     local_sharing: Literal["memory", "ports"] = Field(
-        default="memory", description="what messages within a host share: memory of `memory_rate`, "
+        default="memory",
+        description="what messages within a host share: memory of `memory_rate`, "
         "or the port of each rank, of `local_rate`, to a switch in the host, such as NVSwitch",
-    )  # fmt: skip
+    )
     coarse: CoarseSize | None = Field(
-        default=None, description="simulate messages in packets of this size instead, if larger "
+        default=None,
+        description="simulate messages in packets of this size instead, if larger "
         "than packet: less exact and faster; `auto`: of up to 64 KiB, so that messages have 64 or "
         "more: "
         "[coarse packets](../explanation/approximations.md#coarse-packets)",
-    )  # fmt: skip
+    )
     skip_repeats: bool = Field(
-        default=False, description="simulate some of the steps that jobs repeat and extrapolate "
+        default=False,
+        description="simulate some of the steps that jobs repeat and extrapolate "
         "the others: [repeated steps](../explanation/approximations.md#repeated-steps)",
-    )  # fmt: skip
+    )
 
     @property
     def local_gbps(self) -> float:

@@ -34,10 +34,14 @@ from tailback.units import parse_bytes, parse_gbps, parse_time_ps
 def markdown() -> str:
     """The reference of every key, for ``docs/reference/scenario.md``."""
     sections: list[tuple[str, type[BaseModel]]] = [
-        ("top level", Scenario), ("[fabric]", FabricSection), ("[fabric.fat_tree]", FatTree),
+        ("top level", Scenario),
+        ("[fabric]", FabricSection),
+        ("[fabric.fat_tree]", FatTree),
         ("[[fabric.degraded]]", Degraded),
         ("[[fabric.in_host]]", InHost),
-        ("[[job]]", JobSection), ("[job.nccl]", NcclSection), ("[engine]", EngineSection),
+        ("[[job]]", JobSection),
+        ("[job.nccl]", NcclSection),
+        ("[engine]", EngineSection),
         ("[engine.adaptive]", AdaptiveSection),
         ("[engine.congestion_control]", CongestionControlSection),
         ("[engine.dcqcn]", DcqcnSection),
@@ -45,7 +49,7 @@ def markdown() -> str:
         ("[engine.pacing]", PacingSection),
         ("[telemetry]", TelemetrySection),
         ("[probes]", ProbesSection),
-    ]  # fmt: skip
+    ]
     lines = ["# Scenarios", "", *_INTRODUCTION.splitlines(), ""]
     for title, model in sections:
         about = cleandoc(model.__doc__ or "").replace("``", "`")
@@ -86,9 +90,11 @@ def _values(field: FieldInfo) -> str:
     if "list[" in str(field.annotation):
         return _list_values(str(field.annotation), get_args(field.annotation))
     parsers = {
-        parse_time_ps: "time", parse_bytes: "size", parse_gbps: "rate",
+        parse_time_ps: "time",
+        parse_bytes: "size",
+        parse_gbps: "rate",
         parse_coarse: "size, or `auto`",
-    }  # fmt: skip
+    }
     for part in (*field.metadata, *(a for t in get_args(field.annotation) for a in get_args(t))):
         if isinstance(part, BeforeValidator) and part.func in parsers:
             return parsers[part.func]
@@ -97,9 +103,12 @@ def _values(field: FieldInfo) -> str:
             return ", ".join(f"`{choice}`" for choice in get_args(annotation))
     text = str(getattr(field.annotation, "__name__", field.annotation))
     names = {
-        "str": "text", "int": "number", "float": "number", "bool": "true, false",
+        "str": "text",
+        "int": "number",
+        "float": "number",
+        "bool": "true, false",
         "int | None": "number",
-    }  # fmt: skip
+    }
     for kind in ("dict", "Path", "str"):
         if kind in str(field.annotation):
             return {"dict": "table", "Path": "path", "str": "text"}[kind]

@@ -47,7 +47,8 @@ TABLES = {
     table.name: table
     for table in (
         Table.of(
-            "nodes", "one network adapter",
+            "nodes",
+            "one network adapter",
             ("node", pl.UInt32, "number of the node"),
             ("name", pl.String, "name as the fabric gives it"),
             ("host", pl.UInt32, "the host that holds the adapter"),
@@ -55,14 +56,16 @@ TABLES = {
             ("switch", pl.Int64, "switch it attaches to, -1 if none"),
         ),
         Table.of(
-            "switches", "one switch",
+            "switches",
+            "one switch",
             ("switch", pl.UInt32, "number of the switch"),
             ("name", pl.String, "name as the fabric gives it"),
             ("tier", pl.Int32, "0 = leaf, 1 = aggregation, 2 = core, …"),
             ("pod", pl.Int32, "pod, -1 where it belongs to none"),
         ),
         Table.of(
-            "links", "one directed link",
+            "links",
+            "one directed link",
             ("link", pl.UInt32, "number of the link"),
             ("src", pl.UInt32, "source vertex: nodes first, then switches"),
             ("dst", pl.UInt32, "destination vertex"),
@@ -70,10 +73,18 @@ TABLES = {
             ("dst_name", pl.String, "name of the destination"),
             ("src_port", pl.UInt32, "port number at the source"),
             ("dst_port", pl.UInt32, "port number at the destination"),
-            ("src_interface", pl.String, "name of the port at the source, like swp5; empty "
-             "if the fabric only has port numbers"),
-            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core; for a flat "
-             "link the tier of its switches plus 1"),
+            (
+                "src_interface",
+                pl.String,
+                "name of the port at the source, like swp5; empty "
+                "if the fabric only has port numbers",
+            ),
+            (
+                "tier",
+                pl.Int32,
+                "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core; for a flat "
+                "link the tier of its switches plus 1",
+            ),
             ("direction", pl.String, "up, down or flat (between switches of one tier)"),
             ("from_node", pl.Boolean, "injection link: the source is a node"),
             ("to_node", pl.Boolean, "ejection link: the destination is a node"),
@@ -82,28 +93,37 @@ TABLES = {
             ("reverse", pl.UInt32, "the opposite link of the same cable"),
         ),
         Table.of(
-            "jobs", "one job",
+            "jobs",
+            "one job",
             ("job", pl.UInt32, "number of the job"),
             ("name", pl.String, "name from the scenario"),
             ("observed", pl.Boolean, "true: ours, its packets are measured; false: background"),
             ("ranks", pl.UInt32, "number of ranks"),
-            ("placement", pl.String,
-             "placement it ran with; `file`: from a rank file, `recorded`: from its trace"),
+            (
+                "placement",
+                pl.String,
+                "placement it ran with; `file`: from a rank file, `recorded`: from its trace",
+            ),
             ("grid", pl.String, "Cartesian grid, like 64x72 (x fastest), empty when unknown"),
         ),
         Table.of(
-            "ranks", "one MPI rank",
+            "ranks",
+            "one MPI rank",
             ("rank", pl.UInt32, "number over all jobs"),
             ("job", pl.UInt32, "its job"),
             ("job_rank", pl.UInt32, "its rank within the job"),
             ("node", pl.UInt32, "node it ran on"),
-            ("finish_ps", pl.UInt64, "when its last operation completed; 0 if the run was "
-             "interrupted first"),
+            (
+                "finish_ps",
+                pl.UInt64,
+                "when its last operation completed; 0 if the run was interrupted first",
+            ),
             ("compute_ps", pl.UInt64, "time it computed"),
             ("wait_ps", pl.UInt64, "time it was blocked in WAIT or WAITALL"),
         ),
         Table.of(
-            "labels", "what a message belongs to",
+            "labels",
+            "what a message belongs to",
             ("label", pl.UInt32, "number of the label"),
             ("job", pl.UInt32, "its job"),
             ("phase", pl.String, "phase of the application"),
@@ -113,13 +133,15 @@ TABLES = {
             ("path", pl.String, "call path of the application, outermost first; empty if unknown"),
         ),
         Table.of(
-            "windows", "one time window",
+            "windows",
+            "one time window",
             ("window", pl.UInt32, "number of the window"),
             ("start_ps", pl.UInt64, "first picosecond"),
             ("end_ps", pl.UInt64, "first picosecond after it; the last window ends with the run"),
         ),
         Table.of(
-            "samples", "samples of one link in one window and with one label",
+            "samples",
+            "samples of one link in one window and with one label",
             ("window", pl.UInt32, "window of the packets' arrival"),
             ("job", pl.UInt32, "job of the packets"),
             ("label", pl.UInt32, "label of the packets: that of their sends"),
@@ -135,22 +157,34 @@ TABLES = {
             ("congested_variance", pl.UInt64, "sum of g(g-1): estimates its variance"),
         ),
         Table.of(
-            "truth", "the actual traffic of one link in one window (simulation only)",
+            "truth",
+            "the actual traffic of one link in one window (simulation only)",
             ("window", pl.UInt32, "window in which packets began to leave, or met congestion"),
             ("link", pl.UInt32, "link"),
             ("packets", pl.UInt64, "packets sent, handshakes of large messages included"),
             ("bytes", pl.UInt64, "bytes sent"),
             ("observed_packets", pl.UInt64, "of them, data packets of observed jobs"),
-            ("congested_packets", pl.UInt64, "packets of any job that met congestion there; they "
-             "may leave in a later window"),
+            (
+                "congested_packets",
+                pl.UInt64,
+                "packets of any job that met congestion there; they may leave in a later window",
+            ),
             ("observed_congested_packets", pl.UInt64, "of them, packets of observed jobs"),
-            ("busy_ps", pl.UInt64, "time the link was sending; a packet counts in the window in "
-             "which it began"),
-            ("stall_ps", pl.UInt64, "time it had data but no credit or was paused, counted in the "
-             "window in which the stall ended"),
+            (
+                "busy_ps",
+                pl.UInt64,
+                "time the link was sending; a packet counts in the window in which it began",
+            ),
+            (
+                "stall_ps",
+                pl.UInt64,
+                "time it had data but no credit or was paused, counted in the "
+                "window in which the stall ended",
+            ),
         ),
         Table.of(
-            "messages", "one message",
+            "messages",
+            "one message",
             ("message", pl.UInt32, "number of the message"),
             ("src_rank", pl.UInt32, "sending rank"),
             ("dst_rank", pl.UInt32, "receiving rank"),
@@ -158,27 +192,39 @@ TABLES = {
             ("label", pl.UInt32, "its label: that of its send"),
             ("receive_label", pl.UInt32, "label of its receive; null if unknown"),
             ("post_ps", pl.UInt64, "when the send was posted"),
-            ("start_ps", pl.UInt64, "when its first packet entered the network; null if the run "
-             "was interrupted first"),
-            ("arrival_ps", pl.UInt64, "when its last byte arrived; null if the run was interrupted "
-             "first"),
+            (
+                "start_ps",
+                pl.UInt64,
+                "when its first packet entered the network; null if the run was interrupted first",
+            ),
+            (
+                "arrival_ps",
+                pl.UInt64,
+                "when its last byte arrived; null if the run was interrupted first",
+            ),
             ("packets", pl.UInt32, "data packets"),
             ("switch_hops", pl.UInt32, "switches visited, summed over its packets"),
         ),
         Table.of(
-            "counters", "one port's counters at one instant, if any has changed",
+            "counters",
+            "one port's counters at one instant, if any has changed",
             ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
             ("link", pl.UInt32, "directed link that leaves the port"),
             ("data_bytes", pl.UInt64, "bytes sent since the start, including part of a packet"),
             ("packets", pl.UInt64, "packets sent completely since the start"),
             ("busy_ps", pl.UInt64, "time sending"),
-            ("stall_ps", pl.UInt64, "time with data but nothing sent, for lack of credit, paused "
-             "or, with round-robin arbitration, of a free crossbar input"),
+            (
+                "stall_ps",
+                pl.UInt64,
+                "time with data but nothing sent, for lack of credit, paused "
+                "or, with round-robin arbitration, of a free crossbar input",
+            ),
             ("queue_ps", pl.UInt64, "time in which data waited behind other data being sent"),
             ("inq_ps", pl.UInt64, "time the input buffer at its far end kept a packet ready to go"),
         ),
         Table.of(
-            "queues", "one port's queue at one instant, if it has changed",
+            "queues",
+            "one port's queue at one instant, if it has changed",
             ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
             ("link", pl.UInt32, "directed link that leaves the port"),
             ("waiting_bytes", pl.UInt64, "bytes that wait for credit or for their turn"),
@@ -186,11 +232,16 @@ TABLES = {
             ("packets", pl.UInt32, "packets of both, including one being sent"),
         ),
         Table.of(
-            "packets", "one packet of an observed job that arrived with a sample",
+            "packets",
+            "one packet of an observed job that arrived with a sample",
             ("packet", pl.UInt64, "number of the packet over the whole run"),
             ("sequence", pl.UInt32, "its packet sequence number within its queue pair, 24 bits"),
-            ("queue_pair", pl.UInt32, "its queue pair: the receiver's, or the sender's if shared; "
-             "null in runs of earlier versions"),
+            (
+                "queue_pair",
+                pl.UInt32,
+                "its queue pair: the receiver's, or the sender's if shared; "
+                "null in runs of earlier versions",
+            ),
             ("time_ps", pl.UInt64, "when its tail arrived"),
             ("src_node", pl.UInt32, "node it came from"),
             ("dst_node", pl.UInt32, "node it went to"),
@@ -199,11 +250,16 @@ TABLES = {
             ("size_bytes", pl.UInt32, "payload"),
             ("hops", pl.UInt8, "switches on its path; null if a receiver cannot know"),
             ("header", pl.UInt64, "header bits in the layout of the scheme"),
-            ("links", pl.List(pl.UInt32), "scheme `full` with several slots: links of the hop "
-             "reservoir, then of the congested one, numbered from 1, 0 in empty slots; else null"),
+            (
+                "links",
+                pl.List(pl.UInt32),
+                "scheme `full` with several slots: links of the hop reservoir, then of the "
+                "congested one, numbered from 1, 0 in empty slots; else null",
+            ),
         ),
         Table.of(
-            "skips", "steps of one job that were not simulated but extrapolated",
+            "skips",
+            "steps of one job that were not simulated but extrapolated",
             ("job", pl.UInt32, "its job"),
             ("first_step", pl.UInt32, "first step left out; the job's steps count from 0"),
             ("steps", pl.UInt32, "steps left out"),
@@ -212,18 +268,23 @@ TABLES = {
             ("time_ps", pl.UInt64, "time of all of them"),
             ("half_ps", pl.UInt64, "half the 95 % interval of that"),
             ("exact", pl.Boolean, "whether the run repeats itself to the picosecond"),
-            ("window", pl.UInt32, "the window that stands for them; its rows of samples and truth "
-             "are extrapolated; null without telemetry"),
+            (
+                "window",
+                pl.UInt32,
+                "the window that stands for them; its rows of samples and truth "
+                "are extrapolated; null without telemetry",
+            ),
         ),
     )
-}  # fmt: skip
+}
 
 
 DERIVED = {
     table.name: table
     for table in (
         Table.of(
-            "attribution", "one line of the program at one link, or bundle, that it congests",
+            "attribution",
+            "one line of the program at one link, or bundle, that it congests",
             ("place", pl.String, "the link, or the bundle of parallel links"),
             ("link", pl.UInt32, "its most congested link"),
             ("filled_by", pl.String, "whose traffic fills it: ours, others or unknown"),
@@ -238,7 +299,8 @@ DERIVED = {
             ("ranks", pl.List(pl.UInt32), "ranks of the job that wait; empty if unknown"),
         ),
         Table.of(
-            "changes", "one directed link in two runs, over the whole runs or in one phase",
+            "changes",
+            "one directed link in two runs, over the whole runs or in one phase",
             ("link", pl.UInt32, "number of the link"),
             ("name", pl.String, "source[port] → destination[port]"),
             ("tier", pl.Int32, "as in table links"),
@@ -254,7 +316,7 @@ DERIVED = {
             ("after_utilization", pl.Float64, "the same in the second run"),
         ),
     )
-}  # fmt: skip
+}
 """Tables derived from runs by diagnosis and comparison; not part of a run."""
 
 ADDED_COLUMNS = {
@@ -321,9 +383,13 @@ def markdown() -> str:
     ]
     for table in TABLES.values():
         lines += _described(table)
-    lines += ["## Tables derived from runs", "",
-              "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
-              "`changes` by `tailback compare --out`.", ""]  # fmt: skip
+    lines += [
+        "## Tables derived from runs",
+        "",
+        "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
+        "`changes` by `tailback compare --out`.",
+        "",
+    ]
     for table in DERIVED.values():
         lines += _described(table)
     return "\n".join(lines)

@@ -72,9 +72,11 @@ class StageTable:
         by_name = self._with_workers()
         costs = list(by_name.values())
         total = StageCost(
-            sum(c.calls for c in costs), sum(c.cpu_s for c in costs),
-            sum(c.wall_s for c in costs), max((c.peak_mb for c in costs), default=0.0),
-        )  # fmt: skip
+            sum(c.calls for c in costs),
+            sum(c.cpu_s for c in costs),
+            sum(c.wall_s for c in costs),
+            max((c.peak_mb for c in costs), default=0.0),
+        )
         out = [f"  {'stage':<26} {'calls':>6} {'CPU s':>8} {'wall s':>8} {'peak MB':>8}"]
         for name, c in [*by_name.items(), ("total", total)]:
             out.append(f"  {name:<26} {c.calls:>6} {c.cpu_s:8.2f} {c.wall_s:8.2f} {c.peak_mb:8.0f}")

@@ -19,18 +19,41 @@ _NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^
 
 TIME_PS = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
 BYTES = {
-    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
-}  # fmt: skip
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "PB": 10**15,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+    "PiB": 2**50,
+}
 MEMORY = BYTES | {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """Units of an amount of memory: single letters are powers of 1024, as in systemd and Docker."""
 GBPS = {
-    "b/s": 1e-9, "kb/s": 1e-6, "Mb/s": 1e-3, "Gb/s": 1.0, "Tb/s": 1e3,
-    "kbit/s": 1e-6, "Mbit/s": 1e-3, "Gbit/s": 1.0, "Tbit/s": 1e3,
-    "B/s": 8e-9, "kB/s": 8e-6, "MB/s": 8e-3, "GB/s": 8.0, "TB/s": 8e3,
-    "KiB/s": 8 * 2**10 / 1e9, "MiB/s": 8 * 2**20 / 1e9, "GiB/s": 8 * 2**30 / 1e9,
+    "b/s": 1e-9,
+    "kb/s": 1e-6,
+    "Mb/s": 1e-3,
+    "Gb/s": 1.0,
+    "Tb/s": 1e3,
+    "kbit/s": 1e-6,
+    "Mbit/s": 1e-3,
+    "Gbit/s": 1.0,
+    "Tbit/s": 1e3,
+    "B/s": 8e-9,
+    "kB/s": 8e-6,
+    "MB/s": 8e-3,
+    "GB/s": 8.0,
+    "TB/s": 8e3,
+    "KiB/s": 8 * 2**10 / 1e9,
+    "MiB/s": 8 * 2**20 / 1e9,
+    "GiB/s": 8 * 2**30 / 1e9,
     "TiB/s": 8 * 2**40 / 1e9,
-}  # fmt: skip
+}
 
 LONGEST_PS = 2**62
 """Longest time in a scenario, 53 days: sums with it still fit the engine's clock."""

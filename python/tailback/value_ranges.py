@@ -19,12 +19,18 @@ from tailback.units import (
 )
 
 _WRITTEN: dict[object, Callable[[Any], str]] = {
-    parse_time_ps: exact_time, parse_bytes: exact_bytes, parse_gbps: exact_rate,
-}  # fmt: skip
+    parse_time_ps: exact_time,
+    parse_bytes: exact_bytes,
+    parse_gbps: exact_rate,
+}
 """How a quantity is written in a scenario, by the function that reads it."""
 
-_BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt",
-           "less_than_equal": "le"}  # fmt: skip
+_BOUNDS = {
+    "greater_than": "gt",
+    "greater_than_equal": "ge",
+    "less_than": "lt",
+    "less_than_equal": "le",
+}
 """The bound that a value violates, by pydantic's type of error."""
 
 
@@ -50,8 +56,11 @@ def range_problem(error: dict[str, Any], field: FieldInfo, given: object) -> tup
     for item in [*field.metadata, *_metadata(field.annotation)]:
         written = _WRITTEN.get(getattr(item, "func", None), written)
         if not isinstance(item, BeforeValidator):
-            bounds |= {name: value for name in _BOUNDS.values()
-                       if (value := getattr(item, name, None)) is not None}  # fmt: skip
+            bounds |= {
+                name: value
+                for name in _BOUNDS.values()
+                if (value := getattr(item, name, None)) is not None
+            }
     shown = given if isinstance(given, str) else f"{given}"
     return f"{shown} is out of range", f"give {_range(bounds, written)}"
 

@@ -70,20 +70,27 @@ _PORTS = 36
 def classes() -> pl.DataFrame:
     """The class of every port of the synthetic fabric, like ``analysis.classes.classify``."""
     rows = [
-        (f"{category.name.lower()}{switch:03d}", port, category.name,
-         "down" if port <= category.down_ports else "up")
+        (
+            f"{category.name.lower()}{switch:03d}",
+            port,
+            category.name,
+            "down" if port <= category.down_ports else "up",
+        )
         for category in CATEGORIES
         for switch in range(category.switches)
         for port in range(1, _PORTS + 1)
-    ]  # fmt: skip
+    ]
     names, ports, kinds, types = zip(*rows, strict=True)
     return pl.DataFrame(
         {
-            "node_name": names, "port": ports, "link": range(len(rows)),
-            "category": kinds, "port_type": types,
+            "node_name": names,
+            "port": ports,
+            "link": range(len(rows)),
+            "category": kinds,
+            "port_type": types,
         },
         schema=CLASSES,
-    )  # fmt: skip
+    )
 
 
 def part(number: int, rounds: int = ROUNDS_A_PART, seed: int = 1) -> pl.DataFrame:

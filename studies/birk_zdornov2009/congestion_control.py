@@ -66,10 +66,14 @@ def parameters(
     return CongestionSettings(
         CongestionSchemeSettings("infiniband"),
         threshold_bytes=BUFFER * PACKET * (16 - threshold) // 16,
-        marking_rate=marking_rate, packet_bytes=512, victims=victims,
-        increase=increase, limit=limit, timer_ps=round(timer_us * 1e6),
+        marking_rate=marking_rate,
+        packet_bytes=512,
+        victims=victims,
+        increase=increase,
+        limit=limit,
+        timer_ps=round(timer_us * 1e6),
         table=list(range(limit + 1)),
-    )  # fmt: skip
+    )
 
 
 def squares(scale: int, shift: int) -> list[int]:
@@ -161,7 +165,7 @@ def workloads(scale: int = 1) -> dict[str, list[Flow]]:
         "all-to-all, shifted": [
             (a, (a + shift) % NODES, MIB // 16 // scale) for a in everyone for shift in everyone[1:]
         ],
-    }  # fmt: skip
+    }
 
 
 def jain(rate: NDArray[np.float64]) -> float:
@@ -185,9 +189,12 @@ def measure(
     if fair:
         rates = max_min(net.prepared.fabric.link_gbps, net.paths)
     run = net.run(
-        rates, buffer_bytes=BUFFER * PACKET, arbitration="round-robin",
-        probes=ProbeSettings(queues_ps=SAMPLE_PS), **settings,
-    )  # fmt: skip
+        rates,
+        buffer_bytes=BUFFER * PACKET,
+        arbitration="round-robin",
+        probes=ProbeSettings(queues_ps=SAMPLE_PS),
+        **settings,
+    )
     rate = net.size * 8000 / run.tables["messages"]["arrival_ps"].to_numpy()
     victim = np.array([hot and dst != 0 for _, dst, _ in net.flows])
     mean, most = mean_queue(run)
@@ -197,8 +204,9 @@ def measure(
         "victims_gbps": float(rate[victim].mean()) if hot else None,
         "worst_victim_gbps": float(rate[victim].min()) if hot else None,
         "jain": jain(rate if victim.all() else rate[~victim]),
-        "queue": mean, "longest": most,
-    }  # fmt: skip
+        "queue": mean,
+        "longest": most,
+    }
 
 
 def compare(scale: int = 1) -> list[dict[str, Any]]:
@@ -219,24 +227,33 @@ def compare(scale: int = 1) -> list[dict[str, Any]]:
 def networks(scale: int = 1) -> dict[str, Network]:
     """Workloads of the sweeps."""
     flows = workloads(scale)
-    return {"hot spot": network(flows[HOT]), "permutation": network(flows["permutation"]),
-            "stencil": network(flows["stencil, random placement"])}  # fmt: skip
+    return {
+        "hot spot": network(flows[HOT]),
+        "permutation": network(flows["permutation"]),
+        "stencil": network(flows["stencil, random placement"]),
+    }
 
 
 def others(scale: int = 1) -> list[dict[str, Any]]:
     """DCMS by timer and hold, RGBCC by its two thresholds, on three workloads."""
     schemes = {
-        **{f"DCMS, timer {timer:g} µs, hold {hold:g} µs": dynamic(timer, hold)
-           for timer, hold in product(DYNAMIC_US, HOLDS_US)},
+        **{
+            f"DCMS, timer {timer:g} µs, hold {hold:g} µs": dynamic(timer, hold)
+            for timer, hold in product(DYNAMIC_US, HOLDS_US)
+        },
         **{f"RGBCC, {red} and {green} packets": lights(red, green) for red, green in LIGHTS},
-    }  # fmt: skip
+    }
     nets = networks(scale)
     return [
-        {"scheme": scheme,
-         **{name: measure(net, {"congestion_control": control}, name == "hot spot")
-            for name, net in nets.items()}}
+        {
+            "scheme": scheme,
+            **{
+                name: measure(net, {"congestion_control": control}, name == "hot spot")
+                for name, net in nets.items()
+            },
+        }
         for scheme, control in schemes.items()
-    ]  # fmt: skip
+    ]
 
 
 def sweep(scale: int = 1) -> list[dict[str, Any]]:
@@ -314,14 +331,20 @@ def main() -> int:
     except TailbackError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    tables = {"schemes": compare_table(compared), "sweep": sweep_table(swept),
-              "others": others_table(rest)}  # fmt: skip
+    tables = {
+        "schemes": compare_table(compared),
+        "sweep": sweep_table(swept),
+        "others": others_table(rest),
+    }
     if args.write:
         put(PAGE, tables)
     seconds = round(time.process_time() - began, 1)
     if args.json:
-        print(json.dumps({"cpu_seconds": seconds, "schemes": compared, "sweep": swept,
-                          "others": rest}))  # fmt: skip
+        print(
+            json.dumps(
+                {"cpu_seconds": seconds, "schemes": compared, "sweep": swept, "others": rest}
+            )
+        )
     else:
         print("\n\n".join(tables.values()), f"\n\n{seconds} s of processor time")
     return 0

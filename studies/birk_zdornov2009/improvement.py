@@ -63,9 +63,14 @@ def congestion_rows(runs: int = 200) -> list[Row]:
     plain = permutation_congestion(KaryTree(), TreeRouting(adaptive=False), runs, seed=1)
     extra = KaryTree(width=2).extra_ports
     out = [
-        Row("additional ports at width 2", "about 10 %", percent(extra, 1),
-            f"{100 * extra - 10:+.1f} points", "counted on the 16-ary 3-tree")
-    ]  # fmt: skip
+        Row(
+            "additional ports at width 2",
+            "about 10 %",
+            percent(extra, 1),
+            f"{100 * extra - 10:+.1f} points",
+            "counted on the 16-ary 3-tree",
+        )
+    ]
     for margin in (1, 2):
         wide = permutation_congestion(KaryTree(width=2), TreeRouting(margin=margin), runs, seed=1)
         most, mean = (
@@ -73,11 +78,14 @@ def congestion_rows(runs: int = 200) -> list[Row]:
             for name in ("max", "mean")
         )
         out.append(
-            Row(f"AR, width 2, margin {margin}: maximum and average congestion",
-                "about −50 %, −20 %", f"{percent(most, sign='+')}, {percent(mean, sign='+')}",
+            Row(
+                f"AR, width 2, margin {margin}: maximum and average congestion",
+                "about −50 %, −20 %",
+                f"{percent(most, sign='+')}, {percent(mean, sign='+')}",
                 f"{100 * most + 50:+.0f}, {100 * mean + 20:+.0f} points",
-                f"{runs} permutations (theirs 1000)")
-        )  # fmt: skip
+                f"{runs} permutations (theirs 1000)",
+            )
+        )
     return out
 
 
@@ -87,18 +95,26 @@ def rows(times: Times) -> list[Row]:
     for sense in ("time saved", "speed gained"):
         share, at = largest(times, PLAIN, "paced", sense, 1)
         out.append(
-            Row(f"SAA, {sense}", "up to 13 %", f"up to {percent(share)} ({at} permutations)",
+            Row(
+                f"SAA, {sense}",
+                "up to 13 %",
+                f"up to {percent(share)} ({at} permutations)",
                 f"{100 * share - 13:+.0f} points",
-                f"1 to {COPIES[-1]} permutations, {RUNS} runs each (theirs 50)")
-        )  # fmt: skip
+                f"1 to {COPIES[-1]} permutations, {RUNS} runs each (theirs 50)",
+            )
+        )
         for words, routing in ROUTINGS.items():
             for least in (1, 2):
                 share, at = largest(times, routing, "paced", sense, least)
                 out.append(
-                    Row(f"SAA+AR, {sense}, {words}, from {least} permutation{'s' * (least > 1)} on",
-                        "up to 50 %", f"up to {percent(share)} ({at})",
-                        f"{100 * share - 50:+.0f} points", "")
-                )  # fmt: skip
+                    Row(
+                        f"SAA+AR, {sense}, {words}, from {least} permutation{'s' * (least > 1)} on",
+                        "up to 50 %",
+                        f"up to {percent(share)} ({at})",
+                        f"{100 * share - 50:+.0f} points",
+                        "",
+                    )
+                )
     for words, routing in ROUTINGS.items():
         damage = min(
             (gain(times[n, PLAIN]["no_control"], values["no_control"], "time saved"), n)
@@ -106,17 +122,24 @@ def rows(times: Times) -> list[Row]:
             if name == routing
         )
         out.append(
-            Row(f"AR without rate control, {words}: worst", "“can cause damage”",
+            Row(
+                f"AR without rate control, {words}: worst",
+                "“can cause damage”",
                 f"{percent(-damage[0], sign='+')} time ({damage[1]} permutations)",
-                "none" if damage[0] < 0 else "see ours", "")
-        )  # fmt: skip
+                "none" if damage[0] < 0 else "see ours",
+                "",
+            )
+        )
     free, paced = spreading()
     out.append(
-        Row("slide “congestion spreading”: over the optimum, any buffer", "+25 %",
+        Row(
+            "slide “congestion spreading”: over the optimum, any buffer",
+            "+25 %",
             f"{percent(free - 1, sign='+')} without, {percent(paced - 1, sign='+')} with rates",
             "none" if abs(free - 1.25) < 0.01 else "see ours",
-            "two flows and a pair into one link, three more beside the pair; buffers 2, 8, 32")
-    )  # fmt: skip
+            "two flows and a pair into one link, three more beside the pair; buffers 2, 8, 32",
+        )
+    )
     return out
 
 

@@ -127,15 +127,21 @@ def network(flows: list[Flow], arity: int = ARITY, levels: int = LEVELS) -> Netw
     nodes = arity**levels
     flows = sorted(flows, key=lambda flow: flow[0])
     data = {
-        "fabric": {"topology": {"kind": "k-ary-n-tree", "k": arity, "n": levels},
-                   "routes": "up-down"},
+        "fabric": {
+            "topology": {"kind": "k-ary-n-tree", "k": arity, "n": levels},
+            "routes": "up-down",
+        },
         "job": [{"pattern": {"kind": "permutation", "ranks": nodes, "size": "1 KiB"}}],
         "engine": {
-            "packet": f"{PACKET} B", "routing": "deterministic", "injection": "per-destination",
-            "send_delay": "0 ns", "eager": "1 GiB", "pacing": {"offset": "none"},
+            "packet": f"{PACKET} B",
+            "routing": "deterministic",
+            "injection": "per-destination",
+            "send_delay": "0 ns",
+            "eager": "1 GiB",
+            "pacing": {"offset": "none"},
         },
         "telemetry": {"scheme": "off"},
-    }  # fmt: skip
+    }
     prepared = prepare(load_scenario(data))
     builder = ProgramBuilder("flows", nodes)
     label = builder.label(Label("flows", "MPI_Isend"))
@@ -186,10 +192,12 @@ def mean_queue(run: Run) -> tuple[float, int]:
     table = run.tables["queues"].sort("link", "time_ps")
     until = pl.col("time_ps").shift(-1).over("link").fill_null(end)
     held = table.select(
-        area=((pl.col("waiting_bytes") + pl.col("booked_bytes"))
-              * (until.cast(pl.Float64) - pl.col("time_ps"))).sum(),
+        area=(
+            (pl.col("waiting_bytes") + pl.col("booked_bytes"))
+            * (until.cast(pl.Float64) - pl.col("time_ps"))
+        ).sum(),
         most=(pl.col("waiting_bytes") + pl.col("booked_bytes")).max(),
-    ).row(0)  # fmt: skip
+    ).row(0)
     return float(held[0] or 0) / end / PACKET, round((held[1] or 0) / PACKET)
 
 
@@ -232,15 +240,20 @@ def shares(seeds: int) -> list[dict[str, Any]]:
 def _one(net: Network, pacing: dict[str, Any], buffer: int, share: float = 1) -> dict[str, float]:
     plan = net.assigned()
     run = net.run(
-        plan.rate_gbps * share, buffer_bytes=buffer * PACKET,
-        probes=ProbeSettings(queues_ps=SAMPLE_PS), **pacing,
-    )  # fmt: skip
+        plan.rate_gbps * share,
+        buffer_bytes=buffer * PACKET,
+        probes=ProbeSettings(queues_ps=SAMPLE_PS),
+        **pacing,
+    )
     ratio = realised(run, plan.rate_gbps)
     mean, most = mean_queue(run)
     return {
-        "time": run.elapsed_ps / 1000 / plan.completion_ns, "mean": float(ratio.mean()),
-        "worst": float(ratio.min()), "queue": mean / len(net.flows), "longest": most,
-    }  # fmt: skip
+        "time": run.elapsed_ps / 1000 / plan.completion_ns,
+        "mean": float(ratio.mean()),
+        "worst": float(ratio.min()),
+        "queue": mean / len(net.flows),
+        "longest": most,
+    }
 
 
 def circuits(
@@ -266,11 +279,14 @@ def circuits(
         nets = [network(permutations(n, s, size, nodes), arity) for s in range(1, seeds + 1)]
         for scheme, settings in schemes.items():
             runs = [net.run(**settings) for net in nets]
-            rows.append({
-                "copies": n, "routing": scheme,
-                "time": float(np.mean([run.elapsed_ps for run in runs])) / line_ps,
-                "refused": float(np.mean([run.summary["vc_refused"] for run in runs])),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "copies": n,
+                    "routing": scheme,
+                    "time": float(np.mean([run.elapsed_ps for run in runs])) / line_ps,
+                    "refused": float(np.mean([run.summary["vc_refused"] for run in runs])),
+                }
+            )
     return rows
 
 
@@ -379,8 +395,17 @@ def main() -> int:
         draw(paced, IMAGE, COPIES[-1])
     seconds = round(time.process_time() - began, 1)
     if args.json:
-        print(json.dumps({"cpu_seconds": seconds, "rates": paced, "percent": late,
-                          "shares": partial, "circuits": routed}))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "cpu_seconds": seconds,
+                    "rates": paced,
+                    "percent": late,
+                    "shares": partial,
+                    "circuits": routed,
+                }
+            )
+        )
     else:
         print("\n\n".join(tables.values()), f"\n\n{seconds} s of processor time")
     return 0

@@ -71,12 +71,14 @@ LINE_STYLES: dict[str, dict[str, Any]] = {
     "oblivious, plain tree": {"color": MUTED, "marker": "s", "linestyle": "-"},
     "adaptive, width 2": {"color": "#b96cc4", "marker": "o", "linestyle": (0, (5, 2))},
     "adaptive, width 2, margin 2": {
-        "color": "#3d1a5b", "marker": "^", "linestyle": (0, (1.2, 1.6)),
+        "color": "#3d1a5b",
+        "marker": "^",
+        "linestyle": (0, (1.2, 1.6)),
     },
     "packet engine, D-mod-k": {"color": INK, "marker": "x", "linestyle": ""},
     "packet engine, packet by packet": {"color": INK, "marker": "+", "linestyle": ""},
     "packet engine, VC, width 2": {"color": "#b96cc4", "marker": "x", "linestyle": ""},
-}  # fmt: skip
+}
 
 
 def program_of(s: SuperposedFlows, nodes: int) -> Program:
@@ -100,12 +102,16 @@ def engine(s: SuperposedFlows, topology: dict[str, Any], settings: dict[str, Any
         "fabric": {"topology": topology},
         "job": [{"pattern": {"kind": "permutation", "ranks": nodes, "size": "1 KiB"}}],
         "engine": {
-            "packet": f"{CELL_BYTES} B", "buffer": f"{BUFFER * CELL_BYTES} B",
-            "injection": "round-robin", "switch_delay": "0 ns", "send_delay": "0 ns",
-            "eager": "1 GiB", **settings,
+            "packet": f"{CELL_BYTES} B",
+            "buffer": f"{BUFFER * CELL_BYTES} B",
+            "injection": "round-robin",
+            "switch_delay": "0 ns",
+            "send_delay": "0 ns",
+            "eager": "1 GiB",
+            **settings,
         },
         "telemetry": {"scheme": "off"},
-    }  # fmt: skip
+    }
     prepared = prepare(load_scenario(data))
     prepared.jobs[0].program = program_of(s, nodes)
     prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
@@ -140,11 +146,16 @@ def by_width(runs: int, timed: int, seed: int) -> dict[str, Any]:
             views = [
                 times(superpose_permutations(tree, routing, 1, run, seed)) for run in range(timed)
             ]
-            out["rows"].append({
-                "margin": margin, "width": width, "extra_ports": tree.extra_ports,
-                "max": float(found.max.mean()), "mean": float(found.mean.mean()),
-                **{key: float(np.mean([view[key] for view in views])) for key in views[0]},
-            })  # fmt: skip
+            out["rows"].append(
+                {
+                    "margin": margin,
+                    "width": width,
+                    "extra_ports": tree.extra_ports,
+                    "max": float(found.max.mean()),
+                    "mean": float(found.mean.mean()),
+                    **{key: float(np.mean([view[key] for view in views])) for key in views[0]},
+                }
+            )
     return out
 
 
@@ -191,8 +202,12 @@ def draw_widths(found: dict[str, Any], path: Path) -> None:
         ax.axhline(base[key], label="oblivious, width 0", color=MUTED, linestyle="-")
         for margin, like in ((1, "adaptive, width 2"), (2, "adaptive, width 2, margin 2")):
             mine = [row for row in rows if row["margin"] == margin]
-            ax.plot([r["width"] for r in mine], [r[key] for r in mine],
-                    label=f"adaptive, margin {margin}", **LINE_STYLES[like])  # fmt: skip
+            ax.plot(
+                [r["width"] for r in mine],
+                [r[key] for r in mine],
+                label=f"adaptive, margin {margin}",
+                **LINE_STYLES[like],
+            )
         ax.set(title=title, xlabel="width of the horizontal links", ylabel=label, ylim=(0, None))
     axes[0].legend(frameon=False, fontsize=8, loc="lower left")
     figure.savefig(path, dpi=110)
@@ -202,9 +217,10 @@ def draw_copies(found: dict[str, Any], path: Path) -> None:
     """Figure 2."""
     figure, axes = canvas(3)
     panels = [
-        ("W", "fluid: assignment (W)"), ("no control", "packets: no control"),
+        ("W", "fluid: assignment (W)"),
+        ("no control", "packets: no control"),
         ("assigned", "packets: assigned rates"),
-    ]  # fmt: skip
+    ]
     top = max(row[key] for row in found["rows"] for key, _ in panels)
     for ax, (key, title) in zip(axes, panels, strict=True):
         for name in ROUTINGS:
@@ -215,8 +231,12 @@ def draw_copies(found: dict[str, Any], path: Path) -> None:
         mine = [row for row in found["rows"] if "engine" in row]
         for column, (name, *_) in ENGINES.items():
             if key == ("assigned" if column == "engine assigned" else "no control"):
-                ax.plot([r["copies"] for r in mine], [r[column] for r in mine],
-                        label=name, **LINE_STYLES[name])  # fmt: skip
+                ax.plot(
+                    [r["copies"] for r in mine],
+                    [r[column] for r in mine],
+                    label=name,
+                    **LINE_STYLES[name],
+                )
         ax.set(title=title, xlabel="permutations superposed", ylim=(0, 1.05 * top))
     axes[0].set_ylabel("time to the last (flows at line rate)")
     # The curves are in the middle, so the legend fits on the right.

@@ -47,13 +47,22 @@ def congestion(table: str, runs: int, seed: int) -> list[dict[str, object]]:
         each_ms = (time.perf_counter() - began) / runs * 1e3
         worst, mean = float(found.max.mean()), float(found.mean.mean())
         base = base or (worst, mean)
-        rows.append({
-            "table": table, "routing": "adaptive" if routing.adaptive else "oblivious",
-            "margin": routing.margin, "width": width, "extra_ports": tree.extra_ports,
-            "max": worst, "max_change": worst / base[0] - 1, "max_sd": float(found.max.std()),
-            "mean": mean, "mean_change": mean / base[1] - 1,
-            "mean_links": float(found.mean_links.mean()), "ms_each": each_ms,
-        })  # fmt: skip
+        rows.append(
+            {
+                "table": table,
+                "routing": "adaptive" if routing.adaptive else "oblivious",
+                "margin": routing.margin,
+                "width": width,
+                "extra_ports": tree.extra_ports,
+                "max": worst,
+                "max_change": worst / base[0] - 1,
+                "max_sd": float(found.max.std()),
+                "mean": mean,
+                "mean_change": mean / base[1] - 1,
+                "mean_links": float(found.mean_links.mean()),
+                "ms_each": each_ms,
+            }
+        )
     return rows
 
 
@@ -80,11 +89,19 @@ def completion(copies: int, runs: int, buffer: int, seed: int) -> list[dict[str,
                 s.paths.link_sum(ones, s.n_links).max(),
             )
         mean = figures.mean(axis=0)
-        rows.append({
-            "copies": copies, "routing": name, "runs": runs, "buffer_cells": buffer,
-            "no_control": mean[0], "no_control_sd": figures[:, 0].std(), "paced": mean[1],
-            "max_min": mean[2], "assignment": mean[3],
-        })  # fmt: skip
+        rows.append(
+            {
+                "copies": copies,
+                "routing": name,
+                "runs": runs,
+                "buffer_cells": buffer,
+                "no_control": mean[0],
+                "no_control_sd": figures[:, 0].std(),
+                "paced": mean[1],
+                "max_min": mean[2],
+                "assignment": mean[3],
+            }
+        )
     base = float(rows[0]["no_control"])  # type: ignore[arg-type]
     for row in rows:
         for key in ("no_control", "paced", "assignment"):
@@ -112,9 +129,11 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     result = {
-        "runs": runs, "seconds": round(time.perf_counter() - began, 2),
-        "machine": f"{processor()}, one core, Python {platform.python_version()}", "rows": rows,
-    }  # fmt: skip
+        "runs": runs,
+        "seconds": round(time.perf_counter() - began, 2),
+        "machine": f"{processor()}, one core, Python {platform.python_version()}",
+        "rows": rows,
+    }
     if args.superpose is None:
         result["slowest_ms"] = max(float(row["ms_each"]) for row in rows)  # type: ignore[arg-type]
         result["limit_ms"] = LIMIT_MS
@@ -122,8 +141,11 @@ def main() -> int:
         print(json.dumps(result))
     else:
         for row in rows:
-            print("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}"
-                            for k, v in row.items()))  # fmt: skip
+            print(
+                "  ".join(
+                    f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
+                )
+            )
     return int(result.get("slowest_ms", 0.0) > LIMIT_MS)
 
 

@@ -299,9 +299,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"update docs/{PAGE.name}")
     arguments = parser.parse_args()
     exact = [EXACT_HEAD, "|---" * 5 + "|", *exact_rows(arguments.draws)]
-    random = [
-        RANDOM_HEAD, "|---" * 5 + "|", random_row(arguments.adaptive, arguments.runs)
-    ]  # fmt: skip
+    random = [RANDOM_HEAD, "|---" * 5 + "|", random_row(arguments.adaptive, arguments.runs)]
     print("\n".join([*exact, "", *random]))
     if arguments.write:
         put(PAGE, {"exact": "\n".join(exact), "random": "\n".join(random)})

@@ -23,12 +23,21 @@ shape = f"{hosts_per_leaf},{tops}:{leaves}"
 def router(number: int, ports: int) -> Any:
     """A router of the tree: leaves first, then the top level."""
     made = sst.Component(f"rtr{number}", "merlin.hr_router")
-    made.addParams({
-        "id": number, "num_ports": ports, "num_vns": 1, "flit_size": case["flit"],
-        "link_bw": case["rate"], "xbar_bw": case["crossbar"], "xbar_arb": "merlin.xbar_arb_lru",
-        "input_latency": case["input_latency"], "output_latency": case["output_latency"],
-        "input_buf_size": case["input_buffer"], "output_buf_size": case["output_buffer"],
-    })  # fmt: skip
+    made.addParams(
+        {
+            "id": number,
+            "num_ports": ports,
+            "num_vns": 1,
+            "flit_size": case["flit"],
+            "link_bw": case["rate"],
+            "xbar_bw": case["crossbar"],
+            "xbar_arb": "merlin.xbar_arb_lru",
+            "input_latency": case["input_latency"],
+            "output_latency": case["output_latency"],
+            "input_buf_size": case["input_buffer"],
+            "output_buf_size": case["output_buffer"],
+        }
+    )
     topology = made.setSubComponent("topology", "merlin.fattree")
     topology.addParams({"shape": shape, "routing_alg": "deterministic"})
     return made
@@ -45,20 +54,29 @@ for leaf in range(leaves):
         )
 for host in range(hosts_per_leaf * leaves):
     end = sst.Component(f"host{host}", "merlin.pt2pt_test")
-    end.addParams({
-        "packet_size": case["packet"], "packets_to_send": case["packets"],
-        "buffer_size": case["host_buffer"], "link_bw": case["rate"], "src": case["src"],
-        "dest": case["dst"],
-    })  # fmt: skip
+    end.addParams(
+        {
+            "packet_size": case["packet"],
+            "packets_to_send": case["packets"],
+            "buffer_size": case["host_buffer"],
+            "link_bw": case["rate"],
+            "src": case["src"],
+            "dest": case["dst"],
+        }
+    )
     control = end.setSubComponent("networkIF", "merlin.linkcontrol")
-    control.addParams({
-        "link_bw": case["rate"], "input_buf_size": case["input_buffer"],
-        "output_buf_size": case["host_buffer"],
-    })  # fmt: skip
+    control.addParams(
+        {
+            "link_bw": case["rate"],
+            "input_buf_size": case["input_buffer"],
+            "output_buf_size": case["host_buffer"],
+        }
+    )
     link = sst.Link(f"host_link{host}")
     port = f"port{host % hosts_per_leaf}"
-    link.connect((control, "rtr_port", case["delay"]),
-                 (routers[host // hosts_per_leaf], port, case["delay"]))  # fmt: skip
+    link.connect(
+        (control, "rtr_port", case["delay"]), (routers[host // hosts_per_leaf], port, case["delay"])
+    )
 
 sst.setStatisticLoadLevel(3)
 sst.setStatisticOutput("sst.statOutputCSV", {"filepath": sys.argv[2], "separator": ","})

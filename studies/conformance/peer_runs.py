@@ -151,13 +151,23 @@ def merlin(
         output_bytes: Buffer of each output; the rest is the input's.
     """
     case: dict[str, Any] = {
-        "hosts_per_leaf": shape.hosts_per_leaf, "leaves": shape.leaves,
-        "aggregation": shape.aggregation, "flit": f"{FLIT}B", "rate": f"{RATE_GBPS}Gb/s",
-        "crossbar": f"{CROSSBAR_GBPS}Gb/s", "delay": f"{DELAY_PS}ps", "output_latency": "1ns",
-        "input_latency": f"{SWITCH_PS - 1000}ps", "input_buffer": f"{BUFFER - output_bytes}B",
-        "output_buffer": f"{output_bytes}B", "host_buffer": f"{BUFFER}B", "packet": f"{PACKET}B",
-        "packets": traffic.size // PACKET, "src": list(traffic.src), "dst": list(traffic.dst),
-    }  # fmt: skip
+        "hosts_per_leaf": shape.hosts_per_leaf,
+        "leaves": shape.leaves,
+        "aggregation": shape.aggregation,
+        "flit": f"{FLIT}B",
+        "rate": f"{RATE_GBPS}Gb/s",
+        "crossbar": f"{CROSSBAR_GBPS}Gb/s",
+        "delay": f"{DELAY_PS}ps",
+        "output_latency": "1ns",
+        "input_latency": f"{SWITCH_PS - 1000}ps",
+        "input_buffer": f"{BUFFER - output_bytes}B",
+        "output_buffer": f"{output_bytes}B",
+        "host_buffer": f"{BUFFER}B",
+        "packet": f"{PACKET}B",
+        "packets": traffic.size // PACKET,
+        "src": list(traffic.src),
+        "dst": list(traffic.dst),
+    }
     path, counters = folder / "merlin.json", folder / "merlin.csv"
     path.write_text(json.dumps(case), encoding="utf-8")
     output, seconds = timed(
@@ -190,8 +200,10 @@ def _merlin_links(path: Path, fabric: Fabric, shape: Shape) -> dict[str, NDArray
     """Sums of two counters by link."""
     ends = zip(fabric.link_src.tolist(), fabric.link_dst.tolist(), strict=True)
     number = {pair: link for link, pair in enumerate(ends)}
-    out = {name: np.zeros(fabric.n_links, np.int64) for name in ("send_bit_count",
-                                                                "output_port_stalls")}  # fmt: skip
+    out = {
+        name: np.zeros(fabric.n_links, np.int64)
+        for name in ("send_bit_count", "output_port_stalls")
+    }
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file, skipinitialspace=True):
             name = row["StatisticName"]

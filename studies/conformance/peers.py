@@ -82,22 +82,36 @@ def _derangement(draw: np.random.Generator, count: int) -> np.ndarray:
 
 def prepared(shape: Shape, traffic: Traffic, switching: str, arbitration: str) -> PreparedScenario:
     """The model and its messages for the engine."""
-    scenario = Scenario.model_validate({
-        "name": "peers", "seed": 1,
-        "fabric": {"fat_tree": {
-            "hosts_per_leaf": shape.hosts_per_leaf, "leaves": shape.leaves,
-            "aggregation": shape.aggregation, "host_rate": f"{RATE_GBPS} Gb/s",
-            "leaf_rate": f"{RATE_GBPS} Gb/s", "host_delay": f"{DELAY_PS} ps",
-            "leaf_delay": f"{DELAY_PS} ps",
-        }},
-        "job": [{"pattern": {"kind": "ring", "size": "1 KiB", "ranks": shape.hosts}}],
-        "engine": {
-            "packet": f"{PACKET} B", "header": "0 B", "buffer": f"{BUFFER} B",
-            "buffering": "input", "switching": switching, "arbitration": arbitration,
-            "switch_delay": f"{SWITCH_PS} ps", "send_delay": "0 s", "eager": "1 GiB",
-            "routing": "deterministic",
-        },
-    })  # fmt: skip
+    scenario = Scenario.model_validate(
+        {
+            "name": "peers",
+            "seed": 1,
+            "fabric": {
+                "fat_tree": {
+                    "hosts_per_leaf": shape.hosts_per_leaf,
+                    "leaves": shape.leaves,
+                    "aggregation": shape.aggregation,
+                    "host_rate": f"{RATE_GBPS} Gb/s",
+                    "leaf_rate": f"{RATE_GBPS} Gb/s",
+                    "host_delay": f"{DELAY_PS} ps",
+                    "leaf_delay": f"{DELAY_PS} ps",
+                }
+            },
+            "job": [{"pattern": {"kind": "ring", "size": "1 KiB", "ranks": shape.hosts}}],
+            "engine": {
+                "packet": f"{PACKET} B",
+                "header": "0 B",
+                "buffer": f"{BUFFER} B",
+                "buffering": "input",
+                "switching": switching,
+                "arbitration": arbitration,
+                "switch_delay": f"{SWITCH_PS} ps",
+                "send_delay": "0 s",
+                "eager": "1 GiB",
+                "routing": "deterministic",
+            },
+        }
+    )
     builder = ProgramBuilder("peers", shape.hosts)
     label = builder.label(Label("peers", "MPI_Isend", 1))
     for src, dst in zip(traffic.src, traffic.dst, strict=True):
@@ -154,21 +168,37 @@ class Peer:
 def peers(htsim_program: Path | None, sst: Path | None) -> list[Peer]:
     """Those whose program is given, and the reference."""
     found = [
-        Peer("reference", "store-and-forward", "fcfs",
-             lambda model, shape, traffic, folder: second(model, traffic)),
-    ]  # fmt: skip
+        Peer(
+            "reference",
+            "store-and-forward",
+            "fcfs",
+            lambda model, shape, traffic, folder: second(model, traffic),
+        ),
+    ]
     if htsim_program is not None:
         program = htsim_program
         found.append(
-            Peer("htsim", "store-and-forward", "fcfs", lambda model, shape, traffic, folder: htsim(
-                program, model.fabric, traffic, folder, PAUSE, RESUME))
-        )  # fmt: skip
+            Peer(
+                "htsim",
+                "store-and-forward",
+                "fcfs",
+                lambda model, shape, traffic, folder: htsim(
+                    program, model.fabric, traffic, folder, PAUSE, RESUME
+                ),
+            )
+        )
     if sst is not None:
         other = sst
         found.append(
-            Peer("merlin", "cut-through", "round-robin", lambda model, shape, traffic, folder:
-                 merlin(other, model.fabric, shape, traffic, folder))
-        )  # fmt: skip
+            Peer(
+                "merlin",
+                "cut-through",
+                "round-robin",
+                lambda model, shape, traffic, folder: merlin(
+                    other, model.fabric, shape, traffic, folder
+                ),
+            )
+        )
     return found
 
 

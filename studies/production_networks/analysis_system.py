@@ -51,11 +51,14 @@ LINE_SHARE: Final = 1 / 6
 """Share of the draws with receivers of one kind at line rate; the others are slower."""
 
 PUBLISHED: Final = {
-    ("DAVSpine", "down"): (1422, 565), ("DAVLeaf", "down"): (1192, 550),
+    ("DAVSpine", "down"): (1422, 565),
+    ("DAVLeaf", "down"): (1192, 550),
     ("DAVLeaf", "up"): (1133, 959),
-    **{kind: ROUNDS[kind] for kind in (("GladeSpine", "down"), ("GladeLeaf", "down"),
-                                       ("GladeLeaf", "up"))},
-}  # fmt: skip
+    **{
+        kind: ROUNDS[kind]
+        for kind in (("GladeSpine", "down"), ("GladeLeaf", "down"), ("GladeLeaf", "up"))
+    },
+}
 """Rounds of each class (their Table I), and rounds with a stall (their Table II)."""
 SHARES: Final = np.array([stalled / rounds for rounds, stalled in PUBLISHED.values()])
 
@@ -102,10 +105,17 @@ def draw_uses(count: int, seed: int = 1) -> list[Use]:
         return LINE_GBPS if at_line else float(random.uniform(SLOWEST_GBPS, LINE_GBPS))
 
     drawn = [
-        Use(log_uniform(0.01, 0.5), float(random.uniform(0.1, 0.9)), log_uniform(0.01, 0.8),
-            log_uniform(0.005, 0.5), rate(), rate(), float(random.uniform(0.1, 1.0)))
+        Use(
+            log_uniform(0.01, 0.5),
+            float(random.uniform(0.1, 0.9)),
+            log_uniform(0.01, 0.8),
+            log_uniform(0.005, 0.5),
+            rate(),
+            rate(),
+            float(random.uniform(0.1, 1.0)),
+        )
         for _ in range(count)
-    ]  # fmt: skip
+    ]
     return [replace(drawn[0], drain=LINE_GBPS, servers=LINE_GBPS), *drawn[1:]]
 
 
@@ -126,13 +136,22 @@ def write_fabric(path: Path, use: Use) -> None:
     An adapter is a switch of two ports that hands data to its node at the node's rate. Hosts are
     numbered leaf by leaf, analysis hosts first.
     """
-    nodes = [(f"dav{leaf}-{n:02d}", f"dav-leaf{leaf}", use.drain)
-             for leaf in range(LEAVES) for n in range(HOSTS)]  # fmt: skip
+    nodes = [
+        (f"dav{leaf}-{n:02d}", f"dav-leaf{leaf}", use.drain)
+        for leaf in range(LEAVES)
+        for n in range(HOSTS)
+    ]
     count = LEAVES * SERVERS
     slow = set(np.random.default_rng(0x5E).permutation(count)[: round(use.slow * count)].tolist())
-    nodes += [(f"nsd{leaf}-{n}", f"glade-leaf{leaf}",
-               use.servers if leaf * SERVERS + n in slow else LINE_GBPS)
-              for leaf in range(LEAVES) for n in range(SERVERS)]  # fmt: skip
+    nodes += [
+        (
+            f"nsd{leaf}-{n}",
+            f"glade-leaf{leaf}",
+            use.servers if leaf * SERVERS + n in slow else LINE_GBPS,
+        )
+        for leaf in range(LEAVES)
+        for n in range(SERVERS)
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["src", "dst", "rate_gbps", "src_kind", "dst_kind"])
@@ -154,23 +173,39 @@ def scenario(fabric: Path, use: Use, **engine: Any) -> dict[str, Any]:
 
     def paced(name: str, hosts: list[int], **options: Any) -> dict[str, Any]:
         pattern = {
-            "kind": "paced", "ranks": len(hosts), "duration": DURATION,
-            "line_rate": f"{LINE_GBPS} Gb/s", "stream": name, **options,
-        }  # fmt: skip
-        return {"name": name, "hosts": ",".join(map(str, hosts)), "pattern": pattern,
-                "shared_hosts": True}  # fmt: skip
+            "kind": "paced",
+            "ranks": len(hosts),
+            "duration": DURATION,
+            "line_rate": f"{LINE_GBPS} Gb/s",
+            "stream": name,
+            **options,
+        }
+        return {
+            "name": name,
+            "hosts": ",".join(map(str, hosts)),
+            "pattern": pattern,
+            "shared_hosts": True,
+        }
 
     return {
-        "name": "analysis-system", "seed": 1, "fabric": {"file": str(fabric)},
+        "name": "analysis-system",
+        "seed": 1,
+        "fabric": {"file": str(fabric)},
         "job": [
-            paced("files", [*analysis, *with_files], servers=len(with_files),
-                  size=f"{use.block} B", load=use.files, reads=use.reads),
+            paced(
+                "files",
+                [*analysis, *with_files],
+                servers=len(with_files),
+                size=f"{use.block} B",
+                load=use.files,
+                reads=use.reads,
+            ),
             paced("copies", [*servers], size="1 MiB", load=use.copies),
             paced("analysis", [*analysis], size="128 KiB", load=use.jobs),
         ],
         "engine": {"routing": "deterministic", "packet": "2 KiB", "header": "38 B", **engine},
         "telemetry": {"windows": 8, "messages": False, "scheme": "full", "one_in": 64},
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -244,12 +279,18 @@ def changes(use: Use) -> dict[str, tuple[Use, dict[str, Any]]]:
 def mechanisms(use: Use) -> dict[str, Use]:
     """Servers at line rate, and what may stall the ports towards them, each alone."""
     line = replace(use, servers=LINE_GBPS)
-    slower = {f"servers take {rate:g} Gb/s": replace(line, servers=rate, slow=1.0)
-              for rate in (52.0, 45.0, 27.0)}  # fmt: skip
-    slower |= {f"{word} of the servers take 27 Gb/s": replace(line, servers=27.0, slow=share)
-               for word, share in (("a quarter", 0.25), ("half", 0.5))}  # fmt: skip
-    reads = {f"{percent(100 * share)} of the file messages are reads": replace(line, reads=share)
-             for share in (0.1, 0.9)}  # fmt: skip
+    slower = {
+        f"servers take {rate:g} Gb/s": replace(line, servers=rate, slow=1.0)
+        for rate in (52.0, 45.0, 27.0)
+    }
+    slower |= {
+        f"{word} of the servers take 27 Gb/s": replace(line, servers=27.0, slow=share)
+        for word, share in (("a quarter", 0.25), ("half", 0.5))
+    }
+    reads = {
+        f"{percent(100 * share)} of the file messages are reads": replace(line, reads=share)
+        for share in (0.1, 0.9)
+    }
     return {
         "servers at line rate": line,
         **slower,
@@ -286,8 +327,11 @@ def findings(changed: dict[str, Stalls], tried: dict[str, Stalls]) -> list[str]:
     out = []
     for number, (category, way) in enumerate(PUBLISHED):
         share = changed[base].shares[number]
-        after = [f"{name} ({percent(100 * changed[name].shares[number])})" for name in others
-                 if changed[name].shares[number] <= share / 2]  # fmt: skip
+        after = [
+            f"{name} ({percent(100 * changed[name].shares[number])})"
+            for name in others
+            if changed[name].shares[number] <= share / 2
+        ]
         out.append(
             f"* **{category} {way}**, {percent(100 * SHARES[number])} in theirs and "
             f"{percent(100 * share)} here: at most half as many if {' or '.join(after)}."
@@ -295,8 +339,11 @@ def findings(changed: dict[str, Stalls], tried: dict[str, Stalls]) -> list[str]:
             else f"* **{category} {way}**: no single change halves it."
         )
     least = SHARES[GLADE_DOWN] - NEAR
-    reach = [f"{name} ({percent(100 * one.shares[GLADE_DOWN])})" for name, one in tried.items()
-             if one.shares[GLADE_DOWN] >= least]  # fmt: skip
+    reach = [
+        f"{name} ({percent(100 * one.shares[GLADE_DOWN])})"
+        for name, one in tried.items()
+        if one.shares[GLADE_DOWN] >= least
+    ]
     rest = [name for name, one in tried.items() if one.shares[GLADE_DOWN] < least]
     out.append(
         "* **Which mechanism stalls GladeLeaf ports down?** As many as in theirs, less at most "
@@ -325,8 +372,9 @@ def class_rows(found: list[Stalls], kept: list[Stalls]) -> list[str]:
         every, near = ([one.shares[number] for one in group] for group in (found, kept))
         cells = [percent(100 * SHARES[number])]
         cells += [f"{percent(100 * every[0])}", f"{percent(100 * near[0])}"]
-        spreads = [f"{percent(100 * min(group))} – {percent(100 * max(group))}"
-                   for group in (every, near)]  # fmt: skip
+        spreads = [
+            f"{percent(100 * min(group))} – {percent(100 * max(group))}" for group in (every, near)
+        ]
         lines.append(
             f"| {category} {way} | {cells[0]} | {spreads[0]} | {cells[1]} | {spreads[1]} "
             f"| {cells[2]} |"
@@ -363,7 +411,7 @@ def main() -> None:
             f"{np.median([one.distance() for one in found]):.2f}). The nearest: {told}. "
             f"{cpu_seconds():.0f} s of processor time."
         ),
-    }  # fmt: skip
+    }
     for name, text in parts.items():
         print(f"\n{name}\n{text}", flush=True)
     if arguments.write:

@@ -60,9 +60,13 @@ def curves(runs: dict[str, pl.DataFrame]) -> Figure:
         for axis in AXES:
             mine = table.filter((pl.col("group") == axis) & (pl.col("ccdf") > 0))
             panel.plot(
-                [0.0, *mine["percent"]], [1.0, *mine["ccdf"]], drawstyle="steps-post", label=axis,
-                color=GROUPS[axis], linestyle=DASHES[axis],
-            )  # fmt: skip
+                [0.0, *mine["percent"]],
+                [1.0, *mine["ccdf"]],
+                drawstyle="steps-post",
+                label=axis,
+                color=GROUPS[axis],
+                linestyle=DASHES[axis],
+            )
         panel.set_yscale("log")
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.set_xlim(0, 100)
@@ -173,31 +177,69 @@ def _rows(rows: dict[str, pl.DataFrame], looked: Study) -> list[Row]:
     comparison = looked.comparison
     assert comparison is not None
     return [
-        Row("credit stall above 10 % of the interval", "X 3.1 %, the most of all",
-            three(real, "above"), heavier(real, length)),
-        Row("mean credit stall", "X > Y, Z", three(real, "stall"),
-            f"ours: {' > '.join(falling(real))}"),
-        Row("… if Y were as wide as X (9.4 GB/s)", "– (cannot be measured)", three(equal, "stall"),
-            f"X stalls {left(equal, real)} as much: the rest is what Y's half bandwidth causes"),
-        Row("… if Y were twice as wide as X", "–", three(double, "stall"),
-            f"X stalls {left(double, real)} as much"),
-        Row("mean bandwidth used", "7 % of link-minutes above 5 %", three(real, "used"),
-            "ours are busy 2 ms, theirs five months"),
-        Row("correlation of use with credit stall, single intervals",
+        Row(
+            "credit stall above 10 % of the interval",
+            "X 3.1 %, the most of all",
+            three(real, "above"),
+            heavier(real, length),
+        ),
+        Row(
+            "mean credit stall",
+            "X > Y, Z",
+            three(real, "stall"),
+            f"ours: {' > '.join(falling(real))}",
+        ),
+        Row(
+            "… if Y were as wide as X (9.4 GB/s)",
+            "– (cannot be measured)",
+            three(equal, "stall"),
+            f"X stalls {left(equal, real)} as much: the rest is what Y's half bandwidth causes",
+        ),
+        Row(
+            "… if Y were twice as wide as X",
+            "–",
+            three(double, "stall"),
+            f"X stalls {left(double, real)} as much",
+        ),
+        Row(
+            "mean bandwidth used",
+            "7 % of link-minutes above 5 %",
+            three(real, "used"),
+            "ours are busy 2 ms, theirs five months",
+        ),
+        Row(
+            "correlation of use with credit stall, single intervals",
             "X 0.60, Y 0.50, Z 0.66 (a minute)",
             ", ".join(f"{a} {'–' if single.get(a) is None else f'{single[a]:.2f}'}" for a in AXES),
-            longer_follows(single, pooled, length)),
-        Row("… of links, each averaged over the run", "–",
-            ", ".join(f"{a} {pooled[a]:.2f}" for a in AXES if a in pooled), ""),
-        Row("Figures 9 and 10: largest stall of a feature at least 40 % in X+", "≈ 85 %",
-            percent(worst_feature(looked)[0]), f"intervals of {length}"),
+            longer_follows(single, pooled, length),
+        ),
+        Row(
+            "… of links, each averaged over the run",
+            "–",
+            ", ".join(f"{a} {pooled[a]:.2f}" for a in AXES if a in pooled),
+            "",
+        ),
+        Row(
+            "Figures 9 and 10: largest stall of a feature at least 40 % in X+",
+            "≈ 85 %",
+            percent(worst_feature(looked)[0]),
+            f"intervals of {length}",
+        ),
         Row("… links of that feature", "8", f"{worst_feature(looked)[1]}", ""),
-        Row("I/O links against others, Kolmogorov–Smirnov", "p = 0.8: no difference",
+        Row(
+            "I/O links against others, Kolmogorov–Smirnov",
+            "p = 0.8: no difference",
             f"p = {comparison.p_value:.2g}: "
-            + ("no difference" if comparison.p_value >= 0.05 else "a difference"), ""),
-        Row("mean stall of links at I/O nodes, and of the others", "“no more likely”",
-            f"{comparison.group_mean:.2g} %, {comparison.other_mean:.2g} %", ""),
-    ]  # fmt: skip
+            + ("no difference" if comparison.p_value >= 0.05 else "a difference"),
+            "",
+        ),
+        Row(
+            "mean stall of links at I/O nodes, and of the others",
+            "“no more likely”",
+            f"{comparison.group_mean:.2g} %, {comparison.other_mean:.2g} %",
+            "",
+        ),
+    ]
 
 
 __all__ = ["blue_waters"]

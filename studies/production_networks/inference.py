@@ -228,9 +228,10 @@ def findings(draws: Draws, changed: dict[str, Shares]) -> list[str]:
     out.append(f"* **Outside the range of the kept draws**: {'; '.join(outside) or 'none'}.")
     own, every = draws.parameters[kept], draws.parameters.filter(pl.Series(draws.lasting))
     narrow = [
-        name for name in ("message", "load", "files", "reads", "copies", "active", "slow")
+        name
+        for name in ("message", "load", "files", "reads", "copies", "active", "slow")
         if spread(own, name) < spread(every, name) / 2
-    ]  # fmt: skip
+    ]
     hosts, servers = (float((own[name] < LINE_GBPS).mean() or 0) for name in ("drain", "servers"))  # type: ignore[arg-type]
     out.append(
         f"* **Determined**: {percent(100 * hosts)} of the kept draws have slow hosts, "
@@ -254,8 +255,9 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
     )
-    parser.add_argument("--whole", action="store_true",
-                        help="only the nearest draw of the page, on the full shape")  # fmt: skip
+    parser.add_argument(
+        "--whole", action="store_true", help="only the nearest draw of the page, on the full shape"
+    )
     parser.add_argument("--length", default=LONG, help="how long --whole runs")
     arguments = parser.parse_args()
     if arguments.whole:
@@ -272,8 +274,10 @@ def main() -> None:
     long = one_run(mix, kind, LONG)
     kept = draws.kept()
     rms = draws.distance()[kept]
-    changed = {name: shares(one_run(other, receivers, **engine), 1)[0]
-               for name, (other, receivers, engine) in changes(mix, kind).items()}  # fmt: skip
+    changed = {
+        name: shares(one_run(other, receivers, **engine), 1)[0]
+        for name, (other, receivers, engine) in changes(mix, kind).items()
+    }
     parts = {
         "inference parameters": "\n".join(posterior_rows(draws)),
         "inference classes": "\n".join(class_rows(draws, long)),
@@ -285,7 +289,7 @@ def main() -> None:
             f"the {len(CLASSES)} shares {rms[0]:.2f} to {rms[-1]:.2f} (median of all that last "
             f"{np.median(draws.distance()[draws.lasting]):.2f}). The nearest: {mix}, {kind}."
         ),
-    }  # fmt: skip
+    }
     parts["inference draws"] += f" {cpu_seconds():.0f} s of processor time."
     for name, text in parts.items():
         print(f"\n{name}\n{text}", flush=True)

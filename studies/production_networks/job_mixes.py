@@ -22,10 +22,18 @@ from tailback import load_scenario, simulate, sweep
 from tailback.simulation import prepare
 
 _THIRD: Final = {
-    "kind": "yellowstone", "hosts_per_tor": 6, "tors_per_group": 6, "groups": 4, "directors": 3,
-    "leaves": 9, "spines": 6, "storage_leaves": 3, "storage_spines": 2, "servers_per_leaf": 2,
+    "kind": "yellowstone",
+    "hosts_per_tor": 6,
+    "tors_per_group": 6,
+    "groups": 4,
+    "directors": 3,
+    "leaves": 9,
+    "spines": 6,
+    "storage_leaves": 3,
+    "storage_spines": 2,
+    "servers_per_leaf": 2,
     "storage_cables": 1,
-}  # fmt: skip
+}
 """A third of Yellowstone's hosts a ToR, ToRs a group, directors and spines; 4 of 14 groups. Every
 switch has as many ports up as down, as there. The analysis system is left out."""
 
@@ -125,13 +133,18 @@ def sustained(mix: Mix, kind: Receivers, plant: Plant = REDUCED) -> bool:
 
 
 PRIORS: Final = {
-    "job_hosts": "4, 12, 24, 60 or 120", "message": "8 KiB – 2 MiB, log-uniform",
-    "load": "0.02 – 0.5, log-uniform", "files": "0.01 – 0.3, log-uniform",
-    "reads": "0.2 – 0.8, uniform", "copies": "0.02 – 0.8, log-uniform",
-    "active": "20 – 100 %, uniform", "scattered": "half of the draws",
-    "drain": "54, 45, 36, 27, 13.5 or 6.75 Gb/s", "slow": "10 – 100 %, uniform",
+    "job_hosts": "4, 12, 24, 60 or 120",
+    "message": "8 KiB – 2 MiB, log-uniform",
+    "load": "0.02 – 0.5, log-uniform",
+    "files": "0.01 – 0.3, log-uniform",
+    "reads": "0.2 – 0.8, uniform",
+    "copies": "0.02 – 0.8, log-uniform",
+    "active": "20 – 100 %, uniform",
+    "scattered": "half of the draws",
+    "drain": "54, 45, 36, 27, 13.5 or 6.75 Gb/s",
+    "slow": "10 – 100 %, uniform",
     "servers": "54, 45, 36, 27, 13.5 or 6.75 Gb/s",
-}  # fmt: skip
+}
 
 
 def draw_mixes(count: int, seed: int = 1) -> list[Mix]:
@@ -160,10 +173,13 @@ def draw_receivers(count: int, seed: int = 1) -> list[Receivers]:
     """Receivers from the priors; the first take everything at line rate."""
     random = np.random.default_rng([seed, 0x4E])
     drawn = [
-        Receivers(float(random.choice(RATES)), float(random.uniform(0.1, 1.0)),
-                  float(random.choice(RATES)))
+        Receivers(
+            float(random.choice(RATES)),
+            float(random.uniform(0.1, 1.0)),
+            float(random.choice(RATES)),
+        )
         for _ in range(count - 1)
-    ]  # fmt: skip
+    ]
     return [Receivers(LINE_GBPS, 1.0, LINE_GBPS), *drawn]
 
 
@@ -180,9 +196,13 @@ def jobs(
     def paced(name: str, hosts: Any, **options: Any) -> dict[str, Any]:
         listed = ",".join(map(str, hosts))
         pattern = {
-            "kind": "paced", "ranks": len(hosts), "duration": duration,
-            "line_rate": f"{LINE_GBPS} Gb/s", "stream": name, **options,
-        }  # fmt: skip
+            "kind": "paced",
+            "ranks": len(hosts),
+            "duration": duration,
+            "line_rate": f"{LINE_GBPS} Gb/s",
+            "stream": name,
+            **options,
+        }
         return {"name": name, "hosts": listed, "pattern": pattern, "shared_hosts": True}
 
     count = REDUCED.others // mix.job_hosts
@@ -192,9 +212,15 @@ def jobs(
         for n, part in enumerate(parts)
     ]
     made.append(
-        paced("files", [*clients, *servers], servers=plant.servers, size="512 KiB", load=mix.files,
-              reads=mix.reads)
-    )  # fmt: skip
+        paced(
+            "files",
+            [*clients, *servers],
+            servers=plant.servers,
+            size="512 KiB",
+            load=mix.files,
+            reads=mix.reads,
+        )
+    )
     made.append(paced("copies", servers, size="1 MiB", load=mix.copies))
     return made
 
@@ -202,10 +228,13 @@ def jobs(
 def base(fabric: dict[str, Any], mix: Mix) -> dict[str, Any]:
     """The scenario of one draw."""
     return {
-        "name": "inference", "seed": 1, "fabric": fabric, "job": jobs(mix),
+        "name": "inference",
+        "seed": 1,
+        "fabric": fabric,
+        "job": jobs(mix),
         "engine": {"routing": "deterministic", "packet": "2 KiB", "header": "38 B"},
         "telemetry": {"windows": WINDOWS, "messages": False, "scheme": "full", "one_in": 64},
-    }  # fmt: skip
+    }
 
 
 def write_fabric(path: Path, receivers: Receivers, seed: int = 1, plant: Plant = REDUCED) -> None:
@@ -215,8 +244,11 @@ def write_fabric(path: Path, receivers: Receivers, seed: int = 1, plant: Plant =
     which takes it at its own rate; the node sends at line rate.
     """
     pattern = {"kind": "ring", "size": "1 KiB", "ranks": 2}
-    plain = {"name": "shape", "fabric": {"topology": dict(plant.shape)},
-             "job": [{"pattern": pattern}]}  # fmt: skip
+    plain = {
+        "name": "shape",
+        "fabric": {"topology": dict(plant.shape)},
+        "job": [{"pattern": pattern}],
+    }
     fabric = prepare(load_scenario(plain)).fabric
     names = [*fabric.node_name, *fabric.switch_name]
     nodes = fabric.n_nodes
@@ -233,9 +265,11 @@ def write_fabric(path: Path, receivers: Receivers, seed: int = 1, plant: Plant =
             writer.writerow([a, b, f"{gbps:.6g}", *kinds])
 
         for src, dst, gbps in zip(
-            fabric.link_src.tolist(), fabric.link_dst.tolist(), fabric.link_gbps.tolist(),
+            fabric.link_src.tolist(),
+            fabric.link_dst.tolist(),
+            fabric.link_gbps.tolist(),
             strict=True,
-        ):  # fmt: skip
+        ):
             ends = [
                 (f"adapter-{names[v]}", "switch") if v < nodes else (names[v], "switch")
                 for v in (src, dst)
@@ -247,9 +281,12 @@ def write_fabric(path: Path, receivers: Receivers, seed: int = 1, plant: Plant =
 
 
 _CLASS: Final = (
-    (r"^tor", "ToR"), (r"-leaf", "Leaf"), (r"-spine", "Spine"), (r"^storage-leaf", "GladeLeaf"),
+    (r"^tor", "ToR"),
+    (r"-leaf", "Leaf"),
+    (r"-spine", "Spine"),
+    (r"^storage-leaf", "GladeLeaf"),
     (r"^storage-spine", "GladeSpine"),
-)  # fmt: skip
+)
 
 
 def ports(links: pl.DataFrame, truth: pl.DataFrame) -> pl.DataFrame:
@@ -340,8 +377,10 @@ def simulate_draws(mixes: list[Mix], receivers: list[Receivers], folder: Path) -
     study = sweep(
         base({"file": files[0]}, mixes[0]),
         over={"fabric.file": files, "job": [jobs(mix) for mix in mixes]},
-        out=folder / "sweep", tables=("links", "truth"), workers=1,
-    )  # fmt: skip
+        out=folder / "sweep",
+        tables=("links", "truth"),
+        workers=1,
+    )
     if study.failures:
         raise SystemExit(
             f"{len(study.failures)} draws failed: {next(iter(study.failures.values()))}"
@@ -352,9 +391,11 @@ def simulate_draws(mixes: list[Mix], receivers: list[Receivers], folder: Path) -
     rows = [{**vars(mix), **vars(kind)} for kind in receivers for mix in mixes]
     stalls = ports(study.table("links"), study.table("truth"))
     return Draws(
-        pl.DataFrame(rows), shares(stalls, len(rows)), typical(stalls, frame["end_ps"].to_numpy()),
+        pl.DataFrame(rows),
+        shares(stalls, len(rows)),
+        typical(stalls, frame["end_ps"].to_numpy()),
         np.array([sustained(mix, kind) for kind in receivers for mix in mixes]),
-    )  # fmt: skip
+    )
 
 
 def one_run(

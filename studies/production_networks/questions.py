@@ -16,9 +16,17 @@ from tailback import Scenario, load_scenario
 from tailback.port_counters.analysis.figures import INK, MUTED, canvas
 
 SHAPE: Final = {
-    "kind": "yellowstone", "hosts_per_tor": 8, "tors_per_group": 8, "groups": 4, "directors": 4,
-    "leaves": 9, "spines": 8, "storage_leaves": 0, "storage_spines": 0, "servers_per_leaf": 0,
-}  # fmt: skip
+    "kind": "yellowstone",
+    "hosts_per_tor": 8,
+    "tors_per_group": 8,
+    "groups": 4,
+    "directors": 4,
+    "leaves": 9,
+    "spines": 8,
+    "storage_leaves": 0,
+    "storage_spines": 0,
+    "servers_per_leaf": 0,
+}
 """Yellowstone's shape at less than half its width: 256 hosts, full bisection."""
 
 OWN: Final = tuple(host for host in range(256) if host % 4 == host // 8 % 4)
@@ -36,16 +44,31 @@ MIXES: Final[dict[str, dict[str, Any]]] = {
 }
 APPLICATIONS: Final[dict[str, dict[str, Any]]] = {
     "stencil": {
-        "kind": "stencil2d", "dims": [8, 8], "size": "128 KiB", "rounds": 8, "compute": "20 us",
-        "post": "all", "boundary": "skip",
+        "kind": "stencil2d",
+        "dims": [8, 8],
+        "size": "128 KiB",
+        "rounds": 8,
+        "compute": "20 us",
+        "post": "all",
+        "boundary": "skip",
     },
-    "transpose": {"kind": "alltoall", "ranks": 64, "size": "16 KiB", "rounds": 4,
-                  "compute": "20 us"},
+    "transpose": {
+        "kind": "alltoall",
+        "ranks": 64,
+        "size": "16 KiB",
+        "rounds": 4,
+        "compute": "20 us",
+    },
     "mostly computing": {
-        "kind": "stencil2d", "dims": [8, 8], "size": "32 KiB", "rounds": 3, "compute": "250 us",
-        "post": "all", "boundary": "skip",
+        "kind": "stencil2d",
+        "dims": [8, 8],
+        "size": "32 KiB",
+        "rounds": 3,
+        "compute": "250 us",
+        "post": "all",
+        "boundary": "skip",
     },
-}  # fmt: skip
+}
 COLOURS: Final = {"stencil": INK, "transpose": "#b96cc4", "mostly computing": MUTED}
 MARKS: Final = dict(zip(MIXES, "os^", strict=True))
 
@@ -80,26 +103,44 @@ def scenario(application: str, mix: str | None, load: float) -> Scenario:
     """An application on two hosts of every ToR, other traffic on the rest."""
     hosts = ",".join(map(str, OWN))
     jobs: list[dict[str, Any]] = [
-        {"name": "application", "hosts": hosts, "pattern": APPLICATIONS[application],
-         "placement": "random"}
-    ]  # fmt: skip
+        {
+            "name": "application",
+            "hosts": hosts,
+            "pattern": APPLICATIONS[application],
+            "placement": "random",
+        }
+    ]
     if mix is not None:
         others = ",".join(str(host) for host in range(256) if host not in OWN)
         given = MIXES[mix]
         # Writes of 180 clients to 12 servers: the servers' own rate is at load 1.
         share = load / 15 if "servers" in given else load
         jobs.append(
-            {"name": "others", "hosts": others, "observed": False, "placement": "random",
-             "pattern": {"kind": "paced", "ranks": 192, "load": share, "duration": "1500 us",
-                         "line_rate": "54 Gb/s", **given}}
-        )  # fmt: skip
+            {
+                "name": "others",
+                "hosts": others,
+                "observed": False,
+                "placement": "random",
+                "pattern": {
+                    "kind": "paced",
+                    "ranks": 192,
+                    "load": share,
+                    "duration": "1500 us",
+                    "line_rate": "54 Gb/s",
+                    **given,
+                },
+            }
+        )
     return load_scenario(
         {
-            "name": "questions", "seed": 1, "job": jobs, "fabric": {"topology": dict(SHAPE)},
+            "name": "questions",
+            "seed": 1,
+            "job": jobs,
+            "fabric": {"topology": dict(SHAPE)},
             "engine": {"routing": "deterministic"},
             "telemetry": {"windows": 32, "messages": False},
         }
-    )  # fmt: skip
+    )
 
 
 def point(application: str, mix: str, load: float, alone_ps: int = 0) -> Point:
@@ -111,18 +152,24 @@ def point(application: str, mix: str, load: float, alone_ps: int = 0) -> Point:
     starts = pl.col("time_ns") - pl.col("interval_ns")
     rows = rows.filter(starts * 1000 < end)
     used = (
-        run.tables["truth"].filter(pl.col("observed_packets") > 0)
-        .join(run.tables["links"].filter(~pl.col("from_node") & ~pl.col("to_node")), on="link")
-        ["link"].unique()
-    )  # fmt: skip
+        run.tables["truth"]
+        .filter(pl.col("observed_packets") > 0)
+        .join(run.tables["links"].filter(~pl.col("from_node") & ~pl.col("to_node")), on="link")[
+            "link"
+        ]
+        .unique()
+    )
     mine = rows.filter(pl.col("link").is_in(used.implode()))
     up = run.tables["links"].filter((pl.col("tier") == 1) & (pl.col("direction") == "up"))["link"]
     tor = rows.filter(pl.col("link").is_in(up.implode()))
     return Point(
-        application, mix, load, end / (alone_ps or end),
+        application,
+        mix,
+        load,
+        end / (alone_ps or end),
         float(mine["stall_ns"].sum() / mine["interval_ns"].sum()),
         float((tor["stall_fraction"] > 0).mean() or 0.0),
-    )  # fmt: skip
+    )
 
 
 def curves(points: list[Point]) -> Figure:
@@ -131,16 +178,26 @@ def curves(points: list[Point]) -> Figure:
     axes = drawn.add_subplot()
     for application, colour in COLOURS.items():
         own = [p for p in points if p.application == application and not p.mix]
-        axes.plot([100 * p.stall for p in own], [1.0] * len(own), "x", color=colour,
-                  label=f"{application} alone")  # fmt: skip
+        axes.plot(
+            [100 * p.stall for p in own],
+            [1.0] * len(own),
+            "x",
+            color=colour,
+            label=f"{application} alone",
+        )
         mine = sorted((p for p in points if p.application == application), key=lambda p: p.stall)
         for mix, mark in MARKS.items():
             some = [p for p in mine if p.mix == mix]
             axes.plot(
-                [100 * p.stall for p in some], [p.slowdown for p in some], color=colour,
-                marker=mark, linewidth=1.0, linestyle="-", markersize=5,
+                [100 * p.stall for p in some],
+                [p.slowdown for p in some],
+                color=colour,
+                marker=mark,
+                linewidth=1.0,
+                linestyle="-",
+                markersize=5,
                 label=f"{application}, {mix}",
-            )  # fmt: skip
+            )
     axes.set_xlabel("mean time stalled of the links between switches that it uses (%)")
     axes.set_ylabel("run time ÷ run time alone (1 = alone)")
     axes.set_xlim(left=0)
@@ -161,9 +218,13 @@ def when(points: list[Point]) -> Figure:
     for mix, mark in MARKS.items():
         mine = [p for p in points if p.mix == mix and p.application == "mostly computing"]
         axes.plot(
-            [p.load for p in mine], [100 * p.stalled_windows for p in mine], marker=mark,
-            color=INK, linestyle={"o": "-", "s": "--", "^": ":"}[mark], label=mix,
-        )  # fmt: skip
+            [p.load for p in mine],
+            [100 * p.stalled_windows for p in mine],
+            marker=mark,
+            color=INK,
+            linestyle={"o": "-", "s": "--", "^": ":"}[mark],
+            label=mix,
+        )
     axes.set_xlabel("load offered by the others (1: line rate, or all that servers take)")
     axes.set_ylabel("ToR up intervals with a stall (%)")
     axes.set_ylim(bottom=0)
@@ -228,9 +289,13 @@ def _rows(points: list[Point]) -> list[Row]:
         most = max(mine, key=lambda p: p.slowdown)
         theirs = {"transpose": "0.87 (PSDNS)", "stencil": "0.96 (AMR)"}.get(application, "–")
         rows.append(
-            Row(f"{application}: correlation of run time with stall", theirs, f"{r:.2f}",
-                f"worst: {most.slowdown:.2f}× at {percent(100 * most.stall)}; theirs 1.7× at 12 %")
-        )  # fmt: skip
+            Row(
+                f"{application}: correlation of run time with stall",
+                theirs,
+                f"{r:.2f}",
+                f"worst: {most.slowdown:.2f}× at {percent(100 * most.stall)}; theirs 1.7× at 12 %",
+            )
+        )
     return rows
 
 

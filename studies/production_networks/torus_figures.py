@@ -100,31 +100,60 @@ def distributions() -> Found:
     inq, credit = (above(base, f"{kind}stall_fraction", 0.1) for kind in ("internal_", ""))
     found = Found("torus-distributions")
     found.rows = [
-        Row("Figure 3: straightness (R²) of the logarithm of the distribution of all nodes' "
-            "injection, ingestion", "linear",
-            f"{fits[0]:.2f}, {fits[1]:.2f}", f"intervals of 100 µs at loads {loads} together"),
-        Row("Figure 4a: link-intervals above the 90th percentile of packets", "Z most, Y least",
+        Row(
+            "Figure 3: straightness (R²) of the logarithm of the distribution of all nodes' "
+            "injection, ingestion",
+            "linear",
+            f"{fits[0]:.2f}, {fits[1]:.2f}",
+            f"intervals of 100 µs at loads {loads} together",
+        ),
+        Row(
+            "Figure 4a: link-intervals above the 90th percentile of packets",
+            "Z most, Y least",
             three(above(base, "packets", packets)),
-            "each of our jobs has a slab along Z, so few packets travel along Z: see the next row"),
-        Row("… with jobs spread over the machine", "Z most, Y least",
+            "each of our jobs has a slab along Z, so few packets travel along Z: see the next row",
+        ),
+        Row(
+            "… with jobs spread over the machine",
+            "Z most, Y least",
             three(above(spread, "packets", packets)),
             "the slabs explain the missing Z; with equal sides and random partners each axis "
-            "carries about as many, so what sets Z apart in theirs is not in our mix"),
-        Row("Figure 4b: link-intervals above 5 % of the bandwidth", "X 7.5 %, Y 2.7 %, Z 11 %",
+            "carries about as many, so what sets Z apart in theirs is not in our mix",
+        ),
+        Row(
+            "Figure 4b: link-intervals above 5 % of the bandwidth",
+            "X 7.5 %, Y 2.7 %, Z 11 %",
             three(above(base, "utilization", 0.05)),
-            "at load 0.1: " + three(above(rows[0.1], "utilization", 0.05))),
+            "at load 0.1: " + three(above(rows[0.1], "utilization", 0.05)),
+        ),
         Row("Figure 4b: above 40 %", "Y most", three(above(pooled, "utilization", 0.4)), ""),
-        Row("Figure 5a: inq stall above 10 %", "X 4.1 %, the most", three(inq), "more than theirs, "
-            "as use is"),
+        Row(
+            "Figure 5a: inq stall above 10 %",
+            "X 4.1 %, the most",
+            three(inq),
+            "more than theirs, as use is",
+        ),
         Row("Figure 5b: credit stall above 10 %", "X 3.1 %, the most", three(credit), ""),
-        Row("Figure 5: inq over credit stall in X", "1.3", f"{inq['X'] / credit['X']:.1f}",
+        Row(
+            "Figure 5: inq over credit stall in X",
+            "1.3",
+            f"{inq['X'] / credit['X']:.1f}",
             "by definition: ours counts a link while any packet waits, theirs (2.1) averages "
-            "over its tiles, waiting or idle; the engine has no tiles"),
-        Row("Table I: correlation of use with credit stall", listed({**THEIRS}),
-            listed(correlations(averaged(base))), "see the next table"),
-        Row("Table I: … with inq stall", "X 0.52, Y 0.41, Z 0.65",
-            listed(correlations(averaged(base), "inq")), ""),
-    ]  # fmt: skip
+            "over its tiles, waiting or idle; the engine has no tiles",
+        ),
+        Row(
+            "Table I: correlation of use with credit stall",
+            listed({**THEIRS}),
+            listed(correlations(averaged(base))),
+            "see the next table",
+        ),
+        Row(
+            "Table I: … with inq stall",
+            "X 0.52, Y 0.41, Z 0.65",
+            listed(correlations(averaged(base), "inq")),
+            "",
+        ),
+    ]
     found.rows += io_rows(runs[BASE.load], base)
     found.figures = {"torus-distributions": partial(curves, rates, pooled)}
     return found
@@ -134,8 +163,11 @@ def io_rows(run: Run, rows: pl.DataFrame) -> list[Row]:
     """Figure 6, the I/O of nodes, and Figures 7 and 8, links at I/O routers against others."""
     only = run_of(replace(BASE, kinds=("files",)))
     ends = only.tables["links"].filter(pl.col("from_node") | pl.col("to_node"))
-    every = from_run(only).all_intervals().join(ends.select("link", "src", "dst", "from_node"),
-                                                on="link")  # fmt: skip
+    every = (
+        from_run(only)
+        .all_intervals()
+        .join(ends.select("link", "src", "dst", "from_node"), on="link")
+    )
     node = pl.when(pl.col("from_node")).then(pl.col("src")).otherwise(pl.col("dst"))
     bytes_ns = every.group_by("time_ns", node=node).agg(
         rate=pl.col("data_bytes").sum() / pl.col("interval_ns").first()
@@ -148,19 +180,30 @@ def io_rows(run: Run, rows: pl.DataFrame) -> list[Row]:
     at = run.tables["nodes"].filter(pl.col("node").is_in(io_nodes(BASE.side)))["switch"]
     members = sorted({switches[number] for number in at.to_list()})
     out = [
-        Row("Figure 6a: largest read and write of a node, share of a Y link, quartiles", "–",
+        Row(
+            "Figure 6a: largest read and write of a node, share of a Y link, quartiles",
+            "–",
             ", ".join(percent(100 * value) for value in quart),
-            "no value is in the paper's text; intervals of 100 µs show single messages"),
-        Row("Figure 6b: average read and write of a node, share of a Y link, heaviest 5 %",
-            "< 0.4 %", percent(100 * float(share.quantile(0.95) or 0.0)), ""),
-    ]  # fmt: skip
+            "no value is in the paper's text; intervals of 100 µs show single messages",
+        ),
+        Row(
+            "Figure 6b: average read and write of a node, share of a Y link, heaviest 5 %",
+            "< 0.4 %",
+            percent(100 * float(share.quantile(0.95) or 0.0)),
+            "",
+        ),
+    ]
     for number, measure in ((7, "inq"), (8, "credit")):
         test = links.compare_groups(rows.lazy(), members, measure=measure)
         out.append(
-            Row(f"Figure {number}: {measure} stall at I/O routers against others",
-                "p = 0.8: no difference", f"p = {test.p_value:.2g}; means "
-                f"{percent(test.group_mean)}, {percent(test.other_mean)}", "")
-        )  # fmt: skip
+            Row(
+                f"Figure {number}: {measure} stall at I/O routers against others",
+                "p = 0.8: no difference",
+                f"p = {test.p_value:.2g}; means "
+                f"{percent(test.group_mean)}, {percent(test.other_mean)}",
+                "",
+            )
+        )
     return out
 
 
@@ -170,14 +213,26 @@ def curves(rates: pl.DataFrame, rows: pl.DataFrame) -> Figure:
     left, right = drawn.subplots(1, 2)
     for name, colour, dash in (("injected", INK, "-"), ("ingested", MUTED, "--")):
         values = np.sort(rates[name].to_numpy())
-        left.step(values, 1 - np.arange(1, len(values) + 1) / (len(values) + 1), where="post",
-                  color=colour, linestyle=dash, label=name)  # fmt: skip
+        left.step(
+            values,
+            1 - np.arange(1, len(values) + 1) / (len(values) + 1),
+            where="post",
+            color=colour,
+            linestyle=dash,
+            label=name,
+        )
     left.set_xlabel("all nodes together (GB/s)")
     for axis in AXES:
         mine = rows.filter(pl.col("direction").str.head(1) == axis)["packets"]
         values = np.sort(mine.to_numpy().astype(np.float64))
-        right.step(values, 1 - np.arange(1, len(values) + 1) / (len(values) + 1), where="post",
-                   color=GROUPS[axis], linestyle=DASHES[axis], label=axis)  # fmt: skip
+        right.step(
+            values,
+            1 - np.arange(1, len(values) + 1) / (len(values) + 1),
+            where="post",
+            color=GROUPS[axis],
+            linestyle=DASHES[axis],
+            label=axis,
+        )
     right.set_xlabel("packets of a link in 100 µs")
     for axes in (left, right):
         axes.set_yscale("log")
@@ -211,8 +266,9 @@ def correlation() -> Found:
     add("… and twice as many idle link-intervals", pl.concat([*pool, *[zero] * 8]))
     for kind in ("mesh", "spectral"):
         add(f"only the {kind} job", averaged(intervals(run_of(Machine(kinds=(kind,))))))
-    add("block instead of random placement",
-        averaged(intervals(run_of(Machine(placement="block")))))  # fmt: skip
+    add(
+        "block instead of random placement", averaged(intervals(run_of(Machine(placement="block"))))
+    )
     add("jobs spread over the machine", averaged(intervals(run_of(Machine(spread=True)))))
     for buffer in ("16 KiB", "8 KiB"):
         add(f"buffers of {buffer}", averaged(intervals(run_of(Machine(buffer=buffer)))))
@@ -238,19 +294,36 @@ def by_size(name: str, sides: tuple[int, ...], rates: tuple[str, ...]) -> Found:
         values = correlations(averaged(intervals(run)))
         far = max(abs((values.get(axis) or 0.0) - THEIRS[axis]) for axis in AXES)
         found.rows.append(
-            Row(f"{side}³ routers, nodes that take {rate}", listed({**THEIRS}), listed(values),
-                f"all within {far:.2f}; {run.tables['nodes'].height:,} nodes")
-        )  # fmt: skip
+            Row(
+                f"{side}³ routers, nodes that take {rate}",
+                listed({**THEIRS}),
+                listed(values),
+                f"all within {far:.2f}; {run.tables['nodes'].height:,} nodes",
+            )
+        )
     return found
 
 
 ITERATIONS: Final = 8
 APPLICATIONS: Final[dict[str, dict[str, Any]]] = {
-    "PSDNS": {"kind": "transpose", "dims": [16, 16], "axis": "y", "size": "16 KiB",
-              "rounds": ITERATIONS, "compute": "100 us"},
-    "AMR": {"kind": "stencil3d", "dims": [8, 8, 4], "size": "64 KiB", "rounds": ITERATIONS,
-            "compute": "100 us", "post": "all", "boundary": "skip"},
-}  # fmt: skip
+    "PSDNS": {
+        "kind": "transpose",
+        "dims": [16, 16],
+        "axis": "y",
+        "size": "16 KiB",
+        "rounds": ITERATIONS,
+        "compute": "100 us",
+    },
+    "AMR": {
+        "kind": "stencil3d",
+        "dims": [8, 8, 4],
+        "size": "64 KiB",
+        "rounds": ITERATIONS,
+        "compute": "100 us",
+        "post": "all",
+        "boundary": "skip",
+    },
+}
 OTHERS: Final = (0.0125, 0.0375, 0.075, 0.1125, 0.15)
 """Load offered by each of the other nodes in the five runs, share of their link."""
 
@@ -276,18 +349,30 @@ def application(name: str, load: float, seed: int) -> tuple[NDArray[np.float64],
     own, rest = nodes[:256], nodes[256:]
     data["job"] = [
         {"name": name, "hosts": ",".join(map(str, own)), "pattern": APPLICATIONS[name]},
-        {"name": "others", "hosts": ",".join(map(str, rest)), "observed": False,
-         "pattern": {"kind": "paced", "ranks": len(rest), "size": "256 KiB", "load": load,
-                     "duration": "2 ms", "line_rate": "83.2 Gb/s"}},
-    ]  # fmt: skip
+        {
+            "name": "others",
+            "hosts": ",".join(map(str, rest)),
+            "observed": False,
+            "pattern": {
+                "kind": "paced",
+                "ranks": len(rest),
+                "size": "256 KiB",
+                "load": load,
+                "duration": "2 ms",
+                "line_rate": "83.2 Gb/s",
+            },
+        },
+    ]
     data["telemetry"] = {"windows": 8, "scheme": "full", "one_in": 64, "messages": True}
     run = simulate(load_scenario(data))
     truth = run.tables["truth"].filter(pl.col("observed_packets") > 0)
     between = run.tables["links"].filter(~pl.col("from_node") & ~pl.col("to_node"))
     used = truth.join(between, on="link")["link"].unique().implode()
-    rows = from_run(run).all_intervals().filter(
-        pl.col("link").is_in(used) & (pl.col("time_ns") * 1000 <= run.elapsed_ps)
-    )  # fmt: skip
+    rows = (
+        from_run(run)
+        .all_intervals()
+        .filter(pl.col("link").is_in(used) & (pl.col("time_ns") * 1000 <= run.elapsed_ps))
+    )
     return iteration_times(run), 100 * float(rows["stall_ns"].sum() / rows["interval_ns"].sum())
 
 
@@ -297,7 +382,7 @@ def iterations() -> Found:
     theirs = {
         "PSDNS": ("9.7 – 16 s (1.6×)", "41 – 70 min (1.71×)", "0.87", "11 %"),
         "AMR": ("0.2 – 10 s", "59 – 93 min (1.58×)", "0.96", "12 %"),
-    }  # fmt: skip
+    }
     times: dict[str, list[NDArray[np.float64]]] = {}
     for name in APPLICATIONS:
         runs = [application(name, load, seed) for seed, load in enumerate(OTHERS, 1)]
@@ -308,16 +393,26 @@ def iterations() -> Found:
         r, p = run_time_correlation(whole, stall)
         iteration, total, published, most = theirs[name]
         found.rows += [
-            Row(f"Figure 2, {name}: shortest and longest iteration", iteration,
+            Row(
+                f"Figure 2, {name}: shortest and longest iteration",
+                iteration,
                 f"{single.min():.0f} – {single.max():.0f} µs ({single.max() / single.min():.2f}×)",
-                "ours iterate alike; AMR's mesh grows and shrinks" if name == "AMR" else ""),
-            Row(f"… {name}: shortest and longest of five runs", total,
+                "ours iterate alike; AMR's mesh grows and shrinks" if name == "AMR" else "",
+            ),
+            Row(
+                f"… {name}: shortest and longest of five runs",
+                total,
                 f"{whole.min():.0f} – {whole.max():.0f} µs ({whole.max() / whole.min():.2f}×)",
-                f"other nodes offer {OTHERS[0]:g} to {OTHERS[-1]:g} of their link"),
-            Row(f"… {name}: correlation of run time with stall of its links", published,
-                f"{r:.2f} (p = {p:.2g})", ""),
+                f"other nodes offer {OTHERS[0]:g} to {OTHERS[-1]:g} of their link",
+            ),
+            Row(
+                f"… {name}: correlation of run time with stall of its links",
+                published,
+                f"{r:.2f} (p = {p:.2g})",
+                "",
+            ),
             Row(f"… {name}: largest stall", most, percent(float(stall.max())), ""),
-        ]  # fmt: skip
+        ]
     found.figures = {"torus-iterations": partial(boxes, times)}
     return found
 
@@ -340,9 +435,21 @@ def hot_spot(**engine: Any) -> Run:
     data = scenario(Machine(kinds=()))
     nodes = 2 * Machine().side ** 3
     data["engine"].update(engine)
-    data["job"] = [{"name": "hot", "hosts": f"0-{nodes - 1}", "pattern": {
-        "kind": "paced", "ranks": nodes, "servers": 4, "size": "16 KiB", "load": 0.02,
-        "duration": "500 us", "line_rate": "83.2 Gb/s"}}]  # fmt: skip
+    data["job"] = [
+        {
+            "name": "hot",
+            "hosts": f"0-{nodes - 1}",
+            "pattern": {
+                "kind": "paced",
+                "ranks": nodes,
+                "servers": 4,
+                "size": "16 KiB",
+                "load": 0.02,
+                "duration": "500 us",
+                "line_rate": "83.2 Gb/s",
+            },
+        }
+    ]
     return simulate(load_scenario(data))
 
 
@@ -353,9 +460,12 @@ def protection() -> Found:
     found = Found("torus-protection")
     for name, engine, theirs in (
         ("without protection", {}, "over an hour of features ≥ 40 % in X+"),
-        ("adapters together at the rate of one node", {"injection_rate": f"{limit:.4f} Gb/s"},
-         "all features end"),
-    ):  # fmt: skip
+        (
+            "adapters together at the rate of one node",
+            {"injection_rate": f"{limit:.4f} Gb/s"},
+            "all features end",
+        ),
+    ):
         run = hot_spot(**engine)
         rows = from_run(run).all_intervals()
         everything = study.torus(
@@ -364,11 +474,16 @@ def protection() -> Found:
         assert everything is not None
         delivered = run.summary["elapsed_ps"] / 1e9
         found.rows.append(
-            Row(f"section VI, congestion protection: {name}", theirs,
+            Row(
+                f"section VI, congestion protection: {name}",
+                theirs,
                 f"{everything.features.height} features, all delivered in {delivered:.2f} ms",
                 "the switch of rates during a run is not modelled: the throttled run is throttled "
-                "from the start" if engine else "")
-        )  # fmt: skip
+                "from the start"
+                if engine
+                else "",
+            )
+        )
     return found
 
 
@@ -385,9 +500,14 @@ PARTS: Final[dict[str, Callable[[], Found]]] = {
 def main() -> None:
     """Print the tables; write the page and its figures on request."""
     run_parts(
-        __doc__, "part", PARTS, page=PAGE, section=section, draw=draw,
+        __doc__,
+        "part",
+        PARTS,
+        page=PAGE,
+        section=section,
+        draw=draw,
         facts=lambda found: {"rows": [asdict(row) for row in found.rows]},
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -67,9 +67,13 @@ SETTINGS: Final = (
 def machine(setting: Setting, side: int, load: float) -> Machine:
     """A torus of a side under a load relative to that of as many bytes a link as at 8³."""
     return replace(
-        FITTED, host_rate=setting.host_rate, buffer=setting.buffer, spread=setting.everywhere,
-        side=side, load=load * FITTED.side / side,
-    )  # fmt: skip
+        FITTED,
+        host_rate=setting.host_rate,
+        buffer=setting.buffer,
+        spread=setting.everywhere,
+        side=side,
+        load=load * FITTED.side / side,
+    )
 
 
 def minute(setting: Setting, side: int, load: float) -> pl.DataFrame:
@@ -112,17 +116,23 @@ def kept_row(minutes: Mapping[Setting, Minutes]) -> Row:
     kept = [(s, loads) for s, loads in tried if far(pooled(minutes[s], loads)) <= NEAR]
     if not kept:
         nearest = min(far(pooled(minutes[s], loads)) for s, loads in tried)
-        return Row(f"kept: all within {NEAR:g}", listed({**THEIRS}), f"none of {len(tried)}",
-                   f"the nearest is within {nearest:.2f}")  # fmt: skip
+        return Row(
+            f"kept: all within {NEAR:g}",
+            listed({**THEIRS}),
+            f"none of {len(tried)}",
+            f"the nearest is within {nearest:.2f}",
+        )
     rates = sorted({s.host_rate for s, _ in kept}, key=lambda text: float(text.split()[0]))
     buffers = sorted({s.buffer for s, _ in kept})
     places = sorted({"everywhere" if s.everywhere else "in slabs" for s, _ in kept})
     counts = sorted({len(loads) for _, loads in kept})
     return Row(
-        f"kept: all within {NEAR:g}", listed({**THEIRS}), f"{len(kept)} of {len(tried)}",
+        f"kept: all within {NEAR:g}",
+        listed({**THEIRS}),
+        f"{len(kept)} of {len(tried)}",
         f"nodes that take {' or '.join(rates)}, buffers of {' or '.join(buffers)}, jobs "
         f"{' or '.join(places)}, {' or '.join(map(str, counts))} loads pooled",
-    )  # fmt: skip
+    )
 
 
 def search() -> Found:
@@ -137,9 +147,13 @@ def search() -> Found:
         ):
             loads, values = best(every[setting], stretches)
             found.rows.append(
-                Row(f"{setting.words()}, {name}", listed({**THEIRS}), listed(values),
-                    f"{told(loads)}: all within {far(values):.2f}")
-            )  # fmt: skip
+                Row(
+                    f"{setting.words()}, {name}",
+                    listed({**THEIRS}),
+                    listed(values),
+                    f"{told(loads)}: all within {far(values):.2f}",
+                )
+            )
     found.rows.append(kept_row(every))
     return found
 
@@ -153,13 +167,21 @@ def full() -> Found:
     together = pooled(minutes, FULL_LOADS)
     for load, values in alone.items():
         found.rows.append(
-            Row(f"{FULL}³ routers, {setting.words()}, load {load:g}", listed({**THEIRS}),
-                listed(values), f"all within {far(values):.2f}")
-        )  # fmt: skip
+            Row(
+                f"{FULL}³ routers, {setting.words()}, load {load:g}",
+                listed({**THEIRS}),
+                listed(values),
+                f"all within {far(values):.2f}",
+            )
+        )
     found.rows.append(
-        Row("… these loads together", listed({**THEIRS}), listed(together),
-            f"all within {far(together):.2f}; {reason(alone.values(), together)}")
-    )  # fmt: skip
+        Row(
+            "… these loads together",
+            listed({**THEIRS}),
+            listed(together),
+            f"all within {far(together):.2f}; {reason(alone.values(), together)}",
+        )
+    )
     return found
 
 
@@ -181,9 +203,14 @@ PARTS: Final[dict[str, Callable[[], Found]]] = {"torus-fit": search, "torus-full
 def main() -> None:
     """Print the tables; write the page on request."""
     run_parts(
-        __doc__, "part", PARTS, page=PAGE, section=section, draw=draw,
+        __doc__,
+        "part",
+        PARTS,
+        page=PAGE,
+        section=section,
+        draw=draw,
         facts=lambda found: {"rows": [asdict(row) for row in found.rows]},
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -49,9 +49,11 @@ class Machine:
 
 
 SHAPES: Final = {
-    8: ([8, 8, 4], [16, 16]), 12: ([10, 10, 10], [40, 24]), 16: ([16, 12, 12], [96, 24]),
+    8: ([8, 8, 4], [16, 16]),
+    12: ([10, 10, 10], [40, 24]),
+    16: ([16, 12, 12], [96, 24]),
     24: ([20, 20, 20], [320, 24]),
-}  # fmt: skip
+}
 """Grids of the mesh and of the spectral job by side of the torus: 29 % and 28 % of the nodes.
 
 From 12 on a rank of the spectral job has as many partners as in the example."""
@@ -74,33 +76,68 @@ def scenario(machine: Machine, **more: Any) -> dict[str, Any]:
     compute = f"{round(100_000 / machine.load)} ns"
     times = {"duration": "1200 us", "line_rate": LINE}
     patterns: dict[str, dict[str, Any]] = {
-        "mesh": {"kind": "stencil3d", "dims": mesh, "size": "64 KiB", "rounds": 4,
-                 "compute": compute, "post": "all", "boundary": "skip"},
-        "spectral": {"kind": "transpose", "dims": spectral, "axis": "y", "size": "16 KiB",
-                     "rounds": 3, "compute": compute},
-        "mixed": {"kind": "paced", "ranks": sizes[2], "size": "32 KiB",
-                  "load": 0.06 * machine.load, **times},
-        "files": {"kind": "paced", "ranks": len(parts[3]) + len(servers), "servers": len(servers),
-                  "reads": 0.5, "size": "128 KiB", "load": 0.01 * machine.load, **times},
-    }  # fmt: skip
+        "mesh": {
+            "kind": "stencil3d",
+            "dims": mesh,
+            "size": "64 KiB",
+            "rounds": 4,
+            "compute": compute,
+            "post": "all",
+            "boundary": "skip",
+        },
+        "spectral": {
+            "kind": "transpose",
+            "dims": spectral,
+            "axis": "y",
+            "size": "16 KiB",
+            "rounds": 3,
+            "compute": compute,
+        },
+        "mixed": {
+            "kind": "paced",
+            "ranks": sizes[2],
+            "size": "32 KiB",
+            "load": 0.06 * machine.load,
+            **times,
+        },
+        "files": {
+            "kind": "paced",
+            "ranks": len(parts[3]) + len(servers),
+            "servers": len(servers),
+            "reads": 0.5,
+            "size": "128 KiB",
+            "load": 0.01 * machine.load,
+            **times,
+        },
+    }
     topology = {
-        "kind": "blue-waters", "dims": [machine.side] * 3, "host_rate": machine.host_rate,
-    }  # fmt: skip
+        "kind": "blue-waters",
+        "dims": [machine.side] * 3,
+        "host_rate": machine.host_rate,
+    }
     jobs = []
     for name, part in zip(KINDS, parts, strict=True):
         if name in machine.kinds:
             hosts = [*part.tolist(), *(servers if name == "files" else [])]
             placement = machine.placement if name in ("mesh", "spectral") else "block"
-            jobs.append({"name": name, "hosts": ",".join(map(str, hosts)), "placement": placement,
-                         "pattern": patterns[name]})  # fmt: skip
+            jobs.append(
+                {
+                    "name": name,
+                    "hosts": ",".join(map(str, hosts)),
+                    "placement": placement,
+                    "pattern": patterns[name],
+                }
+            )
     return {
-        "name": "torus", "seed": machine.seed,
+        "name": "torus",
+        "seed": machine.seed,
         "fabric": {"topology": topology},
         "engine": {"packet": "2 KiB", "routing": "deterministic", "buffer": machine.buffer},
         "telemetry": {"windows": 8, "messages": False, "scheme": "full", "one_in": 64},
         "probes": {"counters": WINDOW},
-        "job": [*jobs, *more.pop("job", [])], **more,
-    }  # fmt: skip
+        "job": [*jobs, *more.pop("job", [])],
+        **more,
+    }
 
 
 def run_of(machine: Machine, **more: Any) -> Run:

@@ -31,8 +31,14 @@ from tailback.simulation import load_fabric
 LINE_GBPS: Final = 8
 """Rate at which the victim flow runs alone (section V): one lane of QDR."""
 LINKS: Final = (
-    ("f1", "r"), ("f2", "r"), ("r", "s"), ("c1", "s"), ("c2", "s"), ("s", "p"), ("s", "w"),
-)  # fmt: skip
+    ("f1", "r"),
+    ("f2", "r"),
+    ("r", "s"),
+    ("c1", "s"),
+    ("c2", "s"),
+    ("s", "p"),
+    ("s", "w"),
+)
 HOSTS: Final = ("f1", "f2", "c1", "c2", "p", "w")
 MEBIBYTES: Final = 4
 CHOSEN: Final = (("Spine", "down"), ("Leaf", "up"), ("ToR", "down"), ("ToR", "up"))
@@ -65,11 +71,16 @@ def figure_1(*, congested: bool) -> Run:
 
 def _base(fabric: Path) -> dict[str, Any]:
     return {
-        "name": "figure 1", "fabric": {"file": str(fabric)},
-        "engine": {"routing": "deterministic", "arbitration": "round-robin", "packet": "2 KiB",
-                   "eager": "1 GiB"},
+        "name": "figure 1",
+        "fabric": {"file": str(fabric)},
+        "engine": {
+            "routing": "deterministic",
+            "arbitration": "round-robin",
+            "packet": "2 KiB",
+            "eager": "1 GiB",
+        },
         "probes": {"counters": "1 ms"},
-    }  # fmt: skip
+    }
 
 
 def _order(fabric: Path) -> dict[str, int]:
@@ -92,9 +103,14 @@ def stall(run: Run, source: str, destination: str) -> float:
     links = run.tables["links"].filter(
         (pl.col("src_name") == source) & (pl.col("dst_name") == destination)
     )
-    rows = from_run(run).all_intervals().filter(
-        (pl.col("link") == links["link"][0]) & (pl.col("time_ns") * 1000 < 0.75 * run.elapsed_ps)
-    )  # fmt: skip
+    rows = (
+        from_run(run)
+        .all_intervals()
+        .filter(
+            (pl.col("link") == links["link"][0])
+            & (pl.col("time_ns") * 1000 < 0.75 * run.elapsed_ps)
+        )
+    )
     return float(rows["stall_ns"].sum() / rows["interval_ns"].sum())
 
 
@@ -102,16 +118,23 @@ def victim_rows() -> list[Row]:
     """Figure 1: what the victim flow and its port suffer."""
     quiet, hot = figure_1(congested=False), figure_1(congested=True)
     return [
-        Row("Figure 1: victim flow F2 without and with the congestion of port p",
+        Row(
+            "Figure 1: victim flow F2 without and with the congestion of port p",
             "8 → 2.67 Gb/s (section V)",
             f"{flow_gbps(quiet, 'f2'):.2f} → {flow_gbps(hot, 'f2'):.2f} Gb/s",
             percent(100 * (flow_gbps(hot, "f2") * 3 / LINE_GBPS - 1)),
-            "a third of the line: p is shared by three, and q sends F1 and F2 in turn"),
-        Row("… PortXmitWait of port q, of port p and of port w, share of time",
-            "q grows, p does not", ", ".join(percent(100 * stall(hot, *ends)) for ends in
-                                             (("r", "s"), ("s", "p"), ("s", "w"))), "none",
-            "the counter shows the victim, not the congested port (section III-A)"),
-    ]  # fmt: skip
+            "a third of the line: p is shared by three, and q sends F1 and F2 in turn",
+        ),
+        Row(
+            "… PortXmitWait of port q, of port p and of port w, share of time",
+            "q grows, p does not",
+            ", ".join(
+                percent(100 * stall(hot, *ends)) for ends in (("r", "s"), ("s", "p"), ("s", "w"))
+            ),
+            "none",
+            "the counter shows the victim, not the congested port (section III-A)",
+        ),
+    ]
 
 
 def shape_rows() -> list[Row]:
@@ -124,8 +147,10 @@ def shape_rows() -> list[Row]:
     }
     tors = sum(name.startswith("tor") for name in names)
     ports = np.bincount(fabric.link_src.astype(np.int64))[fabric.n_nodes :]
-    storage = {kind: sum(name.startswith(f"storage-{kind}") for name in names)
-               for kind in ("leaf", "spine")}  # fmt: skip
+    storage = {
+        kind: sum(name.startswith(f"storage-{kind}") for name in names)
+        for kind in ("leaf", "spine")
+    }
     kinds = classes.classify(fabric, {"Glade": "^storage"})
     known = Counter(zip(kinds["category"], kinds["port_type"], strict=True))
     own = [known[kind] / known["Leaf", "down"] for kind in CHOSEN]
@@ -134,19 +159,29 @@ def shape_rows() -> list[Row]:
     leaves = count["leaves"] - storage["leaf"]
     spines = count["spines"] - storage["spine"]
     return [
-        Row("Figure 2: ports of a ToR; leaves and spines of the nine ORCAs; ToRs",
+        Row(
+            "Figure 2: ports of a ToR; leaves and spines of the nine ORCAs; ToRs",
             "36; 29 × 9 = 261, 18 × 9 = 162; about 250",
-            f"{int(ports[0])}; {leaves}, {spines}; {tors}", "none",
-            "the paper gives no number of ToRs; rounds of ToRs and leaves are alike (Table I)"),
-        Row("Table I: rounds (ours: ports) over those of leaf down: spine down, leaf up, ToR down, "
+            f"{int(ports[0])}; {leaves}, {spines}; {tors}",
+            "none",
+            "the paper gives no number of ToRs; rounds of ToRs and leaves are alike (Table I)",
+        ),
+        Row(
+            "Table I: rounds (ours: ports) over those of leaf down: spine down, leaf up, ToR down, "
             "ToR up",
             ", ".join(f"{share:.3f}" for share in rounds),
             ", ".join(f"{share:.3f}" for share in own),
             f"at most {percent(100 * largest)}",
-            "ports are chosen at random: as many rounds as ports; counted on the topology"),
-        Row("Figure 3: Glade leaves and spines", "4, 6",
-            f"{storage['leaf']}, {storage['spine']}", "none", "counted on the topology"),
-    ]  # fmt: skip
+            "ports are chosen at random: as many rounds as ports; counted on the topology",
+        ),
+        Row(
+            "Figure 3: Glade leaves and spines",
+            "4, 6",
+            f"{storage['leaf']}, {storage['spine']}",
+            "none",
+            "counted on the topology",
+        ),
+    ]
 
 
 def growth_rows() -> list[Row]:
@@ -168,18 +203,30 @@ def growth_rows() -> list[Row]:
     query = np.array([0, 124199424 - (24841529 - 18350267) // 2])
     fraction = forced_idle_fraction(ticks, query, np.array([18350267, 24841529]))
     return [
-        Row("Figure 4: intervals of a round in which the counter grew, the port with fewest",
-            percent(100 * 2 / 99), percent(100 * few / height),
+        Row(
+            "Figure 4: intervals of a round in which the counter grew, the port with fewest",
+            percent(100 * 2 / 99),
+            percent(100 * few / height),
             f"{100 * few / height - 100 * 2 / 99:+.1f} points",
             "ToR up ports of the simulated Yellowstone with a stall; intervals of 34 µs instead of "
-            "100 ms"),
-        Row("… the port with most", "almost all", percent(100 * many / height), "–",
-            "longer intervals hold more stalls: see the figure by length"),
-        Row("Table III: fraction of two readings 6,656,811 ticks and 124.2 ms apart", "1.179",
-            f"{float(fraction[0]):.3f}", "none" if abs(fraction[0] - 1.179) < 5e-4 else "see ours",
+            "100 ms",
+        ),
+        Row(
+            "… the port with most",
+            "almost all",
+            percent(100 * many / height),
+            "–",
+            "longer intervals hold more stalls: see the figure by length",
+        ),
+        Row(
+            "Table III: fraction of two readings 6,656,811 ticks and 124.2 ms apart",
+            "1.179",
+            f"{float(fraction[0]):.3f}",
+            "none" if abs(fraction[0] - 1.179) < 5e-4 else "see ours",
             "equation 3 with the paper's tick of 22 ns; with the vendor's rule (18.77 ns on FDR) "
-            "it is 1.006: see below"),
-    ]  # fmt: skip
+            "it is 1.006: see below",
+        ),
+    ]
 
 
 def rows() -> list[Row]:

@@ -39,10 +39,15 @@ ROUNDS: Final = {
 """Rounds of each class (the study's Table I) and rounds with a stall (its Table II)."""
 
 LARGEST: Final = {
-    ("Spine", "down"): 0.865, ("Leaf", "down"): 1.179, ("ToR", "down"): 0.879,
-    ("GladeSpine", "down"): 0.807, ("GladeLeaf", "down"): 0.852, ("Leaf", "up"): 1.163,
-    ("ToR", "up"): 1.158, ("GladeLeaf", "up"): 0.959,
-}  # fmt: skip
+    ("Spine", "down"): 0.865,
+    ("Leaf", "down"): 1.179,
+    ("ToR", "down"): 0.879,
+    ("GladeSpine", "down"): 0.807,
+    ("GladeLeaf", "down"): 0.852,
+    ("Leaf", "up"): 1.163,
+    ("ToR", "up"): 1.158,
+    ("GladeLeaf", "up"): 0.959,
+}
 """Largest fraction of each class (the study's Table II)."""
 
 HOST_GBPS: Final = 50.0
@@ -92,16 +97,27 @@ def theirs_and_ours(plain: pl.DataFrame, slower: pl.DataFrame) -> Figure:
     at = np.arange(len(order))
     series = (
         ("measured: rounds of 10 s", [100 * b / a for a, b in ROUNDS.values()], INK),
-        ("simulated: ports in 1.5 ms", [stalled_ports(plain).get(c, 0.0) for c in order],
-         "#b96cc4"),
-        ("… with adapters slower than cables", [stalled_ports(slower).get(c, 0.0) for c in order],
-         FAINT),
-    )  # fmt: skip
+        (
+            "simulated: ports in 1.5 ms",
+            [stalled_ports(plain).get(c, 0.0) for c in order],
+            "#b96cc4",
+        ),
+        (
+            "… with adapters slower than cables",
+            [stalled_ports(slower).get(c, 0.0) for c in order],
+            FAINT,
+        ),
+    )
     for number, (label, values, colour) in enumerate(series):
         axes.bar(
-            at + 0.27 * (number - 1), values, 0.25, label=label, color=colour, edgecolor=INK,
+            at + 0.27 * (number - 1),
+            values,
+            0.25,
+            label=label,
+            color=colour,
+            edgecolor=INK,
             linewidth=0.5,
-        )  # fmt: skip
+        )
     axes.set_xticks(at, [f"{c}\n{t}" for c, t in order], fontsize=8)
     axes.set_ylabel("with a stall (%)")
     axes.set_ylim(0, 100)
@@ -198,9 +214,12 @@ def yellowstone() -> Found:
 
 
 def _rows(
-    tables: Study, ports: pl.DataFrame, slow_ports: pl.DataFrame, every: pl.DataFrame,
+    tables: Study,
+    ports: pl.DataFrame,
+    slow_ports: pl.DataFrame,
+    every: pl.DataFrame,
     lengths: Lengths,
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     ours, slower = stalled_ports(ports), stalled_ports(slow_ports)
     length = interval_of(every)
     rows = []
@@ -218,28 +237,39 @@ def _rows(
         for row in tables.tables["figure_5"].iter_rows(named=True)
     }
     rows.append(
-        Row("intervals of ToR ports with a stall", "about 60 % (100 ms)",
+        Row(
+            "intervals of ToR ports with a stall",
+            "about 60 % (100 ms)",
             f"{percent(shares['ToR', 'up'])} of up ports ({length})",
-            by_length_of(lengths["ToR", "up"]))
-    )  # fmt: skip
+            by_length_of(lengths["ToR", "up"]),
+        )
+    )
     box = {
         (row["category"], row["port_type"]): row["q3"] - row["q1"]
         for row in tables.tables["figure_7"].iter_rows(named=True)
     }
     rows.append(
-        Row("variability of the average: ToR, leaf, spine (interquartile range)",
+        Row(
+            "variability of the average: ToR, leaf, spine (interquartile range)",
             "ToR larger than leaf and spine",
-            ", ".join(f"{c} {t} {box[c, t]:.2f}" for c, t in
-                      (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
-                      if (c, t) in box),
-            order_of(box))
-    )  # fmt: skip
+            ", ".join(
+                f"{c} {t} {box[c, t]:.2f}"
+                for c, t in (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
+                if (c, t) in box
+            ),
+            order_of(box),
+        )
+    )
     whole = ports.filter(pl.col("maximum") > 0.999).group_by("category", "port_type").len()
     rows.append(
-        Row("ports stalled for a whole interval", "leaf down 37, leaf up 23, ToR up 6 rounds",
+        Row(
+            "ports stalled for a whole interval",
+            "leaf down 37, leaf up 23, ToR up 6 rounds",
             ", ".join(f"{c} {t} {n}" for c, t, n in whole.sort("len", descending=True).iter_rows())
-            or "none", f"ours are {length} long, theirs 100 ms")
-    )  # fmt: skip
+            or "none",
+            f"ours are {length} long, theirs 100 ms",
+        )
+    )
     return rows
 
 
@@ -272,8 +302,11 @@ def why(kind: tuple[str, str], line: float, slow: float, lengths: list[tuple[flo
 def order_of(spread: dict[tuple[str, str], float]) -> str:
     """Whether ToR ports vary most, as theirs do."""
     least = min(value for (category, _), value in spread.items() if category == "ToR")
-    others = [f"{category} {way}" for (category, way), value in spread.items()
-              if category in ("Leaf", "Spine") and value >= least]  # fmt: skip
+    others = [
+        f"{category} {way}"
+        for (category, way), value in spread.items()
+        if category in ("Leaf", "Spine") and value >= least
+    ]
     return f"not above {', '.join(others)}" if others else "the same order"
 
 
@@ -285,8 +318,11 @@ def change_of_routes(
     for kind in (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down")):
         before, after = fixed.get(kind, 0.0), free.get(kind, 0.0)
         moved["less" if after < before else "more"].append(f"{' '.join(kind)} ({percent(before)})")
-    return "; ".join(f"{word} than with fixed routes: {', '.join(names)}"
-                     for word, names in moved.items() if names)  # fmt: skip
+    return "; ".join(
+        f"{word} than with fixed routes: {', '.join(names)}"
+        for word, names in moved.items()
+        if names
+    )
 
 
 __all__ = ["yellowstone"]

@@ -224,8 +224,10 @@ def _single(before: str, after: str) -> str:
 
 
 def _by_axis(before: str, after: str) -> str:
-    both = [{axis: (float(n), unit) for axis, n, unit in _AXIS.findall(text)}
-            for text in (before, after)]  # fmt: skip
+    both = [
+        {axis: (float(n), unit) for axis, n, unit in _AXIS.findall(text)}
+        for text in (before, after)
+    ]
     if not both[0] or not both[0].keys() <= both[1].keys():
         return ""
     out = []
@@ -290,11 +292,13 @@ def line(entry: Published) -> str:
     where += [f"[{page.removesuffix('.md')}]({page})" for page in pages if page != PAGE.name]
     where += ["below"] if PAGE.name in pages else []
     cells = (
-        f"**{entry.name}** {entry.shows}", theirs_text or "–",
+        f"**{entry.name}** {entry.shows}",
+        theirs_text or "–",
         joined([ours(cell) for cell in entry.cells]) or "–",
         "; ".join(difference(cell) for cell in entry.cells) or "–",
-        reason(entry), ", ".join(where) or "–",
-    )  # fmt: skip
+        reason(entry),
+        ", ".join(where) or "–",
+    )
     return f"| {' | '.join(cells)} |"
 
 

@@ -134,22 +134,28 @@ def rate_rows() -> list[Row]:
             published_rate(bits, found.functions),
         )
         rows.append(
-            Row(f"false positives of {bits} bits with one element: filter, hash",
+            Row(
+                f"false positives of {bits} bits with one element: filter, hash",
                 f"≥ {0.5 ** (bits * math.log(2)):.4f}, {0.5**bits:.4f}",
                 f"{exact:.4f}, {0.5**bits:.4f}",
                 f"{exact / stated:.2f}× the thesis' approximation at k = {k}",
                 "exact: hash functions may set the same bit, which e^(−k/m) leaves out; "
-                f"the best of k = 1 … {bits}")
-        )  # fmt: skip
+                f"the best of k = 1 … {bits}",
+            )
+        )
     same = all(
         false_positive(Scheme("one element", 2**m)) == false_positive(Scheme("hash", m))
         for m in range(1, 7)
     )
     rows.append(
-        Row("filter of 2^m bits with one function is a hash of m bits", "equivalent",
-            "equal rates" if same else "different rates", "none" if same else "wrong",
-            "m = 1 … 6, exactly")
-    )  # fmt: skip
+        Row(
+            "filter of 2^m bits with one function is a hash of m bits",
+            "equivalent",
+            "equal rates" if same else "different rates",
+            "none" if same else "wrong",
+            "m = 1 … 6, exactly",
+        )
+    )
     return rows
 
 
@@ -157,17 +163,24 @@ def accuracy_rows() -> list[Row]:
     """Errors of counts at equal headers."""
     rows = []
     for header in (5, 6, 8, 12, 16):
-        schemes = [best("hash", header - COUNT_BITS), best("one element", header - COUNT_BITS),
-                   best("whole path", header)]  # fmt: skip
+        schemes = [
+            best("hash", header - COUNT_BITS),
+            best("one element", header - COUNT_BITS),
+            best("whole path", header),
+        ]
         found = [error(scheme) for scheme in schemes]
         ours = ", ".join(f"{measured:.3f}" for measured, _ in found)
         formulas = ", ".join(f"{formula:.3f}" for _, formula in found)
         first = min(range(3), key=lambda i: found[i][1])
         rows.append(
-            Row(f"error of counts, {header} header bits: hash, one element, whole path",
-                "hash best of the first two", ours, f"smallest: {schemes[first].kind}",
-                f"formulas {formulas}; k = {schemes[1].functions} and {schemes[2].functions}")
-        )  # fmt: skip
+            Row(
+                f"error of counts, {header} header bits: hash, one element, whole path",
+                "hash best of the first two",
+                ours,
+                f"smallest: {schemes[first].kind}",
+                f"formulas {formulas}; k = {schemes[1].functions} and {schemes[2].functions}",
+            )
+        )
     return rows
 
 

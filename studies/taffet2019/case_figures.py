@@ -126,9 +126,14 @@ def tags_figure(drawing: Drawing) -> Figure:
             text.set_visible(False)
         axes.set_title(f"{drawing.title}: {title}")
     bar = drawn.colorbar(
-        ScalarMappable(Normalize(0, 1), colormap("congestion")), ax=list(panels.ravel()),
-        location="bottom", fraction=0.03, pad=0.02, aspect=70, shrink=0.5,
-    )  # fmt: skip
+        ScalarMappable(Normalize(0, 1), colormap("congestion")),
+        ax=list(panels.ravel()),
+        location="bottom",
+        fraction=0.03,
+        pad=0.02,
+        aspect=70,
+        shrink=0.5,
+    )
     bar.outline.set_visible(False)
     bar.set_label(
         "congested fraction (0–1); above: aggregation, below: leaves and their hosts; width: "
@@ -148,8 +153,15 @@ def layers_figure(drawing: Drawing) -> Figure:
             # No node sends in direction +x into the first layer.
             up = 0 not in part["layer"].to_list()
             colour, dash, mark = lines[0 if up else 1]
-            axes.plot(part["layer"], part["fraction"], color=colour, linestyle=dash, marker=mark,
-                      markersize=4, label=f"tag {tag}, to {'+' if up else '−'}{axis}")  # fmt: skip
+            axes.plot(
+                part["layer"],
+                part["fraction"],
+                color=colour,
+                linestyle=dash,
+                marker=mark,
+                markersize=4,
+                label=f"tag {tag}, to {'+' if up else '−'}{axis}",
+            )
         axes.set_title(f"{drawing.title}, phase {axis}")
         axes.set_xlabel(f"layer of nodes along {axis}")
         axes.set_ylim(0, 1)

@@ -13,8 +13,10 @@ from tailback import Run, simulate
 from tailback.units import format_time, percent
 
 TAGS: Final = {
-    "x": (3000, 4000), "y": (1000, 2000), "z": (6000, 5000),
-}  # fmt: skip
+    "x": (3000, 4000),
+    "y": (1000, 2000),
+    "z": (6000, 5000),
+}
 """Tag of the messages to the neighbour at +1 and at -1 along each axis (MG_BSPMA_DIAGS)."""
 
 
@@ -104,10 +106,12 @@ def by_tag(run: Run) -> Run:
 def tag_grid() -> list[list[tuple[str, str]]]:
     """Phase and title of each panel of the plots by tag: a row for each direction."""
     return [
-        [(f"tag {TAGS[axis][way]}", f"{axis}, tag {TAGS[axis][way]} (to {'+-'[way]}{axis})")
-         for axis in "yxz"]
+        [
+            (f"tag {TAGS[axis][way]}", f"{axis}, tag {TAGS[axis][way]} (to {'+-'[way]}{axis})")
+            for axis in "yxz"
+        ]
         for way in (0, 1)
-    ]  # fmt: skip
+    ]
 
 
 def phase_rows(linear: Run, tiled: Run) -> list[Row]:

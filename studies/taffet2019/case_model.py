@@ -105,7 +105,10 @@ def busy_gbps(run: Run, links: pl.DataFrame) -> pl.DataFrame:
     """Estimated bandwidth of links over the windows from their first packet to their last."""
     windows = run.tables["windows"]
     span = (
-        run.tables["samples"].filter(pl.col("hop_samples") > 0).join(windows, on="window")
-        .group_by("link").agg(ps=pl.col("end_ps").max() - pl.col("start_ps").min())
-    )  # fmt: skip
+        run.tables["samples"]
+        .filter(pl.col("hop_samples") > 0)
+        .join(windows, on="window")
+        .group_by("link")
+        .agg(ps=pl.col("end_ps").max() - pl.col("start_ps").min())
+    )
     return links.join(span, on="link").with_columns(gbps=pl.col("bytes") * 8000 / pl.col("ps"))

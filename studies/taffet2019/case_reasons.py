@@ -92,9 +92,15 @@ def rates(gbps: int) -> Change:
 
     def change(scenario: Scenario) -> None:
         rate: Any = f"{gbps} Gb/s"
-        scenario.fabric = FabricSection(fat_tree=FatTree(
-            hosts_per_leaf=32, leaves=24, aggregation=16, host_rate=rate, leaf_rate=rate,
-        ))  # fmt: skip
+        scenario.fabric = FabricSection(
+            fat_tree=FatTree(
+                hosts_per_leaf=32,
+                leaves=24,
+                aggregation=16,
+                host_rate=rate,
+                leaf_rate=rate,
+            )
+        )
 
     return change
 
@@ -113,8 +119,9 @@ BACKGROUND = [
     Setting("buffers of 128 KiB (a whole message)", engine(buffer=128 * 1024)),
     Setting("buffers of 1 MiB (nothing is held back)", engine(buffer=1024 * 1024)),
     Setting("packets of 512 B, buffers of 128 KiB", engine(packet=512, buffer=128 * 1024)),
-    Setting("the same, 40 draws of the destinations", engine(packet=512, buffer=128 * 1024),
-            MANY_SEEDS),
+    Setting(
+        "the same, 40 draws of the destinations", engine(packet=512, buffer=128 * 1024), MANY_SEEDS
+    ),
     Setting("input-buffered switches", engine(buffering="input")),
     Setting("store and forward", engine(switching="store-and-forward")),
     Setting("round-robin instead of first come, first served", engine(arbitration="round-robin")),
@@ -125,7 +132,7 @@ BACKGROUND = [
     Setting("no delay in switches", engine(switch_delay=0)),
     Setting("the ring starts 20 µs after the background", later(0, 20)),
     Setting("the background starts 10 µs after the ring", later(1, 10)),
-]  # fmt: skip
+]
 
 MINIGHOST = [
     Setting("as the example: 4 KiB packets, 64 KiB buffers", nothing),
@@ -146,14 +153,16 @@ MINIGHOST = [
     Setting("axes in the order x, y, z", pattern(0, order="xyz")),
     Setting("axes in the order z, y, x", pattern(0, order="zyx")),
     Setting("one wait for all three axes", pattern(0, wait="exchange")),
-    Setting("adapter takes turns, buffers of 128 KiB",
-            engine(injection="round-robin", buffer=128 * 1024)),
+    Setting(
+        "adapter takes turns, buffers of 128 KiB",
+        engine(injection="round-robin", buffer=128 * 1024),
+    ),
     Setting("grid of 48 × 24 × 24", pattern(0, dims=[48, 24, 24])),
     Setting("grid of 24 × 32 × 36", pattern(0, dims=[24, 32, 36])),
     Setting("no computation between", pattern(0, compute="0 s")),
     Setting("computation up to 5 % longer at random", pattern(0, imbalance=0.05)),
     Setting("no global sums: the exchange alone", pattern(0, sums="none")),
-]  # fmt: skip
+]
 
 
 def background(setting: Setting) -> Outcome:
@@ -187,8 +196,13 @@ def minighost(setting: Setting) -> Outcome:
         found.append(communication(simulate(scenario)))
     linear, tiled, phases = found
     ratio = linear / tiled
-    cells = (format_time(linear), format_time(tiled), f"{ratio:.2f}×", percent(1 - phases / tiled),
-             f"{linear / phases:.2f}×")  # fmt: skip
+    cells = (
+        format_time(linear),
+        format_time(tiled),
+        f"{ratio:.2f}×",
+        percent(1 - phases / tiled),
+        f"{linear / phases:.2f}×",
+    )
     return Outcome(setting.name, ratio, ratio, ratio, cells)
 
 
@@ -205,15 +219,20 @@ class Question:
 
 QUESTIONS = {
     "background": Question(
-        BACKGROUND, background, ("ring among the background", "slow-down"), 51.4,
+        BACKGROUND,
+        background,
+        ("ring among the background", "slow-down"),
+        51.4,
         "time of the ring among the background, µs: mean and range over draws",
     ),
     "minighost": Question(
-        MINIGHOST, minighost,
-        ("linear", "tiled", "linear ÷ tiled", "saved by small phases", "together"), 2.9,
+        MINIGHOST,
+        minighost,
+        ("linear", "tiled", "linear ÷ tiled", "saved by small phases", "together"),
+        2.9,
         "communication time, linear ÷ tiled",
     ),
-}  # fmt: skip
+}
 
 
 def table(question: Question, found: list[Outcome]) -> str:
@@ -231,8 +250,9 @@ def chart(question: Question, found: list[Outcome]) -> Figure:
         drawn = canvas(8.6, 0.9 + 0.24 * len(found))
         axes = drawn.add_subplot()
         axes.axvline(question.theirs, color=INK, linewidth=1.2, label="published")
-        axes.axvline(found[0].value, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)),
-                     label="the example")  # fmt: skip
+        axes.axvline(
+            found[0].value, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), label="the example"
+        )
         for row, one in enumerate(found):
             axes.plot([one.low, one.high], [row, row], color="#9fb3c8", linewidth=3)
             axes.plot([one.value], [row], marker="o", markersize=4.5, color="#c2571a")

@@ -28,18 +28,23 @@ def stencil2d() -> Found:
     found.drawings = [
         Drawing("stencil2d-row-major", "Figure 4.1: row-major, the whole run", run),
         Drawing("stencil2d-plus-y", "Figure 4.2: row-major, phase +y", run, "+y"),
-    ]  # fmt: skip
+    ]
     for title, theirs, path, name, options, _ in ROWS:
         node = place(name, prepared.observed.problem, options)
-        one = run if name == "block" else evaluate(
-            Change(placement=node, placement_name=name, measure=True)
-        )  # fmt: skip
+        one = (
+            run
+            if name == "block"
+            else evaluate(Change(placement=node, placement_name=name, measure=True))
+        )
         switches = one.summary["average_path_length"]
         found.rows += [
-            Row(f"{title}: time of a round", "–" if theirs is None else format_time(1000 * theirs),
-                format_time(one.elapsed_ps)),
+            Row(
+                f"{title}: time of a round",
+                "–" if theirs is None else format_time(1000 * theirs),
+                format_time(one.elapsed_ps),
+            ),
             Row(f"{title}: path length", f"{path:.3f}", f"{switches:.3f}"),
-        ]  # fmt: skip
+        ]
         if name in FIGURES:
             words = f"Figure {FIGURES[name]}: {title.lower()}"
             found.drawings.append(Drawing(f"stencil2d-{name}", words, one))
@@ -60,8 +65,10 @@ def stencil2d() -> Found:
 def link_rows(run: Run) -> list[Row]:
     """The links B and C of Figure 4.3, and where phase +y is congested."""
     phase = estimates(run, phase="+y")
-    b, c = (phase.filter((pl.col("src_name") == one) & (pl.col("dst_name") == other))
-            for one, other in (LINK_B, LINK_C))  # fmt: skip
+    b, c = (
+        phase.filter((pl.col("src_name") == one) & (pl.col("dst_name") == other))
+        for one, other in (LINK_B, LINK_C)
+    )
     parts = [
         phase.filter((pl.col("tier") > 0) & (pl.col("direction") == way)) for way in ("up", "down")
     ]
@@ -72,12 +79,18 @@ def link_rows(run: Run) -> list[Row]:
         Row("phase +y: congested fraction of up-links", "severe", f"{met[0]:.2f}"),
         Row("phase +y: congested fraction of down-links", "none to speak of", f"{met[1]:.2f}"),
         Row("phase +y: congested fraction into nodes", "minimal", f"{ends:.2f}"),
-        Row("link B, leaf 43 to aggregation 175, in +y: congested fraction", "a congestion tree",
-            f"{b['fraction'][0]:.2f}"),
-        Row("link C, aggregation 175 to leaf 45, in +y: congested fraction", "not congested",
-            f"{c['fraction'][0]:.2f}"),
+        Row(
+            "link B, leaf 43 to aggregation 175, in +y: congested fraction",
+            "a congestion tree",
+            f"{b['fraction'][0]:.2f}",
+        ),
+        Row(
+            "link C, aggregation 175 to leaf 45, in +y: congested fraction",
+            "not congested",
+            f"{c['fraction'][0]:.2f}",
+        ),
         Row("link C: bandwidth while in use, sampled", "101.9 Gb/s", bandwidth(run, c)),
-    ]  # fmt: skip
+    ]
 
 
 def bandwidth(run: Run, link: pl.DataFrame) -> str:

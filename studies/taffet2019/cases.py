@@ -84,8 +84,9 @@ def background() -> Found:
         # Job k draws with seed + k, and must make the same choices when it runs alone.
         uniform = uniform.model_copy(update={"observed": True})
         other = scenario.model_copy(update={"job": [uniform], "seed": seed + 1})
-        for key, value in zip(times, (elapsed(alone), elapsed(other), both["0"], both["1"]),
-                              strict=True):  # fmt: skip
+        for key, value in zip(
+            times, (elapsed(alone), elapsed(other), both["0"], both["1"]), strict=True
+        ):
             times[key].append(value / 1e6)
 
     def several(key: str) -> str:
@@ -203,12 +204,14 @@ def section(found: Found) -> str:
     for said in found.answers:
         right = "right" if said.cause == said.expected else f"expected {said.expected}"
         lines += [
-            "", f"`{said.command}` ({said.seconds:.0f} s) says **{said.cause}** ({right}):", "",
+            "",
+            f"`{said.command}` ({said.seconds:.0f} s) says **{said.cause}** ({right}):",
+            "",
             f"* {said.headline}",
             *(f"* {text}" for text in said.findings),
             f"* remedy: {said.remedy}",
             *(f"* note: {text}" for text in said.warnings),
-        ]  # fmt: skip
+        ]
     lines += ["", f"The whole case: {found.seconds:.0f} s of processor time."]
     return "\n".join(lines)
 
@@ -222,9 +225,11 @@ def main() -> None:
         page=PAGE,
         section=section,
         draw=lambda found: write_figures(found.drawings, PAGE.with_suffix("")),
-        facts=lambda found: {"rows": [asdict(row) for row in found.rows],
-                             "answers": [asdict(said) for said in found.answers]},
-    )  # fmt: skip
+        facts=lambda found: {
+            "rows": [asdict(row) for row in found.rows],
+            "answers": [asdict(said) for said in found.answers],
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -146,28 +146,56 @@ def rows() -> list[Row]:
     early = first_early_row(bits)
     return [
         Row("period r of id 44 974 351", "≈ 6.4", f"{float(period(PUBLISHED_ID)):.4f}"),
-        Row("runs of equal bits", "3, sometimes 4", ", ".join(
-            f"{length}: {lengths.count(length)}" for length in sorted(set(lengths)))),
-        Row("runs of 3 between two runs of 4", "4, occasionally 3",
-            ", ".join(f"{gap}: {gaps.count(gap)}" for gap in sorted(set(gaps)))),
-        Row("row in which one is early for the first time", "“the 9th row, for example”",
-            str(early), "none" if early == 9 else "see reason",
-            "30 values a row from d = 1"),
-        *(Row(f"share of ones: among any {length} consecutive d",
-              f"{low}/{length} … {high}/{length}",
-              "{}/{n} … {}/{n}".format(*windows(PUBLISHED_ID, length), n=length),
-              "none" if windows(PUBLISHED_ID, length) == (low, high) else "see ours",
-              "counted over 2^20 values of d")
-          for low, high, length in ((3, 4, 7), (6, 7, 13), (122, 123, 245))),
-        Row("theorem 5.1: ones among all 2^32 values of d", "exactly half",
-            f"{whole}", "none" if whole == Fraction(1, 2) else "wrong",
-            "Σ⌊2x/2³²⌋ − 2Σ⌊x/2³²⌋ by Euclid's algorithm, no sampling"),
-        Row("“theorem 5.2”: ids 2 and 6 agree", "2/3 of all d", f"{float(same):.9f}",
-            f"{float(same - Fraction(2, 3)):+.1e}", f"counted over all 2^32: {same}"),
-        Row("share of ones, MD5", "“imperfect, but better”", f"{float(digest.mean()):.4f}",
-            "–", f"longest run {max(runs(digest))}; in what form id · d was hashed is not said: "
-                 "ours is its decimal digits"),
-    ]  # fmt: skip
+        Row(
+            "runs of equal bits",
+            "3, sometimes 4",
+            ", ".join(f"{length}: {lengths.count(length)}" for length in sorted(set(lengths))),
+        ),
+        Row(
+            "runs of 3 between two runs of 4",
+            "4, occasionally 3",
+            ", ".join(f"{gap}: {gaps.count(gap)}" for gap in sorted(set(gaps))),
+        ),
+        Row(
+            "row in which one is early for the first time",
+            "“the 9th row, for example”",
+            str(early),
+            "none" if early == 9 else "see reason",
+            "30 values a row from d = 1",
+        ),
+        *(
+            Row(
+                f"share of ones: among any {length} consecutive d",
+                f"{low}/{length} … {high}/{length}",
+                "{}/{n} … {}/{n}".format(*windows(PUBLISHED_ID, length), n=length),
+                "none" if windows(PUBLISHED_ID, length) == (low, high) else "see ours",
+                "counted over 2^20 values of d",
+            )
+            for low, high, length in ((3, 4, 7), (6, 7, 13), (122, 123, 245))
+        ),
+        Row(
+            "theorem 5.1: ones among all 2^32 values of d",
+            "exactly half",
+            f"{whole}",
+            "none" if whole == Fraction(1, 2) else "wrong",
+            "Σ⌊2x/2³²⌋ − 2Σ⌊x/2³²⌋ by Euclid's algorithm, no sampling",
+        ),
+        Row(
+            "“theorem 5.2”: ids 2 and 6 agree",
+            "2/3 of all d",
+            f"{float(same):.9f}",
+            f"{float(same - Fraction(2, 3)):+.1e}",
+            f"counted over all 2^32: {same}",
+        ),
+        Row(
+            "share of ones, MD5",
+            "“imperfect, but better”",
+            f"{float(digest.mean()):.4f}",
+            "–",
+            f"longest run {max(runs(digest))}; in what form id · d was hashed is not said: "
+            "ours is its decimal digits",
+        ),
+    ]
 
 
 def page() -> str:

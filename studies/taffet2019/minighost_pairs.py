@@ -33,14 +33,19 @@ for the error of the prediction."""
 DRAWN: Final = 8
 
 SAME: Final = {
-    "buffers of 32 KiB": "buffer", "buffers of 128 KiB": "buffer",
+    "buffers of 32 KiB": "buffer",
+    "buffers of 128 KiB": "buffer",
     "buffers of 512 KiB (more than a message)": "buffer",
     "adapter takes turns, buffers of 128 KiB": "buffer",
-    "axes in the order x, y, z": "order", "axes in the order z, y, x": "order",
-    "random instead of adaptive routing": "routing", "fixed instead of adaptive routes": "routing",
-    "grid of 48 × 24 × 24": "grid", "grid of 24 × 32 × 36": "grid",
-    "no computation between": "compute", "computation up to 5 % longer at random": "compute",
-}  # fmt: skip
+    "axes in the order x, y, z": "order",
+    "axes in the order z, y, x": "order",
+    "random instead of adaptive routing": "routing",
+    "fixed instead of adaptive routes": "routing",
+    "grid of 48 × 24 × 24": "grid",
+    "grid of 24 × 32 × 36": "grid",
+    "no computation between": "compute",
+    "computation up to 5 % longer at random": "compute",
+}
 """Rules that change the same setting, which cannot be combined."""
 
 
@@ -94,8 +99,10 @@ def simulated(pair: Pair) -> Outcome:
 def figures(one: Outcome) -> str:
     """The three figures in one cell, those that are met in bold."""
     texts = (
-        f"{one.tiling:.2f}×", percent(one.readings()[READING]), f"{one.together:.2f}×",
-    )  # fmt: skip
+        f"{one.tiling:.2f}×",
+        percent(one.readings()[READING]),
+        f"{one.together:.2f}×",
+    )
     return ", ".join(
         f"**{text}**" if met else text for text, met in zip(texts, one.met(READING), strict=True)
     )
@@ -135,10 +142,12 @@ def summary(near: list[Pair], found: list[tuple[Pair, Outcome]]) -> str:
     met = sum(all(one.met(READING)) for _, one in found)
     best = min((one for _, one in found), key=lambda one: one.distance(READING))
     off = [
-        max(abs(one.tiling / pair.predicted.tiling - 1),
-            abs(one.together / pair.predicted.together - 1))
+        max(
+            abs(one.tiling / pair.predicted.tiling - 1),
+            abs(one.together / pair.predicted.together - 1),
+        )
         for pair, one in found
-    ]  # fmt: skip
+    ]
     return (
         f"{said}, of which {met} meet all three. Closest: {best.name}, with {figures(best)}. The "
         f"predicted ratios differ from the simulated ones by {percent(float(np.median(off)))} in "
@@ -150,8 +159,13 @@ def main() -> None:
     """Print the pairs; simulate them and write the page on request."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drawn", type=int, default=DRAWN, help="pairs drawn at random")
-    parser.add_argument("--simulate", type=int, default=0, metavar="N",
-                        help="simulate the first N pairs, 24 s of processor time each")  # fmt: skip
+    parser.add_argument(
+        "--simulate",
+        type=int,
+        default=0,
+        metavar="N",
+        help="simulate the first N pairs, 24 s of processor time each",
+    )
     parser.add_argument(
         "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
     )

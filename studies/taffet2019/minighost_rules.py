@@ -48,16 +48,19 @@ class Outcome:
     def met(self, reading: str) -> list[bool]:
         """Which of the three figures are met."""
         pairs = (
-            (self.tiling, TILING), (self.readings()[reading], SAVED), (self.together, TOGETHER),
-        )  # fmt: skip
+            (self.tiling, TILING),
+            (self.readings()[reading], SAVED),
+            (self.together, TOGETHER),
+        )
         return [abs(ours / theirs - 1) <= TOLERANCE for ours, theirs in pairs]
 
     def distance(self, reading: str) -> float:
         """Largest relative difference of the three figures."""
         return max(
-            abs(self.tiling / TILING - 1), abs(self.readings()[reading] / SAVED - 1),
+            abs(self.tiling / TILING - 1),
+            abs(self.readings()[reading] / SAVED - 1),
             abs(self.together / TOGETHER - 1),
-        )  # fmt: skip
+        )
 
 
 def outcomes() -> list[Outcome]:

@@ -19,8 +19,9 @@ from tailback.fabric import Fabric
 from tailback.simulation import load_fabric
 
 PUBLISHED: Final = {
-    "full": (3564, 18, 18, 504, 36), "tapered": (4608, 32, 16, 288, 48),
-}  # fmt: skip
+    "full": (3564, 18, 18, 504, 36),
+    "tapered": (4608, 32, 16, 288, 48),
+}
 """Nodes, nodes a leaf, links from a leaf upwards, switches, radix (Table 3.1 and section 3.5)."""
 
 FIELD_BITS: Final = 10
@@ -96,32 +97,46 @@ def rows() -> list[Row]:
         ours = shape(preset)
         words = "nodes {}, on a leaf {}, up-links of a leaf {}, switches {}, radix {}"
         out.append(
-            Row(f"Table 3.1, {preset.capitalize()}", words.format(*published),
-                words.format(*ours), "none" if ours == published else "see ours",
-                "counted on the preset")
-        )  # fmt: skip
+            Row(
+                f"Table 3.1, {preset.capitalize()}",
+                words.format(*published),
+                words.format(*ours),
+                "none" if ours == published else "see ours",
+                "counted on the preset",
+            )
+        )
     spacings = range(1, 1000)
     stuck = stuck_spacings(3, spacings)
     out.append(
-        Row("Figure 5.6: share of zeros of a 3-bit ring read every s clocks, s = 1 … 999",
+        Row(
+            "Figure 5.6: share of zeros of a 3-bit ring read every s clocks, s = 1 … 999",
             "1/3, suspected “indistinguishable from a true random source”",
             f"1/3 at {len(spacings) - stuck} spacings; at {stuck} the same bit every time",
             "see ours",
             "exact. Packets of one size back to back have one s: where it is a multiple of 3, the "
-            "same hop is kept every time. The ring needs a clock that drifts against the packets")
-    )  # fmt: skip
+            "same hop is kept every time. The ring needs a clock that drifts against the packets",
+        )
+    )
     worst, bound = circuit_error()
     out.append(
-        Row("Figure 5.7: largest error of 1/l, l = 1 … 15, 16 bits", f"≤ {bound:.3g}",
-            f"{worst:.3g}", "none" if worst <= bound * (1 + 1e-9) else "see ours",
-            f"all {len(lfsr_values()):,} states; as published, 0 never appears")
-    )  # fmt: skip
+        Row(
+            "Figure 5.7: largest error of 1/l, l = 1 … 15, 16 bits",
+            f"≤ {bound:.3g}",
+            f"{worst:.3g}",
+            "none" if worst <= bound * (1 + 1e-9) else "see ours",
+            f"all {len(lfsr_values()):,} states; as published, 0 never appears",
+        )
+    )
     shares = hash_shares((14, 15))
     out.append(
-        Row("talk, H(14, ·) and H(15, ·): ones, ones, equal", "half, half, uncorrelated",
-            ", ".join(f"{share:g}" for share in shares), "none",
-            "1024 links, GF(2^10); any two ids agree on exactly half of them")
-    )  # fmt: skip
+        Row(
+            "talk, H(14, ·) and H(15, ·): ones, ones, equal",
+            "half, half, uncorrelated",
+            ", ".join(f"{share:g}" for share in shares),
+            "none",
+            "1024 links, GF(2^10); any two ids agree on exactly half of them",
+        )
+    )
     return out
 
 

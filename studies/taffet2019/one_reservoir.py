@@ -100,9 +100,10 @@ def _count(
     """The published estimator: every packet is charged to every link it may have used."""
     samples = HashedSamples(ids, hashes, np.full(len(ids), HOPS, np.uint8), 1, FIELD)
     anywhere = CandidateLinks(
-        np.zeros(len(ids), np.uint32), np.array([0, len(values)], np.uint64),
+        np.zeros(len(ids), np.uint32),
+        np.array([0, len(values)], np.uint64),
         np.arange(len(values), dtype=np.uint32),
-    )  # fmt: skip
+    )
     return count_links(COMPILED_DECODER, samples, [(np.arange(len(ids)), anywhere)], values, False)
 
 
@@ -135,11 +136,14 @@ def fractions(traffic: Traffic, found: Sampled, *, shared: bool) -> tuple[float,
     """Share of the product's 95 % intervals of a fraction that hold it, and their mean width."""
     runs, links = found.packets.shape
     columns = {
-        "hop_samples": found.packets / HOPS, "hop_weight": found.packets,
-        "hop_variance": found.packets_variance, "hop_bytes": found.packets,
-        "congested_samples": found.congested / HOPS, "congested_weight": found.congested,
+        "hop_samples": found.packets / HOPS,
+        "hop_weight": found.packets,
+        "hop_variance": found.packets_variance,
+        "hop_bytes": found.packets,
+        "congested_samples": found.congested / HOPS,
+        "congested_weight": found.congested,
         "congested_variance": found.congested_variance,
-    }  # fmt: skip
+    }
     rows = pl.DataFrame({name: np.maximum(values, 0).ravel() for name, values in columns.items()})
     rows = rows.with_columns(link=np.arange(runs * links))
     frame = link_estimates(rows, hashed=True, shared=shared)
@@ -155,29 +159,54 @@ def rows() -> list[Row]:
         traffic = make_traffic(chance)
         found = algorithm_9(traffic)
         ratio = ratios(traffic, found)
-        covered = [coverage(traffic.through, found.packets, found.packets_variance),
-                   coverage(traffic.met, found.congested, found.congested_variance)]  # fmt: skip
+        covered = [
+            coverage(traffic.through, found.packets, found.packets_variance),
+            coverage(traffic.met, found.congested, found.congested_variance),
+        ]
         own, usual = (fractions(traffic, found, shared=shared) for shared in (True, False))
         at = f"f = {chance:.1f}"
         out += [
-            Row(f"variance of W over l²Q − N, {at}", "1 (section 5.3)",
+            Row(
+                f"variance of W over l²Q − N, {at}",
+                "1 (section 5.3)",
                 f"{ratio['Var W, measured']:.3f} measured, {ratio['Var W, stated']:.3f} stated by "
-                "the product", "none",
+                "the product",
+                "none",
                 f"±{4 * np.sqrt(2 / (RUNS * HOPS * WIDTH)):.2f} of chance; 95 % intervals hold the "
-                f"truth in {covered[0]:.1%}"),
-            Row(f"variance of Ŵ over lΣg − M, {at}", "left open",
+                f"truth in {covered[0]:.1%}",
+            ),
+            Row(
+                f"variance of Ŵ over lΣg − M, {at}",
+                "left open",
                 f"{ratio['Var Ŵ, measured']:.3f} measured, {ratio['Var Ŵ, stated']:.3f} stated by "
-                "the product", "–", f"95 % intervals hold the truth in {covered[1]:.1%}"),
-            Row(f"covariance of W and Ŵ over lΣg − M, {at}", "left open",
-                f"{ratio['Cov, measured']:.3f}", "–", "one reservoir fills both counts"),
-            Row(f"variance of Ŵ/W over the closed form, {at}", "left open",
-                f"{ratio['fraction']:.3f}", "–",
+                "the product",
+                "–",
+                f"95 % intervals hold the truth in {covered[1]:.1%}",
+            ),
+            Row(
+                f"covariance of W and Ŵ over lΣg − M, {at}",
+                "left open",
+                f"{ratio['Cov, measured']:.3f}",
+                "–",
+                "one reservoir fills both counts",
+            ),
+            Row(
+                f"variance of Ŵ/W over the closed form, {at}",
+                "left open",
+                f"{ratio['fraction']:.3f}",
+                "–",
                 "as if W and Ŵ were independent, as in section 3.3, it would be too large by "
-                f"{ratio['fraction'] / ratio['fraction, as if independent']:.2f}×"),
-            Row(f"95 % intervals of a fraction that hold it, {at}", "95 %", f"{own[0]:.1%}",
-                "none", f"{usual[0]:.1%} of those for two reservoirs, {usual[1] / own[1]:.2f}× as "
-                "wide; the diagnosis states the former of schemes with one reservoir"),
-        ]  # fmt: skip
+                f"{ratio['fraction'] / ratio['fraction, as if independent']:.2f}×",
+            ),
+            Row(
+                f"95 % intervals of a fraction that hold it, {at}",
+                "95 %",
+                f"{own[0]:.1%}",
+                "none",
+                f"{usual[0]:.1%} of those for two reservoirs, {usual[1] / own[1]:.2f}× as "
+                "wide; the diagnosis states the former of schemes with one reservoir",
+            ),
+        ]
     return out
 
 

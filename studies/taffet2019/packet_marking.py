@@ -98,9 +98,11 @@ def expected(scheme: Scheme, candidates: tuple[int, ...] = CANDIDATES) -> float:
 
 
 def measured(
-    scheme: Scheme, random: np.random.Generator, runs: int = RUNS,
+    scheme: Scheme,
+    random: np.random.Generator,
+    runs: int = RUNS,
     candidates: tuple[int, ...] = CANDIDATES,
-) -> NDArray[np.int64]:  # fmt: skip
+) -> NDArray[np.int64]:
     """Packets each of ``runs`` receivers needed, marking packet by packet."""
     found = []
     while len(found) < runs:
@@ -118,8 +120,10 @@ def _one_path(
     hashes = None
     if scheme.bits is not None:
         # Candidate 0 of a hop is the true one.
-        hashes = [random.integers(0, 1 << scheme.bits, (scheme.parts, count))
-                  for count in candidates[:hops]]  # fmt: skip
+        hashes = [
+            random.integers(0, 1 << scheme.bits, (scheme.parts, count))
+            for count in candidates[:hops]
+        ]
         if any((one == one[:, :1])[:, 1:].all(axis=0).any() for one in hashes):
             return None
     got = np.zeros((hops, scheme.parts), bool)
@@ -185,7 +189,7 @@ SCHEMES: list[tuple[Scheme, Callable[[], str]]] = [
     (Scheme("8 hashes of 11 bits with a map, p = 1/5", fixed(MARKING), 8, 11), lambda: "–"),
     (Scheme("8 hashes of 2 bits with a map, p = 1/5", fixed(MARKING), 8, 2), lambda: "–"),
     (Scheme("8 hashes of 11 bits with a map, reservoir", reservoir(), 8, 11), lambda: "–"),
-]  # fmt: skip
+]
 
 
 def scheme_rows(runs: int = RUNS) -> list[Row]:
@@ -197,12 +201,15 @@ def scheme_rows(runs: int = RUNS) -> list[Row]:
         needed = measured(scheme, random, runs)
         formula, error = expected(scheme), float(needed.std() / np.sqrt(runs))
         rows.append(
-            Row(f"packets to reconstruct 5 hops: {scheme.name}", theirs(),
+            Row(
+                f"packets to reconstruct 5 hops: {scheme.name}",
+                theirs(),
                 f"{needed.mean():.1f} ± {error:.1f}",
                 f"{(needed.mean() - formula) / error:+.1f} σ to the formula",
                 f"formula {formula:.1f}, {formula / plain:.2f}× node sampling at p = 1/5; "
-                f"{runs} paths, 99 % within {np.quantile(needed, 0.99):.0f}")
-        )  # fmt: skip
+                f"{runs} paths, 99 % within {np.quantile(needed, 0.99):.0f}",
+            )
+        )
     return rows
 
 
@@ -213,19 +220,34 @@ def growth_rows() -> list[Row]:
     even = [expected(Scheme("reservoir", reservoir(n)), (2,) * n) for n in lengths]
     listed = ", ".join(str(n) for n in lengths)
     return [
-        Row("node sampling: packets by length of the path", "“grows exponentially”",
-            ", ".join(f"{value:.0f}" for value in node), "–",
+        Row(
+            "node sampling: packets by length of the path",
+            "“grows exponentially”",
+            ", ".join(f"{value:.0f}" for value in node),
+            "–",
             f"p = 1/5, {listed} hops: ×{node[3] / node[2]:.2f} for the last five, 1/(1 − p)^5 = "
-            f"{0.8**-5:.2f}"),
-        Row("reservoir: the same", "–", ", ".join(f"{value:.0f}" for value in even), "–",
-            f"l (1 + 1/2 + … + 1/l): {listed} hops"),
-        *(Row(f"fewest bits for fragments of {width}-bit addresses, with their index", str(theirs),
-              str(least_fragment_bits(width)[0]),
-              "none" if least_fragment_bits(width)[0] == theirs else "see ours",
-              "all numbers of fragments tried: "
-              + ", ".join(map(str, least_fragment_bits(width)[1])) + " need that many")
-          for width, theirs in ((32, 6), (128, 8))),
-    ]  # fmt: skip
+            f"{0.8**-5:.2f}",
+        ),
+        Row(
+            "reservoir: the same",
+            "–",
+            ", ".join(f"{value:.0f}" for value in even),
+            "–",
+            f"l (1 + 1/2 + … + 1/l): {listed} hops",
+        ),
+        *(
+            Row(
+                f"fewest bits for fragments of {width}-bit addresses, with their index",
+                str(theirs),
+                str(least_fragment_bits(width)[0]),
+                "none" if least_fragment_bits(width)[0] == theirs else "see ours",
+                "all numbers of fragments tried: "
+                + ", ".join(map(str, least_fragment_bits(width)[1]))
+                + " need that many",
+            )
+            for width, theirs in ((32, 6), (128, 8))
+        ),
+    ]
 
 
 def page() -> str:

@@ -74,16 +74,24 @@ def rows() -> list[Row]:
         length = f"{format_time(compute * 1e6)}, others' messages of {mebibytes} MiB"
         for name, gbps in loads(among).items():
             out.append(
-                Row(f"computation of {length}: load on {name}", f"{PUBLISHED_GBPS:g} Gb/s",
-                    f"{gbps:.1f} Gb/s", f"{gbps / PUBLISHED_GBPS:.1f}×", "")
-            )  # fmt: skip
+                Row(
+                    f"computation of {length}: load on {name}",
+                    f"{PUBLISHED_GBPS:g} Gb/s",
+                    f"{gbps:.1f} Gb/s",
+                    f"{gbps / PUBLISHED_GBPS:.1f}×",
+                    "",
+                )
+            )
         share = 1 - 0.008 * compute * 1e9 / alone.elapsed_ps
         out.append(
-            Row(f"computation of {length}: slow-down by the other traffic",
-                percent(PUBLISHED_SLOWDOWN, 1, "+"), percent(slow, 1, "+"),
+            Row(
+                f"computation of {length}: slow-down by the other traffic",
+                percent(PUBLISHED_SLOWDOWN, 1, "+"),
+                percent(slow, 1, "+"),
                 f"{100 * (slow - PUBLISHED_SLOWDOWN):+.1f} points",
-                f"alone {percent(share)} of the time is communication")
-        )  # fmt: skip
+                f"alone {percent(share)} of the time is communication",
+            )
+        )
     return out
 
 

@@ -50,12 +50,14 @@ class Allocation:
 
 PLACES: Final = {
     "placement: shifted by one node, not two": Allocation(shift=1),
-    "placement: one plane still lies across two leaves":
-        Allocation(leaves=(22, 20, 20, 18, 22, 20)),
-    "placement: three nodes of a plane on one leaf, the fourth on the next":
-        Allocation(leaves=(22, 20, 20, 19, 21, 20)),
+    "placement: one plane still lies across two leaves": Allocation(
+        leaves=(22, 20, 20, 18, 22, 20)
+    ),
+    "placement: three nodes of a plane on one leaf, the fourth on the next": Allocation(
+        leaves=(22, 20, 20, 19, 21, 20)
+    ),
     "the other traffic also goes to our hosts": Allocation(everywhere=True),
-}  # fmt: skip
+}
 
 
 def blocks(kibibytes: int) -> Change:
@@ -107,10 +109,13 @@ def changed(setting: Setting, place: Allocation, *, alone: bool, shifted: bool) 
 def ratios(setting: Setting, place: Allocation = Allocation()) -> Ratios:
     """With the other traffic over alone, shifted over alone, shifted over default, less one."""
     alone, default, shifted = (
-        float(simulate(changed(setting, place, alone=only, shifted=moved)).summary[
-            "job_elapsed_ps"]["0"])
+        float(
+            simulate(changed(setting, place, alone=only, shifted=moved)).summary["job_elapsed_ps"][
+                "0"
+            ]
+        )
         for only, moved in ((True, False), (False, False), (False, True))
-    )  # fmt: skip
+    )
     return default / alone - 1, shifted / alone - 1, shifted / default - 1
 
 

@@ -117,32 +117,51 @@ def bounds() -> list[Row]:
         Row("circle: P ≥ c √A", "3.54", f"{2 * math.sqrt(math.pi):.4f}"),
         Row("square: P at area 5", "≥ 8.9", f"≥ {4 * math.sqrt(5):.3f}"),
         Row("rectangle of area 5", "12", str(best_rectangle(5)), reason="5 × 1 is the only one"),
-        Row("Figure 4.8: least P at area 5", "10", str(min(five)),
+        Row(
+            "Figure 4.8: least P at area 5",
+            "10",
+            str(min(five)),
             reason=f"all {sum(five.values())} placements of 5 squares: {five[min(five)]} have "
-                   f"P = {min(five)}, and they are one shape, turned and mirrored; the others "
-                   f"have {max(five)}"),
-        Row("naive approach (best rectangle) “not always optimal”", "area 5",
-            f"{len(worse)} of the areas 1–64", "–",
+            f"P = {min(five)}, and they are one shape, turned and mirrored; the others "
+            f"have {max(five)}",
+        ),
+        Row(
+            "naive approach (best rectangle) “not always optimal”",
+            "area 5",
+            f"{len(worse)} of the areas 1–64",
+            "–",
             f"least P is 2⌈2√A⌉, equal to enumeration up to area {LARGEST_ENUMERATED}; the first "
-            f"are {', '.join(map(str, worse[:4]))}"),
-        Row("8 × 4 rectangle, area 32: P", "“fairly well”", f"{best_rectangle(32)}", "–",
+            f"are {', '.join(map(str, worse[:4]))}",
+        ),
+        Row(
+            "8 × 4 rectangle, area 32: P",
+            "“fairly well”",
+            f"{best_rectangle(32)}",
+            "–",
             f"the square bound is {4 * math.sqrt(32):.2f}; no shape of 32 squares has less than "
-            f"{least_perimeter(32)}, so no mapping lets fewer messages leave the leaves"),
-    ]  # fmt: skip
+            f"{least_perimeter(32)}, so no mapping lets fewer messages leave the leaves",
+        ),
+    ]
 
 
 def counted() -> list[Row]:
     """Rows of the mappings: formula against simulation."""
     leaves = GRID[0] * GRID[1] // LEAF_NODES
     rows = []
-    for name, case, each in (("tiled 8 × 4", "tiled", best_rectangle(LEAF_NODES)),
-                             ("row-major, 32 × 1", "row-major", 2 * (LEAF_NODES + 1))):  # fmt: skip
+    for name, case, each in (
+        ("tiled 8 × 4", "tiled", best_rectangle(LEAF_NODES)),
+        ("row-major, 32 × 1", "row-major", 2 * (LEAF_NODES + 1)),
+    ):
         expected, found = leaving(leaves * each), simulated(case)
         rows.append(
-            Row(f"messages of a round that leave a leaf, {name}", "“proportional to P”",
-                f"{found:,}", "none" if found == expected else f"{found - expected:+}",
-                f"formula: {leaves} × {each} − {2 * sum(GRID)} for the border = {expected:,}")
-        )  # fmt: skip
+            Row(
+                f"messages of a round that leave a leaf, {name}",
+                "“proportional to P”",
+                f"{found:,}",
+                "none" if found == expected else f"{found - expected:+}",
+                f"formula: {leaves} × {each} − {2 * sum(GRID)} for the border = {expected:,}",
+            )
+        )
     return rows
 
 

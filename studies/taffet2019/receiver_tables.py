@@ -73,24 +73,57 @@ def rows(whole: Run, one: Run) -> list[Row]:
     row_b, row_c = (named(phase, ends) for ends in (LINK_B, LINK_C))
     all_b, all_c = (named(estimates(below), ends) for ends in (LINK_B, LINK_C))
     return [
-        Row(f"links in the table of node {NODE}", "–", f"{mine.height}", "–",
-            f"of {whole.tables['links'].height}; {packets} packets arrived"),
-        Row("packets on its own link, from its table", "–",
-            "{packets:.0f} ({packets_low:.0f}–{packets_high:.0f})".format(**arrived), "–",
-            f"{packets} arrived"),
-        Row("weights in the tables of all receivers", "–", f"{summed:,}",
+        Row(
+            f"links in the table of node {NODE}",
+            "–",
+            f"{mine.height}",
+            "–",
+            f"of {whole.tables['links'].height}; {packets} packets arrived",
+        ),
+        Row(
+            "packets on its own link, from its table",
+            "–",
+            "{packets:.0f} ({packets_low:.0f}–{packets_high:.0f})".format(**arrived),
+            "–",
+            f"{packets} arrived",
+        ),
+        Row(
+            "weights in the tables of all receivers",
+            "–",
+            f"{summed:,}",
             "none" if summed == hops else f"{summed - hops:+,}",
-            f"packets × switches on their paths: {hops:,}"),
-        Row("phase +y: share of its congested packets on up-links", "all (Figure 4.3)",
-            f"{up:.2f}", "none" if up == 1.0 else f"{up - 1.0:+.2f}", "64 packets of one message"),
-        Row("link B in +y, by its table", "a congestion tree", fraction(row_b), "–",
-            f"by the tables of the 32 nodes of its leaf: {fraction(all_b)}"),
-        Row("link C in +y, by its table", "not congested", fraction(row_c), "–",
-            f"by the tables of the 32 nodes of its leaf: {fraction(all_c)}"),
-        Row("bandwidth of link C in +y", "101.9 Gb/s", bandwidth(below), "–",
+            f"packets × switches on their paths: {hops:,}",
+        ),
+        Row(
+            "phase +y: share of its congested packets on up-links",
+            "all (Figure 4.3)",
+            f"{up:.2f}",
+            "none" if up == 1.0 else f"{up - 1.0:+.2f}",
+            "64 packets of one message",
+        ),
+        Row(
+            "link B in +y, by its table",
+            "a congestion tree",
+            fraction(row_b),
+            "–",
+            f"by the tables of the 32 nodes of its leaf: {fraction(all_b)}",
+        ),
+        Row(
+            "link C in +y, by its table",
+            "not congested",
+            fraction(row_c),
+            "–",
+            f"by the tables of the 32 nodes of its leaf: {fraction(all_c)}",
+        ),
+        Row(
+            "bandwidth of link C in +y",
+            "101.9 Gb/s",
+            bandwidth(below),
+            "–",
             "sampled bytes over the windows of their arrival, tables of the 32 nodes; windows "
-            "count whole, and the line rate is 100 Gb/s"),
-    ]  # fmt: skip
+            "count whole, and the line rate is 100 Gb/s",
+        ),
+    ]
 
 
 def page() -> str:

@@ -136,9 +136,17 @@ def packets_of(rows: pl.DataFrame, seed: int) -> tuple[Samples, Samples]:
     length = np.divide(columns["hop_weight"], count, out=np.ones(len(count)), where=count > 0)
     if (length != np.round(length)).any():
         raise SystemExit("packets of one sender to the root have paths of different lengths")
-    parts = np.array([congested_hops(*map(int, row)) for row in zip(
-        columns["congested_samples"], columns["congested_weight"], columns["congested_variance"],
-        strict=True)])  # fmt: skip
+    parts = np.array(
+        [
+            congested_hops(*map(int, row))
+            for row in zip(
+                columns["congested_samples"],
+                columns["congested_weight"],
+                columns["congested_variance"],
+                strict=True,
+            )
+        ]
+    )
     row, which = np.nonzero(parts)
     met = np.repeat(row, parts[row, which])
     g = np.repeat(which + 1, parts[row, which])
@@ -150,24 +158,37 @@ def packets_of(rows: pl.DataFrame, seed: int) -> tuple[Samples, Samples]:
         ids.append((first + random.permutation(size)) % (1 << FIELD_BITS))
         congested_ids.append((first + random.permutation(size)[:some]) % (1 << FIELD_BITS))
     return (
-        Samples(np.concatenate(ids).astype(np.uint32),
-                np.repeat(columns["label"], count).astype(np.uint32),
-                np.repeat(columns["link"], count).astype(np.uint32),
-                np.repeat(length, count).astype(np.uint8)),
-        Samples(np.concatenate(congested_ids).astype(np.uint32),
-                columns["label"][met].astype(np.uint32), columns["link"][met].astype(np.uint32),
-                g.astype(np.uint8)),
-    )  # fmt: skip
+        Samples(
+            np.concatenate(ids).astype(np.uint32),
+            np.repeat(columns["label"], count).astype(np.uint32),
+            np.repeat(columns["link"], count).astype(np.uint32),
+            np.repeat(length, count).astype(np.uint8),
+        ),
+        Samples(
+            np.concatenate(congested_ids).astype(np.uint32),
+            columns["label"][met].astype(np.uint32),
+            columns["link"][met].astype(np.uint32),
+            g.astype(np.uint8),
+        ),
+    )
 
 
 class Published:
     """Decodes the published hash, which is not linear: class by class, directly."""
 
     def decode_classes(
-        self, ids: NDArray[np.uint32], hashes: NDArray[np.uint8], weights: NDArray[np.uint8],
-        *, class_of_packet: NDArray[np.uint32], class_start: NDArray[np.uint64],
-        class_links: NDArray[np.uint32], links: NDArray[np.uint32], bits: int, field_bits: int,
-    ) -> NDArray[np.int64]:  # fmt: skip
+        self,
+        ids: NDArray[np.uint32],
+        hashes: NDArray[np.uint8],
+        weights: NDArray[np.uint8],
+        *,
+        class_of_packet: NDArray[np.uint32],
+        class_start: NDArray[np.uint64],
+        class_links: NDArray[np.uint32],
+        links: NDArray[np.uint32],
+        bits: int,
+        field_bits: int,
+    ) -> NDArray[np.int64]:
         """Scores, as the compiled core's function of that name."""
         if bits != 1:
             raise SystemExit(f"the published scheme has one hash bit, not {bits}")
@@ -188,9 +209,13 @@ def link_values(fabric: Fabric, hash_name: str) -> NDArray[np.uint32]:
 
 
 def one_bit(
-    samples: Samples, lengths: NDArray[np.uint8], fabric: Fabric, node: NDArray[np.uint32],
-    subset: bool, hash_name: str,
-) -> HashedCounts:  # fmt: skip
+    samples: Samples,
+    lengths: NDArray[np.uint8],
+    fabric: Fabric,
+    node: NDArray[np.uint32],
+    subset: bool,
+    hash_name: str,
+) -> HashedCounts:
     """Counts from the hash of the link in the reservoir, over all links or the candidates."""
     values, linear = link_values(fabric, hash_name), hash_name == "gf"
     ids = samples.sequence  # as published; the linear hash needs ids that are not linear in them
@@ -221,8 +246,13 @@ def shown_run(run: Run, hop: Floats, congested: Floats) -> Run:
     packets = np.round(hop[links]).astype(np.uint64)
     met = np.clip(np.round(congested[links]), 0, packets).astype(np.uint64)
     rows = {name: np.zeros(len(links), np.uint64) for name in run.tables["samples"].columns}
-    rows |= {"link": links, "hop_samples": packets, "hop_weight": packets,
-             "congested_samples": met, "congested_weight": met}  # fmt: skip
+    rows |= {
+        "link": links,
+        "hop_samples": packets,
+        "hop_weight": packets,
+        "congested_samples": met,
+        "congested_weight": met,
+    }
     samples = pl.DataFrame(rows).cast(dict(run.tables["samples"].schema))
     return replace(run, tables={**run.tables, "samples": samples})
 
@@ -257,9 +287,11 @@ def figures_of(
     packets = int(run.tables["samples"]["hop_samples"].sum())
     node = run.tables["ranks"].sort("rank")["node"].to_numpy()
     truth = np.zeros((2, fabric.n_links))
-    summed = run.tables["truth"].group_by("link").agg(
-        pl.col("observed_packets", "observed_congested_packets").sum()
-    )  # fmt: skip
+    summed = (
+        run.tables["truth"]
+        .group_by("link")
+        .agg(pl.col("observed_packets", "observed_congested_packets").sum())
+    )
     for row, column in enumerate(("observed_packets", "observed_congested_packets")):
         truth[row, summed["link"].to_numpy()] = summed[column].to_numpy()
     outside = fabric.link_src >= fabric.n_nodes
@@ -274,21 +306,34 @@ def figures_of(
         over = "candidates" if subset else "all links"
         title = f"one bit, {over}, {packets / 1e6:.1f} million packets"
         drawings.append(Drawing(name, title, shown_run(run, every, met)))
-        facts.append({"figure": name, "hash": hash_name, "packets": packets, "candidates": subset,
-                      **judged(every, each, met, truth, outside, fabric, node,
-                                                   possible)})  # fmt: skip
+        facts.append(
+            {
+                "figure": name,
+                "hash": hash_name,
+                "packets": packets,
+                "candidates": subset,
+                **judged(every, each, met, truth, outside, fabric, node, possible),
+            }
+        )
     return drawings, facts
 
 
 def judged(
-    every: Floats, each: Floats, met: Floats, truth: Floats, outside: NDArray[np.bool_],
-    fabric: Fabric, node: NDArray[np.uint32], possible: int,
-) -> dict[str, object]:  # fmt: skip
+    every: Floats,
+    each: Floats,
+    met: Floats,
+    truth: Floats,
+    outside: NDArray[np.bool_],
+    fabric: Fabric,
+    node: NDArray[np.uint32],
+    possible: int,
+) -> dict[str, object]:
     """What a figure shows, compared with the truth."""
     used = (truth[0] > 0) & outside
     fraction = np.divide(truth[1], truth[0], out=np.zeros_like(met), where=truth[0] > 0)
-    found = np.divide(np.minimum(np.maximum(met, 0), every), every, out=np.zeros_like(met),
-                      where=every > 0)  # fmt: skip
+    found = np.divide(
+        np.minimum(np.maximum(met, 0), every), every, out=np.zeros_like(met), where=every > 0
+    )
     root = int(np.flatnonzero((fabric.link_dst == node[TARGET]) & outside)[0])
     tree = used & (fraction > 0.5)
     leaf = fabric.link_src[root]
@@ -307,7 +352,7 @@ def judged(
         "root_fraction": float(fraction[root]),
         "root_fraction_found": float(found[root]),
         "packets_share_shown": float(truth[0][(every > 0) & used].sum() / truth[0][used].sum()),
-    }  # fmt: skip
+    }
 
 
 def write_figures(drawings: Iterable[Drawing], folder: Path) -> None:
@@ -351,8 +396,9 @@ def table(facts: list[dict[str, object]]) -> str:
     head = "| | " + " | ".join(str(fact["figure"]).replace("figure-", "") for fact in facts)
     lines = [head + " |", "|---|" + "---:|" * len(facts)]
     for key, label in LABELS.items():
-        cells = [f"{fact[key]:.3f}" if isinstance(fact[key], float) else str(fact[key])
-                 for fact in facts]  # fmt: skip
+        cells = [
+            f"{fact[key]:.3f}" if isinstance(fact[key], float) else str(fact[key]) for fact in facts
+        ]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

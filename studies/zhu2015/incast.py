@@ -48,12 +48,20 @@ OTHERS: Final = (10, 11)
 
 FABRIC: Final[dict[str, Any]] = {
     "fat_tree": {
-        "hosts_per_leaf": 5, "leaves": 2, "aggregation": 2, "pods": 2, "cores": 2,
+        "hosts_per_leaf": 5,
+        "leaves": 2,
+        "aggregation": 2,
+        "pods": 2,
+        "cores": 2,
         "aggregation_uplinks": 2,
-        "host_rate": "40 Gb/s", "leaf_rate": "40 Gb/s", "core_rate": "40 Gb/s",
-        "host_delay": "500 ns", "leaf_delay": "500 ns", "core_delay": "500 ns",
+        "host_rate": "40 Gb/s",
+        "leaf_rate": "40 Gb/s",
+        "core_rate": "40 Gb/s",
+        "host_delay": "500 ns",
+        "leaf_delay": "500 ns",
+        "core_delay": "500 ns",
     }
-}  # fmt: skip
+}
 
 HEADROOM: Final = 22_400
 """Published headroom of a port and priority, in bytes (section 4)."""
@@ -85,9 +93,14 @@ Flow = tuple[int, int]
 
 
 def run(
-    flows: Sequence[Flow], scheme: str, *, seed: int = 1, until_ms: float = END_MS,
-    fabric: dict[str, Any] | None = None, queues: bool = False,
-) -> Run:  # fmt: skip
+    flows: Sequence[Flow],
+    scheme: str,
+    *,
+    seed: int = 1,
+    until_ms: float = END_MS,
+    fabric: dict[str, Any] | None = None,
+    queues: bool = False,
+) -> Run:
     """Run flows that never end, and interrupt them.
 
     Args:
@@ -104,17 +117,25 @@ def run(
         "name": "incast",
         "seed": seed,
         "fabric": fabric or FABRIC,
-        "job": [{"pattern": {
-            "kind": "timed", "ranks": 1 + max(max(flow) for flow in flows),
-            "messages": [[0, *flow, MESSAGE] for _ in range(messages) for flow in flows],
-        }}],
+        "job": [
+            {
+                "pattern": {
+                    "kind": "timed",
+                    "ranks": 1 + max(max(flow) for flow in flows),
+                    "messages": [[0, *flow, MESSAGE] for _ in range(messages) for flow in flows],
+                }
+            }
+        ],
         "engine": {
-            "packet": f"{PACKET_BYTES} B", "buffer": f"{threshold + HEADROOM} B",
-            "routing": "ecmp", "injection": "per-destination", "eager": "1 GiB",
+            "packet": f"{PACKET_BYTES} B",
+            "buffer": f"{threshold + HEADROOM} B",
+            "routing": "ecmp",
+            "injection": "per-destination",
+            "eager": "1 GiB",
             "flow_control": {"kind": "pfc", "xoff": f"{threshold} B"},
         },
         "telemetry": {"scheme": "off"},
-    }  # fmt: skip
+    }
     if dcqcn:
         data["engine"]["congestion_control"] = {"scheme": "dcqcn"}
     if queues:
@@ -251,8 +272,10 @@ def fixed_points() -> tuple[str, dict[str, Any]]:
 
 
 PARTS: Final = {
-    "unfairness": unfairness, "victims": victims, "fixed points": fixed_points,
-}  # fmt: skip
+    "unfairness": unfairness,
+    "victims": victims,
+    "fixed points": fixed_points,
+}
 
 
 def main() -> None:

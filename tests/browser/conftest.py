@@ -25,9 +25,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a small run, with a remedy."""
     run = make_run()
     return write_report(
-        tmp_path_factory.mktemp("report") / "plain.html", run, make_diagnosis(run),
-        after=make_run(tiled=True), files={"rankfile": "rank 0=a slot=0\n"},
-    )  # fmt: skip
+        tmp_path_factory.mktemp("report") / "plain.html",
+        run,
+        make_diagnosis(run),
+        after=make_run(tiled=True),
+        files={"rankfile": "rank 0=a slot=0\n"},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a small run that was measured."""
     run = make_run()
     return write_report(
-        tmp_path_factory.mktemp("report") / "measured.html", run, make_diagnosis(run),
+        tmp_path_factory.mktemp("report") / "measured.html",
+        run,
+        make_diagnosis(run),
         measured=make_measured(run),
-    )  # fmt: skip
+    )

@@ -30,9 +30,13 @@ def written(path: Path, prefix: str = "") -> Path:
     minutes = np.repeat(np.arange(1, 5) * 60 * 10**9, 32)
     rows = pl.DataFrame({"time_ns": minutes}).with_columns(interval_ns=60 * 10**9)
     graph: Evolution = evolve(
-        rows, np.tile(np.arange(32), 4), values.ravel(),
-        torus_neighbours(xyz, (4, 4, 2), 0), names, full=full.ravel(),
-    )  # fmt: skip
+        rows,
+        np.tile(np.arange(32), 4),
+        values.ravel(),
+        torus_neighbours(xyz, (4, 4, 2), 0),
+        names,
+        full=full.ravel(),
+    )
     where = pl.DataFrame({"node_name": names, "x": xyz[:, 0], "y": xyz[:, 1], "z": xyz[:, 2]})
     return write_evolution(
         path, graph, torus_panels(where, names), values, full=full, title=prefix + "t"
@@ -62,8 +66,9 @@ def test_opens_without_complaint_and_draws(browser: webdriver.Browser, page: Pat
             "const c = document.getElementById(arguments[0]);"
             "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
             "const s = new Set(); for (let i = 0; i < d.length; i += 4)"
-            " s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return s.size", canvas,
-        )  # fmt: skip
+            " s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return s.size",
+            canvas,
+        )
         assert shades > 10, canvas
 
 
@@ -88,8 +93,9 @@ def test_the_slider_moves_the_network(browser: webdriver.Browser, page: Path) ->
     for step in ("0", "1", "3"):
         browser.run(
             "const s = document.getElementById('step'); s.value = arguments[0];"
-            "s.dispatchEvent(new Event('input'))", step,
-        )  # fmt: skip
+            "s.dispatchEvent(new Event('input'))",
+            step,
+        )
         seen.add(picture(browser, "network"))
     assert len(seen) == 3
     assert browser.run("return document.getElementById('now').textContent").startswith("3")
@@ -103,8 +109,15 @@ def test_the_network_can_be_read_by_keyboard_and_click(
     browser.open(page)
     assert browser.run(said) == ""
     before = picture(browser, "network")
-    for key, place in ((RIGHT, "r12"), (RIGHT, "r13"), (DOWN, "r9"), (UP, "r13"), (LEFT, "r12"),
-                       (LEFT, "r12"), (UP, "r12")):  # fmt: skip
+    for key, place in (
+        (RIGHT, "r12"),
+        (RIGHT, "r13"),
+        (DOWN, "r9"),
+        (UP, "r13"),
+        (LEFT, "r12"),
+        (LEFT, "r12"),
+        (UP, "r12"),
+    ):
         browser.press("#network", key)
         assert browser.run(said).startswith(f"{place}: "), (key, place)
     assert picture(browser, "network") != before
@@ -119,8 +132,9 @@ def test_the_network_can_be_read_by_keyboard_and_click(
     for step in ("0", "3"):
         browser.run(
             "const s = document.getElementById('step'); s.value = arguments[0];"
-            "s.dispatchEvent(new Event('input'))", step,
-        )  # fmt: skip
+            "s.dispatchEvent(new Event('input'))",
+            step,
+        )
         amounts.append(browser.run(said))
     assert amounts == ["r0: 45.0 %", "r0: 3.0 %"]
     browser.press("#network", ESCAPE)
@@ -198,8 +212,11 @@ def test_links_stand_in_the_order_in_which_congestion_reached_them(
     browser.wait(f"return document.getElementById('detail').dataset.feature === '{last}'")
     browser.reload()
     assert chosen(browser) == last
-    browser.command("Emulation.setEmulatedMedia", media="",
-                    features=[{"name": "prefers-color-scheme", "value": "dark"}])  # fmt: skip
+    browser.command(
+        "Emulation.setEmulatedMedia",
+        media="",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
     dark = browser.run("return getComputedStyle(document.body).backgroundColor")
     browser.command("Emulation.setEmulatedMedia", media="", features=[])
     assert dark != browser.run("return getComputedStyle(document.body).backgroundColor")
@@ -246,8 +263,9 @@ def test_plots_are_saved_as_images_and_terms_explained(
             "URL.createObjectURL = (blob) => { window.kind = [blob.type, blob.size];"
             " return make.call(URL, blob); };"
             "HTMLAnchorElement.prototype.click = () => {};"
-            "document.getElementById(`save-${arguments[0]}-png`).click()", plot,
-        )  # fmt: skip
+            "document.getElementById(`save-${arguments[0]}-png`).click()",
+            plot,
+        )
         browser.wait("return window.kind !== null")
         kind, size = browser.run("return window.kind")
         assert kind == "image/png" and size > 1000
@@ -262,9 +280,12 @@ def test_parts_without_congestion_share_a_line(browser: webdriver.Browser, tmp_p
     names = [f"r{n}" for n in range(64)]
     rows = pl.DataFrame({"time_ns": np.repeat(np.arange(1, 4) * 60 * 10**9, 64)})
     graph = evolve(
-        rows.with_columns(interval_ns=60 * 10**9), np.tile(np.arange(64), 3), values.ravel(),
-        torus_neighbours(xyz, (4, 4, 4), 0), names,
-    )  # fmt: skip
+        rows.with_columns(interval_ns=60 * 10**9),
+        np.tile(np.arange(64), 3),
+        values.ravel(),
+        torus_neighbours(xyz, (4, 4, 4), 0),
+        names,
+    )
     where = pl.DataFrame({"node_name": names, "x": xyz[:, 0], "y": xyz[:, 1], "z": xyz[:, 2]})
     browser.open(write_evolution(tmp_path / "calm.html", graph, torus_panels(where, names), values))
     svg = browser.saved("heat")

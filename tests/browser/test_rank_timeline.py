@@ -52,8 +52,10 @@ def colour(browser: webdriver.Browser, x: float, y: float) -> str:
     r, g, b = browser.run(
         "const c = document.getElementById('ranks'); const d = c.width / c.clientWidth;"
         "return [...c.getContext('2d').getImageData(arguments[0] * d, arguments[1] * d, 1, 1).data]"
-        ".slice(0, 3)", x, y,
-    )  # fmt: skip
+        ".slice(0, 3)",
+        x,
+        y,
+    )
     return f"#{r:02x}{g:02x}{b:02x}"
 
 
@@ -66,9 +68,10 @@ def test_numbers_and_colours_are_those_of_the_tables(
         assert wait > 2_000_000, "the window in the middle of it must hold nothing else"
         kind = "late_sender" if rank % 2 else "wait_nxn"
         middles = {
-            "computation": 2_500_000, kind: 5_000_000 + wait / 2,
+            "computation": 2_500_000,
+            kind: 5_000_000 + wait / 2,
             "transfer": (5_000_000 + wait + STEP_PS) / 2,
-        }  # fmt: skip
+        }
         for what, at in middles.items():
             assert colour(browser, *place(browser, rank, start + at)) == KIND_COLOURS[what]
         x, y = place(browser, rank, start + middles[kind])
@@ -154,8 +157,13 @@ def test_a_rank_and_a_span_of_time_are_chosen_everywhere(
     assert all(picture(browser, view) != old for view, old in before.items())
     browser.press("#ranks", ESCAPE)
     end, _ = place(browser, 5, 100_000_000)
-    point(browser, ("pointerdown", x, y), ("pointermove", end, y), ("pointerup", end, y),
-          ("pointerleave", 0, 0))  # fmt: skip
+    point(
+        browser,
+        ("pointerdown", x, y),
+        ("pointermove", end, y),
+        ("pointerup", end, y),
+        ("pointerleave", 0, 0),
+    )
     # Half of the messages are posted by then: the first two of four phases of 61 µs.
     assert text(browser, "time") == "Time 0 – 31 µs"
     assert all(picture(browser, view) != before[view] for view in ("fabric", "raster", "course"))
@@ -223,9 +231,11 @@ def test_names_of_hosts_and_calls_are_text(browser: webdriver.Browser, tmp_path:
 
     run = make_run()
     path = write_report(
-        tmp_path / "hostile.html", run, make_diagnosis(run),
+        tmp_path / "hostile.html",
+        run,
+        make_diagnosis(run),
         measured=make_measured(run, prefix=HOSTILE),
-    )  # fmt: skip
+    )
     browser.open(path)
     x, y = place(browser, 1, 10_000_000)
     point(browser, ("pointermove", x, y), ("pointerdown", x, y), ("pointerup", x, y))

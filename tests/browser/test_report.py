@@ -38,8 +38,10 @@ def picture(browser: webdriver.Browser, canvas: str) -> str:
 def choose(browser: webdriver.Browser, control: str, value: str) -> None:
     browser.run(
         "const s = document.getElementById(arguments[0]); s.value = arguments[1];"
-        "s.dispatchEvent(new Event('change'))", control, value,
-    )  # fmt: skip
+        "s.dispatchEvent(new Event('change'))",
+        control,
+        value,
+    )
 
 
 def complaints(browser: webdriver.Browser) -> list[dict[str, Any]]:
@@ -49,8 +51,13 @@ def complaints(browser: webdriver.Browser) -> list[dict[str, Any]]:
 def test_opens_offline_without_complaint(browser: webdriver.Browser, plain: Path) -> None:
     browser.log("performance")
     browser.command("Network.enable")
-    browser.command("Network.emulateNetworkConditions", offline=True, latency=0,
-                    downloadThroughput=0, uploadThroughput=0)  # fmt: skip
+    browser.command(
+        "Network.emulateNetworkConditions",
+        offline=True,
+        latency=0,
+        downloadThroughput=0,
+        uploadThroughput=0,
+    )
     browser.open(plain)
     assert complaints(browser) == []
     asked = set()
@@ -72,8 +79,9 @@ def test_canvas_is_not_blank(browser: webdriver.Browser, plain: Path, canvas: st
         "const c = document.getElementById(arguments[0]);"
         "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
         "const s = new Set(); for (let i = 0; i < d.length; i += 4)"
-        " s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return s.size", canvas,
-    )  # fmt: skip
+        " s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return s.size",
+        canvas,
+    )
     assert shades > 40
 
 
@@ -173,8 +181,11 @@ def drag(browser: webdriver.Browser, canvas: str, start: float, end: float, down
         " b.left + x * b.width, clientY: b.top + arguments[3] * b.height}));"
         "at('pointerdown', arguments[1]); at('pointermove', arguments[2]);"
         "at('pointerup', arguments[2]); at('pointerleave', arguments[2])",
-        canvas, start, end, down,
-    )  # fmt: skip
+        canvas,
+        start,
+        end,
+        down,
+    )
 
 
 def hop_samples(detail: str) -> int:
@@ -301,9 +312,12 @@ def test_a_comparison_opens_on_the_change(browser: webdriver.Browser, tmp_path: 
     phases = (HOSTILE, "-x", "+y", "-y")
     before, after = (make_run(prefix=HOSTILE, phases=phases, tiled=t) for t in (False, True))
     path = write_comparison(
-        tmp_path / "compare.html", before, after, [(HOSTILE, "1 µs", "2 µs", "+100 %")],
+        tmp_path / "compare.html",
+        before,
+        after,
+        [(HOSTILE, "1 µs", "2 µs", "+100 %")],
         names=(HOSTILE, "after"),
-    )  # fmt: skip
+    )
     browser.log("browser")
     browser.open(path)
     assert complaints(browser) == []
@@ -438,8 +452,9 @@ def test_plots_are_saved_as_svg(browser: webdriver.Browser, plain: Path) -> None
         assert text.startswith("<svg") and text.count("<path") > 20
         assert browser.run(
             "return new DOMParser().parseFromString(arguments[0], 'image/svg+xml')"
-            ".querySelector('parsererror') === null", text,
-        )  # fmt: skip
+            ".querySelector('parsererror') === null",
+            text,
+        )
     buttons = browser.run(
         "return [...document.querySelectorAll('canvas')].map(c => ['', '-png'].map(form =>"
         " !!document.getElementById(`save-${c.id}${form}`)))"
@@ -478,9 +493,11 @@ def test_a_narrow_window_scrolls_tables_and_not_the_page(
 def test_hostile_names_stay_text(browser: webdriver.Browser, tmp_path: Path) -> None:
     run = make_run(prefix=HOSTILE, phases=(HOSTILE, "-x", "+y", "-y"))
     path = write_report(
-        tmp_path / "hostile.html", run, make_diagnosis(run, hostile=HOSTILE),
+        tmp_path / "hostile.html",
+        run,
+        make_diagnosis(run, hostile=HOSTILE),
         files={"rankfile" + HOSTILE: "x"},
-    )  # fmt: skip
+    )
     browser.log("browser")
     browser.open(path)
     browser.run("document.querySelector('tr[data-link]').click()")
@@ -522,8 +539,9 @@ def test_the_search_box_finds_what_has_a_name(browser: webdriver.Browser, plain:
             "const box = document.getElementById('find'); box.value = arguments[0];"
             "box.dispatchEvent(new Event('input'));"
             "const first = document.querySelector('#found li').textContent;"
-            "box.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'})); return first", query,
-        )  # fmt: skip
+            "box.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'})); return first",
+            query,
+        )
         assert found.startswith(kind) and query in found
         browser.settle()
         assert query in browser.run("return document.getElementById('detail').innerText")
@@ -541,14 +559,22 @@ def test_a_long_table_is_folded(browser: webdriver.Browser, plain: Path) -> None
     assert every >= 12
     assert browser.run(rows + "return seen().length") == 10
     # What is chosen, or looked for, is seen.
-    assert browser.run(rows + "t.tBodies[0].rows[every].click(); return seen().length".replace(
-        "every", str(every - 1))) == 11  # fmt: skip
+    assert (
+        browser.run(
+            rows
+            + "t.tBodies[0].rows[every].click(); return seen().length".replace(
+                "every", str(every - 1)
+            )
+        )
+        == 11
+    )
     name = browser.run(rows + f"return t.tBodies[0].rows[{every - 2}].cells[0].textContent")
     found = browser.run(
         rows + "const box = t.previousElementSibling; box.value = arguments[0];"
         "box.dispatchEvent(new Event('input')); const out = seen().map(r => r.textContent);"
-        "box.value = ''; box.dispatchEvent(new Event('input')); return out", name,
-    )  # fmt: skip
+        "box.value = ''; box.dispatchEvent(new Event('input')); return out",
+        name,
+    )
     assert any(name in text for text in found)
     browser.run(rows + "t.nextElementSibling.click()")
     assert browser.run(rows + "return seen().length") == every

@@ -38,8 +38,10 @@ def test_an_address_says_how_far_a_part_is_scrolled(
         " / part.height"
     )
     browser.open(plain)
-    browser.run("document.querySelectorAll('tr[data-link]')[1].click();"
-                "document.getElementById('time_course').scrollIntoView()")  # fmt: skip
+    browser.run(
+        "document.querySelectorAll('tr[data-link]')[1].click();"
+        "document.getElementById('time_course').scrollIntoView()"
+    )
     browser.wait("return location.hash.startsWith('#when?at=') && location.hash.includes('link=')")
     scrolled, address = browser.run(place), browser.run("return location.hash")
     assert scrolled > 0.3
@@ -73,8 +75,11 @@ def test_an_address_says_how_far_a_part_is_scrolled(
     browser.settle()
     # Only choices are steps back, and a step back has its place on the page.
     browser.run("document.querySelectorAll('tr[data-link]')[0].click()")
-    browser.wait("return !location.hash.includes(arguments[0])".replace(
-        "arguments[0]", repr("link=" + address.partition("link=")[2])))  # fmt: skip
+    browser.wait(
+        "return !location.hash.includes(arguments[0])".replace(
+            "arguments[0]", repr("link=" + address.partition("link=")[2])
+        )
+    )
     browser.run("history.back()")
     browser.wait(f"return location.hash.endsWith('{address.partition('link=')[2]}')")
     with browser.wide(1000):

@@ -26,9 +26,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run, after = make_run(), make_run(tiled=True)
     run.write(folder / "run")
     write_report(folder / "report.html", run, make_diagnosis(run), after=after)
-    write_comparison(folder / "changes" / "compare.html", run, after,
-                     [("Elapsed", "61 µs", "44 µs", "−28 %")],
-                     reports=("../report.html", "../report.html"))  # fmt: skip
+    write_comparison(
+        folder / "changes" / "compare.html",
+        run,
+        after,
+        [("Elapsed", "61 µs", "44 µs", "−28 %")],
+        reports=("../report.html", "../report.html"),
+    )
     return folder
 
 
@@ -50,8 +54,9 @@ def test_the_course_of_a_change_is_the_difference_of_the_tables(
             "const c = document.getElementById('time_course'), b = c.getBoundingClientRect();"
             "c.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + 150 +"
             " (b.width - 164) * (arguments[0] + 0.5) / arguments[1], clientY: b.top + 90}))",
-            frame, frames,
-        )  # fmt: skip
+            frame,
+            frames,
+        )
         browser.settle()
         lines = browser.run(
             "return document.getElementById('time_course-tip').textContent.split('\\n')"
@@ -73,8 +78,11 @@ def test_a_comparison_is_a_page_of_the_same_viewer(browser: webdriver.Browser, p
     browser.open(pages / "changes" / "compare.html")
     background = "return getComputedStyle(document.body).backgroundColor"
     light = browser.run(background)
-    browser.command("Emulation.setEmulatedMedia", media="",
-                    features=[{"name": "prefers-color-scheme", "value": "dark"}])  # fmt: skip
+    browser.command(
+        "Emulation.setEmulatedMedia",
+        media="",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
     assert browser.run(background) != light
     browser.command("Emulation.setEmulatedMedia", media="", features=[])
     browser.run("document.querySelectorAll('input[name=dataset]')[1].click()")
@@ -101,10 +109,15 @@ def test_what_is_copied_as_a_command_computes_what_is_shown(
     command = str(browser.run("return document.getElementById('command').textContent"))
     assert command.startswith("python -c ")
     words = command.replace("python", f"'{sys.executable}'", 1)
-    found = subprocess.run(["sh", "-c", words], cwd=pages, capture_output=True, text=True,
-                           check=True).stdout  # fmt: skip
-    cells = [cell.strip() for cell in found.splitlines() if f"│ {row['link']} " in cell
-             for cell in cell.strip("│").split("┆")]  # fmt: skip
+    found = subprocess.run(
+        ["sh", "-c", words], cwd=pages, capture_output=True, text=True, check=True
+    ).stdout
+    cells = [
+        cell.strip()
+        for cell in found.splitlines()
+        if f"│ {row['link']} " in cell
+        for cell in cell.strip("│").split("┆")
+    ]
     assert int(cells[1]) == row["samples"]
     assert float(cells[3]) == pytest.approx(row["fraction"], abs=1e-6)
     said = browser.run("return document.getElementById('detail').innerText")
@@ -161,7 +174,9 @@ def test_no_text_is_smaller_than_ten_pixels(
             browser.open(page)
             browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
             assert browser.run(SMALL_TEXT) == []
-            for plot in browser.run("return [...document.querySelectorAll('canvas')]"
-                                    ".filter(c => c.offsetParent).map(c => c.id)"):  # fmt: skip
+            for plot in browser.run(
+                "return [...document.querySelectorAll('canvas')]"
+                ".filter(c => c.offsetParent).map(c => c.id)"
+            ):
                 sizes = re.findall(r'font-size="([\d.]+)', browser.saved(plot))
                 assert sizes and min(map(float, sizes)) >= 10, plot

@@ -35,8 +35,10 @@ def test_the_course_that_is_drawn_is_that_of_the_tables(
             "const c = document.getElementById('time_course'), b = c.getBoundingClientRect();"
             "c.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + 150 +"
             " (b.width - 164) * (arguments[0] + 0.5) / arguments[1], clientY: b.top + 90}));"
-            "return null", frame, len(load.samples),
-        )  # fmt: skip
+            "return null",
+            frame,
+            len(load.samples),
+        )
         browser.settle()
         tip = browser.run(
             "return document.querySelector('#time_course ~ .tip').textContent.split('\\n')"
@@ -61,13 +63,22 @@ c.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + 150 +
 
 def stencil() -> Run:
     """A stencil in four directions, row by row on the hosts: leaf up-links are congested."""
-    pattern = {"kind": "stencil2d", "dims": [8, 16], "size": "2 MiB",
-               "order": ["+x", "+y", "-x", "-y"]}  # fmt: skip
-    return simulate(parse({
-        "name": "stencil", "seed": 1,
-        "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
-        "job": [{"placement": "block", "pattern": pattern}],
-    }))  # fmt: skip
+    pattern = {
+        "kind": "stencil2d",
+        "dims": [8, 16],
+        "size": "2 MiB",
+        "order": ["+x", "+y", "-x", "-y"],
+    }
+    return simulate(
+        parse(
+            {
+                "name": "stencil",
+                "seed": 1,
+                "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
+                "job": [{"placement": "block", "pattern": pattern}],
+            }
+        )
+    )
 
 
 def reached_and_met(run: Run, links: list[int]) -> tuple[list[float], list[float]]:
@@ -80,9 +91,11 @@ def reached_and_met(run: Run, links: list[int]) -> tuple[list[float], list[float
     reached, met = np.zeros(windows), np.zeros(windows)
     for of in run.tables["truth"].filter(pl.col("link").is_in(links)).partition_by("link"):
         waiting = 0.0
-        for window, left, congested in of.sort("window").select(
-            "window", "observed_packets", "observed_congested_packets"
-        ).iter_rows():  # fmt: skip
+        for window, left, congested in (
+            of.sort("window")
+            .select("window", "observed_packets", "observed_congested_packets")
+            .iter_rows()
+        ):
             gone = min(left, waiting + congested)
             waiting += congested - gone
             reached[window] += congested + left - gone
@@ -150,10 +163,11 @@ def test_ten_links_have_the_colour_and_the_number_of_their_estimate(
         browser.open(plain)
         found = browser.run(SWEEP, pitch)
     sure = {
-        names[name]: said for name, said in found.items()
+        names[name]: said
+        for name, said in found.items()
         # Those that are not striped as uncertain, beyond 20 points.
         if name in names and 1.96 * error[names[name]] < 0.19 and estimate[names[name]] > 0
-    }  # fmt: skip
+    }
     # From the least congested to the most.
     order = sorted(sure, key=lambda link: estimate[link])
     ten = [order[round(i)] for i in np.linspace(0, len(order) - 1, 10)]

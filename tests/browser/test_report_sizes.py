@@ -68,8 +68,9 @@ def test_cells_with_less_than_before_have_a_dot(browser: webdriver.Browser, plai
     for plot in ("raster", "course"):
         dots = []
         for run in (0, 2):
-            browser.run("document.querySelectorAll('input[name=dataset]')[arguments[0]].click()",
-                        run)  # fmt: skip
+            browser.run(
+                "document.querySelectorAll('input[name=dataset]')[arguments[0]].click()", run
+            )
             dots.append(browser.saved(plot).count("h2v2h-2z"))
         assert dots[0] == 0 and dots[1] > 0, plot
 
@@ -89,8 +90,9 @@ def test_a_narrow_window_reaches_every_part(browser: webdriver.Browser, plain: P
 def test_time_runs_evenly_where_windows_do_not(browser: webdriver.Browser, tmp_path: Path) -> None:
     """A long window is wide: the last one of a run is mostly shorter than the others."""
     run = make_run()
-    windows = pl.DataFrame({"window": [0, 1], "start_ps": [0, 45_000_000],
-                            "end_ps": [45_000_000, 61_000_000]})  # fmt: skip
+    windows = pl.DataFrame(
+        {"window": [0, 1], "start_ps": [0, 45_000_000], "end_ps": [45_000_000, 61_000_000]}
+    )
     first = pl.when(pl.col("window") < 45).then(0).otherwise(1)
     tables = {**run.tables, "windows": windows.cast(dict(run.tables["windows"].schema))}
     for name in ("samples", "truth"):

@@ -46,9 +46,9 @@ def test_the_first_screen_leads_from_the_cause_to_the_remedy(
     roots = sorted(diagnosis.findings[0].links, key=lambda link: -estimate.low[link.link])
     assert found["Root links"]["items"] == [link.name for link in roots[:2]]
     lines = by_call_site(attribute(run))[:2]
-    assert found["Phase and call"]["items"] == [f"{line.phase}: {line.line}" if line.phase
-                                                not in line.line else line.line
-                                                for line in lines]  # fmt: skip
+    assert found["Phase and call"]["items"] == [
+        f"{line.phase}: {line.line}" if line.phase not in line.line else line.line for line in lines
+    ]
     assert diagnosis.remedy is not None
     assert found["Remedy"]["items"] == [diagnosis.remedy.action]
     assert "28 % less time, 61.2 µs → 44 µs" in found["Remedy"]["note"]
@@ -98,9 +98,13 @@ def test_the_measured_time_is_divided_as_in_the_diagnosis(
     tips = browser.run(TIPS, "measured_parts", 6)
     # The bounds of what is small are wide enough to show, or it is added up.
     assert [tip[0] for tip in tips] == [
-        "computation", "late sender", "wait at N×N collective", "transfer (rest inside MPI)",
-        "smaller parts", "measured",
-    ]  # fmt: skip
+        "computation",
+        "late sender",
+        "wait at N×N collective",
+        "transfer (rest inside MPI)",
+        "smaller parts",
+        "measured",
+    ]
     assert tips[1][1] == "30 ms (30 %)" and tips[4][1].startswith("300 µs")
     shown = [float(re.match(r"[\d.]+", tip[1])[0]) for tip in tips[:4]]  # type: ignore[index]
     named = ("computation", "late_sender", "wait_nxn", "transfer")

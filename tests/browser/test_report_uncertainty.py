@@ -36,10 +36,19 @@ def test_more_congested_packets_than_packets_is_unknown(
     samples = run.tables["samples"]
     link = int(samples.filter(pl.col("congested_weight") > 0)["link"][0])
     mine = pl.col("link") == link
-    path = written(tmp_path, changed(run, samples=samples.with_columns(
-        pl.when(mine).then(16 * pl.col("hop_weight") + 400).otherwise("congested_weight")
-        .cast(samples.schema["congested_weight"]).alias("congested_weight"),
-    )))  # fmt: skip
+    path = written(
+        tmp_path,
+        changed(
+            run,
+            samples=samples.with_columns(
+                pl.when(mine)
+                .then(16 * pl.col("hop_weight") + 400)
+                .otherwise("congested_weight")
+                .cast(samples.schema["congested_weight"])
+                .alias("congested_weight"),
+            ),
+        ),
+    )
     browser.open(path)
     browser.run(f"location.hash = '#where?link={link}'")
     browser.reload()
@@ -65,10 +74,15 @@ def test_intervals_that_fall_short_of_their_promise_are_in_red(
     kind = truth.schema["observed_congested_packets"]
     moved = truth.with_columns(
         pl.when(pl.col("link") % 2 == 1)
-        .then((pl.col("observed_congested_packets") + pl.col("observed_packets") // 3).clip(
-            upper_bound=pl.col("observed_packets")))
-        .otherwise("observed_congested_packets").cast(kind).alias("observed_congested_packets")
-    )  # fmt: skip
+        .then(
+            (pl.col("observed_congested_packets") + pl.col("observed_packets") // 3).clip(
+                upper_bound=pl.col("observed_packets")
+            )
+        )
+        .otherwise("observed_congested_packets")
+        .cast(kind)
+        .alias("observed_congested_packets")
+    )
     browser.open(written(tmp_path, changed(run, truth=moved)))
     said = browser.run("return document.getElementById('coverage').textContent")
     shares = [float(share) for share in re.findall(r"([\d.]+) % of", said)]
@@ -100,10 +114,11 @@ def test_windows_with_fewer_than_ten_samples_are_in_no_figure(
     )
     tip = "return document.getElementById(`${arguments[0]}-tip`).textContent.split('\\n')"
     counts = (
-        run.tables["samples"].join(
-            run.tables["links"].select("link", "tier", "direction"), on="link"
-        ).group_by("window", "tier", "direction").agg(pl.col("hop_samples").sum())
-    )  # fmt: skip
+        run.tables["samples"]
+        .join(run.tables["links"].select("link", "tier", "direction"), on="link")
+        .group_by("window", "tier", "direction")
+        .agg(pl.col("hop_samples").sum())
+    )
     windows = evidence.windows.height
     few = 0
     for window in range(0, windows, 6):
@@ -111,8 +126,11 @@ def test_windows_with_fewer_than_ten_samples_are_in_no_figure(
         browser.settle()
         for line in browser.run(tip, "time_course")[2:]:
             name, _, told = line.partition(": ")
-            tier, direction = {"leaf → host": (0, "down"), "leaf → aggregation": (1, "up"),
-                               "aggregation → leaf": (1, "down")}[name]  # fmt: skip
+            tier, direction = {
+                "leaf → host": (0, "down"),
+                "leaf → aggregation": (1, "up"),
+                "aggregation → leaf": (1, "down"),
+            }[name]
             n = counts.filter(window=window, tier=tier, direction=direction)["hop_samples"].sum()
             assert ("few" in told or "no samples" in told) == (n < 10), (line, n)
             few += n < 10
@@ -144,10 +162,19 @@ def test_steps_that_were_not_simulated_are_marked(
     run = make_run()
     schema = run.tables["skips"].schema
     skips = pl.DataFrame(
-        {"job": [0], "first_step": [9], "steps": [177], "basis": [25], "step_ps": [10**6],
-         "time_ps": [177 * 10**6], "half_ps": [10**6], "exact": [False], "window": [30]},
+        {
+            "job": [0],
+            "first_step": [9],
+            "steps": [177],
+            "basis": [25],
+            "step_ps": [10**6],
+            "time_ps": [177 * 10**6],
+            "half_ps": [10**6],
+            "exact": [False],
+            "window": [30],
+        },
         schema=schema,
-    )  # fmt: skip
+    )
     browser.open(written(tmp_path, changed(run, skips=skips)))
     assert "extrapolated" in browser.saved("course")
     browser.run(

@@ -16,8 +16,9 @@ Frames = list[tuple[int, bytes]]
 
 def infiniband(path: Path, *, grh: bool = False) -> Frames:
     """Frames from the local route header on, with a global route header if asked for."""
-    return [(time, _grh(encode(packet)) if grh else encode(packet))
-            for time, packet in read_pcap(path)]  # fmt: skip
+    return [
+        (time, _grh(encode(packet)) if grh else encode(packet)) for time, packet in read_pcap(path)
+    ]
 
 
 def _grh(wire: bytes) -> bytes:
@@ -79,8 +80,9 @@ def pcapng(
     data += block(1, struct.pack(order + "HHIHHBxxxHH", link, 0, 0, 9, 1, 9, 0, 0))
     option = struct.pack(order + "HHIHH", 2, 4, 2, 0, 0) if outbound else b""
     for time, frame in frames:
-        head = struct.pack(order + "IIIII", 0, time >> 32, time & 0xFFFFFFFF,
-                           len(frame), len(frame))  # fmt: skip
+        head = struct.pack(
+            order + "IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(frame), len(frame)
+        )
         data += block(6, head + frame + bytes(-len(frame) % 4) + option)
     path.write_bytes(data)
     return path

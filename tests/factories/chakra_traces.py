@@ -37,9 +37,14 @@ def attribute(name: str, value: int | str | float) -> bytes:
 
 
 def node(
-    number: int, kind: int, *, after: Sequence[int] = (), packed: bool = True, duration: int = 0,
+    number: int,
+    kind: int,
+    *,
+    after: Sequence[int] = (),
+    packed: bool = True,
+    duration: int = 0,
     **attributes: int | str | float,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """A Node of a type; its data dependencies packed, as proto3 writes them, or not."""
     out = field(1, number) + field(2, f"node {number}".encode()) + field(3, kind)
     if packed and after:

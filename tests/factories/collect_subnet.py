@@ -166,9 +166,21 @@ class FakeSubnet:
         elif attribute == mads.NODE_INFO:
             count = max(device.ports)
             struct.pack_into(
-                ">BBBBQQQHHIB", mad, 64, 1, 1, 2 if device.switch else 1, count, device.guid,
-                device.guid, device.guid, 8, device.device_id, 0, self._arrived,
-            )  # fmt: skip
+                ">BBBBQQQHHIB",
+                mad,
+                64,
+                1,
+                1,
+                2 if device.switch else 1,
+                count,
+                device.guid,
+                device.guid,
+                device.guid,
+                8,
+                device.device_id,
+                0,
+                self._arrived,
+            )
         else:
             number = int.from_bytes(mad[20:24], "big")
             port = device.ports.get(number) or Port(state=1)

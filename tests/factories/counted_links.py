@@ -92,10 +92,12 @@ def counted(
                     "stall_fraction": np.full(len(edges) - 1, stall),
                 }
             ).with_columns(
-                link=pl.lit(link), port=pl.lit(int(fabric.link_src_port[link])),
-                node_name=pl.lit(fabric.vertex_name(src)), source=pl.lit("made"),
+                link=pl.lit(link),
+                port=pl.lit(int(fabric.link_src_port[link])),
+                node_name=pl.lit(fabric.vertex_name(src)),
+                source=pl.lit("made"),
             )
-        )  # fmt: skip
+        )
     frame = pl.concat(parts)
     schema = INTERVALS.polars_schema
     missing = [pl.lit(None).alias(name) for name in schema if name not in frame.columns]
@@ -103,11 +105,19 @@ def counted(
 
 
 def joined(
-    fabric: Fabric, intervals: pl.DataFrame, own: Sent, *, seconds: float = 10.0,
+    fabric: Fabric,
+    intervals: pl.DataFrame,
+    own: Sent,
+    *,
+    seconds: float = 10.0,
     origin: int | None = UTC,
-) -> LinkCounters:  # fmt: skip
+) -> LinkCounters:
     """The intervals beside the messages of the job itself."""
     return join_counters(
-        intervals, fabric, own, elapsed_ps=round(seconds * 1e12), origin_unix_ns=origin,
+        intervals,
+        fabric,
+        own,
+        elapsed_ps=round(seconds * 1e12),
+        origin_unix_ns=origin,
         lossy=False,
-    )  # fmt: skip
+    )

@@ -37,23 +37,44 @@ def run_tables() -> SimpleNamespace:
         )
 
     return SimpleNamespace(
-        summary={}, skip_notes=[],
+        summary={},
+        skip_notes=[],
         tables={
-            "windows": table("windows", [
-                {"window": 0, "start_ps": 0, "end_ps": 1_000_000},
-                {"window": 1, "start_ps": 1_000_000, "end_ps": 1_500_000},
-            ]),
-            "links": table("links", [
-                {"link": n, "src_name": "leaf", "src_port": n + 1, "direction": "up",
-                 "rate_gbps": 100.0}
-                for n in (0, 1)
-            ]),
-            "truth": table("truth", [
-                {"window": 1, "link": 0, "packets": 2, "bytes": 900, "busy_ps": 400_000,
-                 "stall_ps": 100_000},
-            ]),
-        }
-    )  # fmt: skip
+            "windows": table(
+                "windows",
+                [
+                    {"window": 0, "start_ps": 0, "end_ps": 1_000_000},
+                    {"window": 1, "start_ps": 1_000_000, "end_ps": 1_500_000},
+                ],
+            ),
+            "links": table(
+                "links",
+                [
+                    {
+                        "link": n,
+                        "src_name": "leaf",
+                        "src_port": n + 1,
+                        "direction": "up",
+                        "rate_gbps": 100.0,
+                    }
+                    for n in (0, 1)
+                ],
+            ),
+            "truth": table(
+                "truth",
+                [
+                    {
+                        "window": 1,
+                        "link": 0,
+                        "packets": 2,
+                        "bytes": 900,
+                        "busy_ps": 400_000,
+                        "stall_ps": 100_000,
+                    },
+                ],
+            ),
+        },
+    )
 
 
 TEXTS = {

@@ -25,10 +25,15 @@ TESTS = ROOT / "tests" / "unit" / "datapath"
 
 RECORD = np.dtype(
     [
-        ("sample", np.uint32), ("link", np.uint32), ("hop", np.uint32), ("congested", np.uint32),
-        ("id", np.uint32), ("random", np.uint32, 2), ("masks", np.uint32, 5),
+        ("sample", np.uint32),
+        ("link", np.uint32),
+        ("hop", np.uint32),
+        ("congested", np.uint32),
+        ("id", np.uint32),
+        ("random", np.uint32, 2),
+        ("masks", np.uint32, 5),
     ]
-)  # fmt: skip
+)
 """``struct record`` of visits.h."""
 
 
@@ -68,10 +73,25 @@ def private_folder() -> Iterator[tuple[Path, str]]:
 def kernel_build(sampling: PacketScheme, links: int, out: Path) -> str:
     """Compile visits.bpf.c; returns what the compiler complained about."""
     done = subprocess.run(
-        ["clang", "-O2", "-g", "-target", "bpf", "-Wall", "-Werror", *telemetry.multiarch(),
-         f"-I{SOURCES}", *sampling.defines(links), "-c", TESTS / "visits.bpf.c", "-o", out],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            "clang",
+            "-O2",
+            "-g",
+            "-target",
+            "bpf",
+            "-Wall",
+            "-Werror",
+            *telemetry.multiarch(),
+            f"-I{SOURCES}",
+            *sampling.defines(links),
+            "-c",
+            TESTS / "visits.bpf.c",
+            "-o",
+            out,
+        ],
+        capture_output=True,
+        text=True,
+    )
     return done.stderr.strip()
 
 
@@ -79,10 +99,22 @@ def library(sampling: PacketScheme, links: int, folder: Path) -> ctypes.CDLL:
     """visits.c, compiled for user space."""
     out = folder / f"{str(sampling).replace(':', '-')}-{links}.so"
     subprocess.run(
-        ["cc", "-O2", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas", "-Werror",
-         f"-I{SOURCES}", *sampling.defines(links), TESTS / "visits.c", "-o", out],
+        [
+            "cc",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Wno-unknown-pragmas",
+            "-Werror",
+            f"-I{SOURCES}",
+            *sampling.defines(links),
+            TESTS / "visits.c",
+            "-o",
+            out,
+        ],
         check=True,
-    )  # fmt: skip
+    )
     return ctypes.CDLL(str(out))
 
 
@@ -151,10 +183,15 @@ class Visits:
         """What receivers of the Rust scheme conclude: packet, about congestion, seen, weight."""
         size = 1 if self.sampling.scheme == "full" else 3
         found = _core.run_scheme(
-            self.sampling.scheme.replace("-", "_"), self.ids,
-            np.full(len(self.ids), self.hops, np.uint8), self.links, self.levels, self.seed,
-            bits=max(self.sampling.hash_bits, 1), size=size,
-        )  # fmt: skip
+            self.sampling.scheme.replace("-", "_"),
+            self.ids,
+            np.full(len(self.ids), self.hops, np.uint8),
+            self.links,
+            self.levels,
+            self.seed,
+            bits=max(self.sampling.hash_bits, 1),
+            size=size,
+        )
         columns = (found[name].tolist() for name in ("packet", "congested", "seen", "weight"))
         return {(p, bool(c), s, round(w)) for p, c, s, w in zip(*columns, strict=True)}
 

@@ -83,23 +83,41 @@ def _fabric_tables() -> dict[str, pl.DataFrame]:
     names += [f"leaf{i}" for i in range(LEAVES)] + [f"spine{i}" for i in range(SPINES)]
     return {
         "nodes": pl.DataFrame(
-            {"node": node, "name": names[:NODES], "host": node, "host_name": names[:NODES],
-             "switch": node // HOSTS}
+            {
+                "node": node,
+                "name": names[:NODES],
+                "host": node,
+                "host_name": names[:NODES],
+                "switch": node // HOSTS,
+            }
         ),
         "switches": pl.DataFrame(
-            {"switch": switch, "name": names[NODES:], "tier": switch // LEAVES,
-             "pod": np.full(len(switch), -1)}
+            {
+                "switch": switch,
+                "name": names[NODES:],
+                "tier": switch // LEAVES,
+                "pod": np.full(len(switch), -1),
+            }
         ),
         "links": pl.DataFrame(
-            {"link": number, "src": src, "dst": dst,
-             "src_name": [names[v] for v in src], "dst_name": [names[v] for v in dst],
-             "src_port": number // 2, "dst_port": number // 2, "tier": tier,
-             "direction": np.where(number % 2 == 0, "up", "down"),
-             "from_node": src < NODES, "to_node": dst < NODES,
-             "rate_gbps": np.full(len(ENDS), 100.0), "delay_ps": np.zeros(len(ENDS), int),
-             "reverse": number ^ 1}
+            {
+                "link": number,
+                "src": src,
+                "dst": dst,
+                "src_name": [names[v] for v in src],
+                "dst_name": [names[v] for v in dst],
+                "src_port": number // 2,
+                "dst_port": number // 2,
+                "tier": tier,
+                "direction": np.where(number % 2 == 0, "up", "down"),
+                "from_node": src < NODES,
+                "to_node": dst < NODES,
+                "rate_gbps": np.full(len(ENDS), 100.0),
+                "delay_ps": np.zeros(len(ENDS), int),
+                "reverse": number ^ 1,
+            }
         ),
-    }  # fmt: skip
+    }
 
 
 Hot = Mapping[int, float] | Mapping[tuple[str, int], float]
@@ -161,25 +179,35 @@ def _truth(truth: Mapping[tuple[int, int], np.ndarray]) -> pl.DataFrame:
     counts = np.array([truth[tuple(key)] for key in where.tolist()], int).reshape(-1, 2)
     zero = np.zeros(len(where), int)
     return pl.DataFrame(
-        {"window": where[:, 0], "link": where[:, 1], "packets": counts[:, 0],
-         "bytes": counts[:, 0] * PACKET, "observed_packets": counts[:, 0],
-         "congested_packets": counts[:, 1], "observed_congested_packets": counts[:, 1],
-         "busy_ps": zero, "stall_ps": zero}
-    )  # fmt: skip
+        {
+            "window": where[:, 0],
+            "link": where[:, 1],
+            "packets": counts[:, 0],
+            "bytes": counts[:, 0] * PACKET,
+            "observed_packets": counts[:, 0],
+            "congested_packets": counts[:, 1],
+            "observed_congested_packets": counts[:, 1],
+            "busy_ps": zero,
+            "stall_ps": zero,
+        }
+    )
 
 
 def _messages(flows: Sequence[Flow], phases: Phases, ranks_per_node: int) -> pl.DataFrame:
     return pl.DataFrame(
-        {"message": list(range(len(flows))),
-         "src_rank": [f.src * ranks_per_node + i % ranks_per_node for i, f in enumerate(flows)],
-         "dst_rank": [f.dst * ranks_per_node + i % ranks_per_node for i, f in enumerate(flows)],
-         "size_bytes": [f.packets * PACKET for f in flows],
-         "label": [phases.index((f.phase, f.call)) for f in flows],
-         "post_ps": [f.first * WINDOW_PS for f in flows],
-         "start_ps": [f.first * WINDOW_PS for f in flows],
-         "arrival_ps": [(f.last + 1) * WINDOW_PS for f in flows],
-         "packets": [f.packets for f in flows], "switch_hops": [3 * f.packets for f in flows]}
-    )  # fmt: skip
+        {
+            "message": list(range(len(flows))),
+            "src_rank": [f.src * ranks_per_node + i % ranks_per_node for i, f in enumerate(flows)],
+            "dst_rank": [f.dst * ranks_per_node + i % ranks_per_node for i, f in enumerate(flows)],
+            "size_bytes": [f.packets * PACKET for f in flows],
+            "label": [phases.index((f.phase, f.call)) for f in flows],
+            "post_ps": [f.first * WINDOW_PS for f in flows],
+            "start_ps": [f.first * WINDOW_PS for f in flows],
+            "arrival_ps": [(f.last + 1) * WINDOW_PS for f in flows],
+            "packets": [f.packets for f in flows],
+            "switch_hops": [3 * f.packets for f in flows],
+        }
+    )
 
 
 def make_run(
@@ -209,22 +237,38 @@ def make_run(
         {"window": np.arange(windows), "start_ps": starts, "end_ps": starts + WINDOW_PS}
     )
     tables["labels"] = pl.DataFrame(
-        {"label": np.arange(len(phases)), "job": [0] * len(phases),
-         "phase": [p for p, _ in phases], "call": [c for _, c in phases],
-         "tag": [-1] * len(phases), "communicator": ["MPI_COMM_WORLD"] * len(phases)}
-    )  # fmt: skip
+        {
+            "label": np.arange(len(phases)),
+            "job": [0] * len(phases),
+            "phase": [p for p, _ in phases],
+            "call": [c for _, c in phases],
+            "tag": [-1] * len(phases),
+            "communicator": ["MPI_COMM_WORLD"] * len(phases),
+        }
+    )
     ranks = np.arange(NODES * ranks_per_node)
     tables["ranks"] = pl.DataFrame(
-        {"rank": ranks, "job": ranks * 0, "job_rank": ranks, "node": ranks // ranks_per_node,
-         "finish_ps": ranks * 0 + end, "compute_ps": ranks * 0,
-         "wait_ps": ranks * 0 + round(end * wait)}
-    )  # fmt: skip
+        {
+            "rank": ranks,
+            "job": ranks * 0,
+            "job_rank": ranks,
+            "node": ranks // ranks_per_node,
+            "finish_ps": ranks * 0 + end,
+            "compute_ps": ranks * 0,
+            "wait_ps": ranks * 0 + round(end * wait),
+        }
+    )
     jobs = [("app", True, "block")] + ([("noise", False, "block")] if background else [])
     tables["jobs"] = pl.DataFrame(
-        {"job": list(range(len(jobs))), "name": [j[0] for j in jobs],
-         "observed": [j[1] for j in jobs], "ranks": [len(ranks)] * len(jobs),
-         "placement": [j[2] for j in jobs], "grid": [""] * len(jobs)}
-    )  # fmt: skip
+        {
+            "job": list(range(len(jobs))),
+            "name": [j[0] for j in jobs],
+            "observed": [j[1] for j in jobs],
+            "ranks": [len(ranks)] * len(jobs),
+            "placement": [j[2] for j in jobs],
+            "grid": [""] * len(jobs),
+        }
+    )
     tables["messages"] = _messages(flows if log else [], phases, ranks_per_node)
     job: list[dict[str, object]] = [{"pattern": {"kind": "made"}}]
     if background:
@@ -284,10 +328,16 @@ def slow_run(**options: object) -> Run:
 def adapter_run(**options: object) -> Run:
     """Messages to and from node 3 take four times as long as all others; nothing is congested."""
     flows = [
-        Flow(n, (n + HOSTS * k) % NODES, 30, first=4 * k,
-             last=4 * k + (3 if 3 in (n, (n + HOSTS * k) % NODES) else 0))
-        for n in range(NODES) for k in (1, 2, 3)
-    ]  # fmt: skip
+        Flow(
+            n,
+            (n + HOSTS * k) % NODES,
+            30,
+            first=4 * k,
+            last=4 * k + (3 if 3 in (n, (n + HOSTS * k) % NODES) else 0),
+        )
+        for n in range(NODES)
+        for k in (1, 2, 3)
+    ]
     return make_run(flows, {}, **options)  # type: ignore[arg-type]
 
 

@@ -15,8 +15,13 @@ _ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Reduce")
 def whole(script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The events between those of MPI_Init and MPI_Finalize that a DUMPI file is written with."""
     last = script[-1][0]
-    return [(0, "enter", "MPI_Init"), (10, "leave", "MPI_Init"), *script,
-            (last, "enter", "MPI_Finalize"), (last + 5, "leave", "MPI_Finalize")]  # fmt: skip
+    return [
+        (0, "enter", "MPI_Init"),
+        (10, "leave", "MPI_Init"),
+        *script,
+        (last, "enter", "MPI_Finalize"),
+        (last + 5, "leave", "MPI_Finalize"),
+    ]
 
 
 def dumpi_scripts(
@@ -35,15 +40,20 @@ def dumpi_scripts(
     """
     members = {"MPI_COMM_WORLD": list(range(len(scripts)))} | dict(comms or {})
     handles = {name: WORLD + at + 5 * bool(at) for at, name in enumerate(members)}
-    return [_Rank(rank, members, handles, any_source).calls(script)
-            for rank, script in enumerate(scripts)]  # fmt: skip
+    return [
+        _Rank(rank, members, handles, any_source).calls(script)
+        for rank, script in enumerate(scripts)
+    ]
 
 
 class _Rank:
     def __init__(
-        self, rank: int, members: Mapping[str, list[int]], handles: Mapping[str, int],
+        self,
+        rank: int,
+        members: Mapping[str, list[int]],
+        handles: Mapping[str, int],
         any_source: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rank, self.members, self.handles = rank, members, handles
         self.any_source = any_source
 
@@ -72,21 +82,45 @@ class _Rank:
         if name == "MPI_Comm_split":
             new = call[3]
             key = self.members[new].index(self.rank)
-            return {"oldcomm": WORLD, "color": self.handles[new], "key": key,
-                    "newcomm": self.handles[new]}  # fmt: skip
+            return {
+                "oldcomm": WORLD,
+                "color": self.handles[new],
+                "key": key,
+                "newcomm": self.handles[new],
+            }
         if name == "MPI_Irecv":
             request = records[0][1]
             return self._side(came[request][1:], request=request)
         if name == "MPI_Sendrecv":
             sent, received = (self._side(record) for record in records)
-            return {"comm": sent["comm"], "status": received["status"], **{
-                key: one[of] for one, keys in (
-                    (sent, {"sendcount": "count", "sendtype": "datatype", "dest": "dest",
-                            "sendtag": "tag"}),
-                    (received, {"recvcount": "count", "recvtype": "datatype", "source": "source",
-                                "recvtag": "tag"}),
-                ) for key, of in keys.items()
-            }}  # fmt: skip
+            return {
+                "comm": sent["comm"],
+                "status": received["status"],
+                **{
+                    key: one[of]
+                    for one, keys in (
+                        (
+                            sent,
+                            {
+                                "sendcount": "count",
+                                "sendtype": "datatype",
+                                "dest": "dest",
+                                "sendtag": "tag",
+                            },
+                        ),
+                        (
+                            received,
+                            {
+                                "recvcount": "count",
+                                "recvtype": "datatype",
+                                "source": "source",
+                                "recvtag": "tag",
+                            },
+                        ),
+                    )
+                    for key, of in keys.items()
+                },
+            }
         if name in ("MPI_Send", "MPI_Recv"):
             return self._side(records[0])
         if name == "MPI_Isend":
@@ -100,14 +134,22 @@ class _Rank:
         what, peer, comm, tag, size = record[:5]
         receives = "recv" in what
         asked = (-1, -1) if receives and self.any_source else (peer, tag)
-        return {"count": size, "datatype": BYTE, "dest": peer, "source": asked[0],
-                "tag": asked[1], "comm": self.handles[comm], "status": [(peer, tag)],
-                **more}  # fmt: skip
+        return {
+            "count": size,
+            "datatype": BYTE,
+            "dest": peer,
+            "source": asked[0],
+            "tag": asked[1],
+            "comm": self.handles[comm],
+            "status": [(peer, tag)],
+            **more,
+        }
 
     def _completed(self, call: tuple[Any, ...], records: list[tuple[Any, ...]]) -> dict[str, Any]:
         requests = [record[-1] for record in records]
-        statuses = [(record[1], record[3]) if record[0] == "mpi_irecv" else (0, 0)
-                    for record in records]  # fmt: skip
+        statuses = [
+            (record[1], record[3]) if record[0] == "mpi_irecv" else (0, 0) for record in records
+        ]
         if call[2] == "MPI_Waitall":
             return {"count": len(requests), "requests": requests, "statuses": statuses}
         request = requests[0] if requests else call[3]
@@ -116,7 +158,15 @@ class _Rank:
     def _collective(self, name: str, record: tuple[Any, ...]) -> dict[str, Any]:
         _, _, comm, root, sent, received = record
         size = max(sent, received)
-        given = {"comm": self.handles[comm], "count": size, "datatype": BYTE, "op": 1,
-                 "sendcount": size, "sendtype": BYTE, "recvcount": size, "recvtype": BYTE,
-                 "commrank": self.members[comm].index(self.rank)}  # fmt: skip
+        given = {
+            "comm": self.handles[comm],
+            "count": size,
+            "datatype": BYTE,
+            "op": 1,
+            "sendcount": size,
+            "sendtype": BYTE,
+            "recvcount": size,
+            "recvtype": BYTE,
+            "commrank": self.members[comm].index(self.rank),
+        }
         return given | ({"root": root} if name in _ROOTED else {})

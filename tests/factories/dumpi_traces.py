@@ -142,7 +142,7 @@ def text(script: Script, of: Recorder = RECORDER) -> str:
             f"{(of.clock_s + now // 10**9) * of.wall}.{now % 10**9 * of.wall:09d}, cputime "
             f"0.{now % 10**9:09d} seconds in thread {given.get('thread', 0)}."
             for now in (enter, leave)
-        ]  # fmt: skip
+        ]
         out.append(f"{name} entering at walltime {times[0]}")
         for key in SIGNATURES[name].arguments if name in SIGNATURES else ():
             value = given.get(key, "<IGNORED>")

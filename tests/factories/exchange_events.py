@@ -54,8 +54,10 @@ class Exchange:
         for rank in range(4):
             to, size = (rank + 1) % 4, 100 + turn
             source = (rank - 1) % 4
-            calls = [("MPI_Send", (False, "mpi_send", to, WORLD, turn, size)),
-                     ("MPI_Recv", (True, "mpi_recv", source, WORLD, turn, size))]  # fmt: skip
+            calls = [
+                ("MPI_Send", (False, "mpi_send", to, WORLD, turn, size)),
+                ("MPI_Recv", (True, "mpi_recv", source, WORLD, turn, size)),
+            ]
             for name, record in calls if rank % 2 else calls[::-1]:
                 self._call(rank, name, [record])
 
@@ -70,15 +72,18 @@ class Exchange:
                 self._call(rank, "MPI_Irecv", [(True, "mpi_irecv_request", request)])
             sent = [self._next() for _ in asked]
             for request, (_, tag) in zip(sent, asked, strict=True):
-                self._call(rank, "MPI_Isend", [
-                    (False, "mpi_isend", peer, comm, tag, 3000 + tag, request)
-                ])  # fmt: skip
-            came = [(True, "mpi_irecv", peer, comm, tag, 3000 + tag, request)
-                    for request, tag in asked]  # fmt: skip
+                self._call(
+                    rank, "MPI_Isend", [(False, "mpi_isend", peer, comm, tag, 3000 + tag, request)]
+                )
+            came = [
+                (True, "mpi_irecv", peer, comm, tag, 3000 + tag, request) for request, tag in asked
+            ]
             self._call(rank, "MPI_Wait", [came[1]])
-            self._call(rank, "MPI_Waitall", [
-                came[0], *((True, "mpi_isend_complete", request) for request in sent)
-            ])  # fmt: skip
+            self._call(
+                rank,
+                "MPI_Waitall",
+                [came[0], *((True, "mpi_isend_complete", request) for request in sent)],
+            )
 
     def _tests(self, turn: int) -> None:
         for rank in range(4):
@@ -94,20 +99,30 @@ class Exchange:
     def _pairs(self, turn: int) -> None:
         for rank in range(4):
             peer = rank ^ 1
-            self._call(rank, "MPI_Sendrecv", [
-                (False, "mpi_send", peer, WORLD, 70, 40 + rank),
-                (True, "mpi_recv", peer, WORLD, 70, 40 + peer),
-            ])  # fmt: skip
+            self._call(
+                rank,
+                "MPI_Sendrecv",
+                [
+                    (False, "mpi_send", peer, WORLD, 70, 40 + rank),
+                    (True, "mpi_recv", peer, WORLD, 70, 40 + peer),
+                ],
+            )
 
     def _collectives(self, turn: int) -> None:
         from otf2.enums import CollectiveOp
 
         none = 2**32 - 1
         for name, comm_of, root in (
-            ("BARRIER", {}, none), ("ALLREDUCE", {}, none), ("BCAST", {}, 2), ("REDUCE", {}, 1),
-            ("GATHER", {}, 3), ("SCATTER", {}, 0), ("ALLTOALL", COMMS, none),
-            ("ALLGATHER", COMMS, none), ("BCAST", COMMS, 1),
-        ):  # fmt: skip
+            ("BARRIER", {}, none),
+            ("ALLREDUCE", {}, none),
+            ("BCAST", {}, 2),
+            ("REDUCE", {}, 1),
+            ("GATHER", {}, 3),
+            ("SCATTER", {}, 0),
+            ("ALLTOALL", COMMS, none),
+            ("ALLGATHER", COMMS, none),
+            ("BCAST", COMMS, 1),
+        ):
             if comm_of and self._in_world:
                 continue
             for rank in range(4):
@@ -122,18 +137,23 @@ class Exchange:
                     if name == "BCAST"
                     else (is_root if name in ("REDUCE", "GATHER") else True)
                 )
-                end = (True, "mpi_collective_end", getattr(CollectiveOp, name), comm, root,
-                       size * sends, size * receives)  # fmt: skip
-                self._call(rank, f"MPI_{name.capitalize()}",
-                           [(False, "mpi_collective_begin"), end])  # fmt: skip
+                end = (
+                    True,
+                    "mpi_collective_end",
+                    getattr(CollectiveOp, name),
+                    comm,
+                    root,
+                    size * sends,
+                    size * receives,
+                )
+                self._call(rank, f"MPI_{name.capitalize()}", [(False, "mpi_collective_begin"), end])
 
 
 def same_names(table: pl.DataFrame) -> pl.DataFrame:
     """With the names of communicators of OTF2, which DUMPI does not record."""
     if "communicator" not in table.columns:
         return table
-    names = {f"communicator 0.{WORLD_HANDLE + 5 + at}": name
-             for at, name in enumerate(COMMS, 1)}  # fmt: skip
+    names = {f"communicator 0.{WORLD_HANDLE + 5 + at}": name for at, name in enumerate(COMMS, 1)}
     return table.with_columns(pl.col("communicator").replace(names))
 
 

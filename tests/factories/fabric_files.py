@@ -69,11 +69,15 @@ def lldp_neighbour(interface: str, peer: str, port: str, rate: str, kind: str) -
 
 LLDP = "\n".join(
     [
-        "# leaf1", lldp_neighbour("swp1", "n1", "eth0", "25GbaseCR", "Station"),
-        "# n2", lldp_neighbour("eth0", "leaf1", "swp2", "25GbaseCR", "Bridge"),
-        "# leaf1", lldp_neighbour("swp9", "spine", "swp1", "100GbaseCR4", "Bridge"), "",
+        "# leaf1",
+        lldp_neighbour("swp1", "n1", "eth0", "25GbaseCR", "Station"),
+        "# n2",
+        lldp_neighbour("eth0", "leaf1", "swp2", "25GbaseCR", "Bridge"),
+        "# leaf1",
+        lldp_neighbour("swp9", "spine", "swp1", "100GbaseCR4", "Bridge"),
+        "",
     ]
-)  # fmt: skip
+)
 
 CONF = """\
 # Four hosts at two leaves, two spines.
@@ -106,10 +110,16 @@ def ufm_port(
 ) -> dict[str, object]:
     """A port as UFM returns it; ``peer``: name, description and label of the other end."""
     port: dict[str, object] = {
-        "name": name, "guid": name.split("_")[0], "number": int(name.split("_")[1]),
-        "node_description": described, "dname": label, "logical_state": "Active",
-        "active_speed": speed, "active_width": "IB_4x", "system_name": described.split(":")[0],
-    }  # fmt: skip
+        "name": name,
+        "guid": name.split("_")[0],
+        "number": int(name.split("_")[1]),
+        "node_description": described,
+        "dname": label,
+        "logical_state": "Active",
+        "active_speed": speed,
+        "active_width": "IB_4x",
+        "system_name": described.split(":")[0],
+    }
     if peer is not None:
         keys = ("peer", "peer_node_description", "peer_port_dname")
         port |= dict(zip(keys, peer, strict=True))
@@ -127,7 +137,10 @@ UFM_PORTS: list[dict[str, object]] = [
 SAMPLES: dict[str, FabricSample] = {
     "edge-list": FabricSample(
         "src,dst,rate_gbit\nn1,leaf1,25\nn2,leaf1,25\nleaf1,spine,100\nspine,n3,25\n",
-        3, 2, 4, 350,
+        3,
+        2,
+        4,
+        350,
     ),
     "ibnetdiscover": FabricSample(BLOCKS, 2, 2, 3, 800),
     "ibnetdiscover-ports": FabricSample(PORTS, 2, 2, 3, 800),
@@ -135,7 +148,7 @@ SAMPLES: dict[str, FabricSample] = {
     "slurm-topology": FabricSample(CONF, 4, 4, 8, 1600, 100),
     "slurm-topology-yaml": FabricSample(YAML, 4, 4, 8, 1600, 100),
     "ufm": FabricSample(json.dumps(UFM_PORTS, indent=1), 2, 2, 3, 800),
-}  # fmt: skip
+}
 
 
 EQUAL = 100.0

@@ -50,17 +50,26 @@ class Frame:
             return bytes(12) + b"\x86\xdd" + head + b"".join(ends) + above
         identification = 7 if roce else self.sample
         head = struct.pack(
-            "!BBHHHBBH4s4s", 0x45, 0, 20 + len(above), identification, fragment, 64 - self.hop,
-            protocol, 0, ipaddress.ip_address(self.source).packed,
+            "!BBHHHBBH4s4s",
+            0x45,
+            0,
+            20 + len(above),
+            identification,
+            fragment,
+            64 - self.hop,
+            protocol,
+            0,
+            ipaddress.ip_address(self.source).packed,
             ipaddress.ip_address(self.target).packed,
-        )  # fmt: skip
+        )
         head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
         return bytes(12) + b"\x08\x00" + head + above
 
     def _tcp(self) -> bytes:
-        return struct.pack(
-            "!HHIIBBHHH", *self.ports, self.first, self.second, 0x50, 0x10, 1000, 0, 0
-        ) + self.payload  # fmt: skip
+        return (
+            struct.pack("!HHIIBBHHH", *self.ports, self.first, self.second, 0x50, 0x10, 1000, 0, 0)
+            + self.payload
+        )
 
     def _roce(self) -> bytes:
         transport = struct.pack("!BBHII", 4, 0, 0xFFFF, self.sample << 24 | self.second, self.first)

@@ -38,8 +38,9 @@ def _part(operations: Sequence[Operation]) -> bytes:
     records, appendix = b"", list[int]()
     for number, one in enumerate(operations):
         requirements = len(one.ended) + len(one.begun)
-        records += struct.pack("<IBIQIBB", requirements, one.kind, one.peer, one.amount, one.tag,
-                               one.core, 0)  # fmt: skip
+        records += struct.pack(
+            "<IBIQIBB", requirements, one.kind, one.peer, one.amount, one.tag, one.core, 0
+        )
         for name in ("ended", "begun"):
             later = [n for n, other in enumerate(operations) if number in getattr(other, name)]
             records += struct.pack("<II", len(later), len(appendix))

@@ -142,10 +142,14 @@ class Subnet:
         self._open.append(file)
         self._processes.append(
             subprocess.Popen(
-                command, cwd=self.folder, env=environment or self.environment,
-                stdin=stdin, stdout=file, stderr=subprocess.STDOUT,
+                command,
+                cwd=self.folder,
+                env=environment or self.environment,
+                stdin=stdin,
+                stdout=file,
+                stderr=subprocess.STDOUT,
             )
-        )  # fmt: skip
+        )
 
     def _await(self, log: str, words: str) -> None:
         path = self.folder / log
@@ -178,9 +182,14 @@ class Subnet:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start ``tailback`` as a client of this subnet."""
         return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *arguments], cwd=self.folder, env=self.client,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, "-c", COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.client,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def tailback(self, *arguments: str, timeout: float = 60) -> str:
         """Run ``tailback`` to its end; returns what it printed."""
@@ -204,9 +213,14 @@ class Subnet:
         """
         if self._driver is None:
             self._driver = subprocess.Popen(
-                [sys.executable, "-c", DRIVER], cwd=self.folder, env=self.client,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            )  # fmt: skip
+                [sys.executable, "-c", DRIVER],
+                cwd=self.folder,
+                env=self.client,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
         assert self._driver.stdin is not None and self._driver.stdout is not None
         print(json.dumps({"out": out, **settings}), file=self._driver.stdin, flush=True)
         ready, _, _ = select.select([self._driver.stdout], [], [], self.timeout)
@@ -218,9 +232,15 @@ class Subnet:
     def run(self, *command: str, timeout: float = 30) -> str:
         """Run one of the real tools as a client of this subnet."""
         done = subprocess.run(
-            command, cwd=self.folder, env=self.client, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=timeout, check=True,
-        )  # fmt: skip
+            command,
+            cwd=self.folder,
+            env=self.client,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=True,
+        )
         return done.stdout
 
 

@@ -41,9 +41,10 @@ def read_pcap(path: Path) -> Iterator[tuple[int, IbPacket]]:
         raise TraceError(f"cannot be read: {error.strerror}", file=path) from None
     if len(data) < 24 or struct.unpack_from("<I", data)[0] != _MAGIC_NS:
         raise TraceError(
-            "no little-endian pcap file with nanoseconds", file=path,
+            "no little-endian pcap file with nanoseconds",
+            file=path,
             remedy="editcap -F nsecpcap converts other captures",
-        )  # fmt: skip
+        )
     link_type = struct.unpack_from("<I", data, 20)[0] & 0xFFFF
     if link_type != LINKTYPE_ERF:
         raise TraceError(f"link type {link_type} is not ERF (197)", file=path)

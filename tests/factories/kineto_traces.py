@@ -19,11 +19,17 @@ def collective(
 ) -> Event:
     """A kernel of NCCL; ``more`` are further arguments, underscores for blanks."""
     args = {
-        "Collective name": call, "In msg nelems": elements, "Out msg nelems": elements,
-        "dtype": "Float", "Group size": len(ranks), "Process Group Ranks": str(ranks),
-        "Process Group Name": "7", "Process Group Description": "dp", "grid": [2, 1, 1],
+        "Collective name": call,
+        "In msg nelems": elements,
+        "Out msg nelems": elements,
+        "dtype": "Float",
+        "Group size": len(ranks),
+        "Process Group Ranks": str(ranks),
+        "Process Group Name": "7",
+        "Process Group Description": "dp",
+        "grid": [2, 1, 1],
         **{key.replace("_", " "): value for key, value in more.items()},
-    }  # fmt: skip
+    }
     return kernel(ts, dur, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)", **args)
 
 
@@ -47,8 +53,12 @@ def write(folder: Path, *ranks: list[Event], devices: int = 8) -> Path:
 
 def sample(folder: Path) -> Path:
     """Two ranks: 100 us, a sum of 4,000 B beside 30 us, 50 us more."""
-    events = [kernel(0, 100), collective(100, 40, "allreduce", 1000, [0, 1]), kernel(110, 30),
-              kernel(140, 50)]  # fmt: skip
+    events = [
+        kernel(0, 100),
+        collective(100, 40, "allreduce", 1000, [0, 1]),
+        kernel(110, 30),
+        kernel(140, 50),
+    ]
     return write(folder, events, events)
 
 
@@ -60,18 +70,30 @@ def init(host: str, rank: int, nranks: int, comm: str = "0xaa", key: str = "0x77
     )
 
 
-def call(host: str, rank: int, name: str, count: int, nranks: int, comm: str = "0xaa",
-         root: int = 0, datatype: int = 7) -> str:  # fmt: skip
+def call(
+    host: str,
+    rank: int,
+    name: str,
+    count: int,
+    nranks: int,
+    comm: str = "0xaa",
+    root: int = 0,
+    datatype: int = 7,
+) -> str:
     """The line of a call of a rank, of 4 B floats."""
-    return (f"{host}:10{rank}:20{rank} [{rank}] NCCL INFO {name}: opCount 1b sendbuff 0x1 recvbuff "
-            f"(nil) count {count} datatype {datatype} op 0 root {root} comm {comm} "
-            f"[nranks={nranks}] stream 0x5\n")  # fmt: skip
+    return (
+        f"{host}:10{rank}:20{rank} [{rank}] NCCL INFO {name}: opCount 1b sendbuff 0x1 recvbuff "
+        f"(nil) count {count} datatype {datatype} op 0 root {root} comm {comm} "
+        f"[nranks={nranks}] stream 0x5\n"
+    )
 
 
 def tuned(host: str, name: str, nbytes: int, algorithm: str, protocol: str, last: int) -> str:
     """The line of rank 0 that says how a collective is run."""
-    return (f"{host}:100:200 [0] NCCL INFO {name}: {nbytes} Bytes -> Algo {algorithm} proto "
-            f"{protocol} channel{{Lo..Hi}}={{0..{last}}}\n")  # fmt: skip
+    return (
+        f"{host}:100:200 [0] NCCL INFO {name}: {nbytes} Bytes -> Algo {algorithm} proto "
+        f"{protocol} channel{{Lo..Hi}}={{0..{last}}}\n"
+    )
 
 
 def sample_log(folder: Path) -> Path:

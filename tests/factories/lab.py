@@ -30,9 +30,26 @@ def why_not(*, jobs: bool = False) -> str | None:
         return f"no network namespaces: {made.stderr.strip()}"
     try:
         shaped = subprocess.run(
-            ["tc", "-n", probe, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit",
-             "burst", "2000", "limit", "4000"], capture_output=True, text=True,
-        )  # fmt: skip
+            [
+                "tc",
+                "-n",
+                probe,
+                "qdisc",
+                "add",
+                "dev",
+                "lo",
+                "root",
+                "tbf",
+                "rate",
+                "1mbit",
+                "burst",
+                "2000",
+                "limit",
+                "4000",
+            ],
+            capture_output=True,
+            text=True,
+        )
     finally:
         subprocess.run(["ip", "netns", "delete", probe], capture_output=True)
     return f"no tbf: {shaped.stderr.strip()}" if shaped.returncode != 0 else None

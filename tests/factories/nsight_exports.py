@@ -75,27 +75,41 @@ def write_export(path: Path, ranks: dict[int, Sequence[Call]], extra: Iterable[s
 
 def describing(host: str, start_ns: int) -> list[str]:
     """Statements that write the host of an export and when its session began."""
-    return [_SESSION, f"INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES ({start_ns})",
-            _ENVIRONMENT, "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('CpuCores', '4')",
-            f"INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('Hostname', '{host}')"]  # fmt: skip
+    return [
+        _SESSION,
+        f"INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES ({start_ns})",
+        _ENVIRONMENT,
+        "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('CpuCores', '4')",
+        f"INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('Hostname', '{host}')",
+    ]
 
 
 def sample(folder: Path) -> Path:
     """An export for each of two ranks: a message each way and a broadcast of 30 B."""
     to = {"commHandle": WORLD, "tag": 3}
     bcast = {"commHandle": WORLD, "rootRank": 0, "size": 30}
-    write_export(folder / "rank0.sqlite", {0: [
-        (0, 90, "MPI_Init", {}),
-        (100, 120, "MPI_Irecv", {**to, "remoteRank": 1, "size": 40, "requestHandle": 5}),
-        (130, 150, "MPI_Isend", {**to, "remoteRank": 1, "size": 50, "requestHandle": 6}),
-        (160, 190, "MPI_Waitall", {"requestHandle": 5}),
-        (160, 190, "MPI_Waitall", {"requestHandle": 6}),
-        (195, 200, "MPI_Bcast", bcast),
-    ]})  # fmt: skip
-    write_export(folder / "rank1.sqlite", {1: [
-        (1000, 1090, "MPI_Init", {}),
-        (1100, 1150, "MPI_Recv", {**to, "remoteRank": 0, "size": 50}),
-        (1150, 1160, "MPI_Send", {**to, "remoteRank": 0, "size": 40}),
-        (1170, 1200, "MPI_Bcast", bcast),
-    ]})  # fmt: skip
+    write_export(
+        folder / "rank0.sqlite",
+        {
+            0: [
+                (0, 90, "MPI_Init", {}),
+                (100, 120, "MPI_Irecv", {**to, "remoteRank": 1, "size": 40, "requestHandle": 5}),
+                (130, 150, "MPI_Isend", {**to, "remoteRank": 1, "size": 50, "requestHandle": 6}),
+                (160, 190, "MPI_Waitall", {"requestHandle": 5}),
+                (160, 190, "MPI_Waitall", {"requestHandle": 6}),
+                (195, 200, "MPI_Bcast", bcast),
+            ]
+        },
+    )
+    write_export(
+        folder / "rank1.sqlite",
+        {
+            1: [
+                (1000, 1090, "MPI_Init", {}),
+                (1100, 1150, "MPI_Recv", {**to, "remoteRank": 0, "size": 50}),
+                (1150, 1160, "MPI_Send", {**to, "remoteRank": 0, "size": 40}),
+                (1170, 1200, "MPI_Bcast", bcast),
+            ]
+        },
+    )
     return folder

@@ -48,6 +48,12 @@ def _rows(
             rows.append(row)
         elif what == "mpi_collective_end":
             *_, root, sent, received = record
-            rows.append({"commHandle": WORLD, "rootRank": -1 if root == 2**32 - 1 else root,
-                         "size": sent, "recvSize": received})  # fmt: skip
+            rows.append(
+                {
+                    "commHandle": WORLD,
+                    "rootRank": -1 if root == 2**32 - 1 else root,
+                    "size": sent,
+                    "recvSize": received,
+                }
+            )
     return rows

@@ -67,8 +67,16 @@ uint64_t play(const struct writers *o, void *w, uint32_t rank, uint32_t ranks, u
   return n;
 }
 """
-_WRITERS = ("Enter", "Leave", "MpiIsend", "MpiIrecv", "MpiIsendComplete", "MpiIrecvRequest",
-            "MpiCollectiveBegin", "MpiCollectiveEnd")  # fmt: skip
+_WRITERS = (
+    "Enter",
+    "Leave",
+    "MpiIsend",
+    "MpiIrecv",
+    "MpiIsendComplete",
+    "MpiIrecvRequest",
+    "MpiCollectiveBegin",
+    "MpiCollectiveEnd",
+)
 
 
 def write(folder: Path, ranks: int, rounds: int) -> int:
@@ -89,8 +97,9 @@ def write(folder: Path, ranks: int, rounds: int) -> int:
     play.restype = c_uint64
     play.argtypes = (c_void_p, c_void_p, c_uint32, c_uint32, c_uint64, c_uint64, c_void_p)
     otf2, library = Otf2Library(LIBRARY), ctypes.CDLL(str(LIBRARY))
-    addresses = [ctypes.cast(getattr(library, f"OTF2_EvtWriter_{name}"), c_void_p).value
-                 for name in _WRITERS]  # fmt: skip
+    addresses = [
+        ctypes.cast(getattr(library, f"OTF2_EvtWriter_{name}"), c_void_p).value for name in _WRITERS
+    ]
     writers = (c_void_p * len(addresses))(*addresses)
     handle = otf2.open(folder, "traces")
     otf2.archive("SetCreator", handle, b"Score-P 8.0")
@@ -98,8 +107,19 @@ def write(folder: Path, ranks: int, rounds: int) -> int:
     events, last = [], c_uint64()
     for rank in range(ranks):
         writer = otf2.writer("GetEvtWriter", handle, rank)
-        events.append(int(play(ctypes.addressof(writers), writer, rank, ranks, rounds,
-                               ALLREDUCE_EVERY, ctypes.addressof(last))))  # fmt: skip
+        events.append(
+            int(
+                play(
+                    ctypes.addressof(writers),
+                    writer,
+                    rank,
+                    ranks,
+                    rounds,
+                    ALLREDUCE_EVERY,
+                    ctypes.addressof(last),
+                )
+            )
+        )
         otf2.archive("CloseEvtWriter", handle, writer)
     otf2.archive("CloseEvtFiles", handle)
     _define(otf2, handle, events, last.value)
@@ -121,11 +141,13 @@ def _define(otf2: Otf2Library, handle: int, events: list[int], last: int) -> Non
         otf2.define("LocationGroup", writer, rank, 0, o.PROCESS, 0, UNDEFINED)
         otf2.define("Location", writer, rank, 0, o.CPU_THREAD, number, rank)
     for region in range(len(CALLS)):
-        otf2.define("Region", writer, region, 3 + region, 3 + region, 0, 0, o.MPI, 0, UNDEFINED,
-                    0, 0)  # fmt: skip
+        otf2.define(
+            "Region", writer, region, 3 + region, 3 + region, 0, 0, o.MPI, 0, UNDEFINED, 0, 0
+        )
     members = (c_uint64 * len(events))(*range(len(events)))
     for number, kind in enumerate((o.COMM_LOCATIONS, o.COMM_GROUP)):
-        otf2.define("Group", writer, number, 0, kind, o.MPI, 0, len(events),
-                    ctypes.addressof(members))  # fmt: skip
+        otf2.define(
+            "Group", writer, number, 0, kind, o.MPI, 0, len(events), ctypes.addressof(members)
+        )
     otf2.define("Comm", writer, 0, 2, 1, UNDEFINED, 0)
     otf2.archive("CloseGlobalDefWriter", handle, writer)

@@ -11,9 +11,16 @@ from tailback.scenario import parse
 from tailback.simulation import simulate
 
 TREE = {
-    "hosts_per_leaf": 4, "leaves": 3, "aggregation": 2, "pods": 3, "cores": 4,
-    "aggregation_uplinks": 2, "host_delay": "5 ns", "leaf_delay": "5 ns", "core_delay": "50 ns",
-}  # fmt: skip
+    "hosts_per_leaf": 4,
+    "leaves": 3,
+    "aggregation": 2,
+    "pods": 3,
+    "cores": 4,
+    "aggregation_uplinks": 2,
+    "host_delay": "5 ns",
+    "leaf_delay": "5 ns",
+    "core_delay": "50 ns",
+}
 
 TORUS = {"kind": "torus", "dims": [4, 4], "nodes_per_switch": 2}
 
@@ -24,9 +31,12 @@ def scenario(
     ranks = 32 if fabric else 36
     pattern = {"kind": "uniform", "ranks": ranks, "messages": messages, "size": "32 KiB"}
     return {
-        "fabric": fabric or {"fat_tree": TREE}, "job": [{"pattern": pattern}],
-        "telemetry": telemetry, "engine": {"buffer": "32 KiB", "eager": "1 MiB"}, **more,
-    }  # fmt: skip
+        "fabric": fabric or {"fat_tree": TREE},
+        "job": [{"pattern": pattern}],
+        "telemetry": telemetry,
+        "engine": {"buffer": "32 KiB", "eager": "1 MiB"},
+        **more,
+    }
 
 
 def run_of(

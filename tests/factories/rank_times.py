@@ -34,23 +34,41 @@ def make_measured(run: Run, ranks: int = 16, prefix: str = "") -> dict[str, pl.D
     messages = sent.height
     posted = total * np.arange(messages) // max(messages, 1)
     return {
-        "calls": pl.DataFrame({
-            "call": call, "rank": rank, "enter_ps": enter, "leave_ps": (step + 1) * STEP_PS,
-            "name": np.where(collective, "MPI_Allreduce", prefix + "MPI_Recv"),
-            "paused": np.zeros(len(rank), np.bool_),
-        }),
-        "waits": pl.DataFrame({
-            "call": call, "kind": np.where(collective, "wait_nxn", "late_sender"),
-            "start_ps": enter, "value_ps": waits,
-        }),
-        "hosts": pl.DataFrame({
-            "rank": np.arange(ranks), "host": [f"{prefix}host{i:02d}" for i in range(ranks)],
-            "start_ps": np.zeros(ranks, np.int64), "end_ps": np.full(ranks, total),
-        }),
-        "transfers": pl.DataFrame({
-            "send_enter_ps": posted, "recv_enter_ps": posted,
-            "recv_done_ps": np.minimum(posted + STEP_PS // 2, total - 1),
-            **{name: sent[name] for name in
-               ("src_rank", "dst_rank", "size_bytes", "tag", "communicator")},
-        }),
-    }  # fmt: skip
+        "calls": pl.DataFrame(
+            {
+                "call": call,
+                "rank": rank,
+                "enter_ps": enter,
+                "leave_ps": (step + 1) * STEP_PS,
+                "name": np.where(collective, "MPI_Allreduce", prefix + "MPI_Recv"),
+                "paused": np.zeros(len(rank), np.bool_),
+            }
+        ),
+        "waits": pl.DataFrame(
+            {
+                "call": call,
+                "kind": np.where(collective, "wait_nxn", "late_sender"),
+                "start_ps": enter,
+                "value_ps": waits,
+            }
+        ),
+        "hosts": pl.DataFrame(
+            {
+                "rank": np.arange(ranks),
+                "host": [f"{prefix}host{i:02d}" for i in range(ranks)],
+                "start_ps": np.zeros(ranks, np.int64),
+                "end_ps": np.full(ranks, total),
+            }
+        ),
+        "transfers": pl.DataFrame(
+            {
+                "send_enter_ps": posted,
+                "recv_enter_ps": posted,
+                "recv_done_ps": np.minimum(posted + STEP_PS // 2, total - 1),
+                **{
+                    name: sent[name]
+                    for name in ("src_rank", "dst_rank", "size_bytes", "tag", "communicator")
+                },
+            }
+        ),
+    }

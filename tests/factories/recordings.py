@@ -48,9 +48,7 @@ def ethernet_row(
     host: str, interface: str, at_ms: int, sent: int, first: datetime, speed: str = "10000"
 ) -> str:
     """A reading of an Ethernet interface."""
-    return (
-        f"{stamp(at_ms, first)},{host},{interface},{sent},{sent // 1448},0,0,0,0,{speed}\n"
-    )  # fmt: skip
+    return f"{stamp(at_ms, first)},{host},{interface},{sent},{sent // 1448},0,0,0,0,{speed}\n"
 
 
 def transfer(folder: Path) -> tuple[Path, datetime]:
@@ -78,8 +76,10 @@ def infiniband_recording(folder: Path, adapters: str = "") -> tuple[Path, dateti
     (trace / "fabric.txt").write_text(DISCOVERY + adapters)
     (trace / "lfts.txt").write_text(LEFT + RIGHT)
     for host, step in (("a", SENT), ("c", 4096)):
-        rows = [row(host, at, 10**9 + (step if at > 200 else 0), 10**6 if at > 200 else 0,
-                    now) for at in range(-500, 1001, 100)]  # fmt: skip
+        rows = [
+            row(host, at, 10**9 + (step if at > 200 else 0), 10**6 if at > 200 else 0, now)
+            for at in range(-500, 1001, 100)
+        ]
         (trace / "counters" / f"infiniband-{host}-0.csv").write_text(HEAD + "".join(rows))
     return trace, now
 

@@ -96,13 +96,34 @@ def _fabric(shape: Shape, prefix: str) -> dict[str, pl.DataFrame]:
             (low, high, ports[0], ports[1], "up"),
             (high, low, ports[1], ports[0], "down"),
         ):
-            rows.append((len(rows), src, dst, vertex[src], vertex[dst], p, q, "", level, direction,
-                         src < n, dst < n, 100.0, 0,
-                         link + 1 if direction == "up" else link))  # fmt: skip
-    nodes = pl.DataFrame({
-        "node": range(n), "name": names, "host": range(n), "host_name": names,
-        "switch": [i // shape.hosts_per_leaf for i in range(n)],
-    })  # fmt: skip
+            rows.append(
+                (
+                    len(rows),
+                    src,
+                    dst,
+                    vertex[src],
+                    vertex[dst],
+                    p,
+                    q,
+                    "",
+                    level,
+                    direction,
+                    src < n,
+                    dst < n,
+                    100.0,
+                    0,
+                    link + 1 if direction == "up" else link,
+                )
+            )
+    nodes = pl.DataFrame(
+        {
+            "node": range(n),
+            "name": names,
+            "host": range(n),
+            "host_name": names,
+            "switch": [i // shape.hosts_per_leaf for i in range(n)],
+        }
+    )
     switches = pl.DataFrame(
         {"switch": range(len(tier)), "name": switch_names, "tier": tier, "pod": pod}
     )
@@ -139,12 +160,22 @@ def _messages(
             a == b, 1, np.where((a // shape.leaves == b // shape.leaves) | (shape.pods == 0), 3, 5)
         )
         post = np.full(len(src), elapsed * label // len(names), np.int64)
-        frames.append(pl.DataFrame({
-            "message": np.arange(len(src)), "src_rank": src, "dst_rank": dst, "size_bytes": 131072,
-            "label": label, "post_ps": post, "start_ps": post + 1000,
-            "arrival_ps": post + elapsed // len(names) * (20 + src * 7 % 13) // 32 - 1,
-            "packets": 32, "switch_hops": 32 * hops,
-        }))  # fmt: skip
+        frames.append(
+            pl.DataFrame(
+                {
+                    "message": np.arange(len(src)),
+                    "src_rank": src,
+                    "dst_rank": dst,
+                    "size_bytes": 131072,
+                    "label": label,
+                    "post_ps": post,
+                    "start_ps": post + 1000,
+                    "arrival_ps": post + elapsed // len(names) * (20 + src * 7 % 13) // 32 - 1,
+                    "packets": 32,
+                    "switch_hops": 32 * hops,
+                }
+            )
+        )
     return pl.concat(frames)
 
 
@@ -205,28 +236,65 @@ def make_run(
     windows = np.arange(-(-elapsed // WINDOW_PS))
     samples, real = _link_tables(shape, _expected(shape, messages, node), len(windows), rng)
     tables |= {
-        "messages": messages, "samples": samples,
+        "messages": messages,
+        "samples": samples,
         "truth": real if truth else real.clear(),
-        "jobs": pl.DataFrame({"job": [0], "name": [prefix + "stencil"], "observed": [True],
-                              "ranks": [len(node)], "placement": ["tiled" if tiled else "block"],
-                              "grid": ["x".join(map(str, shape.grid))]}),
-        "labels": pl.DataFrame({"label": range(len(phases)), "job": 0, "phase": phases,
-                                "call": prefix + "MPI_Isend", "tag": range(len(phases)),
-                                "communicator": "MPI_COMM_WORLD"}),
-        "windows": pl.DataFrame({"window": windows, "start_ps": windows * WINDOW_PS,
-                                 "end_ps": np.minimum((windows + 1) * WINDOW_PS, elapsed)}),
-        "ranks": pl.DataFrame({"rank": range(len(node)), "job": 0, "job_rank": range(len(node)),
-                               "node": node, "finish_ps": elapsed, "compute_ps": 0,
-                               "wait_ps": elapsed // 2}),
-    }  # fmt: skip
-    scenario = parse({
-        "name": "stencil on a fat tree", "seed": seed, "fabric": {"preset": "tapered"},
-        "job": [{"name": "stencil", "pattern": {"kind": "stencil"}}],
-    })  # fmt: skip
-    summary = {"elapsed_ps": elapsed, "packets": int(messages["packets"].sum()),
-               "packet_hops": int(messages["switch_hops"].sum()), "events": 0,
-               "average_path_length": 1.433 if tiled else 2.087,
-               "observed_packets": int(messages["packets"].sum()), "complete": True}  # fmt: skip
+        "jobs": pl.DataFrame(
+            {
+                "job": [0],
+                "name": [prefix + "stencil"],
+                "observed": [True],
+                "ranks": [len(node)],
+                "placement": ["tiled" if tiled else "block"],
+                "grid": ["x".join(map(str, shape.grid))],
+            }
+        ),
+        "labels": pl.DataFrame(
+            {
+                "label": range(len(phases)),
+                "job": 0,
+                "phase": phases,
+                "call": prefix + "MPI_Isend",
+                "tag": range(len(phases)),
+                "communicator": "MPI_COMM_WORLD",
+            }
+        ),
+        "windows": pl.DataFrame(
+            {
+                "window": windows,
+                "start_ps": windows * WINDOW_PS,
+                "end_ps": np.minimum((windows + 1) * WINDOW_PS, elapsed),
+            }
+        ),
+        "ranks": pl.DataFrame(
+            {
+                "rank": range(len(node)),
+                "job": 0,
+                "job_rank": range(len(node)),
+                "node": node,
+                "finish_ps": elapsed,
+                "compute_ps": 0,
+                "wait_ps": elapsed // 2,
+            }
+        ),
+    }
+    scenario = parse(
+        {
+            "name": "stencil on a fat tree",
+            "seed": seed,
+            "fabric": {"preset": "tapered"},
+            "job": [{"name": "stencil", "pattern": {"kind": "stencil"}}],
+        }
+    )
+    summary = {
+        "elapsed_ps": elapsed,
+        "packets": int(messages["packets"].sum()),
+        "packet_hops": int(messages["switch_hops"].sum()),
+        "events": 0,
+        "average_path_length": 1.433 if tiled else 2.087,
+        "observed_packets": int(messages["packets"].sum()),
+        "complete": True,
+    }
     for name in TABLES:
         tables.setdefault(name, pl.DataFrame(schema=TABLES[name].polars_schema))
     return Run(scenario, {name: conform(name, tables[name]) for name in TABLES}, summary)
@@ -257,52 +325,94 @@ def _link_tables(
         hop = rng.binomial(seen, 1 / length)
         cong = rng.binomial(np.minimum(congested, seen), 0.6)
         use = np.flatnonzero((hop > 0) | (cong > 0))
-        samples.append(pl.DataFrame({
-            "window": np.full(len(use), window), "job": 0, "label": label, "link": use,
-            "hop_samples": hop[use], "hop_weight": np.round(hop[use] * length[use]),
-            "hop_variance": np.round(hop[use] * length[use] * (length[use] - 1)),
-            "hop_bytes": hop[use] * length[use] * PACKET, "congested_samples": cong[use],
-            "congested_weight": np.round(cong[use] / 0.6),
-            "congested_variance": np.round(cong[use] * 0.4 / 0.36),
-        }))  # fmt: skip
+        samples.append(
+            pl.DataFrame(
+                {
+                    "window": np.full(len(use), window),
+                    "job": 0,
+                    "label": label,
+                    "link": use,
+                    "hop_samples": hop[use],
+                    "hop_weight": np.round(hop[use] * length[use]),
+                    "hop_variance": np.round(hop[use] * length[use] * (length[use] - 1)),
+                    "hop_bytes": hop[use] * length[use] * PACKET,
+                    "congested_samples": cong[use],
+                    "congested_weight": np.round(cong[use] / 0.6),
+                    "congested_variance": np.round(cong[use] * 0.4 / 0.36),
+                }
+            )
+        )
         use = np.flatnonzero(packets)
-        truth.append(pl.DataFrame({
-            "window": np.full(len(use), window), "link": use, "packets": packets[use],
-            "bytes": packets[use] * PACKET, "observed_packets": packets[use],
-            "congested_packets": congested[use], "observed_congested_packets": congested[use],
-            "busy_ps": np.round(np.clip(load[use], 0, 1) * WINDOW_PS),
-            "stall_ps": np.round(0.4 * probability[use] * WINDOW_PS),
-        }))  # fmt: skip
+        truth.append(
+            pl.DataFrame(
+                {
+                    "window": np.full(len(use), window),
+                    "link": use,
+                    "packets": packets[use],
+                    "bytes": packets[use] * PACKET,
+                    "observed_packets": packets[use],
+                    "congested_packets": congested[use],
+                    "observed_congested_packets": congested[use],
+                    "busy_ps": np.round(np.clip(load[use], 0, 1) * WINDOW_PS),
+                    "stall_ps": np.round(0.4 * probability[use] * WINDOW_PS),
+                }
+            )
+        )
     return pl.concat(samples), pl.concat(truth)
 
 
 def _waterfall(hostile: str) -> list[WaterfallBar]:
     """The bars of the row-major stencil, in microseconds."""
-    steps = (("ideal", 41.9), ("pattern", 0.9), ("placement", 15.6), ("routing", 1.6),
-             ("other traffic", 1.2), ("observed", 0.0))  # fmt: skip
+    steps = (
+        ("ideal", 41.9),
+        ("pattern", 0.9),
+        ("placement", 15.6),
+        ("routing", 1.6),
+        ("other traffic", 1.2),
+        ("observed", 0.0),
+    )
     bars, total = [], 0.0
     for name, delta in steps:
         total += delta
-        bars.append(WaterfallBar(name=name,
-                        elapsed_ps=round(total * 1e6), delta_ps=round(delta * 1e6),
-                        low_ps=round(delta * 0.9e6), high_ps=round(delta * 1.12e6),
-                        meaning=f"the run with {name} made real" + hostile))  # fmt: skip
+        bars.append(
+            WaterfallBar(
+                name=name,
+                elapsed_ps=round(total * 1e6),
+                delta_ps=round(delta * 1e6),
+                low_ps=round(delta * 0.9e6),
+                high_ps=round(delta * 1.12e6),
+                meaning=f"the run with {name} made real" + hostile,
+            )
+        )
     return bars
 
 
 def _candidates(hostile: str) -> list[Candidate]:
     """Placements tried, one of which cannot be."""
     return [
-        Candidate(name=name + hostile, elapsed_ps=round(t * 1e6), low_ps=round(t * 0.99e6),
-                  high_ps=round(t * 1.015e6), path_length=p, congested_fraction=c)
-        for name, t, p, c in (("tiled", 44.0, 1.433, 0.04), ("partition", 46.1, 1.47, 0.07),
-                              ("hilbert", 48.8, 1.6, 0.11), ("block", 61.2, 2.087, 0.31),
-                              ("reverse-cuthill-mckee", 89.0, 3.1, 0.44),
-                              ("random", 88.1, 4.65, 0.52))
-    ] + [Candidate(
-        name="hypercube", status=Status.FAILED,
-        reason="needs a power of two of ranks" + hostile,
-    )]  # fmt: skip
+        Candidate(
+            name=name + hostile,
+            elapsed_ps=round(t * 1e6),
+            low_ps=round(t * 0.99e6),
+            high_ps=round(t * 1.015e6),
+            path_length=p,
+            congested_fraction=c,
+        )
+        for name, t, p, c in (
+            ("tiled", 44.0, 1.433, 0.04),
+            ("partition", 46.1, 1.47, 0.07),
+            ("hilbert", 48.8, 1.6, 0.11),
+            ("block", 61.2, 2.087, 0.31),
+            ("reverse-cuthill-mckee", 89.0, 3.1, 0.44),
+            ("random", 88.1, 4.65, 0.52),
+        )
+    ] + [
+        Candidate(
+            name="hypercube",
+            status=Status.FAILED,
+            reason="needs a power of two of ranks" + hostile,
+        )
+    ]
 
 
 def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
@@ -317,50 +427,80 @@ def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
     use = load.utilization(evidence.rate_gbps)
 
     def estimate(value: float, error: float) -> Estimate:
-        return Estimate(value=value, standard_error=error, low=max(value - 1.96 * error, 0.0),
-                        high=min(value + 1.96 * error, 1.0))  # fmt: skip
+        return Estimate(
+            value=value,
+            standard_error=error,
+            low=max(value - 1.96 * error, 0.0),
+            high=min(value + 1.96 * error, 1.0),
+        )
 
     links = [
         LinkEvidence(
-            link=int(i), name=evidence.link_names[int(i)], tier=int(evidence.tier[i]),
-            direction=str(evidence.direction[i]), phase=evidence.phases[-1],
+            link=int(i),
+            name=evidence.link_names[int(i)],
+            tier=int(evidence.tier[i]),
+            direction=str(evidence.direction[i]),
+            phase=evidence.phases[-1],
             utilization=estimate(float(use[i]), 0.01),
             congested_fraction=estimate(float(load.fraction[i]), float(load.error[i])),
-            samples=int(load.samples[i]), tree_links=int(i) % 9,
+            samples=int(load.samples[i]),
+            tree_links=int(i) % 9,
         )
         for i in order
-    ]  # fmt: skip
+    ]
     share = 0.86
     return Diagnosis(
         cause="placement",
         headline="Placement: neighbours of the grid sit on different leaves, and the leaf up links "
         "carry what need not leave the leaf." + hostile,
         findings=[
-            Finding(code="TB002", cause="placement", title="Ranks that talk are apart" + hostile,
-                    explanation="86 % of congested packets met congestion on leaf up links in "
-                    "phases +y and -y; 62 % of these bytes would stay in a leaf." + hostile,
-                    share=share, phases=evidence.phases[-2:], links=links[:4],
-                    advice="Place ranks in tiles of one leaf." + hostile),
-            Finding(code="TB001", cause="pattern", title="Hosts receive from several at once",
-                    explanation="Ejection links hold the root of the remaining trees.", share=0.09,
-                    phases=evidence.phases[:1], links=links[4:5], advice="Nothing to gain."),
+            Finding(
+                code="TB002",
+                cause="placement",
+                title="Ranks that talk are apart" + hostile,
+                explanation="86 % of congested packets met congestion on leaf up links in "
+                "phases +y and -y; 62 % of these bytes would stay in a leaf." + hostile,
+                share=share,
+                phases=evidence.phases[-2:],
+                links=links[:4],
+                advice="Place ranks in tiles of one leaf." + hostile,
+            ),
+            Finding(
+                code="TB001",
+                cause="pattern",
+                title="Hosts receive from several at once",
+                explanation="Ejection links hold the root of the remaining trees.",
+                share=0.09,
+                phases=evidence.phases[:1],
+                links=links[4:5],
+                advice="Nothing to gain.",
+            ),
         ],
         waterfall=_waterfall(hostile),
         remedy=Remedy(
-            action="Place ranks in 8×4 tiles, one tile a leaf." + hostile, name="tiled" + hostile,
+            action="Place ranks in 8×4 tiles, one tile a leaf." + hostile,
+            name="tiled" + hostile,
             parts=("tiled" + hostile,),
             placement="tiled" + hostile,
-            before_ps=61_200_000, after_ps=44_000_000, gain=1 - 44 / 61.2,
+            before_ps=61_200_000,
+            after_ps=44_000_000,
+            gain=1 - 44 / 61.2,
             candidates=_candidates(hostile),
             files={"rankfile" + hostile: "Open MPI rank file", "hosts.slurm": "Slurm host file"},
-            commands=["mpirun -np 4608 --rankfile rankfile ./app" + hostile,
-                      "SLURM_HOSTFILE=hosts.slurm srun --distribution=arbitrary ./app"],
+            commands=[
+                "mpirun -np 4608 --rankfile rankfile ./app" + hostile,
+                "SLURM_HOSTFILE=hosts.slurm srun --distribution=arbitrary ./app",
+            ],
         ),
         top_links=links,
-        sampling=Sampling(packets=int(run.summary["observed_packets"]),
-                          links_seen=int((load.samples > 0).sum()),
-                          links_sure=int((load.samples >= 20).sum()), sufficient=True,
-                          note="Enough samples for every link that matters." + hostile),
-        elapsed_ps=run.elapsed_ps, communication_fraction=0.5,
+        sampling=Sampling(
+            packets=int(run.summary["observed_packets"]),
+            links_seen=int((load.samples > 0).sum()),
+            links_sure=int((load.samples >= 20).sum()),
+            sufficient=True,
+            note="Enough samples for every link that matters." + hostile,
+        ),
+        elapsed_ps=run.elapsed_ps,
+        communication_fraction=0.5,
         warnings=["3 messages were received before they were sent" + hostile],
-    )  # fmt: skip
+    )

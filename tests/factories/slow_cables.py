@@ -15,9 +15,11 @@ TREE = {"hosts_per_leaf": 4, "leaves": 6, "aggregation": 4}
 def scenario(**more: Any) -> dict[str, Any]:
     pattern = {"kind": "permutation", "ranks": 24, "size": "256 KiB", "messages": 4}
     return {
-        "fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}],
-        "telemetry": {"windows": 12}, **more,
-    }  # fmt: skip
+        "fabric": {"fat_tree": TREE},
+        "job": [{"pattern": pattern}],
+        "telemetry": {"windows": 12},
+        **more,
+    }
 
 
 def with_slow(*cables: tuple[str, str], **more: Any) -> dict[str, Any]:

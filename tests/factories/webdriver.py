@@ -35,10 +35,17 @@ return out;
 """Texts of a saved plot that reach beyond its edges."""
 
 SWITCHES = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--window-size=1280,720",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,720",
+)
 
 
 def missing() -> str:
@@ -149,7 +156,8 @@ class Browser:
             " return make.call(URL, blob); };"
             "HTMLAnchorElement.prototype.click = () => {};"
             "document.getElementById('save-' + arguments[0]).click();"
-            "URL.createObjectURL = make", plot,
-        )  # fmt: skip
+            "URL.createObjectURL = make",
+            plot,
+        )
         self.wait("return window.saved !== null")
         return str(self.run("return window.saved"))

@@ -136,9 +136,15 @@ def test_the_preset_has_the_same_distances(
     ],
 )
 def test_exact(
-    fabric: Fabric, program: Program, problem: PlacementProblem, name: str,
-    options: dict[str, object], leaf_cut: int, pod_cut: int, printed: str,
-) -> None:  # fmt: skip
+    fabric: Fabric,
+    program: Program,
+    problem: PlacementProblem,
+    name: str,
+    options: dict[str, object],
+    leaf_cut: int,
+    pod_cut: int,
+    printed: str,
+) -> None:
     nodes = place(name, problem, options)
     assert _switches(fabric, program, nodes) == MESSAGES + 4 * (leaf_cut + pod_cut)
     assert f"{path_length(fabric, program, nodes):.3f}" == printed

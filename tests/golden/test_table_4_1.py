@@ -38,8 +38,14 @@ def test_no_congestion_is_left_with_metis_or_tiling(found: dict[str, dict[str, A
 
 def test_the_table_writes_per_cent_as_everything_does() -> None:
     row = {
-        "mapping": "Random", "placement": "random", "their_ns": 100, "our_ns": 114,
-        "difference": 0.142, "tolerance": 0.15, "their_path": 4.657, "our_path": 4.642,
+        "mapping": "Random",
+        "placement": "random",
+        "their_ns": 100,
+        "our_ns": 114,
+        "difference": 0.142,
+        "tolerance": 0.15,
+        "their_path": 4.657,
+        "our_path": 4.642,
         "congested_hops": 0.1984,
-    }  # fmt: skip
+    }
     assert "| +14.2 % | 15 % |" in table_4_1.table([row])

@@ -127,23 +127,25 @@ def test_a_simulated_run_drives_the_counters_and_its_stalls_come_back(subnet: Su
             "fabric": {"file": str(fabric_file(subnet))},
             "job": [
                 {
-                    "pattern": {"kind": "reduce-naive", "ranks": 8, "arrays": 12, "size": "64 KiB",
-                                "root": 0}
+                    "pattern": {
+                        "kind": "reduce-naive",
+                        "ranks": 8,
+                        "arrays": 12,
+                        "size": "64 KiB",
+                        "root": 0,
+                    }
                 }
             ],
             "engine": {"packet": "2 KiB", "buffer": "8 KiB", "eager": "1 MiB"},
             "telemetry": {"windows": 4},
         }
-    )  # fmt: skip
+    )
     run = simulate(prepare(scenario))
     links = run.tables["links"].select("link", "src_name", "src_port")
     truth = run.tables["truth"].join(links, on="link")
     windows = run.tables["windows"]
     assert truth["stall_ps"].sum() > 0, "a run without stalls proves nothing"
-    places = {
-        (r["node_name"], r["port"]): r
-        for r in table(subnet, "first", "readings").to_dicts()
-    }  # fmt: skip
+    places = {(r["node_name"], r["port"]): r for r in table(subnet, "first", "readings").to_dicts()}
     drive(subnet, places, truth, windows.height)
     intervals = table(subnet, "driven", "intervals").sort("time_ns")
     intervals = intervals.with_columns(
@@ -154,12 +156,14 @@ def test_a_simulated_run_drives_the_counters_and_its_stalls_come_back(subnet: Su
     lengths = windows.with_columns(ps=pl.col("end_ps") - pl.col("start_ps"))
     both = (
         intervals.join(
-            truth, left_on=["node_name", "port", "window"],
-            right_on=["src_name", "src_port", "window"], how="left",
+            truth,
+            left_on=["node_name", "port", "window"],
+            right_on=["src_name", "src_port", "window"],
+            how="left",
         )
         .join(lengths, on="window")
         .with_columns(pl.col("stall_ps").fill_null(0))
-    )  # fmt: skip
+    )
     assert both.height == len(places) * windows.height
     read = both["stall_ns"] / (both["ps"] * 0.001)
     engine = both["stall_ps"] / both["ps"]
@@ -204,9 +208,11 @@ def test_a_live_collector_misses_nothing_and_says_at_least(subnet: Subnet) -> No
         child.kill()
     assert child.returncode == 0, err
     assert json.loads(out)["resets"] == 1
-    mine = table(subnet, "live", "intervals").filter(
-        (pl.col("node_guid") == port["node_guid"]) & (pl.col("port") == port["port"])
-    ).sort("time_ns")  # fmt: skip
+    mine = (
+        table(subnet, "live", "intervals")
+        .filter((pl.col("node_guid") == port["node_guid"]) & (pl.col("port") == port["port"]))
+        .sort("time_ns")
+    )
     at_least, reset = int(Flag.AT_LEAST), int(Flag.RESET)
     plain = mine.filter(pl.col("flags") & at_least == 0)
     assert plain["xmit_wait_ticks"].sum() == total
@@ -223,9 +229,20 @@ def test_a_switch_that_is_cut_off_costs_its_own_readings(subnet: Subnet) -> None
     first = table(subnet, "first", "readings")
     host = first.filter(pl.col("node_name").str.contains("ys001n02")).to_dicts()[0]
     child = subnet.start(
-        "collect", "--out", "cut", "--interval", "100 ms", "--sweeps", "12", "--timeout", "300 ms",
-        "--retries", "1", "--format", "json",
-    )  # fmt: skip
+        "collect",
+        "--out",
+        "cut",
+        "--interval",
+        "100 ms",
+        "--sweeps",
+        "12",
+        "--timeout",
+        "300 ms",
+        "--retries",
+        "1",
+        "--format",
+        "json",
+    )
     try:
         assert wait_for((subnet.folder / "cut/segments/000001.segment").exists, 10)
         subnet.console([f'Error "{key(host)}" 100'])

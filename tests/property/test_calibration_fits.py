@@ -37,9 +37,16 @@ def series(draw: st.DrawFn, of_trace: bool) -> Series:
             deviation = error[:, None] * rng.standard_normal((len(size), DRAWS))
     quantity = "latency" if of_trace else draw(st.sampled_from(("latency", "stream")))
     return Series(
-        quantity, "mpi", size, time, step, len(size), "trace" if of_trace else "drawn",
-        error_ps=error, deviation_ps=deviation,
-    )  # fmt: skip
+        quantity,
+        "mpi",
+        size,
+        time,
+        step,
+        len(size),
+        "trace" if of_trace else "drawn",
+        error_ps=error,
+        deviation_ps=deviation,
+    )
 
 
 @st.composite

@@ -22,9 +22,25 @@ from tailback.schema import TABLES
 from tests.factories.counter_files import TEXTS
 
 BYTES = st.binary(max_size=6) | st.sampled_from(
-    [b"", b"\n", b",", b"#", b"-1", b"nan", b"1e400", b"99999999999999999999", b"\x00", b"]", b"\"",
-     b"\xff\xfe", "١".encode(), b"(", b":", b" == "]
-)  # fmt: skip
+    [
+        b"",
+        b"\n",
+        b",",
+        b"#",
+        b"-1",
+        b"nan",
+        b"1e400",
+        b"99999999999999999999",
+        b"\x00",
+        b"]",
+        b'"',
+        b"\xff\xfe",
+        "١".encode(),
+        b"(",
+        b":",
+        b" == ",
+    ]
+)
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
@@ -71,9 +87,16 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("collection")
     rows = conform(
         INTERVALS,
-        pl.DataFrame({"time_ns": [1, 2], "interval_ns": [1, 1], "port": [1, 1],
-                      "node_name": ["a", "b"], "stall_fraction": [0.5, None]}),
-    )  # fmt: skip
+        pl.DataFrame(
+            {
+                "time_ns": [1, 2],
+                "interval_ns": [1, 1],
+                "port": [1, 1],
+                "node_name": ["a", "b"],
+                "stall_fraction": [0.5, None],
+            }
+        ),
+    )
     rows.write_parquet(folder / "rows.parquet")
     return {
         "collection.json": b'{"format": 1}\n',
@@ -91,20 +114,37 @@ def run_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         "windows": [{"window": 0, "start_ps": 0, "end_ps": 1_000_000}],
         "nodes": [{"node": 0, "name": "n", "host": 0, "host_name": "n", "switch": 0}],
         "switches": [{"switch": 0, "name": "leaf", "tier": 0, "pod": -1}],
-        "links": [{"link": 0, "src": 1, "dst": 0, "src_name": "leaf", "dst_name": "n",
-                   "src_port": 1, "dst_port": 1, "src_interface": "", "tier": 0,
-                   "direction": "down", "from_node": False, "to_node": True, "rate_gbps": 100.0,
-                   "delay_ps": 0, "reverse": 0}],
+        "links": [
+            {
+                "link": 0,
+                "src": 1,
+                "dst": 0,
+                "src_name": "leaf",
+                "dst_name": "n",
+                "src_port": 1,
+                "dst_port": 1,
+                "src_interface": "",
+                "tier": 0,
+                "direction": "down",
+                "from_node": False,
+                "to_node": True,
+                "rate_gbps": 100.0,
+                "delay_ps": 0,
+                "reverse": 0,
+            }
+        ],
         "truth": [{"window": 0, "link": 0, "bytes": 5, "packets": 1, "stall_ps": 7, "busy_ps": 9}],
-    }  # fmt: skip
+    }
     tables = {
         name: pl.DataFrame(
-            [{column: row.get(column) for column in table.polars_schema}
-             for row in rows.get(name, [])],
+            [
+                {column: row.get(column) for column in table.polars_schema}
+                for row in rows.get(name, [])
+            ],
             schema=table.polars_schema,
         )
         for name, table in TABLES.items()
-    }  # fmt: skip
+    }
     scenario = parse({"name": "x", "fabric": {"fat_tree": shape}, "job": [job]})
     Run(scenario, tables, {"elapsed_ps": 1_000_000, "complete": True}).write(path)
     wanted = ("run.json", "scenario.json", "windows.parquet", "links.parquet", "truth.parquet")
@@ -169,10 +209,17 @@ def test_damaged_folders(name: str, data: st.DataObject, request: pytest.Fixture
 def test_damaged_archives(data: st.DataObject) -> None:
     """Archives in Parquet, cut or with other columns and types."""
     columns = {
-        "time_ns": [1, 2], "interval_ns": [1, 1], "round": [1, 1], "port": [1, 1],
-        "node_guid": [1, 1], "node_name": ["a", "a"], "xmit_wait_ticks": [1, 5],
-        "stall_fraction": [0.5, 0.1], "utilization": [0.1, 0.1], "direction": ["X+", "Y-"],
-    }  # fmt: skip
+        "time_ns": [1, 2],
+        "interval_ns": [1, 1],
+        "round": [1, 1],
+        "port": [1, 1],
+        "node_guid": [1, 1],
+        "node_name": ["a", "a"],
+        "xmit_wait_ticks": [1, 5],
+        "stall_fraction": [0.5, 0.1],
+        "utilization": [0.1, 0.1],
+        "direction": ["X+", "Y-"],
+    }
     for name in data.draw(st.lists(st.sampled_from(sorted(columns)), max_size=3)):
         columns.pop(name, None)
     for name in data.draw(st.lists(st.sampled_from(sorted(columns)), max_size=2)):
@@ -196,8 +243,13 @@ def test_damaged_sysfs(contents: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         port = Path(folder) / "dev" / "ports" / "1"
         (port / "counters").mkdir(parents=True)
-        names = ("counters/port_xmit_wait", "counters/port_xmit_data", "counters/odd", "rate",
-                 "../../node_guid")  # fmt: skip
+        names = (
+            "counters/port_xmit_wait",
+            "counters/port_xmit_data",
+            "counters/odd",
+            "rate",
+            "../../node_guid",
+        )
         for file, content in zip(names, contents, strict=True):
             (port / file).write_bytes(content)
         try:

@@ -50,9 +50,16 @@ def test_classes_add_up(case, count: int, seed: int) -> None:
     start = np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.uint64)
     flat = np.concatenate([*members, np.zeros(0, int)]).astype(np.uint32)
     found = _core.decode_classes(
-        ids, hashes, weights, class_of_packet=of_packet, class_start=start, class_links=flat,
-        links=links, bits=bits, field_bits=field,
-    )  # fmt: skip
+        ids,
+        hashes,
+        weights,
+        class_of_packet=of_packet,
+        class_start=start,
+        class_links=flat,
+        links=links,
+        bits=bits,
+        field_bits=field,
+    )
     truth = np.zeros(len(links), np.int64)
     for k, own in enumerate(members):
         part = of_packet == k
@@ -81,9 +88,16 @@ def test_what_does_not_fit_is_told() -> None:
         _core.decode(one, two[:1], two[:1], one, 1, 8, "magic")
     with pytest.raises(ValueError, match="a packet is of class 1"):
         _core.decode_classes(
-            one, two[:1], two[:1], class_of_packet=one, class_start=np.array([0, 1], np.uint64),
-            class_links=np.zeros(1, np.uint32), links=one, bits=1, field_bits=8,
-        )  # fmt: skip
+            one,
+            two[:1],
+            two[:1],
+            class_of_packet=one,
+            class_start=np.array([0, 1], np.uint64),
+            class_links=np.zeros(1, np.uint32),
+            links=one,
+            bits=1,
+            field_bits=8,
+        )
 
 
 def test_many_packets_are_decoded_in_portions() -> None:
@@ -96,9 +110,16 @@ def test_many_packets_are_decoded_in_portions() -> None:
     of_packet = random.integers(0, 2, n, dtype=np.uint32)
     start, members = np.array([0, 16, 32], np.uint64), np.arange(32, dtype=np.uint32)
     found = _core.decode_classes(
-        ids, hashes, weights, class_of_packet=of_packet, class_start=start, class_links=members,
-        links=links, bits=2, field_bits=16,
-    )  # fmt: skip
+        ids,
+        hashes,
+        weights,
+        class_of_packet=of_packet,
+        class_start=start,
+        class_links=members,
+        links=links,
+        bits=2,
+        field_bits=16,
+    )
     for k in range(2):
         part, own = of_packet == k, slice(16 * k, 16 * k + 16)
         alone = _core.decode(ids[part], hashes[part], weights[part], links[own], 2, 16, "direct")

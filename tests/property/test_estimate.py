@@ -25,8 +25,19 @@ def table(received: list[tuple[int, int, int, int]]) -> pl.DataFrame:
     rows = []
     for window, link, hops, met in received:
         g = min(met, hops)
-        values = (window, 0, 0, link, 1, hops, hops * (hops - 1), 64 * hops, int(g > 0), g,
-                  g * max(g - 1, 0))  # fmt: skip
+        values = (
+            window,
+            0,
+            0,
+            link,
+            1,
+            hops,
+            hops * (hops - 1),
+            64 * hops,
+            int(g > 0),
+            g,
+            g * max(g - 1, 0),
+        )
         rows.append(dict(zip(names, values, strict=True)))
     return pl.DataFrame(rows, schema=TABLES["samples"].polars_schema)
 

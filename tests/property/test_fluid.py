@@ -125,9 +125,12 @@ def test_all_at_once_the_assignment_ends_at_the_heaviest_link(case: Case) -> Non
 
 
 def ends_one_by_one(
-    capacity: NDArray[np.float64], paths: FlowPaths, bits: NDArray[np.float64],
-    start: NDArray[np.float64], weight: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
+    capacity: NDArray[np.float64],
+    paths: FlowPaths,
+    bits: NDArray[np.float64],
+    start: NDArray[np.float64],
+    weight: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """End of each flow in picoseconds, all rates solved from nothing at every start and end."""
     left, end, now = bits.copy(), np.full(len(bits), np.nan), 0.0
     while np.isnan(end).any():

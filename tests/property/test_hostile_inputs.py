@@ -22,9 +22,21 @@ ALL = [pytest.param(name, id=name.replace(" ", "-")) for name in INPUTS]
 TEXT = [pytest.param(name, id=name.replace(" ", "-")) for name, one in INPUTS.items() if one.text]
 
 NUMBERS = (
-    "NaN", "nan", "inf", "-inf", "Infinity", "1e308", "-1e308", "1e-320", "1e400", "-1",
-    "9" * 20, "9" * 308, "9" * 309, "9" * 4400,
-)  # fmt: skip
+    "NaN",
+    "nan",
+    "inf",
+    "-inf",
+    "Infinity",
+    "1e308",
+    "-1e308",
+    "1e-320",
+    "1e400",
+    "-1",
+    "9" * 20,
+    "9" * 308,
+    "9" * 309,
+    "9" * 4400,
+)
 """Numbers that floats and integers of 64 bits do not hold, or only just; more digits than Python
 converts."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")

@@ -209,9 +209,12 @@ def _flat(n_hosts: int, adapters: int) -> Fabric:
 
 @quick
 @given(
-    st.integers(1, 5), st.integers(1, 3), st.integers(1, 4), st.randoms(use_true_random=False),
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.randoms(use_true_random=False),
     st.sampled_from(["openmpi", "openmpi-seq", "slurm", "mpich", "cray"]),
-)  # fmt: skip
+)
 def test_rank_files_read_back(
     n_hosts: int, adapters: int, per_host: int, random: object, writer: str
 ) -> None:

@@ -65,9 +65,13 @@ def ring(amount: Floats) -> Program:
     peer[1::4], peer[2::4] = (rank[1::4] - 1) % n_ranks, (rank[2::4] + 1) % n_ranks
     zero = np.zeros(len(kind), np.int64)
     operations = Operations(
-        rank=rank, kind=kind.astype(np.uint8), peer=peer.astype(np.int32),
-        amount=size.astype(np.uint64), tag=zero, label=zero.astype(np.uint32),
-    )  # fmt: skip
+        rank=rank,
+        kind=kind.astype(np.uint8),
+        peer=peer.astype(np.int32),
+        amount=size.astype(np.uint64),
+        tag=zero,
+        label=zero.astype(np.uint32),
+    )
     return assemble("drawn", n_ranks, operations, [Label("halo", "MPI_Isend", 1)])
 
 
@@ -93,9 +97,11 @@ def assert_sound(amount: Floats) -> Interruptions:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(
-    n_ranks=st.integers(1, 12), steps=st.integers(1, 40), seed=st.integers(0, 2**32 - 1),
+    n_ranks=st.integers(1, 12),
+    steps=st.integers(1, 40),
+    seed=st.integers(0, 2**32 - 1),
     mean_ps=st.sampled_from([1.0, 20.0 * US, 1e3 * US, 10.0 * S]),
-)  # fmt: skip
+)
 @settings(max_examples=10)
 def test_interruptions_have_probabilities(
     kind: str, n_ranks: int, steps: int, seed: int, mean_ps: float
@@ -140,10 +146,11 @@ misfits = st.one_of(st.none(), st.floats(0.0, 1e9))
 def outcomes(draw: st.DrawFn) -> Outcome:
     kinds = list(MISFIT_ERROR)
     return Outcome(
-        draw(times_ps), {kind: draw(misfits) for kind in kinds},
+        draw(times_ps),
+        {kind: draw(misfits) for kind in kinds},
         {kind: draw(st.floats(0.0, 1e6)) for kind in kinds if draw(st.booleans())},
         {kind: draw(st.floats(0.0, 1e6)) for kind in kinds if draw(st.booleans())},
-    )  # fmt: skip
+    )
 
 
 @given(st.lists(outcomes(), min_size=1, max_size=5), outcomes(), times_ps, st.booleans())
@@ -162,15 +169,26 @@ def test_verdicts_have_probabilities(
     assert posterior.best in [one.hypothesis for one in posterior.weighed]
     alternatives = [
         Alternative(
-            one.log_weight, one.hypothesis.outcome.elapsed_ps,
-            {"slow-link": 10} if one.hypothesis.slow else {}, one.hypothesis.unexplained,
+            one.log_weight,
+            one.hypothesis.outcome.elapsed_ps,
+            {"slow-link": 10} if one.hypothesis.slow else {},
+            one.hypothesis.unexplained,
         )
-        for one in posterior.weighed if not one.hypothesis.unexplained
-    ]  # fmt: skip
+        for one in posterior.weighed
+        if not one.hypothesis.unexplained
+    ]
     ensemble = Ensemble.of(alternatives, model, max(measured_ps, 1))
     assert_probabilities(ensemble.probability)
-    cost = Cost(cause="placement", ps=5, low_ps=0, high_ps=9, share=0.2, subject="", evidence="",
-                rests_on=("trace",))  # fmt: skip
+    cost = Cost(
+        cause="placement",
+        ps=5,
+        low_ps=0,
+        high_ps=9,
+        share=0.2,
+        subject="",
+        evidence="",
+        rests_on=("trace",),
+    )
     decision = decide([cost], ensemble)
     assert_probabilities(list(decision.chances.values()))
     assert 0.0 <= decision.confidence <= 1.0
@@ -194,8 +212,9 @@ def traced(amount_ns: NDArray[np.int64]) -> list[Script]:
     """Events of ranks that compute and then exchange 64 KiB with both neighbours of a ring."""
     n_ranks, steps = amount_ns.shape
     now = np.full(n_ranks, 1000, np.int64)
-    scripts = [Script([(0, "enter", "MPI_Init"), (1000, "leave", "MPI_Init")])
-               for _ in range(n_ranks)]  # fmt: skip
+    scripts = [
+        Script([(0, "enter", "MPI_Init"), (1000, "leave", "MPI_Init")]) for _ in range(n_ranks)
+    ]
     for step in range(steps):
         sent = now + amount_ns[:, step]
         done = np.maximum(sent, np.roll(sent, 1)) + 9_000
@@ -203,13 +222,17 @@ def traced(amount_ns: NDArray[np.int64]) -> list[Script]:
             at, end, number = int(sent[rank]), int(done[rank]), 2 * step
             before, after = (rank - 1) % n_ranks, (rank + 1) % n_ranks
             scripts[rank] += [
-                (at, "enter", "MPI_Irecv"), (at + 1, "mpi_irecv_request", number),
-                (at + 1, "leave", "MPI_Irecv"), (at + 1, "enter", "MPI_Isend"),
+                (at, "enter", "MPI_Irecv"),
+                (at + 1, "mpi_irecv_request", number),
+                (at + 1, "leave", "MPI_Irecv"),
+                (at + 1, "enter", "MPI_Isend"),
                 (at + 1, "mpi_isend", after, WORLD, 7, 65536, number + 1),
-                (at + 2, "leave", "MPI_Isend"), (at + 2, "enter", "MPI_Waitall"),
+                (at + 2, "leave", "MPI_Isend"),
+                (at + 2, "enter", "MPI_Waitall"),
                 (end, "mpi_irecv", before, WORLD, 7, 65536, number),
-                (end, "mpi_isend_complete", number + 1), (end, "leave", "MPI_Waitall"),
-            ]  # fmt: skip
+                (end, "mpi_isend_complete", number + 1),
+                (end, "leave", "MPI_Waitall"),
+            ]
         now = done
     for rank, script in enumerate(scripts):
         end = int(now[rank])
@@ -219,9 +242,15 @@ def traced(amount_ns: NDArray[np.int64]) -> list[Script]:
 
 @pytest.mark.parametrize(
     ("kind", "n_ranks", "steps"),
-    [("zero", 2, 6), ("checkpoint", 4, 510), ("one-long", 4, 20), ("two-speeds", 2, 9),
-     ("constant", 1, 5), ("pareto", 8, 1)],
-)  # fmt: skip
+    [
+        ("zero", 2, 6),
+        ("checkpoint", 4, 510),
+        ("one-long", 4, 20),
+        ("two-speeds", 2, 9),
+        ("constant", 1, 5),
+        ("pareto", 8, 1),
+    ],
+)
 def test_any_program_is_diagnosed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, n_ranks: int, steps: int
 ) -> None:
@@ -236,8 +265,23 @@ def test_any_program_is_diagnosed(
         "\n".join(["src,dst,iface,rate_gbit", *cables, "leaf0,spine,u0,100", "leaf1,spine,u1,100"])
     )
     out = tmp_path / "out"
-    code = tailback(["diagnose", str(trace), "--fabric", str(net), "--out", str(out), "--seeds",
-                     "1", "--quiet", "--method", "block", "--remedy", "placement"])  # fmt: skip
+    code = tailback(
+        [
+            "diagnose",
+            str(trace),
+            "--fabric",
+            str(net),
+            "--out",
+            str(out),
+            "--seeds",
+            "1",
+            "--quiet",
+            "--method",
+            "block",
+            "--remedy",
+            "placement",
+        ]
+    )
     assert code in (0, 3), capsys.readouterr().err
 
     def refuse(constant: str) -> None:

@@ -10,12 +10,20 @@ from tailback.units import format_bytes, format_time, percent
 @pytest.mark.parametrize(
     ("ps", "text"),
     [
-        (0, "0 ps"), (-0.3, "0 ps"), (999, "999 ps"), (44_000_000, "44 µs"),
-        (999.94e3, "999.9 ns"), (999.96e3, "1 µs"), (-999.96e3, "-1 µs"), (999.96e9, "1 s"),
-        (2.993e9, "2.993 ms"), (9999e12, "9999 s"), (12345e12, "12,345 s"),
+        (0, "0 ps"),
+        (-0.3, "0 ps"),
+        (999, "999 ps"),
+        (44_000_000, "44 µs"),
+        (999.94e3, "999.9 ns"),
+        (999.96e3, "1 µs"),
+        (-999.96e3, "-1 µs"),
+        (999.96e9, "1 s"),
+        (2.993e9, "2.993 ms"),
+        (9999e12, "9999 s"),
+        (12345e12, "12,345 s"),
         (2**62, "4,611,686 s"),
     ],
-)  # fmt: skip
+)
 def test_a_time_is_in_the_unit_it_is_written_in(ps: float, text: str) -> None:
     assert format_time(ps) == text
 
@@ -23,10 +31,13 @@ def test_a_time_is_in_the_unit_it_is_written_in(ps: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("size", "text"),
     [
-        (0, "0 B"), (1023, "1023 B"), (131072, "128 KiB"), (1023.97 * 1024, "1 MiB"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (131072, "128 KiB"),
+        (1023.97 * 1024, "1 MiB"),
         (12 * 2**40, "12,288 GiB"),
     ],
-)  # fmt: skip
+)
 def test_a_size_is_in_the_unit_it_is_written_in(size: float, text: str) -> None:
     assert format_bytes(size) == text
 
@@ -34,10 +45,17 @@ def test_a_size_is_in_the_unit_it_is_written_in(size: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("share", "text"),
     [
-        (0, "0 %"), (0.004, "0.4 %"), (0.0994, "9.9 %"), (0.0996, "10 %"), (0.423, "42 %"),
-        (1, "100 %"), (-0.001, "-0.1 %"), (-0.0001, "0.0 %"), (-0.2, "-20 %"),
+        (0, "0 %"),
+        (0.004, "0.4 %"),
+        (0.0994, "9.9 %"),
+        (0.0996, "10 %"),
+        (0.423, "42 %"),
+        (1, "100 %"),
+        (-0.001, "-0.1 %"),
+        (-0.0001, "0.0 %"),
+        (-0.2, "-20 %"),
     ],
-)  # fmt: skip
+)
 def test_a_small_share_is_not_nothing(share: float, text: str) -> None:
     assert percent(share) == text
 

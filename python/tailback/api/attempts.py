@@ -305,10 +305,13 @@ class ExplanationSearch(SimulatedHypotheses):
         evaluate = make_evaluate(self.others.add_to(machine.prepared, bursts), threads=self.threads)
         trials = CableTrials(
             partial(self.predicted, machine, bursts, evaluate=evaluate),
-            self.posterior().model, self.prior(), self.outcome_of(machine, run),
-            np.asarray(fabric.link_gbps, np.float64), bursts=bursts,
+            self.posterior().model,
+            self.prior(),
+            self.outcome_of(machine, run),
+            np.asarray(fabric.link_gbps, np.float64),
+            bursts=bursts,
             most_trials=most + (REFINING_TRIALS if self.is_open else DOUBTFUL_TRIALS),
-        )  # fmt: skip
+        )
         return CableSearch(trials, suspects, fabric, ahead, considered)
 
     def _ranked(
@@ -324,9 +327,10 @@ class ExplanationSearch(SimulatedHypotheses):
             return None
         model, healthy = self.posterior().model, self.outcome_of(machine, run)
         tried = [
-            one.outcome for one in self.hypotheses
+            one.outcome
+            for one in self.hypotheses
             if one.machine == machine.name and one.slow != machine.slow
-        ]  # fmt: skip
+        ]
         if not one_stands_out(tried, healthy, model):
             return None
         bursts = self.likely_bursts(machine)
@@ -336,9 +340,13 @@ class ExplanationSearch(SimulatedHypotheses):
             self.predicted, machine, bursts, evaluate=evaluate, causes=False, coarse=size
         )
         trials = CableTrials(
-            predict, model, self.prior(), predict(Change(computations=True)),
-            np.asarray(machine.prepared.fabric.link_gbps, np.float64), most_trials=most_trials,
-        )  # fmt: skip
+            predict,
+            model,
+            self.prior(),
+            predict(Change(computations=True)),
+            np.asarray(machine.prepared.fabric.link_gbps, np.float64),
+            most_trials=most_trials,
+        )
         return rank(trials, suspects, size, self.progress)
 
     def _look_for_job(self, machine: MachineModel) -> None:
@@ -361,9 +369,14 @@ class ExplanationSearch(SimulatedHypotheses):
 
         def with_job(draw: Draw) -> Outcome:
             messages = assumed_messages(
-                prepared.fabric, nodes, draw.load, draw.bursts, round(1.1 * self.inside_ps),
-                draw.seed, draw.hosts,
-            )  # fmt: skip
+                prepared.fabric,
+                nodes,
+                draw.load,
+                draw.bursts,
+                round(1.1 * self.inside_ps),
+                draw.seed,
+                draw.hosts,
+            )
             counted = self.others.add_to(prepared, None)
             scenario = counted.with_other_traffic("an unknown job", messages)
             run = self.simulated(scenario, machine.slow)
@@ -374,9 +387,12 @@ class ExplanationSearch(SimulatedHypotheses):
 
         self.progress("searching for traffic of other jobs", 0.0)
         tried = try_unknown_job(
-            with_job, self._jobs_to_try(), alone.elapsed_ps, self.inside_ps,
+            with_job,
+            self._jobs_to_try(),
+            alone.elapsed_ps,
+            self.inside_ps,
             more=lambda: sum(events) < SEARCH_EVENTS,
-        )  # fmt: skip
+        )
         if not tried:
             return
         first, *rest = runs.values()
@@ -385,10 +401,12 @@ class ExplanationSearch(SimulatedHypotheses):
         # Either any place fits as well as the one drawn, or the nearest of all places is right.
         nearest = nearest_of(self.prior().cables)
         somewhere = {
-            kind: MISFIT_ERROR[kind] + machine.sensitivity.get(kind, 0.0)
+            kind: MISFIT_ERROR[kind]
+            + machine.sensitivity.get(kind, 0.0)
             + nearest * between.get(kind, 0.0)
-            for kind in WHERE_IT_SENDS if kind in alone.misfits
-        }  # fmt: skip
+            for kind in WHERE_IT_SENDS
+            if kind in alone.misfits
+        }
         for one in tried:
             placed = replace(one.outcome, misfits={**one.outcome.misfits, **somewhere})
             self.add(machine, one.outcome, machine.slow, None, one.draw)
@@ -418,9 +436,10 @@ class ExplanationSearch(SimulatedHypotheses):
     def _jobs_to_try(self) -> list[Draw]:
         """Random jobs; with a second machine model only those that fit best with the first."""
         fits = [
-            one.hypothesis.job for one in self.posterior().weighed
+            one.hypothesis.job
+            for one in self.posterior().weighed
             if one.hypothesis.job is not None and one.hypothesis.job.place
-        ]  # fmt: skip
+        ]
         best = {job.seed: replace(job, place=False) for job in reversed(fits)}
         return list(reversed(best.values()))[:JOBS_PER_MACHINE] or draws()
 
@@ -434,9 +453,10 @@ class ExplanationSearch(SimulatedHypotheses):
         likely = posterior.weighed if still_open else posterior.credible()
         reverse = posterior.reverse
         cables = [
-            one.hypothesis for one in likely
+            one.hypothesis
+            for one in likely
             if one.hypothesis.slow and not self.machines[one.hypothesis.machine].slow
-        ]  # fmt: skip
+        ]
         if still_open:
             places = {one.places(reverse): one for one in reversed(cables)}
             cables = [one for one in cables if places[one.places(reverse)] is one][:VARIED_CABLES]
@@ -446,8 +466,10 @@ class ExplanationSearch(SimulatedHypotheses):
         for name, machine in self.machines.items():
             tried = {
                 min(s.link, int(reverse[s.link]))
-                for one in self.hypotheses if one.machine == name for s in one.slow
-            }  # fmt: skip
+                for one in self.hypotheses
+                if one.machine == name
+                for s in one.slow
+            }
             untried = tuple(link for link in links if link not in tried)
             if not untried or (tried and not still_open):
                 continue
@@ -474,9 +496,10 @@ class ExplanationSearch(SimulatedHypotheses):
         reverse = self.prior().reverse
         for name, machine in self.machines.items():
             likely = dict.fromkeys(
-                one.hypothesis.places(reverse) for one in self.posterior().weighed
+                one.hypothesis.places(reverse)
+                for one in self.posterior().weighed
                 if one.hypothesis.machine == name and one.hypothesis.slow != machine.slow
-            )  # fmt: skip
+            )
             tried = [self.at_places(name, place)[0] for place in list(likely)[:VARIED_CABLES]]
             found = [self.sensitivity_to_settings(machine, one.slow) for one in tried]
             if not found:
@@ -487,9 +510,10 @@ class ExplanationSearch(SimulatedHypotheses):
             }
             self.hypotheses = [
                 replace(one, outcome=replace(one.outcome, sensitivity=mean))
-                if one.machine == name and one.slow != machine.slow else one
+                if one.machine == name and one.slow != machine.slow
+                else one
                 for one in self.hypotheses
-            ]  # fmt: skip
+            ]
 
     @property
     def _cable_disagrees(self) -> bool:

@@ -70,9 +70,10 @@ def calibrate(
         raise CalibrationError("no file to read", remedy="give at least one")
     if hosts is not None and rankfile is not None:
         raise CalibrationError(
-            f"{option('rankfile')} and {option('hosts')} both state where ranks ran", file=rankfile,
+            f"{option('rankfile')} and {option('hosts')} both state where ranks ran",
+            file=rankfile,
             remedy="give one of the two",
-        )  # fmt: skip
+        )
     machine = None
     if fabric is not None:
         machine = Machine(degrade(load_fabric(section := _section(fabric)), section.degraded))
@@ -88,9 +89,11 @@ def calibrate(
             f"benchmarks ran with different MTUs: {sizes}", remedy="calibrate from one of them"
         )
     found = estimate(
-        read.placed, packet_bytes=next(iter(read.packet_bytes), None),
-        adapter_gbps=None if machine is None else machine.adapter_gbps, eager=read.eager,
-    )  # fmt: skip
+        read.placed,
+        packet_bytes=next(iter(read.packet_bytes), None),
+        adapter_gbps=None if machine is None else machine.adapter_gbps,
+        eager=read.eager,
+    )
     found.engine += _timed_by_recorder([split_hosts(one)[0] for one in given], found)
     found.notes[:0] = read.notes
     found.measured += read.measured
@@ -150,10 +153,11 @@ def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _Fil
     if ranks:
         if len(ranks) != len(hosts):
             raise CalibrationError(
-                f"the trace has {len(hosts)} ranks, but hosts of {len(ranks)} are given", file=path,
+                f"the trace has {len(hosts)} ranks, but hosts of {len(ranks)} are given",
+                file=path,
                 remedy="name the host of each rank, like "
                 f"{option('hosts', 'node[001-004]:16')}, or {option('rankfile')}",
-            )  # fmt: skip
+            )
         hosts = list(ranks)
     found = trace_times(run.tables["transfers"], run.tables["calls"], hosts, machine)
     out.placed += found.placed

@@ -26,8 +26,16 @@ from tailback.stages import stage
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
 DEFAULT_METHODS = (
-    "block", "by-switch", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift",
-)  # fmt: skip
+    "block",
+    "by-switch",
+    "round-robin",
+    "rcm",
+    "metis",
+    "incremental",
+    "tile",
+    "tile2",
+    "shift",
+)
 """All placements except those that need a file or are random."""
 
 CONGESTED_FRACTION = 0.1
@@ -88,9 +96,10 @@ def make_candidates(
             problem = problems[variant.hosts]
             try:
                 node = (
-                    job.node if used and plain
+                    job.node
+                    if used and plain
                     else place(name, problem, dict(given) if plain else {})
-                )  # fmt: skip
+                )
                 job.footprint.check(prepared.fabric, variant.name, node)
             except PlacementError as error:
                 errors.append((variant, error))

@@ -48,23 +48,26 @@ def read_captures(
         raise ScenarioError(
             f"a packet capture names no ranks; use {option('fabric')}, {option('forwarding')} and "
             f"{option('contexts')} with it",
-            file=paths[0], place=refused[0],
+            file=paths[0],
+            place=refused[0],
             remedy="leave it out, or diagnose the trace of the program with "
             f"{option('samples', 'CAPTURE')}",
-        )  # fmt: skip
+        )
     if fabric is None:
         raise ScenarioError(
-            "a packet capture needs the network it was taken on", file=paths[0],
+            "a packet capture needs the network it was taken on",
+            file=paths[0],
             remedy=f"add {option('fabric')} with a scenario or run that states network and "
             "[telemetry], a file that ibnetdiscover wrote, or a preset: "
             + ", ".join(PRESETS.names()),
-        )  # fmt: skip
+        )
     for path in paths:
         if not is_capture(path):
             raise ScenarioError(
                 "does not exist" if not path.exists() else "is not a packet capture",
-                file=path, remedy="give only pcap, pcapng or ERF files",
-            )  # fmt: skip
+                file=path,
+                remedy="give only pcap, pcapng or ERF files",
+            )
     setting, one_in, assumed = capture_scenario(fabric)
     if forwarding is not None:
         setting.fabric.forwarding = Path(forwarding).absolute()
@@ -105,7 +108,4 @@ def with_capture_telemetry(scenario: Scenario) -> tuple[Scenario, bool]:
 def options_on_ranks(options: ScenarioOptions) -> dict[str, object]:
     """Options about ranks, which captures do not have, by their names in the interface."""
     known = ("fabric", "forwarding")
-    return {
-        option(name): value is not None
-        for name, value in options.items() if name not in known
-    }  # fmt: skip
+    return {option(name): value is not None for name, value in options.items() if name not in known}

@@ -93,9 +93,10 @@ def rank(
     """
     found = sorted(trials.screen(suspects, progress), key=_shape, reverse=True)
     kept = {
-        trial.cables[0].link for number, trial in enumerate(found)
+        trial.cables[0].link
+        for number, trial in enumerate(found)
         if number < FEWEST_KEPT or trial.shape >= found[0].shape - CLEAR
-    }  # fmt: skip
+    }
     # Where one explains all evidence, those after it were not simulated.
     seen = {trial.cables[0].link for trial in trials.trials}
     left = [link for link in suspects if link in kept or link not in seen]

@@ -211,8 +211,9 @@ def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
         .agg((pl.col("congested").sum() / pl.col("packets").sum()).clip(upper_bound=1.0))
         for run in (before, after)
     ]
-    joined = frames[0].join(frames[1], on=["tier", "direction"], how="full", suffix="_after",
-                            coalesce=True)  # fmt: skip
+    joined = frames[0].join(
+        frames[1], on=["tier", "direction"], how="full", suffix="_after", coalesce=True
+    )
     return [
         {"tier": tier, "direction": direction, "congested_fraction": both}
         for tier, direction, *both in joined.sort("tier", "direction").iter_rows()
@@ -258,7 +259,6 @@ def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         rows.append(("congested hops", known[0], known[1], ""))
     else:
         rows.append(
-            ("congested hops", percent(c0, 2), percent(c1, 2),
-             f"{100 * (c1 - c0):+.2f} points")
-        )  # fmt: skip
+            ("congested hops", percent(c0, 2), percent(c1, 2), f"{100 * (c1 - c0):+.2f} points")
+        )
     return rows

@@ -149,14 +149,23 @@ class DiagnosisResult(FolderResult):
                 self.after.write(folder / "after")
         contents = {file.file: file.text for file in self.rank_files}
         write_report(
-            folder / "report.html", self.run, self.diagnosis, after=self.after, files=contents,
-            attribution=self.attribution, measured=self._measured_tables,
-        )  # fmt: skip
+            folder / "report.html",
+            self.run,
+            self.diagnosis,
+            after=self.after,
+            files=contents,
+            attribution=self.attribution,
+            measured=self._measured_tables,
+        )
         if figures:
             export_figures(
-                self.run, self.diagnosis, folder / "figures", figures, after=self.after,
+                self.run,
+                self.diagnosis,
+                folder / "figures",
+                figures,
+                after=self.after,
                 measured=self._measured_tables,
-            )  # fmt: skip
+            )
         if self.measured is not None:
             self.measured.write(folder / "measured")
         stages = recorded_stages()
@@ -250,8 +259,14 @@ def diagnose(
     step = progress or _no_progress
     named = _files(source)
     if any(is_capture(file) for file in named):
-        given = by_option(counters=counters, jobs=jobs, samples=samples, methods=methods,
-                          allow_hosts=allow_hosts, remedies=remedies)  # fmt: skip
+        given = by_option(
+            counters=counters,
+            jobs=jobs,
+            samples=samples,
+            methods=methods,
+            allow_hosts=allow_hosts,
+            remedies=remedies,
+        )
         given |= options_on_ranks(options)
         ignored = [name for name, value in given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
@@ -267,23 +282,38 @@ def diagnose(
     with spread(workers, dask, tasks) as folder:
         evaluate = make_evaluate(prepared, watch, threads=threads, known=known, tasks=folder)
         workflow = _Workflow(
-            prepared, run, evaluate, tuple(methods), tuple(remedies), repeated, step, analyse,
+            prepared,
+            run,
+            evaluate,
+            tuple(methods),
+            tuple(remedies),
+            repeated,
+            step,
+            analyse,
             engine_variations(run) if expected.found is None else (),
-        )  # fmt: skip
+        )
         measured = expected.measured_with_ideal(evaluate)
         diagnosis, after, files = workflow.diagnose(
             lambda modelled, placements, advise: expected.explained(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [*notes_on_recording(found.scenario), *notes_on_network(found.scenario),
-             *diagnosis.warnings, *note_on_effort(seeds, run)]  # fmt: skip
+    notes = [
+        *notes_on_recording(found.scenario),
+        *notes_on_network(found.scenario),
+        *diagnosis.warnings,
+        *note_on_effort(seeds, run),
+    ]
     diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(notes))})
     step("charging the stall time", 1.0)
     return DiagnosisResult(
-        diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
+        diagnosis,
+        Run.of(run),
+        None if after is None else Run.of(after),
+        measured,
+        files,
         attribute(run, analyse),
-    )  # fmt: skip
+    )
 
 
 def _of_captures(
@@ -309,11 +339,12 @@ def _source_without_captures(
     """The source of a diagnosis without captures; ScenarioError for options of captures."""
     if contexts is not None or isinstance(source, list):
         raise ScenarioError(
-            f"{option('contexts')} applies to packet captures only" if contexts is not None
+            f"{option('contexts')} applies to packet captures only"
+            if contexts is not None
             else f"{len(named)} sources, none of them a packet capture",
             file=named[0] if named else None,
             remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
-        )  # fmt: skip
+        )
     return source
 
 
@@ -353,18 +384,21 @@ class _Expected:
         return replace(self.measured, measured=times)
 
     def explained(
-        self, diagnosis: Diagnosis, measured: MeasuredRun | None, evaluate: Evaluate,
-        placements: Placements, seeds: int, advise: Advise,
-    ) -> Diagnosis:  # fmt: skip
+        self,
+        diagnosis: Diagnosis,
+        measured: MeasuredRun | None,
+        evaluate: Evaluate,
+        placements: Placements,
+        seeds: int,
+        advise: Advise,
+    ) -> Diagnosis:
         """The diagnosis of the measured time in place of the expected one."""
         if measured is None:
             return diagnosis
         diagnosis = with_measured(diagnosis, measured.measured, self.changed)
         if self.found is None:
             return diagnosis
-        cost = further_costs(
-            self.prepared, self.evidence, self.run, evaluate, placements, seeds
-        )  # fmt: skip
+        cost = further_costs(self.prepared, self.evidence, self.run, evaluate, placements, seeds)
         found = replace(self.found, extrapolated_ps=self.run.extrapolated_ps)
         explained = explain(diagnosis, measured.measured, found, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.
@@ -388,9 +422,12 @@ class _EvidenceFiles:
 
     @classmethod
     def of(
-        cls, case: LabCase | None, counters: Sequence[str | Path], jobs: str | Path | None,
+        cls,
+        case: LabCase | None,
+        counters: Sequence[str | Path],
+        jobs: str | Path | None,
         samples: str | Path | None,
-    ) -> _EvidenceFiles:  # fmt: skip
+    ) -> _EvidenceFiles:
         """What the user gives, else what is in a folder of the lab."""
         if case is None:
             return cls(counters, jobs, samples)
@@ -419,12 +456,17 @@ class _EvidenceFiles:
             evidence = with_samples(evidence, self.samples, prepared)
             with stage("causes in the evidence"):
                 explained = add_evidence(
-                    prepared, measured, run, evidence, step,
-                    fifo=None if fifo is prepared else fifo, threads=threads,
+                    prepared,
+                    measured,
+                    run,
+                    evidence,
+                    step,
+                    fifo=None if fifo is prepared else fifo,
+                    threads=threads,
                     settings=engine_settings(
                         machine.fitted, stated=machine.stated, lacks=machine.lacks
                     ),
-                )  # fmt: skip
+                )
             found = explained.found
             if explained.prepared is not prepared:
                 prepared, run = explained.prepared, explained.run
@@ -437,20 +479,24 @@ class _EvidenceFiles:
 
     def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
-        options = by_option(counters=bool(self.counters), jobs=self.jobs is not None,
-                         samples=self.samples is not None)  # fmt: skip
+        options = by_option(
+            counters=bool(self.counters),
+            jobs=self.jobs is not None,
+            samples=self.samples is not None,
+        )
         given = next((option for option, there in options.items() if there), "")
         if given and (measured is None or changed):
             why = (
-                f"the scenario changes it ({changed})" if changed
+                f"the scenario changes it ({changed})"
+                if changed
                 else "the source has no recorded times"
-            )  # fmt: skip
+            )
             raise ScenarioError(
                 f"needs a measured run, but {why}",
                 place=given,
                 remedy="give an unchanged trace with times (OTF2, DUMPI, Nsight Systems), or leave "
                 "it out",
-            )  # fmt: skip
+            )
 
 
 def _files(source: SourceLike | list[str | Path]) -> list[Path]:
@@ -499,22 +545,36 @@ class _Workflow:
         made = screened.kept
         rules = other_rules(prepared.scenario)
         diagnosis = diagnose_cause(
-            run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress,
-            analyse=self.analyse, engines=self.engines,
-        )  # fmt: skip
+            run,
+            evaluate,
+            placements=made,
+            rules=rules,
+            seeds=seeds,
+            progress=self.progress,
+            analyse=self.analyse,
+            engines=self.engines,
+        )
         context = RemedyContext(
-            evaluate, estimate, made, screened.estimate_ps,
-            prepared.observed.program, rules, frozenset(self.remedies) or None, variants,
+            evaluate,
+            estimate,
+            made,
+            screened.estimate_ps,
+            prepared.observed.program,
+            rules,
+            frozenset(self.remedies) or None,
+            variants,
             evaluate(Change(network="no-contention", background=False)).elapsed_ps
-            if is_large(run) else 0,
-        )  # fmt: skip
+            if is_large(run)
+            else 0,
+        )
         if self.engines:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
         found = find_remedy(run, diagnosis, context, seeds=seeds, progress=self.progress)
         diagnosis = explained(
-            diagnosis.model_copy(update={"remedy": found.remedy}), made,
+            diagnosis.model_copy(update={"remedy": found.remedy}),
+            made,
             lambda measured: recommend(run, measured, found.candidates),
-        )  # fmt: skip
+        )
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":
             warnings.insert(0, only_placements_tried(methods))
@@ -525,10 +585,11 @@ class _Workflow:
                 for candidate in screened.left_out
             ]
             left_out += [
-                Candidate(name=variant.name, variant=variant, status=Status.FAILED,
-                          reason=error.message)
+                Candidate(
+                    name=variant.name, variant=variant, status=Status.FAILED, reason=error.message
+                )
                 for variant, error in errors
-            ]  # fmt: skip
+            ]
             remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
             change = found.change(remedy)
             if change is not None:

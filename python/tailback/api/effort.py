@@ -52,9 +52,11 @@ def note_on_effort(asked: int | None, run: Run) -> list[str]:
     variations = (
         f"with {len(FEWER_VARIATIONS)} other settings of the engine, not {len(ENGINE_VARIATIONS)}"
     )
-    once = "" if asked is not None else (
-        f" once (--seeds {REPETITIONS} repeats it with other random choices) and"
-    )  # fmt: skip
+    once = (
+        ""
+        if asked is not None
+        else (f" once (--seeds {REPETITIONS} repeats it with other random choices) and")
+    )
     return [
         f"a simulation of this run has {millions} million events, so each is made{once} "
         f"{variations}"

@@ -103,9 +103,10 @@ def with_samples(
         run = captured_run([path], scenario, assumed=assumed)
         if why := run.summary.get("without_samples"):
             raise CaptureError(
-                f"has no samples: {why}", file=path,
+                f"has no samples: {why}",
+                file=path,
                 remedy="leave it out, or state what the switches write: [telemetry] of a scenario",
-            )  # fmt: skip
+            )
         table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
         shared, notes = scheme in ONE_RESERVOIR, tuple(run.notes)
     else:
@@ -163,9 +164,13 @@ def read_network_evidence(
     intervals = interfaces.rows
     try:
         joined = join_counters(
-            intervals, fabric, sent, elapsed_ps=measured.measured.elapsed_ps,
-            origin_unix_ns=measured.origin_unix_ns, lossy=port_verdict.is_lossy(intervals),
-        )  # fmt: skip
+            intervals,
+            fabric,
+            sent,
+            elapsed_ps=measured.measured.elapsed_ps,
+            origin_unix_ns=measured.origin_unix_ns,
+            lossy=port_verdict.is_lossy(intervals),
+        )
     except JoinError as error:
         why = "; ".join((error.message, *interfaces.notes))
         raise JoinError(why, file=counters[0], remedy=error.remedy) from None
@@ -178,9 +183,13 @@ def read_network_evidence(
     joined = replace(joined, notes=notes)
     of_host, names = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
     others = find_other_traffic(
-        joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet,
+        joined,
+        fabric,
+        sent,
+        of_host,
+        packet_bytes=prepared.scenario.engine.packet,
         routes=forwarded_links(prepared.scenario, fabric),
-    )  # fmt: skip
+    )
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     source = "" if jobs is None else jobs.source
@@ -326,8 +335,9 @@ def _ports(fabric: Fabric) -> pl.DataFrame:
     adapters = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
     host = {
         fabric.node_name[node]: fabric.host_name[at]
-        for node, at in enumerate(fabric.node_host.tolist()) if adapters[at] == 1
-    }  # fmt: skip
+        for node, at in enumerate(fabric.node_host.tolist())
+        if adapters[at] == 1
+    }
     by_host = by_device.with_columns(
         pl.col("node_name").replace_strict(host, default=None, return_dtype=pl.String)
     ).drop_nulls("node_name")
@@ -342,18 +352,25 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
     Traces do not record the messages of collectives: those of the model are used, with its times
     scaled to the measured run. Those of steps left out are spread over the time of these.
     """
-    node = run.tables["ranks"].join(
-        run.tables["jobs"].filter("observed").select("job"), on="job", how="semi"
-    ).sort("job_rank")["node"].to_numpy().astype(np.int64)  # fmt: skip
+    node = (
+        run.tables["ranks"]
+        .join(run.tables["jobs"].filter("observed").select("job"), on="job", how="semi")
+        .sort("job_rank")["node"]
+        .to_numpy()
+        .astype(np.int64)
+    )
     table = measured.tables["transfers"].with_columns(
         pl.coalesce("recv_done_ps", "send_done_ps", "send_leave_ps").alias("end_ps")
     )
     parts = [
-        (node[table["src_rank"].to_numpy()], node[table["dst_rank"].to_numpy()],
-         table["size_bytes"].to_numpy().astype(np.float64),
-         table["send_enter_ps"].to_numpy().astype(np.float64),
-         table["end_ps"].to_numpy().astype(np.float64))
-    ]  # fmt: skip
+        (
+            node[table["src_rank"].to_numpy()],
+            node[table["dst_rank"].to_numpy()],
+            table["size_bytes"].to_numpy().astype(np.float64),
+            table["send_enter_ps"].to_numpy().astype(np.float64),
+            table["end_ps"].to_numpy().astype(np.float64),
+        )
+    ]
     observed = run.tables["jobs"].filter("observed")["job"]
     labels = run.tables["labels"].filter(
         pl.col("job").is_in(observed.implode()) & pl.col("call").is_in(OPERATIONS)
@@ -363,11 +380,14 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
         ranks = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
         stretch = measured.measured.elapsed_ps / max(run.elapsed_ps, 1)
         parts.append(
-            (ranks[log["src_rank"].to_numpy()], ranks[log["dst_rank"].to_numpy()],
-             log["size_bytes"].to_numpy().astype(np.float64),
-             log["post_ps"].to_numpy().astype(np.float64) * stretch,
-             log["arrival_ps"].to_numpy().astype(np.float64) * stretch)
-        )  # fmt: skip
+            (
+                ranks[log["src_rank"].to_numpy()],
+                ranks[log["dst_rank"].to_numpy()],
+                log["size_bytes"].to_numpy().astype(np.float64),
+                log["post_ps"].to_numpy().astype(np.float64) * stretch,
+                log["arrival_ps"].to_numpy().astype(np.float64) * stretch,
+            )
+        )
     src, dst, size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
     assumed = np.arange(len(src)) >= len(parts[0][0])
     # Clocks compared by messages of one direction may be far off, but all times lie in the run.

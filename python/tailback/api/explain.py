@@ -106,9 +106,15 @@ def add_evidence(
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)
     search = ExplanationSearch(
-        others, profile, compared, measured, evidence, progress, threads,
+        others,
+        profile,
+        compared,
+        measured,
+        evidence,
+        progress,
+        threads,
         run if has_no_probes(prepared.scenario) and run.computations is not None else None,
-    )  # fmt: skip
+    )
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     if statements.assumed_hosts:
         statements.missing.append(wording.HOSTS)
@@ -140,14 +146,21 @@ def add_evidence(
     found = _summary(search, posterior, candidates, statements)
     shared = "; ".join(shared_cores_of(prepared.scenario))
     found = replace(
-        found, shared_cores=shared, slow_anywhere=anywhere, change=change, place_open=place_open,
+        found,
+        shared_cores=shared,
+        slow_anywhere=anywhere,
+        change=change,
+        place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
-    )  # fmt: skip
+    )
     explained = with_others.with_slow_links(best.slow)
     return ScenarioWithEvidence(
-        explained, found, best.slow, _as_run_of(explained, expected),
+        explained,
+        found,
+        best.slow,
+        _as_run_of(explained, expected),
         [(changed, _as_run_of(explained, run)) for changed, run in _others(search, best)],
-    )  # fmt: skip
+    )
 
 
 def _as_run_of(prepared: PreparedScenario, run: Run) -> Run:
@@ -241,7 +254,10 @@ def _summary(
         slow=tuple(_slow_link_text(slow, fabric, sent) for slow in (*stated, *best.slow)),
         slow_shown_by=(
             _slow_shown_by(search, best, busy if more else 0, alone=not candidates)
-            if best.slow else wording.STATED_SLOW if stated else ""
+            if best.slow
+            else wording.STATED_SLOW
+            if stated
+            else ""
         ),
         others=whose,
         others_shown_by=shown,
@@ -252,7 +268,8 @@ def _summary(
         alternatives=tuple(one for _, one in alternatives),
         others_range=_range(posterior),
         others_more_ps=(
-            0 if job is not None
+            0
+            if job is not None
             else _others_more_ps(alternatives, _simulated_ps(search, posterior, best) + more)
         ),
         slow_more_ps=more,
@@ -270,7 +287,7 @@ def _summary(
         sources=tuple(statements.sources),
         missing=tuple(statements.missing),
         assumed_hosts=statements.assumed_hosts,
-    )  # fmt: skip
+    )
 
 
 def _alternatives(
@@ -360,9 +377,10 @@ def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]], simulated
     if "other-traffic" not in first.hidden_ps:
         return 0
     same = [
-        (probability, one.hidden_ps["other-traffic"]) for probability, one in alternatives
+        (probability, one.hidden_ps["other-traffic"])
+        for probability, one in alternatives
         if one.hidden_ps.keys() == first.hidden_ps.keys()
-    ]  # fmt: skip
+    ]
     weight = sum(probability for probability, _ in same)
     mean = sum(probability * ps for probability, ps in same) / max(weight, 1e-12)
     return round(mean) - first.hidden_ps["other-traffic"] + first.elapsed_ps - simulated_ps
@@ -382,9 +400,13 @@ def _unknown_job(search: ExplanationSearch, posterior: Posterior) -> UnknownJob 
     same = [ps for ps, one in zip(costs, tried, strict=True) if one.job.bursts == best.job.bursts]  # type: ignore[union-attr]
     ps = min(max(best.outcome.elapsed_ps - alone.elapsed_ps, 0), missing)
     return UnknownJob(
-        ps, min(same), missing, best.job.load, best.outcome.misfits.get("spread") or 0.0,
+        ps,
+        min(same),
+        missing,
+        best.job.load,
+        best.outcome.misfits.get("spread") or 0.0,
         alone.misfits.get("spread") or 0.0,
-    )  # fmt: skip
+    )
 
 
 def _range(posterior: Posterior) -> tuple[int, int]:
@@ -490,8 +512,9 @@ def _slow_shown_by(
     # In units of the usual misfit: kinds of evidence agree with different precision.
     both = [
         (now / errors[kind], (before[kind] or 0.0) / errors[kind])
-        for kind, now in best.outcome.misfits.items() if now is not None and kind in errors
-    ]  # fmt: skip
+        for kind, now in best.outcome.misfits.items()
+        if now is not None and kind in errors
+    ]
     removed = 1.0 - sum(now for now, _ in both) / max(sum(then for _, then in both), 1e-12)
     timed, stalls = (
         any(best.outcome.misfits.get(kind) is not None for kind in kinds)
@@ -515,9 +538,11 @@ def _name_sources(
     counters = evidence.counters
     if counters is not None:
         counted = int((~np.isnan(counters.sent_bytes)).sum())
-        statements.sources.append(wording.counted_links(
-            counted, lossy=counters.lossy, stalls=not np.isnan(counters.stall).all()
-        ))  # fmt: skip
+        statements.sources.append(
+            wording.counted_links(
+                counted, lossy=counters.lossy, stalls=not np.isnan(counters.stall).all()
+            )
+        )
         statements.sources += counters.notes
     if is_lossy(evidence, fabric):
         statements.sources.append(wording.DROPS)

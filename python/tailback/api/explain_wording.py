@@ -129,10 +129,14 @@ def engine_settings(fitted: Sequence[FittedValue], *, stated: bool, lacks: str) 
     if fitted:
         values = ", ".join(f"{one.name} {text(one.kind, one.value)}" for one in fitted)
         return f"settings of the engine fitted to uncontended messages of this trace: {values}"
-    return "" if stated else (
-        f"settings of the engine: defaults, as the trace has no {lacks} to fit them to (see "
-        "tailback calibrate)"
-    )  # fmt: skip
+    return (
+        ""
+        if stated
+        else (
+            f"settings of the engine: defaults, as the trace has no {lacks} to fit them to (see "
+            "tailback calibrate)"
+        )
+    )
 
 
 SMALL_BUFFERS: Final = "the times agree best with smaller buffers than those of the model"

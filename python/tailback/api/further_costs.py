@@ -59,13 +59,17 @@ def further_costs(
             routing.append(max(limited - now, 0))
     tables = tables_of(prepared.scenario, prepared.fabric)
     return FurtherCosts(
-        tuple(saved[0]), tuple(saved[1]), tuple(routing), uneven, hot_receiver_share(run),
+        tuple(saved[0]),
+        tuple(saved[1]),
+        tuple(routing),
+        uneven,
+        hot_receiver_share(run),
         *_placement_costs(evaluate, placements, seeds),
         0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
         adapter_order_costs(prepared, evaluate, seeds),
         Interruptions.of(program, run.elapsed_ps),
         partial(_time_without, prepared, evaluate),
-    )  # fmt: skip
+    )
 
 
 def _time_without(prepared: PreparedScenario, evaluate: Evaluate, causes: frozenset[str]) -> int:

@@ -37,7 +37,9 @@ class LabCase:
         counters = [case / name for name in ("counters.csv.gz", "counters.csv")]
         samples = [case / name for name in ("samples.csv", "samples.csv.gz")]
         return cls(
-            case / _TRACE, case / _LINKS, case / _RANKS,
+            case / _TRACE,
+            case / _LINKS,
+            case / _RANKS,
             tuple(file for file in counters if file.is_file())[:1],
             next((file for file in samples if file.is_file()), None),
-        )  # fmt: skip
+        )

@@ -123,9 +123,11 @@ CLOSE = 0.02
 
 
 def slower_network(
-    prepared: PreparedScenario, alone_ps: int, measured_ps: int,
+    prepared: PreparedScenario,
+    alone_ps: int,
+    measured_ps: int,
     predict: Callable[[Change], Outcome],
-) -> list[tuple[float, Outcome]]:  # fmt: skip
+) -> list[tuple[float, Outcome]]:
     """Predictions with all links at a share of their rates, until one takes as long as measured.
 
     The rates in a file may be wrong, TCP may stand in for RDMA, or a clock may have another unit:

@@ -30,7 +30,7 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
         hosts = [fabric.host_name[host] for host in fabric.node_host[job.node].tolist()]
     return measure(
         section.trace, rank_file=section.placement_file, hosts=hosts, format=section.format
-    )  # fmt: skip
+    )
 
 
 def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:

@@ -84,10 +84,11 @@ def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, 
     assert evidence.counters is not None
     seconds = evidence.counters.seconds
     named = [
-        wording.job_traffic(None if job.job == UNKNOWN else job.job, job.hosts,
-                            job.sent_bytes * 8 / seconds / 1e9)
+        wording.job_traffic(
+            None if job.job == UNKNOWN else job.job, job.hosts, job.sent_bytes * 8 / seconds / 1e9
+        )
         for job in others.jobs[:3]
-    ]  # fmt: skip
+    ]
     shown = wording.counted_traffic(others.sent_bytes, others.own_overhead - 1.0)
     return "; ".join(named), shown
 
@@ -171,9 +172,11 @@ def comparisons(
         elapsed = modelled_part_ps(measured)
         sizes = run.tables["messages"]["size_bytes"]
         error = stall_error_ps(
-            link_totals(run, "bytes"), prepared.fabric.link_gbps,
-            prepared.scenario.engine.buffer, float(sizes.mean() or 0.0),  # type: ignore[arg-type]
-        )  # fmt: skip
+            link_totals(run, "bytes"),
+            prepared.fabric.link_gbps,
+            prepared.scenario.engine.buffer,
+            float(sizes.mean() or 0.0),  # type: ignore[arg-type]
+        )
         out.append(PortStalls(counters.stall_ps, counters.latched, elapsed, error))
         # With tables the paths are known, and of others it is not known which paths they take.
         if (

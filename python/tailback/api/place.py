@@ -179,10 +179,16 @@ def place(
         refused = error.message
     omitted = left_out(prepared.observed.section.hosts, prepared.fabric)
     return PlacementResult(
-        rows, made, files, unwritten, refused,
+        rows,
+        made,
+        files,
+        unwritten,
+        refused,
         {variant.name: error.message for variant, error in errors},
-        omitted.note if omitted is not None else "", prepared.notes, skipped,
-    )  # fmt: skip
+        omitted.note if omitted is not None else "",
+        prepared.notes,
+        skipped,
+    )
 
 
 def _evaluate_placement(

@@ -61,9 +61,14 @@ def network_evidence(
 
 
 def _of_counters(
-    prepared: PreparedScenario, measured: MeasuredRun, run: Run, counters: Sequence[str | Path],
-    jobs: str | Path | None, trace: Path | None, notes: list[str],
-) -> NetworkEvidence:  # fmt: skip
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    counters: Sequence[str | Path],
+    jobs: str | Path | None,
+    trace: Path | None,
+    notes: list[str],
+) -> NetworkEvidence:
     """What the counters of links and the job list show; extends ``notes``."""
     listed = _listed(trace, jobs, notes)
     fabric = prepared.fabric

@@ -52,8 +52,12 @@ def sampled_links(estimates: pl.DataFrame | None, fabric: Fabric) -> tuple[Sampl
     )
     return tuple(
         SampledLink(
-            link=fabric.link_name(row["link"]), number=row["link"], packets=row["packets"],
-            congested_fraction=row["fraction"], low=row["fraction_low"], high=row["fraction_high"],
+            link=fabric.link_name(row["link"]),
+            number=row["link"],
+            packets=row["packets"],
+            congested_fraction=row["fraction"],
+            low=row["fraction_low"],
+            high=row["fraction_high"],
         )
         for row in rows.head(SAMPLED_LINKS).iter_rows(named=True)
-    )  # fmt: skip
+    )

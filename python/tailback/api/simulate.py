@@ -66,8 +66,9 @@ def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOpt
     if model != "packet":
         raise ScenarioError(f"there is no model {model!r}", remedy="choose packet or fluid")
     for name, value, key in (
-        ("rates", rates, "[engine.pacing] rates"), ("paths", paths, "[engine] routing"),
-    ):  # fmt: skip
+        ("rates", rates, "[engine.pacing] rates"),
+        ("paths", paths, "[engine] routing"),
+    ):
         if value is not None:
             raise ScenarioError(
                 f"{option(name, value)} has no effect on the packet engine",

@@ -112,23 +112,27 @@ class SimulatedHypotheses:
         """Probabilities of all hypotheses simulated so far."""
         lossy = is_lossy(self.evidence, next(iter(self.machines.values())).prepared.fabric)
         known = [
-            one for one in self.hypotheses
-            if one.slow == self.machines[one.machine].slow and one.job is None
+            one
+            for one in self.hypotheses
+            if one.slow == self.machines[one.machine].slow
+            and one.job is None
             and one.slower is None
-        ]  # fmt: skip
+        ]
         alone = {name: [one for one in known if one.machine == name] for name in self.machines}
         outcomes = [[one.outcome for one in ways] for ways in alone.values()]
         model, prior = ErrorModel.of(self.inside_ps, outcomes, lossy=lossy), self.prior()
         simulated = [
-            one for name, ways in alone.items()
+            one
+            for name, ways in alone.items()
             for one in over_arrangements(
                 [each for each in self.hypotheses if each.machine == name], ways, model, prior
             )
-        ]  # fmt: skip
+        ]
         otherwise = [
-            one for name, machine in self.machines.items()
+            one
+            for name, machine in self.machines.items()
             for one in self._came_otherwise(name, machine.slow, model)
-        ]  # fmt: skip
+        ]
         cables = [one for one in simulated if one.slow != self.machines[one.machine].slow]
         otherwise += at_other_rates(cables, model, prior)
         others = not_tried(known, model, prior, self._widest())
@@ -150,9 +154,10 @@ class SimulatedHypotheses:
         if self.others.traffic is None:
             return []
         ways = [
-            one for one in self.hypotheses
+            one
+            for one in self.hypotheses
             if one.machine == name and one.slow == slow and one.slower is None
-        ]  # fmt: skip
+        ]
         without = self.alone(name, None, with_others=False).elapsed_ps
         return came_otherwise(ways, without, model)
 
@@ -256,9 +261,10 @@ class SimulatedHypotheses:
         def simulate() -> tuple[dict[str, float], bool]:
             prepared = machine.prepared
             as_stated = (
-                self.alone(machine.name, None, with_others=False) if slow == machine.slow
+                self.alone(machine.name, None, with_others=False)
+                if slow == machine.slow
                 else self.simulated(prepared, slow)
-            )  # fmt: skip
+            )
             others = [self.simulated(prepared, slow, one) for one in SETTINGS]
             shared = any(run.adapters_shared for run in (as_stated, *others))
             return self.compare.between(as_stated, others), shared
@@ -276,9 +282,15 @@ class SimulatedHypotheses:
         return replace(self.outcome_of(machine, run), change=change)
 
     def predicted(
-        self, machine: MachineModel, bursts: int | None, change: Change, evaluate: Evaluate, *,
-        causes: bool = True, coarse: int | None = None,
-    ) -> Outcome:  # fmt: skip
+        self,
+        machine: MachineModel,
+        bursts: int | None,
+        change: Change,
+        evaluate: Evaluate,
+        *,
+        causes: bool = True,
+        coarse: int | None = None,
+    ) -> Outcome:
         """Prediction of a change of this machine model, simulated unless known.
 
         Args:
@@ -300,9 +312,14 @@ class SimulatedHypotheses:
 
         # Runs without hidden causes are kept, so no other has the number of one.
         conditions = machine.conditions.with_change(
-            bursts, coarse, None if without is None else id(without),
-            change.slow, change.limits, change.variation, change.computations,
-        )  # fmt: skip
+            bursts,
+            coarse,
+            None if without is None else id(without),
+            change.slow,
+            change.limits,
+            change.variation,
+            change.computations,
+        )
         outcome = self.known_outcomes.find_or(conditions, simulate)
         return replace(outcome, sensitivity=machine.sensitivity)
 
@@ -333,9 +350,13 @@ class SimulatedHypotheses:
         return (None,) if self.others.traffic is None else BURSTS
 
     def add(
-        self, machine: MachineModel, found: Outcome | Run, slow: Slow, bursts: int | None,
+        self,
+        machine: MachineModel,
+        found: Outcome | Run,
+        slow: Slow,
+        bursts: int | None,
         job: Draw | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a hypothesis without an unexplained fault.
 
         Args:
@@ -349,10 +370,8 @@ class SimulatedHypotheses:
         prior = machine.log_prior - math.log(len(self.arrangements))
         alone = self.alone(machine.name, bursts).elapsed_ps
         self.hypotheses.append(
-            Hypothesis(
-                machine.name, outcome, slow, bursts, job, log_prior=prior, alone_ps=alone
-            )
-        )  # fmt: skip
+            Hypothesis(machine.name, outcome, slow, bursts, job, log_prior=prior, alone_ps=alone)
+        )
 
     def likely_bursts(self, machine: MachineModel) -> int | None:
         """Most probable number of bursts of counted traffic with a machine model."""
@@ -363,22 +382,30 @@ class SimulatedHypotheses:
         """Hypotheses with slow cables at these places, the most probable first."""
         model, prior = self.posterior().model, self.prior()
         mine = [
-            one for one in self.hypotheses
+            one
+            for one in self.hypotheses
             if one.machine == name and one.places(prior.reverse) == place
-        ]  # fmt: skip
+        ]
         return sorted(mine, key=lambda one: -log_probability(one, model, prior))
 
     def simulated(
-        self, prepared: PreparedScenario, slow: Slow, settings: EngineVariation | None = None, *,
+        self,
+        prepared: PreparedScenario,
+        slow: Slow,
+        settings: EngineVariation | None = None,
+        *,
         measure: bool = False,
-    ) -> Run:  # fmt: skip
+    ) -> Run:
         """Simulate a scenario with slow cables, and with other settings of the engine.
 
         ``measure``: with all telemetry, not only what evidence is compared with.
         """
         evaluate = make_evaluate(prepared, threads=self.threads)
         change = Change(
-            slow=slow, variation=settings, computations=True,
-            measure=measure or self.compare.of_links, totals_only=not measure,
-        )  # fmt: skip
+            slow=slow,
+            variation=settings,
+            computations=True,
+            measure=measure or self.compare.of_links,
+            totals_only=not measure,
+        )
         return evaluate(change)

@@ -204,17 +204,19 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     else:
         if _is_counters(source):
             raise ScenarioError(
-                "port counters show where data waited, but not whose data or why", file=source,
+                "port counters show where data waited, but not whose data or why",
+                file=source,
                 remedy="use tailback counters; diagnose needs a trace or a scenario",
-            )  # fmt: skip
+            )
         if fabric is None and (fabric := recorded_fabric(source)) is not None:
             options["forwarding"] = options.get("forwarding") or recorded_forwarding(source)
         if fabric is None:
             raise ScenarioError(
-                "a trace needs a network to run on", file=source,
+                "a trace needs a network to run on",
+                file=source,
                 remedy=f"add {option('fabric')} with a file that ibnetdiscover wrote (others: "
                 "tailback list fabric-format), or a preset: " + ", ".join(PRESETS.names()),
-            )  # fmt: skip
+            )
         data = {"name": _name(source), **network_data(fabric), "job": [{"trace": source}]}
         scenario = parse(data)
     return _with_options(scenario, **options)
@@ -300,9 +302,10 @@ def _fabric_remedy(fabric: str) -> str:
         keys = "[fabric.fat_tree] with its keys hosts_per_leaf, leaves, aggregation …"
     else:
         required = [
-            name for name, field in TOPOLOGIES[close[0]].model_fields.items()
+            name
+            for name, field in TOPOLOGIES[close[0]].model_fields.items()
             if field.is_required() and name != "kind"
-        ]  # fmt: skip
+        ]
         options = ", ".join(f"{name} = …" for name in required)
         keys = f'[fabric] topology = {{ kind = "{close[0]}", {options} }}'.replace(", }", " }")
     return (

@@ -176,10 +176,12 @@ def _compared(members: Sequence[Placed], regime: Regime) -> Disagreement | None:
     if not sizes:
         return None
     # The mean over repeated runs, shape (hosts, sizes).
-    times = np.array([
-        [np.mean([_log_time(one, size) for one in runs]) for size in sizes]
-        for runs in by_hosts.values()
-    ])  # fmt: skip
+    times = np.array(
+        [
+            [np.mean([_log_time(one, size) for one in runs]) for size in sizes]
+            for runs in by_hosts.values()
+        ]
+    )
     effect = times.mean(axis=1)
     if np.ptp(effect) <= _noise(times):
         return None
@@ -203,8 +205,9 @@ def _common_sizes(members: Sequence[Placed], regime: Regime) -> list[float]:
     """Sizes of the regime that all series with hosts have, in order."""
     each = [
         set(one.series.size_bytes[_in_regime(one.series.size_bytes, regime)].tolist())
-        for one in members if one.hosts
-    ]  # fmt: skip
+        for one in members
+        if one.hosts
+    ]
     return sorted(set.intersection(*each))
 
 

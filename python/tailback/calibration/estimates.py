@@ -85,9 +85,12 @@ class Estimates:
 
 
 def estimate(
-    placed: Sequence[Placed], *, packet_bytes: int | None = None,
-    adapter_gbps: float | None = None, eager: FittedValue | None = None,
-) -> Estimates:  # fmt: skip
+    placed: Sequence[Placed],
+    *,
+    packet_bytes: int | None = None,
+    adapter_gbps: float | None = None,
+    eager: FittedValue | None = None,
+) -> Estimates:
     """Settings of the engine that follow from benchmarks.
 
     Args:
@@ -118,9 +121,10 @@ def estimate(
     else:
         latencies = any((g.quantity, g.layer, g.remote) == ("latency", "mpi", True) for g in groups)
         out.not_identified["eager"] = (
-            "no jump in MPI's latency shows a handshake" if latencies
+            "no jump in MPI's latency shows a handshake"
+            if latencies
             else "nothing shows MPI's latency between hosts"
-        )  # fmt: skip
+        )
     _local(out, groups, send, defaults)
     _other_quantities(out, groups)
     for disagreement in disagreements:
@@ -175,21 +179,27 @@ def _delays(
 ) -> DrawnValue | None:
     """``switch_delay`` and ``send_delay`` from latencies over several distances."""
     remote = [
-        group for group in groups
-        if group.quantity == "latency" and group.route is not None and group.route.switches > 0
+        group
+        for group in groups
+        if group.quantity == "latency"
+        and group.route is not None
+        and group.route.switches > 0
         and group.intercept() is not None
-    ]  # fmt: skip
+    ]
     if not any(group.layer == "mpi" for group in remote):
         some = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
         unknown = any(group.route is None for group in some)
         out.not_identified["send_delay"] = (
             "the hosts of the latency tests are unknown: give the fabric (--fabric) and "
             "the hosts (--hosts, or FILE@HOST,HOST)"
-            if unknown else "nothing shows MPI's latency between hosts"
-        )  # fmt: skip
+            if unknown
+            else "nothing shows MPI's latency between hosts"
+        )
     layers = list(dict.fromkeys(group.layer for group in remote))
-    reach = {layer: {g.route.switches for g in remote if g.layer == layer and g.route}
-             for layer in layers}  # fmt: skip
+    reach = {
+        layer: {g.route.switches for g in remote if g.layer == layer and g.route}
+        for layer in layers
+    }
     several_distances = any(len(distances) > 1 for distances in reach.values())
     if not several_distances:
         out.not_identified["switch_delay"] = (
@@ -284,9 +294,14 @@ def _bracket(group: FittedSeries, number: int) -> FittedValue:
     size, row = group.size_bytes, group.fit.model.breaks[number]
     first, last = group.fit.plausible[number]
     return FittedValue(
-        "eager", "size", float(size[row - 1]), float(size[first - 1]), float(size[last]) - 1,
-        group.source + group.where, group.n,
-    )  # fmt: skip
+        "eager",
+        "size",
+        float(size[row - 1]),
+        float(size[first - 1]),
+        float(size[last]) - 1,
+        group.source + group.where,
+        group.n,
+    )
 
 
 def _local(
@@ -316,10 +331,12 @@ def _local(
         base = replace(base, source=f"{base.source}, with the default send_delay")
     delay = base.value - send.value
     out.engine.append(
-        _interval("local_delay", "time", replace(
-            base, value=max(delay, 0.0), draws=np.maximum(base.draws - send.draws, 0.0)
-        ))
-    )  # fmt: skip
+        _interval(
+            "local_delay",
+            "time",
+            replace(base, value=max(delay, 0.0), draws=np.maximum(base.draws - send.draws, 0.0)),
+        )
+    )
     if delay < 0:
         out.notes.append(
             "messages within a host take less than send_delay, which the engine adds to all "
@@ -338,10 +355,13 @@ def _other_quantities(out: Estimates, groups: Sequence[FittedSeries]) -> None:
             name = f"latency_{group.route.switches:g}_switches".replace(".", "_")
             out.measured.append(_interval(name, "time", base))
     gaps = [
-        base for group in groups
-        if (group.quantity, group.layer) == ("stream", "mpi") and group.remote
-        and group.size_bytes.min() <= 8 and (base := group.intercept()) is not None
-    ]  # fmt: skip
+        base
+        for group in groups
+        if (group.quantity, group.layer) == ("stream", "mpi")
+        and group.remote
+        and group.size_bytes.min() <= 8
+        and (base := group.intercept()) is not None
+    ]
     if gaps:
         out.measured.append(_interval("message_interval", "time", mean_of(gaps)))
 

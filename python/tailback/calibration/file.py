@@ -52,9 +52,14 @@ class Calibration:
         """The calibration with these estimates."""
         settings = {one.name: text(one.kind, one.value) for one in found.engine}
         return Calibration(
-            found.engine, found.measured, found.not_identified, found.notes, list(files), settings,
+            found.engine,
+            found.measured,
+            found.not_identified,
+            found.notes,
+            list(files),
+            settings,
             found.disagreements,
-        )  # fmt: skip
+        )
 
     def apply(self, scenario: Scenario) -> Scenario:
         """The scenario with these settings; its other settings do not change.
@@ -77,9 +82,15 @@ class Calibration:
             for one in some
         ]
         columns = {
-            "parameter": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64,
-            "unit": pl.String, "source": pl.String, "n": pl.Int64, "engine_setting": pl.Boolean,
-        }  # fmt: skip
+            "parameter": pl.String,
+            "value": pl.Float64,
+            "low": pl.Float64,
+            "high": pl.Float64,
+            "unit": pl.String,
+            "source": pl.String,
+            "n": pl.Int64,
+            "engine_setting": pl.Boolean,
+        }
         return pl.DataFrame(rows, columns, orient="row")
 
     def _repr_html_(self) -> str:
@@ -163,10 +174,13 @@ def _quoted(value: object) -> str:
     """A TOML string on one line."""
     plain = str(value).replace("\\", "\\\\").replace('"', '\\"')
     safe = "".join(
-        char if char.isprintable() else f"\\u{min(ord(char), 0xFFFF):04x}"
-        if not 0xD800 <= ord(char) < 0xE000 else "\N{REPLACEMENT CHARACTER}"
+        char
+        if char.isprintable()
+        else f"\\u{min(ord(char), 0xFFFF):04x}"
+        if not 0xD800 <= ord(char) < 0xE000
+        else "\N{REPLACEMENT CHARACTER}"
         for char in plain
-    )  # fmt: skip
+    )
     return f'"{safe}"'
 
 
@@ -188,9 +202,10 @@ def load(path: str | Path) -> Calibration:
         data = tomllib.loads(text_content(path, CalibrationError))
     except (ValueError, RecursionError) as error:
         raise CalibrationError(
-            f"not valid TOML: {error}", file=path,
+            f"not valid TOML: {error}",
+            file=path,
             remedy="give a file that 'tailback calibrate --out' wrote",
-        ) from None  # fmt: skip
+        ) from None
     settings = data.get("engine")
     if not isinstance(settings, dict):
         raise CalibrationError("has no section [engine]", file=path, remedy=_REMEDY)
@@ -238,8 +253,10 @@ def _estimates(
             raise CalibrationError(
                 f"n = {as_toml(n)}, source = {as_toml(source)}: a whole number and a text are "
                 "needed",
-                file=path, place=place, remedy=_REMEDY,
-            )  # fmt: skip
+                file=path,
+                place=place,
+                remedy=_REMEDY,
+            )
         out.append(FittedValue(name, kind, *numbers, source, n))
     return out
 
@@ -262,5 +279,7 @@ def _numbers(
     raise CalibrationError(
         f"value, low and high are {listed}; they must be quantities of one unit, "
         "low ≤ value ≤ high",
-        file=path, place=place, remedy=_REMEDY,
-    )  # fmt: skip
+        file=path,
+        place=place,
+        remedy=_REMEDY,
+    )

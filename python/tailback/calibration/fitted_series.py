@@ -214,21 +214,30 @@ def _fitted(
         np.concatenate([one.series.time_ps for one in members]),
         np.concatenate([one.series.resolution_ps for one in members]),
         np.concatenate([one.series.errors_ps for one in members]),
-        change, rate, place if len(routes) > 1 else None, deviation,
+        change,
+        rate,
+        place if len(routes) > 1 else None,
+        deviation,
         complete,
-    )  # fmt: skip
+    )
     out = []
     for number, route in enumerate(routes):
         # Equal generators, so that errors of the slopes are the same at all distances.
         rng = np.random.default_rng(seed)
         out.append(
             FittedSeries(
-                first.quantity, first.layer, route, first.source,
+                first.quantity,
+                first.layer,
+                route,
+                first.source,
                 sum(one.series.n for one in members if one.route == route),
-                np.sort(size), lines, lines.draws(rng), lines.least_time(rng, number),
+                np.sort(size),
+                lines,
+                lines.draws(rng),
+                lines.least_time(rng, number),
                 lines.byte_time(rng),
             )
-        )  # fmt: skip
+        )
     return out
 
 

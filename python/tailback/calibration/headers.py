@@ -67,16 +67,20 @@ def rate_between_hosts(
 ) -> tuple[DrawnValue, list[FittedSeries]] | None:
     """The rate that an adapter reaches, from the most suitable kind of benchmark."""
     order: tuple[tuple[Quantity, Layer], ...] = (
-        ("stream", "mpi"), ("stream", "verbs"), ("latency", "mpi"), ("latency", "verbs"),
+        ("stream", "mpi"),
+        ("stream", "verbs"),
+        ("latency", "mpi"),
+        ("latency", "verbs"),
         ("stream", "nccl"),
-    )  # fmt: skip
+    )
     for quantity, layer in order:
         some = [
             (rate, group)
             for group in groups
-            if (group.quantity, group.layer) == (quantity, layer) and group.remote
+            if (group.quantity, group.layer) == (quantity, layer)
+            and group.remote
             and (rate := group.rate()) is not None
-        ]  # fmt: skip
+        ]
         if some:
             return mean_of([rate for rate, _ in some]), [group for _, group in some]
     return None

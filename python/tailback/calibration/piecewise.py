@@ -51,10 +51,16 @@ _MIN_SPREAD: Final = 1e-6
 
 
 def fit(
-    size_bytes: Floats, time_ps: Floats, resolution_ps: Floats, error_ps: Floats | None = None,
-    change: tuple[float, float] | None = None, rate: LineRate | None = None,
-    place: Ints | None = None, deviation_ps: Floats | None = None, complete: bool = False,
-) -> PiecewiseFit:  # fmt: skip
+    size_bytes: Floats,
+    time_ps: Floats,
+    resolution_ps: Floats,
+    error_ps: Floats | None = None,
+    change: tuple[float, float] | None = None,
+    rate: LineRate | None = None,
+    place: Ints | None = None,
+    deviation_ps: Floats | None = None,
+    complete: bool = False,
+) -> PiecewiseFit:
     """Fit lines with change points.
 
     Args:
@@ -397,8 +403,9 @@ def _parallel(data: _Data) -> Iterator[PiecewiseModel]:
         pairs = {tuple(sorted((row, one))) for row in rows for one in data.known}
         some = [
             PiecewiseModel(pair, shared=True)
-            for pair in sorted(pairs) if pair[1] - pair[0] >= MIN_POINTS
-        ]  # fmt: skip
+            for pair in sorted(pairs)
+            if pair[1] - pair[0] >= MIN_POINTS
+        ]
     yield from filter(data.has_enough_points, some)
 
 
@@ -457,10 +464,16 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
         covariance, freedom = (effect * unknown) @ effect.T, data.freedom(model)
     byte = 0.0 if data.rate is None else data.rate.byte_ps
     return PiecewiseFit(
-        data.size, model, found / column, covariance, freedom, data.spread,
+        data.size,
+        model,
+        found / column,
+        covariance,
+        freedom,
+        data.spread,
         data.smallest(model, design),
-        (float(known[0]), byte), shifts,
-    )  # fmt: skip
+        (float(known[0]), byte),
+        shifts,
+    )
 
 
 def _norms(design: Floats) -> Floats:
@@ -500,7 +513,11 @@ def _constant(data: _Data) -> PiecewiseFit:
         variance = np.maximum(variance, scatter)
     places = np.eye(len(count), len(count) + 1)
     return PiecewiseFit(
-        data.size, PiecewiseModel(), np.append(mean, 0.0),
-        np.diag(np.append(variance / count, 0.0)), max(freedom, 1),
-        float(np.sqrt(variance / mean**2).max()), places,
-    )  # fmt: skip
+        data.size,
+        PiecewiseModel(),
+        np.append(mean, 0.0),
+        np.diag(np.append(variance / count, 0.0)),
+        max(freedom, 1),
+        float(np.sqrt(variance / mean**2).max()),
+        places,
+    )

@@ -72,9 +72,10 @@ def placed(
     for series in data.series:
         if series.pairs == 1 and len(names) > 2:
             raise CalibrationError(
-                f"{series.source} runs between two hosts, and {len(names)} are named", file=path,
+                f"{series.source} runs between two hosts, and {len(names)} are named",
+                file=path,
                 remedy=f"name the two it ran on: {path.name}@{names[0]},{names[1]}",
-            )  # fmt: skip
+            )
         route = _route(series, names, machine, path)
         out.append(Placed(_per_adapter(series, names), route, tuple(names)))
     return out
@@ -120,6 +121,7 @@ def _mean_route(machine: Machine, hosts: Sequence[int]) -> Route:
     some = [machine.route(int(first[apart][i]), int(second[apart][i])) for i in at.tolist()]
     share = count / count.sum()
     return Route(
-        float(share @ distances), float(share @ [route.cable_ps for route in some]),
+        float(share @ distances),
+        float(share @ [route.cable_ps for route in some]),
         min(route.line_gbps for route in some),
-    )  # fmt: skip
+    )

@@ -143,8 +143,9 @@ class _Noise:
     def fitted(cls, shown: Sequence[PairTimes], gaps: Gaps, resolution_ps: float) -> _Noise:
         """The distributions that times show."""
         typical = [*gaps.gap_ps.tolist()]
-        typical += [(one.time_ps - one.time_ps.min()).sum() / (len(one.time_ps) - 1)
-                    for one in shown]  # fmt: skip
+        typical += [
+            (one.time_ps - one.time_ps.min()).sum() / (len(one.time_ps) - 1) for one in shown
+        ]
         most = max([1.0, *(float(one.others.max()) for one in shown), *gaps.others.tolist()])
         # With the prior 1/s, values that are equally spaced in log s have equal prior weight.
         scale = max(float(np.median(typical)), resolution_ps) * _SCALES

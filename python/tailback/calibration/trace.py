@@ -61,9 +61,12 @@ class TraceTimes:
 
 
 def trace_times(
-    transfers: pl.DataFrame, calls: pl.DataFrame, hosts: Sequence[str | None],
-    machine: Machine | None, resolution_ps: int = 1,
-) -> TraceTimes:  # fmt: skip
+    transfers: pl.DataFrame,
+    calls: pl.DataFrame,
+    hosts: Sequence[str | None],
+    machine: Machine | None,
+    resolution_ps: int = 1,
+) -> TraceTimes:
     """Times of a trace's uncontended messages.
 
     Args:
@@ -151,9 +154,16 @@ def _usable(whole: pl.DataFrame, routes: _Routes) -> Bools:
     """Which messages were uncontended and had no late receiver."""
     src, dst, size, start, post, enter, done = (
         whole[name].to_numpy().astype(np.int64)
-        for name in ("src_rank", "dst_rank", "size_bytes", "send_enter_ps", "recv_post_ps",
-                     "recv_enter_ps", "recv_done_ps")
-    )  # fmt: skip
+        for name in (
+            "src_rank",
+            "dst_rank",
+            "size_bytes",
+            "send_enter_ps",
+            "recv_post_ps",
+            "recv_enter_ps",
+            "recv_done_ps",
+        )
+    )
     # A call that waits for several messages lasts as long as the last of them.
     last = whole.select(pl.col("send_enter_ps").max().over("recv_done_call")).to_series().to_numpy()
     took = done - start
@@ -219,13 +229,16 @@ def _by_direction(usable: pl.DataFrame) -> pl.DataFrame:
     """
     direction = ["src_rank", "dst_rank", "size_bytes"]
     return (
-        usable.select(*direction, "others",
-                      (pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
+        usable.select(
+            *direction, "others", (pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took")
+        )
         .sort(*direction, "took")
-        .with_columns(pl.int_range(pl.len()).over(direction).alias("rank"),
-                      pl.len().over(direction).alias("n"),
-                      pl.col("others").mean().over(direction))
-    )  # fmt: skip
+        .with_columns(
+            pl.int_range(pl.len()).over(direction).alias("rank"),
+            pl.len().over(direction).alias("n"),
+            pl.col("others").mean().over(direction),
+        )
+    )
 
 
 def _both_ways(times: pl.DataFrame) -> pl.DataFrame:
@@ -287,8 +300,17 @@ def _series(
             # Both ends of both directions are rounded.
             step = np.full(len(size), float(resolution_ps))
             n = int(pairs.filter(some).select(pl.col("n") + pl.col("n_back")).to_series().sum())
-            series = Series("latency", "mpi", size, time, step, n, SOURCE, error_ps=error,
-                            deviation_ps=deviation)  # fmt: skip
+            series = Series(
+                "latency",
+                "mpi",
+                size,
+                time,
+                step,
+                n,
+                SOURCE,
+                error_ps=error,
+                deviation_ps=deviation,
+            )
             first = int(np.flatnonzero(some)[0])
             out.append(Placed(series, routes.between(int(src[first]), int(dst[first]))))
     return out
@@ -316,8 +338,9 @@ def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Fit
     slack = pairs.group_by("src_rank", "dst_rank").agg(pl.col("time_ps").min().alias("slack"))
     swapped = slack.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
     known = pl.concat([slack, swapped.select(slack.columns)])
-    entered = calls.select(pl.col("call").alias("send_done_call"),
-                           pl.col("enter_ps").alias("done_enter_ps"))  # fmt: skip
+    entered = calls.select(
+        pl.col("call").alias("send_done_call"), pl.col("enter_ps").alias("done_enter_ps")
+    )
     timed = (
         whole.drop_nulls(["send_done_call", "send_done_ps"])
         .join(known, on=["src_rank", "dst_rank"])
@@ -337,9 +360,14 @@ def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Fit
     if at == len(sizes) - 1 or waited.all() or wrong[at] > _CONTRADICTED * len(size):
         return None
     return FittedValue(
-        "eager", "size", float(sizes[at]), float(sizes[at]), float(sizes[at + 1]) - 1,
-        f"{SOURCE}: sends to late receivers", len(size),
-    )  # fmt: skip
+        "eager",
+        "size",
+        float(sizes[at]),
+        float(sizes[at]),
+        float(sizes[at + 1]) - 1,
+        f"{SOURCE}: sends to late receivers",
+        len(size),
+    )
 
 
 def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
@@ -347,21 +375,30 @@ def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
     out = []
     posts = whole.select(pl.col("send_call", "recv_call")).unpivot(value_name="call")
     took = (
-        posts.drop_nulls("call").unique("call")
+        posts.drop_nulls("call")
+        .unique("call")
         .join(calls, on="call")
         .with_columns((pl.col("leave_ps") - pl.col("enter_ps")).alias("took"))
-    )  # fmt: skip
+    )
     for name, call in (("send_overhead", "MPI_Isend"), ("receive_overhead", "MPI_Irecv")):
         some = np.sort(took.filter(pl.col("name") == call)["took"].to_numpy())
         if len(some) < 10:
             continue
         # Order statistics around the median contain it with 95 %, for any distribution.
         reach = 0.98 * np.sqrt(len(some))
-        low, high = (int(np.clip(round(len(some) / 2 + by), 0, len(some) - 1))
-                     for by in (-reach, reach))  # fmt: skip
+        low, high = (
+            int(np.clip(round(len(some) / 2 + by), 0, len(some) - 1)) for by in (-reach, reach)
+        )
         value = float(np.median(some))
         out.append(
-            FittedValue(name, "time", value, min(float(some[low]), value),
-                     max(float(some[high]), value), f"{SOURCE}: {call}", len(some))
-        )  # fmt: skip
+            FittedValue(
+                name,
+                "time",
+                value,
+                min(float(some[low]), value),
+                max(float(some[high]), value),
+                f"{SOURCE}: {call}",
+                len(some),
+            )
+        )
     return out

@@ -202,9 +202,10 @@ def _explain(error: OSError) -> TailbackError:
     reason = error.strerror or str(error)
     if error.filename is not None:
         return TailbackError(
-            f"cannot be read or written: {reason}", file=str(error.filename),
+            f"cannot be read or written: {reason}",
+            file=str(error.filename),
             remedy="check the path, its permissions, and the free space on its disk",
-        )  # fmt: skip
+        )
     _give_up_stdout()
     return TailbackError(
         f"input or output failed: {reason}",

@@ -19,20 +19,31 @@ from tailback.units import bytes_in_unit, time_in_unit
 
 @click.command()
 @click.argument("files", nargs=-1, required=True)
-@click.option("--fabric", metavar="FILE|PRESET",
-              help="Network of the machine: a file, a preset or a scenario.")  # fmt: skip
 @click.option(
-    "--hosts", metavar="SPEC",
+    "--fabric",
+    metavar="FILE|PRESET",
+    help="Network of the machine: a file, a preset or a scenario.",
+)
+@click.option(
+    "--hosts",
+    metavar="SPEC",
     help="Hosts that FILES ran on, in rank order, like node[001-002]; FILE@SPEC for one of them.",
-)  # fmt: skip
+)
 @click.option(
-    "--rankfile", type=click.Path(path_type=Path),
+    "--rankfile",
+    type=click.Path(path_type=Path),
     help="The same from a file: a CSV of rank and host, a rank file or a host list.",
-)  # fmt: skip
+)
 @click.option("--out", type=click.Path(path_type=Path), help="File for the settings (TOML).")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
 def calibrate(
     files: tuple[str, ...],
     fabric: str | None,
@@ -58,9 +69,11 @@ def calibrate(
         found.write(out, force=force)
     if form == "json":
         facts = {
-            "parameters": found.frame.to_dicts(), "not_identified": found.not_identified,
-            "disagreements": [asdict(one) for one in found.disagreements], "notes": found.notes,
-        }  # fmt: skip
+            "parameters": found.frame.to_dicts(),
+            "not_identified": found.not_identified,
+            "disagreements": [asdict(one) for one in found.disagreements],
+            "notes": found.notes,
+        }
         return show(json.dumps(facts, indent=2), 0)
     return show("\n".join(_screen(found, out)), 0)
 
@@ -69,8 +82,10 @@ def _screen(found: Calibration, out: Path | None) -> list[str]:
     lines = []
     for disagreement in found.disagreements:
         lines += ["HOSTS DISAGREE", *wrap(disagreement.text()), ""]
-    for title, some in (("CALIBRATION  settings of the engine", found.engine),
-                        ("MEASURED  without a setting of the engine", found.measured)):  # fmt: skip
+    for title, some in (
+        ("CALIBRATION  settings of the engine", found.engine),
+        ("MEASURED  without a setting of the engine", found.measured),
+    ):
         if some:
             rows = [_row(one) for one in some]
             header = ("parameter", "value", "95 % interval", "n", "from")

@@ -191,8 +191,14 @@ class _Tick(click.ParamType[float]):
     is_flag=True,
     help="Only convert segments that a killed collector left to Parquet.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.
@@ -209,9 +215,10 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
     board = MetricsBoard()
     if compact_only and not (out / "collection.json").is_file():
         raise CounterError(
-            "is not a collection: there is nothing to compact", file=out,
+            "is not a collection: there is nothing to compact",
+            file=out,
             remedy="name the folder that 'tailback collect' wrote to",
-        )  # fmt: skip
+        )
     with ExitStack() as stack:
         if compact_only:
             summary = SessionSummary(notes=_collection(out, stack).compact())

@@ -23,12 +23,25 @@ from tailback.units import format_time, percent
 @click.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path),
-              help="Folder for compare.html, compare.json and changes.parquet.")  # fmt: skip
-@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
-              help="Also write every figure in this format there.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for compare.html, compare.json and changes.parquet.",
+)
+@click.option(
+    "--figures",
+    type=click.Choice(["svg", "pdf", "png"]),
+    multiple=True,
+    help="Also write every figure in this format there.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the folder.")
 def compare(
     before: Path, after: Path, form: str, out: Path | None, figures: tuple[str, ...], force: bool
@@ -67,8 +80,9 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         return [f"before  {before}", f"after   {after}", "", *lines]
     if any("extrapolated" in one for one in facts["described"]):
         lines = [*wrap(f"before  {before}"), *wrap(f"after   {after}"), "", *lines]
-    tiers = [(f"tier {t['tier']} {t['direction']}", t["congested_fraction"], 1)
-             for t in facts["tiers"]]  # fmt: skip
+    tiers = [
+        (f"tier {t['tier']} {t['direction']}", t["congested_fraction"], 1) for t in facts["tiers"]
+    ]
     phases = [(f"phase {p['phase']}", p["congested_fraction"], 1) for p in facts["phases"]]
     links = [(link["name"], link["congested_fraction"], 0) for link in facts["links"]]
     for head, rows in (("congested fraction", tiers), ("by phase", phases[:8]), ("link", links)):
@@ -79,10 +93,13 @@ def _lines(facts: dict[str, Any]) -> list[str]:
                 *align_columns((head, "before", "after", "change"), found, " rrr", names=(0,)),
             ]
     stall = [
-        (row["line"], *(_stall(value, facts["line_unit"]) for value in
-         row["stall"]), _relative(*row["stall"]))
+        (
+            row["line"],
+            *(_stall(value, facts["line_unit"]) for value in row["stall"]),
+            _relative(*row["stall"]),
+        )
         for row in facts["lines"][:5]
-    ]  # fmt: skip
+    ]
     if stall:
         head = "stall by line" if facts["line_unit"] == "ps" else "congested packets by line"
         lines += [

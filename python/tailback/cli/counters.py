@@ -53,37 +53,67 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--reader", metavar="NAME",
+    "--reader",
+    metavar="NAME",
     help="Format of FILE: " + ", ".join(READERS.names()) + " (default: detected).",
-)  # fmt: skip
+)
 @click.option(
-    "--fabric", type=click.Path(path_type=Path),
+    "--fabric",
+    type=click.Path(path_type=Path),
     help="Output of ibnetdiscover, or a CSV of links: names, rates, tiers and directions.",
-)  # fmt: skip
+)
 @click.option(
-    "--subsystem", "subsystems", multiple=True, metavar="NAME=REGEX", callback=_subsystems,
+    "--subsystem",
+    "subsystems",
+    multiple=True,
+    metavar="NAME=REGEX",
+    callback=_subsystems,
     help="Class of switches whose names or hosts match, like 'Glade=^glade'; repeatable.",
-)  # fmt: skip
-@click.option("--tick", callback=_time, metavar="TIME",
-              help="Length of a PortXmitWait tick, like '22 ns'.")  # fmt: skip
-@click.option("--every", callback=_time, metavar="TIME",
-              help="Time between FILEs, for formats without time stamps.")  # fmt: skip
+)
 @click.option(
-    "--threshold", type=FiniteRange(0, 100, min_open=True), default=1.0, show_default=True,
+    "--tick", callback=_time, metavar="TIME", help="Length of a PortXmitWait tick, like '22 ns'."
+)
+@click.option(
+    "--every",
+    callback=_time,
+    metavar="TIME",
+    help="Time between FILEs, for formats without time stamps.",
+)
+@click.option(
+    "--threshold",
+    type=FiniteRange(0, 100, min_open=True),
+    default=1.0,
+    show_default=True,
     help="Percentage of its time from which a port counts as stalling, queueing or dropping.",
-)  # fmt: skip
-@click.option("--last", callback=_time, metavar="TIME",
-              help="Only the last TIME of the recorded time, like '10 min'.")  # fmt: skip
+)
+@click.option(
+    "--last",
+    callback=_time,
+    metavar="TIME",
+    help="Only the last TIME of the recorded time, like '10 min'.",
+)
 @click.option("--io", metavar="REGEX", help="Torus: names of I/O routers, to compare.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables and figures.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), default="svg",
-              show_default=True, help="Format of the figures.")  # fmt: skip
+@click.option(
+    "--figures",
+    type=click.Choice(["svg", "pdf", "png"]),
+    default="svg",
+    show_default=True,
+    help="Format of the figures.",
+)
 @click.option("--csv", is_flag=True, help="Also write every table as CSV.")
-@click.option("--cluster", metavar="ADDRESS",
-              help="Archive: run on a Dask cluster, like tcp://host:8786.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
+@click.option(
+    "--cluster", metavar="ADDRESS", help="Archive: run on a Dask cluster, like tcp://host:8786."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
 def counters(
     files: tuple[Path, ...],
     reader: str | None,
@@ -116,10 +146,17 @@ def counters(
         check_writable(out, force=force, sources=files)
     _refuse_idle(click.get_current_context(), out, fabric)
     found = analyse_counters(
-        files, reader=reader, fabric=fabric, subsystems=subsystems, tick_ns=tick,
-        every_ns=None if every is None else round(every), threshold=threshold / 100,
-        last_ns=None if last is None else round(last), io=io, cluster=cluster,
-    )  # fmt: skip
+        files,
+        reader=reader,
+        fabric=fabric,
+        subsystems=subsystems,
+        tick_ns=tick,
+        every_ns=None if every is None else round(every),
+        threshold=threshold / 100,
+        last_ns=None if last is None else round(last),
+        io=io,
+        cluster=cluster,
+    )
     if found.queues is not None:
         return _show_queues(found, out, (figures, force, csv, form))
     if out is not None:

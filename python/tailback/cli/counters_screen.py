@@ -233,11 +233,15 @@ def _next(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.may_stall.height and verdict.kind == "unknown":
         return ["NEXT  give --fabric FILE with device ids and widths (ibnetdiscover), or --tick"]
     if verdict.kind == "unknown" and verdict.intervals:
-        return ["NEXT  if stalls were counted in ticks, give --fabric FILE or --tick TIME;",
-                "      if not, collect them: tailback collect (PortXmitWait)"]  # fmt: skip
+        return [
+            "NEXT  if stalls were counted in ticks, give --fabric FILE or --tick TIME;",
+            "      if not, collect them: tailback collect (PortXmitWait)",
+        ]
     if verdict.kind == "unknown":
         return ["NEXT  read again later and give both files; or: tailback collect"]
     if out is not None:
         return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
-    return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",
-            "      was, use a trace: tailback diagnose"]  # fmt: skip
+    return [
+        "NEXT  add --out DIR for tables and figures; to learn whose traffic it",
+        "      was, use a trace: tailback diagnose",
+    ]

@@ -29,53 +29,92 @@ from tailback.simulation.task_folder import TaskFolder
 @source_options
 @click.argument("captures", nargs=-1, type=click.Path(path_type=Path), metavar="[CAPTURE]...")
 @click.option(
-    "--counters", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
+    "--counters",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE|FOLDER",
     help="Port counters of the time of the trace, as tailback counters reads them; may be "
     "repeated.",
-)  # fmt: skip
+)
 @click.option(
-    "--jobs", type=click.Path(path_type=Path), metavar="FILE",
+    "--jobs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Jobs that ran at the same time: output of sacct or squeue, qstat -f, or a CSV of job, "
-         "start, end, hosts (default: that of a recording).",
-)  # fmt: skip
+    "start, end, hosts (default: that of a recording).",
+)
 @click.option(
-    "--samples", type=click.Path(path_type=Path), metavar="FILE",
+    "--samples",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Counts of the samples in packets: a CSV by flow or by time, or a capture.",
-)  # fmt: skip
+)
 @click.option(
-    "--contexts", type=click.Path(path_type=Path), metavar="FOLDER",
+    "--contexts",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
     help="For captures: addresses of the nodes, and the calls that packets belong to.",
-)  # fmt: skip
+)
 @allow_hosts_option
 @click.option(
-    "--out", type=click.Path(path_type=Path),
+    "--out",
+    type=click.Path(path_type=Path),
     help="Folder for report and data (default tailback-NAME).",
-)  # fmt: skip
+)
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option(
-    "--method", "--try", "methods", multiple=True, metavar="NAME", cls=RenamedOption,
+    "--method",
+    "--try",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    cls=RenamedOption,
     help="Placement to try; repeat for several (default: all that apply).",
-)  # fmt: skip
+)
 @click.option(
-    "--remedy", "--cure", "remedies", multiple=True, type=click.Choice(REMEDIES.names()),
+    "--remedy",
+    "--cure",
+    "remedies",
+    multiple=True,
+    type=click.Choice(REMEDIES.names()),
     cls=RenamedOption,
     help="Kind of remedy to try; repeat for several (default: all).",
-)  # fmt: skip
-@click.option("--seeds", type=click.IntRange(1),
-              help="Repetitions of every re-simulation (default 3; 1 if a simulation has more than "
-                   "20 million events).")  # fmt: skip
-@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
-              help="Also write every figure in this format; may be repeated.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), metavar="N",
-              help="Simulate on N processes besides this one; results do not depend on "
-                   "this.")  # fmt: skip
-@click.option("--dask", metavar="ADDRESS",
-              help="Simulate on the Dask cluster of this scheduler, too.")  # fmt: skip
-@click.option("--slurm", type=click.IntRange(1), metavar="TASKS",
-              help="Write a Slurm array script of this many workers, and wait for them while "
-                   "simulating.")  # fmt: skip
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    help="Repetitions of every re-simulation (default 3; 1 if a simulation has more than "
+    "20 million events).",
+)
+@click.option(
+    "--figures",
+    type=click.Choice(["svg", "pdf", "png"]),
+    multiple=True,
+    help="Also write every figure in this format; may be repeated.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Simulate on N processes besides this one; results do not depend on this.",
+)
+@click.option(
+    "--dask", metavar="ADDRESS", help="Simulate on the Dask cluster of this scheduler, too."
+)
+@click.option(
+    "--slurm",
+    type=click.IntRange(1),
+    metavar="TASKS",
+    help="Write a Slurm array script of this many workers, and wait for them while simulating.",
+)
 @profile_option
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def diagnose(
@@ -130,12 +169,23 @@ def diagnose(
     check_writable(out, force=force, sources=[path, *captures])
     with _task_folder(out, dask, slurm) as tasks, profiled(profile), meter(quiet) as progress:
         result = run_diagnosis(
-            found, counters=counters, jobs=jobs, samples=samples, allow_hosts=allow_hosts,
+            found,
+            counters=counters,
+            jobs=jobs,
+            samples=samples,
+            allow_hosts=allow_hosts,
             methods=methods,
-            remedies=remedies, seeds=seeds, threads=threads, progress=progress.step,
-            watch=progress.watch, contexts=contexts, workers=workers, dask=dask, tasks=tasks,
+            remedies=remedies,
+            seeds=seeds,
+            threads=threads,
+            progress=progress.step,
+            watch=progress.watch,
+            contexts=contexts,
+            workers=workers,
+            dask=dask,
+            tasks=tasks,
             **options,
-        )  # fmt: skip
+        )
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
     diagnosis = result.diagnosis

@@ -38,18 +38,30 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--fabric", type=click.Path(path_type=Path),
-              help="Fabric of measured counters: a file that ibnetdiscover wrote.")  # fmt: skip
-@click.option("--geometry", type=click.Path(path_type=Path),
-              help="Coordinates of the nodes of a measured torus: a CSV with the columns name, x, "
-                   "y, z; not needed if the counters contain them.")  # fmt: skip
-@click.option("--direction", type=click.Choice(DIRECTIONS),
-              help="Direction to show in a torus (default X+).")  # fmt: skip
-@click.option("--threshold", type=FiniteRange(0, 100, min_open=True), default=40.0,
-              show_default=True, help="Percentage of time stalled from which a link "
-                                      "counts.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path),
-              help="The page (default SOURCE-evolution.html).")  # fmt: skip
+@click.option(
+    "--fabric",
+    type=click.Path(path_type=Path),
+    help="Fabric of measured counters: a file that ibnetdiscover wrote.",
+)
+@click.option(
+    "--geometry",
+    type=click.Path(path_type=Path),
+    help="Coordinates of the nodes of a measured torus: a CSV with the columns name, x, "
+    "y, z; not needed if the counters contain them.",
+)
+@click.option(
+    "--direction", type=click.Choice(DIRECTIONS), help="Direction to show in a torus (default X+)."
+)
+@click.option(
+    "--threshold",
+    type=FiniteRange(0, 100, min_open=True),
+    default=40.0,
+    show_default=True,
+    help="Percentage of time stalled from which a link counts.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The page (default SOURCE-evolution.html)."
+)
 @click.option("--force", is_flag=True, help="Replace a page that exists.")
 def evolution(
     source: Path,
@@ -95,9 +107,15 @@ def evolution(
             source, fabric, geometry, direction, threshold
         )
     write_evolution(
-        out, graph, panels, values, full=full, title=title, report=report_address(source, out),
+        out,
+        graph,
+        panels,
+        values,
+        full=full,
+        title=title,
+        report=report_address(source, out),
         notes=skipped,
-    )  # fmt: skip
+    )
     click.echo(
         f"{graph.features.height:,} features in {graph.features['evolution'].n_unique():,} "
         f"evolutions, {graph.splits:,} split, {graph.merges:,} merge\npage: {out}"
@@ -120,8 +138,9 @@ def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
         if direction is not None:
             raise RunError(
                 f"--direction {direction} applies to a torus of two or three dimensions, and this "
-                "run is of another network", remedy="leave it out",
-            )  # fmt: skip
+                "run is of another network",
+                remedy="leave it out",
+            )
         return _of_links(rows, _fabric(run), threshold, title)
     direction = direction or DIRECTIONS[0]
     where = torus_coordinates(run)
@@ -155,10 +174,11 @@ def _of_counters(
         where = counters.coordinates if geometry is None else read_geometry(geometry)
         if where.is_empty():
             raise RunError(
-                "measured counters need their fabric", file=source,
+                "measured counters need their fabric",
+                file=source,
                 remedy="add --fabric with a file that ibnetdiscover wrote or, of a torus whose "
                 "counters contain no coordinates, --geometry with a CSV of name, x, y, z",
-            )  # fmt: skip
+            )
         return _of_gemini(
             counters.all_intervals(), where, geometry, direction or DIRECTIONS[0], threshold, source
         )
@@ -168,15 +188,17 @@ def _of_counters(
     if not known.height:
         raise RunError(
             f"no port gives its stall as a share of time ({rows.height} intervals between "
-            "readings)", file=source,
+            "readings)",
+            file=source,
             remedy="give a collection, an LDMS CSV or a run, with two readings of a port or more; "
             "for single files: tailback counters",
-        )  # fmt: skip
+        )
     if not known["link"].is_not_null().any():
         raise RunError(
-            f"none of its ports is in {file}", file=source,
+            f"none of its ports is in {file}",
+            file=source,
             remedy="give the output of ibnetdiscover of the subnet that was read",
-        )  # fmt: skip
+        )
     return _of_links(rows, fabric, threshold, source.name)
 
 
@@ -193,15 +215,17 @@ def _of_gemini(
         rows, where = by_router(rows, where)
         if not rows.height:
             raise RunError(
-                f"none of its nodes is in {geometry}", file=source,
+                f"none of its nodes is in {geometry}",
+                file=source,
                 remedy="name them as in the counters",
-            )  # fmt: skip
+            )
     known = rows.filter(pl.col("stall_fraction").is_not_null())
     if direction not in known["direction"].unique():
         raise RunError(
-            f"no stall of links in direction {direction}", file=source,
+            f"no stall of links in direction {direction}",
+            file=source,
             remedy="give counters with two readings or more of the directions X+ to Z-",
-        )  # fmt: skip
+        )
     known = known.unique(["time_ns", "node_name", "direction"], keep="first", maintain_order=True)
     return _of_torus(known, where, direction, threshold, f"{source.name}, {direction}")
 

@@ -26,10 +26,15 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
         return []
     shown = [cost for cost in explanation.costs if cost.share >= _SMALL]
     rows = [
-        (NAMES.get(cost.cause, cost.cause), format_time(cost.ps), percent(cost.share),
-         _range(cost), ", ".join(cost.rests_on))
+        (
+            NAMES.get(cost.cause, cost.cause),
+            format_time(cost.ps),
+            percent(cost.share),
+            _range(cost),
+            ", ".join(cost.rests_on),
+        )
         for cost in shown
-    ]  # fmt: skip
+    ]
     rest = explanation.not_explained_ps
     whole = max(explanation.elapsed_ps, 1)
     name = "not explained" if rest >= 0 else "model exceeds measured"

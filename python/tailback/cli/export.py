@@ -38,8 +38,14 @@ def export() -> None:
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--host", metavar="NAME", help="Only packets to or from this host.")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of packets.")
-@click.option("--payload", type=click.IntRange(0, 4096), default=0, show_default=True,
-              metavar="BYTES", help="Bytes of payload to write per packet, all zero.")  # fmt: skip
+@click.option(
+    "--payload",
+    type=click.IntRange(0, 4096),
+    default=0,
+    show_default=True,
+    metavar="BYTES",
+    help="Bytes of payload to write per packet, all zero.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def pcap(
     run: Path, out: Path, host: str | None, limit: int | None, payload: int, force: bool
@@ -93,8 +99,11 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
 def _most_congested(named: pl.DataFrame) -> list[str]:
     """The links with most congested packets, else with most packets, and what is not known."""
     # Scheme csig only counts the packets whose bottleneck a link was.
-    known = [name for name in ("congested", "bottleneck", "packets")
-             if name in named.columns and named[name].null_count() < named.height]  # fmt: skip
+    known = [
+        name
+        for name in ("congested", "bottleneck", "packets")
+        if name in named.columns and named[name].null_count() < named.height
+    ]
     if not known:
         return wrap("The samples of this run count neither packets nor congested packets.")
     lines = []
@@ -125,8 +134,13 @@ def _about(row: dict[str, float | None], name: str) -> str:
 @export.command(short_help="Which line of the program congests which links, as Parquet.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--side", type=click.Choice(["sender", "receiver"]), default="sender",
-              show_default=True, help="Lines and ranks that send, or that receive.")  # fmt: skip
+@click.option(
+    "--side",
+    type=click.Choice(["sender", "receiver"]),
+    default="sender",
+    show_default=True,
+    help="Lines and ranks that send, or that receive.",
+)
 @click.option("--host", metavar="NAME", help="Only packets that this host received.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def attribution(folder: Path, out: Path, side: Side, host: str | None, force: bool) -> None:
@@ -167,9 +181,10 @@ def _require_outside(folder: Path, out: Path) -> None:
     """Reject an output inside the input folder, where it might overwrite an input file."""
     if Path(os.path.realpath(out)).is_relative_to(os.path.realpath(folder)):
         raise TailbackError(
-            f"is inside the folder that is exported, {str(folder)!r}", file=out,
+            f"is inside the folder that is exported, {str(folder)!r}",
+            file=out,
             remedy="choose a file outside of that folder",
-        )  # fmt: skip
+        )
 
 
 def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None:
@@ -181,6 +196,7 @@ def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TailbackError(
-            f"cannot be written: {reason}", file=out,
+            f"cannot be written: {reason}",
+            file=out,
             remedy="check the path and the free space on its disk",
-        ) from None  # fmt: skip
+        ) from None

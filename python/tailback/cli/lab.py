@@ -36,9 +36,13 @@ def lab() -> None:
 
 @lab.command()
 @click.argument("source", metavar="SPEC", type=click.Path(path_type=Path))
-@click.option("--telemetry", "scheme", metavar="SCHEME",
-              help="Sample packets in every port: single-bit, compact, coordinated or full, with "
-              "the bits of the hash, like coordinated:4.")  # fmt: skip
+@click.option(
+    "--telemetry",
+    "scheme",
+    metavar="SCHEME",
+    help="Sample packets in every port: single-bit, compact, coordinated or full, with "
+    "the bits of the hash, like coordinated:4.",
+)
 def up(source: Path, scheme: str | None) -> None:
     """Bring up the fabric of SPEC, a TOML file."""
     sampling = None if scheme is None else PacketScheme.parse(scheme)
@@ -54,17 +58,31 @@ def up(source: Path, scheme: str | None) -> None:
 @lab.command(epilog="docs/how-to/lab.md says what each cause is.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the case.")
-@click.option("--cause", "written", multiple=True, metavar="CAUSE",
-              help="A fault, like slow-cable:l2-s1=60%; may be repeated.")  # fmt: skip
-@click.option("--secret", type=click.IntRange(0), metavar="SEED",
-              help="Draw the causes at random; only truth/ names them.")  # fmt: skip
+@click.option(
+    "--cause",
+    "written",
+    multiple=True,
+    metavar="CAUSE",
+    help="A fault, like slow-cable:l2-s1=60%; may be repeated.",
+)
+@click.option(
+    "--secret",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Draw the causes at random; only truth/ names them.",
+)
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def run(
-    program: tuple[str, ...], out: Path, written: tuple[str, ...], secret: int | None,
-    name: str | None, force: bool, quiet: bool,
-) -> None:  # fmt: skip
+    program: tuple[str, ...],
+    out: Path,
+    written: tuple[str, ...],
+    secret: int | None,
+    name: str | None,
+    force: bool,
+    quiet: bool,
+) -> None:
     """Run PROGRAM, an MPI program with its arguments, and write a case.
 
     \b
@@ -85,14 +103,25 @@ def run(
     if secret is not None:
         chosen, paths = tuple(causes.draw(secret, plan)), causes.path_seed(secret)
     with meter(quiet) as progress:
-        record(plan, chosen, program, out, force=force, path_seed=paths,
-               step=lambda what: progress.step(what, 0.0))  # fmt: skip
+        record(
+            plan,
+            chosen,
+            program,
+            out,
+            force=force,
+            path_seed=paths,
+            step=lambda what: progress.step(what, 0.0),
+        )
     click.echo(printable(f"tailback diagnose {shell_path(out)}"))
 
 
 @lab.command()
-@click.option("--out", type=click.Path(path_type=Path), required=True,
-              help="CSV file; continued if it is there.")  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="CSV file; continued if it is there.",
+)
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 def samples(out: Path, name: str | None) -> None:
     """Append what receivers count to a file every second, until Ctrl-C.
@@ -114,8 +143,11 @@ def samples(out: Path, name: str | None) -> None:
     try:
         append_until(telemetry.receivers(plan, sampling, fabric.folder_of(plan)), out, end.wait)
     except OSError as error:
-        raise TailbackError(f"cannot be written: {error.strerror}", file=out,
-                            remedy="free space, or choose another file") from None  # fmt: skip
+        raise TailbackError(
+            f"cannot be written: {error.strerror}",
+            file=out,
+            remedy="free space, or choose another file",
+        ) from None
 
 
 @lab.command()

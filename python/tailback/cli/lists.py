@@ -43,8 +43,14 @@ def registries(kind: str | None) -> dict[str, Registry[object]]:
 
 @click.command("list")
 @click.argument("kind", required=False)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
 def list_parts(kind: str | None, form: str) -> None:
     """List the parts of KIND, or all kinds.
 
@@ -69,8 +75,10 @@ def list_parts(kind: str | None, form: str) -> None:
         if hasattr(entry.part, "CAPABILITIES")
     }
     if form == "json":
-        described = {name: {"summary": summary, **tells[name]} if name in tells else summary
-                for name, summary in entries}  # fmt: skip
+        described = {
+            name: {"summary": summary, **tells[name]} if name in tells else summary
+            for name, summary in entries
+        }
         click.echo(json.dumps(described, indent=2))
         return
     width = max((len(name) for name, _ in entries), default=4)

@@ -53,9 +53,13 @@ def _parts(measured: Measured) -> list[str]:
             small += part.ps
             continue
         rows.append(
-            (PART_NAMES[part.name], format_time(part.ps), percent(part.share),
-             f"{format_time(part.low_ps)}–{format_time(part.high_ps)}" if wide else "")
-        )  # fmt: skip
+            (
+                PART_NAMES[part.name],
+                format_time(part.ps),
+                percent(part.share),
+                f"{format_time(part.low_ps)}–{format_time(part.high_ps)}" if wide else "",
+            )
+        )
     if small:
         rows.append(("smaller parts", format_time(small), percent(small / measured.elapsed_ps), ""))
     return align_columns(("where it went", "time", "share", "by the clocks"), rows, " rrr")
@@ -73,9 +77,11 @@ def _not_compared(diagnosis: Diagnosis, measured: Measured) -> str:
 def _efficiencies(found: Efficiency) -> str:
     """Efficiencies, as the POP project names them."""
     named = {
-        "parallel": found.parallel, "load balance": found.load_balance,
-        "serialisation": found.serialisation, "transfer": found.transfer,
-    }  # fmt: skip
+        "parallel": found.parallel,
+        "load balance": found.load_balance,
+        "serialisation": found.serialisation,
+        "transfer": found.transfer,
+    }
     known = [f"{name} {percent(value)}" for name, value in named.items() if value is not None]
     return f"efficiencies (POP): {', '.join(known)}"
 

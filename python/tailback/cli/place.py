@@ -25,16 +25,25 @@ from tailback.units import format_time, percent
 @source_options
 @allow_hosts_option
 @click.option(
-    "--method", "methods", multiple=True, metavar="NAME",
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
     help="Placement to compute; repeat for several (default: all that apply).",
-)  # fmt: skip
+)
 @click.option("--simulate", "simulated", is_flag=True, help="Also simulate each one.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Folder for the best one's rank files."
 )
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def place(
     allow_hosts: str | None,
@@ -60,10 +69,15 @@ def place(
         check_writable(out, force=force, sources=[path])
     with meter(quiet) as progress:
         placed = make_placements(
-            path, methods=methods, simulate=simulated, allow_hosts=allow_hosts,
-            require_rank_files=out is not None, progress=progress.step, watch=progress.watch,
+            path,
+            methods=methods,
+            simulate=simulated,
+            allow_hosts=allow_hosts,
+            require_rank_files=out is not None,
+            progress=progress.step,
+            watch=progress.watch,
             **source,
-        )  # fmt: skip
+        )
     if placed.refused:
         click.echo(f"  no rank file: {printable(placed.refused)}", err=True)
     if out is not None:
@@ -71,9 +85,13 @@ def place(
     if form == "json":
         commands = {file.writer: _command(file, out) for file in placed.rank_files}
         facts = {
-            "best": placed.best, "placements": placed.rows, "commands": commands,
-            "no_rank_file": placed.no_rank_file, "notes": placed.notes, "skipped": placed.skipped,
-        }  # fmt: skip
+            "best": placed.best,
+            "placements": placed.rows,
+            "commands": commands,
+            "no_rank_file": placed.no_rank_file,
+            "notes": placed.notes,
+            "skipped": placed.skipped,
+        }
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo("\n".join(_lines(placed.rows)))

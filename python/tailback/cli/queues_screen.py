@@ -16,10 +16,14 @@ from tailback.port_names import Peers
 from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
 
 _TITLE: Final = {
-    "faults": "LINKS HAVE ERRORS", "paused": "PORTS ARE PAUSED BY THEIR FAR ENDS",
-    "degraded": "LINKS SERVE LESS THAN THEIR RATE", "drops": "PORTS DROP PACKETS",
-    "busy": "LINKS ARE FULL", "queues": "PORTS QUEUE", "quiet": "LITTLE QUEUEING",
-}  # fmt: skip
+    "faults": "LINKS HAVE ERRORS",
+    "paused": "PORTS ARE PAUSED BY THEIR FAR ENDS",
+    "degraded": "LINKS SERVE LESS THAN THEIR RATE",
+    "drops": "PORTS DROP PACKETS",
+    "busy": "LINKS ARE FULL",
+    "queues": "PORTS QUEUE",
+    "quiet": "LITTLE QUEUEING",
+}
 _PORTS, _NOTES = 8, 6
 
 
@@ -112,8 +116,14 @@ def _queued(verdict: PortVerdict) -> list[str]:
     some = verdict.findings.unique(["node_name", "port"], keep="first", maintain_order=True)
     if some.is_empty():
         return []
-    worst = some.sort("queued_share", "drops", "node_name", "port",
-                      descending=[True, True, False, False], nulls_last=True)  # fmt: skip
+    worst = some.sort(
+        "queued_share",
+        "drops",
+        "node_name",
+        "port",
+        descending=[True, True, False, False],
+        nulls_last=True,
+    )
     rows = [
         (
             _name(row, verdict),
@@ -172,5 +182,7 @@ def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
         ]
     if verdict.kind in ("degraded", "faults"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
-    return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",
-            "      was, use a trace: tailback diagnose"]  # fmt: skip
+    return [
+        "NEXT  add --out DIR for tables and figures; to learn whose traffic it",
+        "      was, use a trace: tailback diagnose",
+    ]

@@ -53,8 +53,11 @@ class _ProgramRunner(click.Command):
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the evidence.")
-@click.option("--mpicc", metavar="PROGRAM",
-              help="C compiler of your MPI library (default: beside the launcher).")  # fmt: skip
+@click.option(
+    "--mpicc",
+    metavar="PROGRAM",
+    help="C compiler of your MPI library (default: beside the launcher).",
+)
 @click.option(
     "--recover",
     type=click.Path(path_type=Path),
@@ -62,18 +65,35 @@ class _ProgramRunner(click.Command):
     help="Finish the recording OUT.unfinished that a killed recorder left.",
 )
 @click.option("--build", is_flag=True, help="Only compile the recorder for this MPI library.")
-@click.option("--clocks-every", type=click.FloatRange(min=0, min_open=True), default=30,
-              metavar="SECONDS", show_default=True,
-              help="Compare the hosts' clocks again after this time.")  # fmt: skip
-@click.option("--wait", type=click.FloatRange(min=0), default=10, metavar="SECONDS",
-              show_default=True,
-              help="Wait in MPI_Init for all ranks to load the recorder.")  # fmt: skip
+@click.option(
+    "--clocks-every",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30,
+    metavar="SECONDS",
+    show_default=True,
+    help="Compare the hosts' clocks again after this time.",
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=10,
+    metavar="SECONDS",
+    show_default=True,
+    help="Wait in MPI_Init for all ranks to load the recorder.",
+)
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def record(
-    command: tuple[str, ...], out: Path | None, mpicc: str | None, recover: Path | None,
-    build: bool, clocks_every: float, wait: float, force: bool, quiet: bool,
-) -> int:  # fmt: skip
+    command: tuple[str, ...],
+    out: Path | None,
+    mpicc: str | None,
+    recover: Path | None,
+    build: bool,
+    clocks_every: float,
+    wait: float,
+    force: bool,
+    quiet: bool,
+) -> int:
     """Run COMMAND, an MPI program with its launcher, and record its MPI calls.
 
     The program needs neither recompiling nor another tracer. The folder gets an
@@ -115,9 +135,14 @@ def record(
     # A progress meter would interfere with the program's output.
     with meter(True):
         found = record_program(
-            command, out, mpicc=mpicc, force=force, clocks_every_s=clocks_every,
-            wait_s=wait, step=step,
-        )  # fmt: skip
+            command,
+            out,
+            mpicc=mpicc,
+            force=force,
+            clocks_every_s=clocks_every,
+            wait_s=wait,
+            step=step,
+        )
     return _report(found, out)
 
 
@@ -140,8 +165,10 @@ def _clocks(found: Recording) -> str:
         return "all times by one clock"
     if not found.clock_measurements:
         return "clocks not compared"
-    return (f"clocks within {found.clock_residual_ns / 1000:.1f} µs, measured "
-            f"{counted(found.clock_measurements, 'time')}")  # fmt: skip
+    return (
+        f"clocks within {found.clock_residual_ns / 1000:.1f} µs, measured "
+        f"{counted(found.clock_measurements, 'time')}"
+    )
 
 
 def _network(out: Path) -> str:

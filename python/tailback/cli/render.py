@@ -138,8 +138,11 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
     width, rows = 24, []
     ends = ("ideal", "observed")
     # Steps that add nothing in any repetition (most were not simulated) are left to the report.
-    bars = [bar for bar in displayed_bars(diagnosis.waterfall)
-            if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps]  # fmt: skip
+    bars = [
+        bar
+        for bar in displayed_bars(diagnosis.waterfall)
+        if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps
+    ]
     for bar in bars:
         end = round(width * bar.elapsed_ps / whole)
         if bar.name in ends:
@@ -211,10 +214,15 @@ def candidate_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str
     if all(c.elapsed_ps != before_ps for c in candidates):
         rows.append(("unchanged", "", "", format_time(before_ps), "", ""))
     rows += [
-        (c.name, c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
-         format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),
-         "—" if c.congested_fraction is None else percent(c.congested_fraction))
+        (
+            c.name,
+            c.kind,
+            format_time(c.estimate_ps) if c.estimate_ps else "—",
+            format_time(c.elapsed_ps),
+            percent(1 - c.elapsed_ps / max(before_ps, 1)),
+            "—" if c.congested_fraction is None else percent(c.congested_fraction),
+        )
         for c in candidates
-    ]  # fmt: skip
+    ]
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
     return align_columns(head, rows, "  rrrr", names=(0,))

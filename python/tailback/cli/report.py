@@ -28,10 +28,15 @@ _REMEDY = "diagnose again"
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
-@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
-              help="Also write every figure in this format, next to the report.")  # fmt: skip
-@click.option("--host", metavar="NAME",
-              help="Only what this host received: its view of a run of 'simulate'.")  # fmt: skip
+@click.option(
+    "--figures",
+    type=click.Choice(["svg", "pdf", "png"]),
+    multiple=True,
+    help="Also write every figure in this format, next to the report.",
+)
+@click.option(
+    "--host", metavar="NAME", help="Only what this host received: its view of a run of 'simulate'."
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def report(
     folder: Path, out: Path | None, figures: tuple[str, ...], host: str | None, force: bool

@@ -23,21 +23,37 @@ from tailback.units import format_time, percent
 
 @click.command()
 @source_options
-@click.option("--model", type=click.Choice(["packet", "fluid"]), default="packet",
-              show_default=True, help="Simulate packets, or rates: faster, but an "
-                                      "estimate.")  # fmt: skip
-@click.option("--rates", type=click.Choice(get_args(Rates)),
-              help="How rates are computed (fluid; default max-min).")  # fmt: skip
-@click.option("--paths", type=click.Choice(get_args(Choice)),
-              help="How paths are chosen (fluid; default: as the scenario routes).")  # fmt: skip
+@click.option(
+    "--model",
+    type=click.Choice(["packet", "fluid"]),
+    default="packet",
+    show_default=True,
+    help="Simulate packets, or rates: faster, but an estimate.",
+)
+@click.option(
+    "--rates",
+    type=click.Choice(get_args(Rates)),
+    help="How rates are computed (fluid; default max-min).",
+)
+@click.option(
+    "--paths",
+    type=click.Choice(get_args(Choice)),
+    help="How paths are chosen (fluid; default: as the scenario routes).",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Folder for the tables of the run (default: not kept).",
 )
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
 @profile_option
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def simulate(
@@ -62,10 +78,15 @@ def simulate(
         check_writable(out, force=force, sources=[path])
     with profiled(profile), meter(quiet) as progress:
         run = run_scenario(
-            path, model=cast(Literal["packet", "fluid"], model), rates=cast(Rates | None, rates),
-            paths=cast(Choice | None, paths), partial=True, progress=progress.step,
-            watch=progress.watch, **source,
-        )  # fmt: skip
+            path,
+            model=cast(Literal["packet", "fluid"], model),
+            rates=cast(Rates | None, rates),
+            paths=cast(Choice | None, paths),
+            partial=True,
+            progress=progress.step,
+            watch=progress.watch,
+            **source,
+        )
         if out is not None:
             run.write(out, force=force)
     facts = run_facts(run)
@@ -129,7 +150,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         *([("pacing", facts["pacing"])] if "pacing" in facts else []),
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
-    ]  # fmt: skip
+    ]
     lines = [f"RUN  {printable(run.scenario.name)}"]
     wide = max(len(label) for label, _ in rows)
     for label, value in rows:

@@ -25,24 +25,48 @@ SHOWN = 10
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--over", "over", multiple=True, metavar="KEY=VALUES",
-              help="A key of the scenario and its values, like seed=1..10 or "
-                   "job.placement=block,rcm; may be repeated for all combinations.")  # fmt: skip
+@click.option(
+    "--over",
+    "over",
+    multiple=True,
+    metavar="KEY=VALUES",
+    help="A key of the scenario and its values, like seed=1..10 or "
+    "job.placement=block,rcm; may be repeated for all combinations.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.")
-@click.option("--table", "tables", multiple=True, metavar="NAME",
-              help="Keep this table of every run too; may be repeated.")  # fmt: skip
-@click.option("--model", type=click.Choice(["packet", "fluid"]), default="packet",
-              show_default=True, help="Simulate packets, or rates: faster, but an "
-                                      "estimate.")  # fmt: skip
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME",
+    help="Keep this table of every run too; may be repeated.",
+)
+@click.option(
+    "--model",
+    type=click.Choice(["packet", "fluid"]),
+    default="packet",
+    show_default=True,
+    help="Simulate packets, or rates: faster, but an estimate.",
+)
 @click.option(
     "--workers", type=click.IntRange(1), help="Number of processes (default: one per core)."
 )
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler.")
-@click.option("--slurm", type=click.IntRange(1), metavar="TASKS",
-              help="Only write a Slurm array script with this many tasks.")  # fmt: skip
+@click.option(
+    "--slurm",
+    type=click.IntRange(1),
+    metavar="TASKS",
+    help="Only write a Slurm array script with this many tasks.",
+)
 @click.option("--part", metavar="I/N", help="Run only every N-th point, starting with the I-th.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="What to print.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def sweep(
     source: Path,
@@ -90,9 +114,10 @@ def _folder(
     if (source / "sweep.json").is_file():
         if over or out or tables:
             raise ScenarioError(
-                "already holds a sweep with its own keys and tables", file=source,
+                "already holds a sweep with its own keys and tables",
+                file=source,
                 remedy="continue it without --over, --out and --table, or start from a scenario",
-            )  # fmt: skip
+            )
         return source
     if out is None:
         raise ScenarioError("a sweep needs a folder for its results", remedy="add --out FOLDER")

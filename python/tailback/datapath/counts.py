@@ -51,8 +51,12 @@ class LinkSums:
 
     def counts(self) -> HashedCounts:
         """The same as counts with intervals."""
-        more = np.divide(self.variance - self.idle, self.packets, out=np.zeros_like(self.packets),
-                         where=self.packets > 0)  # fmt: skip
+        more = np.divide(
+            self.variance - self.idle,
+            self.packets,
+            out=np.zeros_like(self.packets),
+            where=self.packets > 0,
+        )
         usual = float((self.variance - self.idle).sum() / max(self.packets.sum(), 1.0))
         slope = np.where(self.packets > 0, np.maximum(more, 0.0), max(usual, 0.0))
         return HashedCounts(self.packets, np.maximum(self.variance, 0.0), self.idle, slope)
@@ -135,9 +139,14 @@ def _candidates(routes: Routes, key: np.void, hops: int, hop: int) -> NDArray[np
 
 
 def _add(
-    into: dict[int, LinkSums], mark: int, links: int, which: NDArray[np.int64], share: Floats,
-    of: tuple[int, float, float], n: float,
-) -> None:  # fmt: skip
+    into: dict[int, LinkSums],
+    mark: int,
+    links: int,
+    which: NDArray[np.int64],
+    share: Floats,
+    of: tuple[int, float, float],
+    n: float,
+) -> None:
     """Add samples of one key: of weight l, collision factor κ and mean size, n in all."""
     weight, kappa, size = of
     sums = into.setdefault(mark, LinkSums.zero(links))

@@ -27,19 +27,29 @@ from tailback.datapath.sampling import SamplingError
 
 PORT: Final = np.dtype(
     [
-        ("masks", np.uint32, 8), ("congested_bytes", np.uint32), ("ecn", np.uint32),
-        ("packets", np.uint64), ("congested", np.uint64), ("super_packets", np.uint64),
-        ("received", np.uint64), ("lost", np.uint64),
+        ("masks", np.uint32, 8),
+        ("congested_bytes", np.uint32),
+        ("ecn", np.uint32),
+        ("packets", np.uint64),
+        ("congested", np.uint64),
+        ("super_packets", np.uint64),
+        ("received", np.uint64),
+        ("lost", np.uint64),
     ]
-)  # fmt: skip
+)
 """``struct port``."""
 
 KEY: Final = np.dtype(
     [
-        ("source", np.uint32), ("mark", np.uint32), ("interface", np.uint16), ("hop", np.uint8),
-        ("weight", np.uint8), ("congested", np.uint8), ("reserved", np.uint8, 3),
+        ("source", np.uint32),
+        ("mark", np.uint32),
+        ("interface", np.uint16),
+        ("hop", np.uint8),
+        ("weight", np.uint8),
+        ("congested", np.uint8),
+        ("reserved", np.uint8, 3),
     ]
-)  # fmt: skip
+)
 """``struct sums_key``."""
 
 NO_HOP: Final = 255
@@ -161,15 +171,24 @@ def read_sums(folder: Path, links: int, room: int) -> Sums:
         # The kernel reports the end of the map after the last entry.
         while filled < room and result >= 0:
             result, answer = _bpf(
-                _BATCH, "=QQQQIIQQ", start, ctypes.addressof(place),
-                keys[filled:].ctypes.data, values[filled:].ctypes.data,
-                room - filled, descriptor, 0, 0,
-                what="the receivers' sums", allowed=errno.ENOENT,
-            )  # fmt: skip
+                _BATCH,
+                "=QQQQIIQQ",
+                start,
+                ctypes.addressof(place),
+                keys[filled:].ctypes.data,
+                values[filled:].ctypes.data,
+                room - filled,
+                descriptor,
+                0,
+                0,
+                what="the receivers' sums",
+                allowed=errno.ENOENT,
+            )
             filled, start = filled + answer[4], ctypes.addressof(place)
     numbers = values[:filled].view(np.int64)
-    return Sums(keys[:filled].copy(), numbers[:, 0].copy(), numbers[:, 1].copy(),
-                numbers[:, 2:].copy())  # fmt: skip
+    return Sums(
+        keys[:filled].copy(), numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2:].copy()
+    )
 
 
 @contextmanager
@@ -208,8 +227,23 @@ def dry_run(
     given, out = ctypes.create_string_buffer(packet, len(packet)), ctypes.create_string_buffer(4096)
     about = ctypes.create_string_buffer(context, max(len(context), 1))
     _, answer = _bpf(
-        _TEST_RUN, "=IIIIQQIIIIQQIIIxxxx", descriptor, 0, len(packet), 4096,
-        ctypes.addressof(given), ctypes.addressof(out), repeat, 0, len(context), 0,
-        ctypes.addressof(about) if context else 0, 0, 0, 0, 0, what="dry run",
-    )  # fmt: skip
+        _TEST_RUN,
+        "=IIIIQQIIIIQQIIIxxxx",
+        descriptor,
+        0,
+        len(packet),
+        4096,
+        ctypes.addressof(given),
+        ctypes.addressof(out),
+        repeat,
+        0,
+        len(context),
+        0,
+        ctypes.addressof(about) if context else 0,
+        0,
+        0,
+        0,
+        0,
+        what="dry run",
+    )
     return out.raw[: answer[3]], answer[7]

@@ -19,9 +19,19 @@ from tailback.datapath.kernel import Sums, read_sums
 from tailback.datapath.sampling import MAX_SUMS, PacketScheme, link_bits
 
 COLUMNS: Final = (
-    "time_utc", "rank", "link", "samples", "packets", "packets_variance", "packets_idle_variance",
-    "bytes", "congested_samples", "congested", "congested_variance", "congested_idle_variance",
-)  # fmt: skip
+    "time_utc",
+    "rank",
+    "link",
+    "samples",
+    "packets",
+    "packets_variance",
+    "packets_idle_variance",
+    "bytes",
+    "congested_samples",
+    "congested",
+    "congested_variance",
+    "congested_idle_variance",
+)
 
 INTERVAL_S: Final = 1.0
 _LONGEST_LINE: Final = 4096
@@ -68,9 +78,14 @@ def rows(counted: Counted, links: int, time: str) -> str:
             values = [
                 number
                 for sums, size in ((packets, [packets.bytes[link]]), (met, []))
-                for number in (sums.samples[link], sums.packets[link],
-                               max(sums.variance[link], 0.0), sums.idle[link], *size)
-            ]  # fmt: skip
+                for number in (
+                    sums.samples[link],
+                    sums.packets[link],
+                    max(sums.variance[link], 0.0),
+                    sums.idle[link],
+                    *size,
+                )
+            ]
             lines.append(",".join([time, rank, str(link), *(f"{value:.9g}" for value in values)]))
     return "".join(f"{line}\n" for line in lines)
 

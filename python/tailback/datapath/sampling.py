@@ -111,10 +111,14 @@ class PacketScheme:
     def defines(self, links: int) -> list[str]:
         """Preprocessor options for the compiler."""
         values = {
-            "SCHEME": NUMBERS[self.scheme], "HASH_BITS": max(self.hash_bits, 1),
-            "COUNT_BITS": COUNT_BITS, "LINK_BITS": link_bits(links), "INITIAL_TTL": INITIAL_TTL,
-            "FIRST_INDEX": FIRST_INDEX, "MAX_SUMS": MAX_SUMS,
-        }  # fmt: skip
+            "SCHEME": NUMBERS[self.scheme],
+            "HASH_BITS": max(self.hash_bits, 1),
+            "COUNT_BITS": COUNT_BITS,
+            "LINK_BITS": link_bits(links),
+            "INITIAL_TTL": INITIAL_TTL,
+            "FIRST_INDEX": FIRST_INDEX,
+            "MAX_SUMS": MAX_SUMS,
+        }
         return [f"-D{name}={value}" for name, value in values.items()]
 
 

@@ -52,9 +52,11 @@ class AdapterLoad:
     def wire_ps(self) -> Floats:
         """Time each node needs to send its bytes at line rate, picoseconds."""
         return np.divide(
-            self.sent_bytes * 8000.0, self.rate_gbps, out=np.zeros_like(self.sent_bytes),
+            self.sent_bytes * 8000.0,
+            self.rate_gbps,
+            out=np.zeros_like(self.sent_bytes),
             where=self.rate_gbps > 0,
-        )  # fmt: skip
+        )
 
 
 def adapter_load(run: Run) -> AdapterLoad:

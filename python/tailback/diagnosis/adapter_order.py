@@ -36,14 +36,21 @@ def split_adapter_order(diagnosis: Diagnosis, order_ps: Sequence[int]) -> Diagno
             continue
         low, high = (max(ps - order, 0) for ps in (bar.low_ps, bar.high_ps))
         elapsed, delta = bar.elapsed_ps - order, bar.delta_ps - order
-        bars.append(bar.model_copy(update={"elapsed_ps": elapsed, "delta_ps": delta,
-                                           "low_ps": low, "high_ps": high}))  # fmt: skip
+        bars.append(
+            bar.model_copy(
+                update={"elapsed_ps": elapsed, "delta_ps": delta, "low_ps": low, "high_ps": high}
+            )
+        )
         bars.append(
             WaterfallBar(
-                name=ADAPTER_ORDER, elapsed_ps=bar.elapsed_ps, delta_ps=order,
-                low_ps=min(*order_ps, order), high_ps=max(*order_ps, order), meaning=_MEANING,
+                name=ADAPTER_ORDER,
+                elapsed_ps=bar.elapsed_ps,
+                delta_ps=order,
+                low_ps=min(*order_ps, order),
+                high_ps=max(*order_ps, order),
+                meaning=_MEANING,
             )
-        )  # fmt: skip
+        )
     part = order / max(diagnosis.modelled_ps, 1)
     shares = [_reduced(s, part) if s.cause == "pattern" else s for s in diagnosis.shares]
     shares.sort(key=lambda share: (-share.charged, share.cause))

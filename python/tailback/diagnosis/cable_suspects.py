@@ -41,10 +41,16 @@ class CandidatePaths:
     ) -> None:
         self._topology, self._reverses, self._used = topology, reverses, used
         late = pl.col("took") - pl.col("expected")
-        pairs = messages.group_by("src", "dst").agg(
-            late=late.mean(), number=pl.len(), took=pl.col("took").mean(),
-            expected=pl.col("expected").mean(),
-        ).sort("late", "src", "dst", descending=[True, False, False])  # fmt: skip
+        pairs = (
+            messages.group_by("src", "dst")
+            .agg(
+                late=late.mean(),
+                number=pl.len(),
+                took=pl.col("took").mean(),
+                expected=pl.col("expected").mean(),
+            )
+            .sort("late", "src", "dst", descending=[True, False, False])
+        )
         if pairs.height > MAX_PAIRS:
             rest = pairs.slice(MAX_PAIRS // 2)
             every = -(-rest.height // (MAX_PAIRS // 2))

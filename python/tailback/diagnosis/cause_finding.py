@@ -37,9 +37,15 @@ def ensure_cause_finding(
     if any(finding.cause == cause for finding in kept):
         return kept
     own = Finding(
-        code=CODE, cause=cause, title=TITLES[cause], explanation=why or _why(cause, cost),
-        share=0.0, phases=[], links=[], advice=ADVICE[cause],
-    )  # fmt: skip
+        code=CODE,
+        cause=cause,
+        title=TITLES[cause],
+        explanation=why or _why(cause, cost),
+        share=0.0,
+        phases=[],
+        links=[],
+        advice=ADVICE[cause],
+    )
     return [own, *kept]
 
 

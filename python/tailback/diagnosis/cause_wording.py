@@ -31,11 +31,17 @@ UNEVEN_ROUTING = (
 """The same for routing of any kind, static or not."""
 
 NAMES: dict[str, str] = {
-    "pattern": "communication pattern", "placement": "placement", "routing": "routing",
-    "slow-link": "slow link", "other-traffic": "other traffic", "imbalance": "imbalance",
-    "noise": "noise", "in-host": "transfers within hosts", "late-partner": "late partner",
+    "pattern": "communication pattern",
+    "placement": "placement",
+    "routing": "routing",
+    "slow-link": "slow link",
+    "other-traffic": "other traffic",
+    "imbalance": "imbalance",
+    "noise": "noise",
+    "in-host": "transfers within hosts",
+    "late-partner": "late partner",
     "healthy": "no fault",
-}  # fmt: skip
+}
 """Names of causes within a sentence or a table."""
 
 TITLES: dict[Cause, str] = {

@@ -132,10 +132,13 @@ class ChangeOverTime:
         whole = n_ranks * max(elapsed_ps, 1)
         weight = float(scaled[slices][first:end].sum()) / whole
         return cls(
-            part.more * weight, part.error * weight, part.probability, part.factor,
+            part.more * weight,
+            part.error * weight,
+            part.probability,
+            part.factor,
             float(slices[first] * length) if first > 0 else None,
             float((slices[end - 1] + 1) * length) if end < len(slices) else None,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -189,9 +192,13 @@ def _slowest_part(ratio: Floats, weight: Floats) -> _SlowerPart | None:
     variance = left * n / max(n - 2, 1)
     error = math.sqrt(variance * (1.0 / (end - first) + 1.0 / (n - (end - first))))
     return _SlowerPart(
-        first, end, within - others, error, within / max(others, 1e-9),
+        first,
+        end,
+        within - others,
+        error,
+        within / max(others, 1e-9),
         probability_of_odds(log_odds),
-    )  # fmt: skip
+    )
 
 
 def _mean(ratio: Floats, weight: Floats) -> float:

@@ -180,9 +180,9 @@ def decide(
         part = np.where(rng.random(DRAWS) < concealed, rng.random(DRAWS), 0.0)
     columns, behind = [], np.zeros(DRAWS)
     for name in names:
-        shares = np.array([
-            _share(name, stated.get(name), one, ensemble) for one in ensemble.alternatives
-        ])  # fmt: skip
+        shares = np.array(
+            [_share(name, stated.get(name), one, ensemble) for one in ensemble.alternatives]
+        )
         mean = (shares * ensemble.scale / ensemble.mean_scale)[member]
         mean = np.maximum(mean, hidden_noise) if name == "noise" else mean
         if name in COMPUTATION:

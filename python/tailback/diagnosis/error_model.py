@@ -25,9 +25,13 @@ LOSSY_TIME_ERROR, LOSSY_TIME_RATIO = 0.12, 1.2
 runs of the real-packet lab, TCP takes 1.2 to 1.4 times as long as a model with back-pressure."""
 
 MISFIT_ERROR: Mapping[str, float] = {
-    "calls": 0.003, "sends": 0.01, "spread": 0.003, "stalls": 0.02, "bytes": 0.01,
+    "calls": 0.003,
+    "sends": 0.01,
+    "spread": 0.003,
+    "stalls": 0.02,
+    "bytes": 0.01,
     "samples": 0.05,
-}  # fmt: skip
+}
 """Usual misfit of each kind of evidence under the right hypothesis: median over blind cases
 (samples: over runs of the telemetry study; bytes: a cautious value, as seven cases are few: 0.0002
 to 0.11, median 0.001). It includes errors of clocks, counter resolution and unknown buffer sizes.

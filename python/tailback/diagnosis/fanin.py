@@ -18,8 +18,15 @@ HOT = 2.0
 which it is a hot receiver: in neighbour exchange, all nodes receive about the same."""
 
 COLLECTIVES = (
-    "reduce", "gather", "alltoall", "bcast", "scatter", "scan", "barrier", "allgather",
-)  # fmt: skip
+    "reduce",
+    "gather",
+    "alltoall",
+    "bcast",
+    "scatter",
+    "scan",
+    "barrier",
+    "allgather",
+)
 
 
 @dataclass(frozen=True)

@@ -237,9 +237,10 @@ class CableTrials:
             while len(now.cables) < MAX_CABLES and not self.exhausted:
                 used = {cable.link for cable in now.cables}
                 firsts = [
-                    self.first(now.cables, link, both=both) for link, both in ways
+                    self.first(now.cables, link, both=both)
+                    for link, both in ways
                     if link not in used
-                ]  # fmt: skip
+                ]
                 likely = sorted((t for t in firsts if t is not None), key=_shape)[-2:]
                 more = max(map(self.best_rate, likely), key=_score, default=None)
                 if more is None or more.score <= now.score:

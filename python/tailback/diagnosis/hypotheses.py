@@ -223,10 +223,12 @@ class Posterior:
         if self.slower_machine[0] >= LIKELY:
             cause = ""
         mine = [
-            one for one in self.weighed
-            if one.hypothesis.cause == cause and one.hypothesis.slower is None
+            one
+            for one in self.weighed
+            if one.hypothesis.cause == cause
+            and one.hypothesis.slower is None
             and not (one.hypothesis.slow and one.hypothesis.otherwise)
-        ]  # fmt: skip
+        ]
         total: dict[Hashable, float] = {}
         for one in mine:
             key = _added(one.hypothesis)
@@ -248,17 +250,17 @@ class Posterior:
         This includes slow cables whose place is not evident.
         """
         return sum(
-            one.probability for one in self.weighed
-            if self._left_open(one.hypothesis) >= FAULT
-        )  # fmt: skip
+            one.probability for one in self.weighed if self._left_open(one.hypothesis) >= FAULT
+        )
 
     @property
     def slow_cable_agrees(self) -> bool:
         """Whether a credible hypothesis with slow cables agrees with all evidence as usual."""
         return any(
-            self.model.agrees(one.hypothesis.outcome) for one in self.credible()
+            self.model.agrees(one.hypothesis.outcome)
+            for one in self.credible()
             if one.hypothesis.slow and not one.hypothesis.unexplained
-        )  # fmt: skip
+        )
 
     @property
     def worth_a_search(self) -> float:
@@ -268,17 +270,19 @@ class Posterior:
         its calls and sends then disagree.
         """
         return sum(
-            one.probability for one in self.weighed
+            one.probability
+            for one in self.weighed
             if one.hypothesis.unexplained or self._left_open(one.hypothesis) >= FAULT
-        )  # fmt: skip
+        )
 
     @property
     def agrees(self) -> bool:
         """Whether a credible hypothesis without unknown faults agrees with all evidence."""
         return any(
-            self.model.agrees(one.hypothesis.outcome) for one in self.credible()
+            self.model.agrees(one.hypothesis.outcome)
+            for one in self.credible()
             if not one.hypothesis.unexplained
-        )  # fmt: skip
+        )
 
     def _left_open(self, hypothesis: Hypothesis) -> float:
         """Share of the measured time to which a hypothesis assigns no evident cause."""
@@ -293,9 +297,10 @@ class Posterior:
         Slow links count if their place is evident.
         """
         return sum(
-            one.probability for one in self.weighed
+            one.probability
+            for one in self.weighed
             if one.hypothesis.cause == cause and self.is_named(one.hypothesis)
-        )  # fmt: skip
+        )
 
     def is_named(self, hypothesis: Hypothesis) -> bool:
         """Whether it has no slow cables, or their places are among those that a verdict names.
@@ -405,9 +410,10 @@ def over_arrangements(
         tried.setdefault(cause(one), set()).add(one.bursts)
     return [
         replace(one, log_prior=one.log_prior + total - shapes[one.bursts])
-        if len(tried[cause(one)]) == 1 and one.bursts in shapes else one
+        if len(tried[cause(one)]) == 1 and one.bursts in shapes
+        else one
         for one in hypotheses
-    ]  # fmt: skip
+    ]
 
 
 def at_other_rates(
@@ -424,9 +430,10 @@ def at_other_rates(
         prior: Identifies the places of cables.
     """
     timed = {
-        one.places(prior.reverse) for one in tried
+        one.places(prior.reverse)
+        for one in tried
         if model.log_time(one.outcome.elapsed_ps) >= -0.5  # within a standard error
-    }  # fmt: skip
+    }
     rates: dict[Hashable, set[float]] = {}
     for one in tried:
         key = one.machine, one.places(prior.reverse)
@@ -461,11 +468,13 @@ def came_otherwise(
     spread = min(math.log(math.sqrt(2.0 * math.pi) * model.time_error / width), 0.0)
     return [
         replace(
-            one, outcome=replace(one.outcome, elapsed_ps=measured), otherwise=True,
+            one,
+            outcome=replace(one.outcome, elapsed_ps=measured),
+            otherwise=True,
             log_prior=one.log_prior + spread,
         )
         for one in ways
-    ]  # fmt: skip
+    ]
 
 
 def not_tried(
@@ -535,9 +544,10 @@ def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> It
 
 
 def typical_of_faults(
-    hypotheses: Sequence[Hypothesis], model: ErrorModel,
+    hypotheses: Sequence[Hypothesis],
+    model: ErrorModel,
     misfit: Callable[[Outcome], Mapping[str, float]],
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """A misfit of simulated faults over the square of their share of the time, by kind.
 
     The median over the faults; none without them.
@@ -548,9 +558,10 @@ def typical_of_faults(
         misfit: Takes it from the prediction of a simulation.
     """
     faults = [
-        (misfit(one.outcome), share) for one in hypotheses
+        (misfit(one.outcome), share)
+        for one in hypotheses
         if one.outcome.change and (share := one.hidden_share(model)) >= FAULT
-    ]  # fmt: skip
+    ]
     out = {}
     for kind in model.kinds:
         known = [found[kind] / share**2 for found, share in faults if kind in found]

@@ -169,9 +169,13 @@ class _Moments:
             return float(np.sqrt(spread * (n_ranks - 1) / max(n_ranks, 1)))
 
         return cls(
-            mean_ps, variance, max(jackknife(variances) / variance, float(np.sqrt(2.0 / total))),
-            skewness, max(jackknife(skewnesses), float(np.sqrt(6.0 / total))), round(total),
-        )  # fmt: skip
+            mean_ps,
+            variance,
+            max(jackknife(variances) / variance, float(np.sqrt(2.0 / total))),
+            skewness,
+            max(jackknife(skewnesses), float(np.sqrt(6.0 / total))),
+            round(total),
+        )
 
     def log_likelihood(self, length_ps: Floats, share: Floats) -> Floats:
         """Log likelihood of interruptions of this mean length and share, up to a constant.

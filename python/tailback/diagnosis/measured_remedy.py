@@ -46,15 +46,28 @@ def remedy_for(
         # A placement that avoids one candidate cable has been verified for that cable only.
         return remedy.model_copy(
             update={
-                "action": action, "avoid": [], "name": "", "parts": (), "placement": "",
-                "after_ps": remedy.before_ps, "gain": 0.0, "files": {}, "commands": [],
+                "action": action,
+                "avoid": [],
+                "name": "",
+                "parts": (),
+                "placement": "",
+                "after_ps": remedy.before_ps,
+                "gain": 0.0,
+                "files": {},
+                "commands": [],
             }
-        )  # fmt: skip
+        )
     elapsed = diagnosis.modelled_ps
     return Remedy(
-        action=action, placement="", before_ps=elapsed, after_ps=elapsed, gain=0.0, candidates=[],
-        files={}, commands=[],
-    )  # fmt: skip
+        action=action,
+        placement="",
+        before_ps=elapsed,
+        after_ps=elapsed,
+        gain=0.0,
+        candidates=[],
+        files={},
+        commands=[],
+    )
 
 
 def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:

@@ -104,9 +104,11 @@ def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
         schema_overrides={"pair": pl.UInt32},
     )
     rows = (
-        ends.join(pairs.with_row_index("pair"), on=("src", "dst")).join(crossed, on="pair")
-        .group_by("site", "cable", maintain_order=True).agg(pl.col("share").max())
-    )  # fmt: skip
+        ends.join(pairs.with_row_index("pair"), on=("src", "dst"))
+        .join(crossed, on="pair")
+        .group_by("site", "cable", maintain_order=True)
+        .agg(pl.col("share").max())
+    )
     site, cable, part = (rows[name].to_numpy() for name in ("site", "cable", "share"))
     number = sends.count[site]
     size = paths.fabric.n_links

@@ -104,9 +104,12 @@ class FurtherCosts:
 
 
 def explain(
-    diagnosis: Diagnosis, measured: Measured, found: EvidenceSummary, further: FurtherCosts,
+    diagnosis: Diagnosis,
+    measured: Measured,
+    found: EvidenceSummary,
+    further: FurtherCosts,
     advise: Advise,
-) -> Diagnosis:  # fmt: skip
+) -> Diagnosis:
     """Turn the diagnosis of the expected run into a diagnosis of the measured run.
 
     Args:
@@ -136,10 +139,12 @@ def explain(
         costs=costs,
         not_explained_ps=rest,
         model_error_ps=round(abs(inside - scale * expected)),
-        missing=list(found.missing), sources=list(found.sources),
-        shared_links=list(found.shared_links), sampled_links=list(found.sampled_links),
+        missing=list(found.missing),
+        sources=list(found.sources),
+        shared_links=list(found.shared_links),
+        sampled_links=list(found.sampled_links),
         port_events=list(found.port_events),
-    )  # fmt: skip
+    )
     decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
@@ -161,14 +166,17 @@ def explain(
     shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
     explained = diagnosis.model_copy(
         update={
-            "cause": cause, "headline": headline, "confidence": sure,
+            "cause": cause,
+            "headline": headline,
+            "confidence": sure,
             "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
-            "explanation": explanation, "not_explained_ps": rest,
+            "explanation": explanation,
+            "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
             "slow_links": list(diagnosis.slow_links) if blamed else [],
         }
-    )  # fmt: skip
+    )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
     remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, found)
     return advised(explained, of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0)))
@@ -247,13 +255,14 @@ def _ensemble(
         return Ensemble.of(both, model, elapsed)
     moved = [
         replace(
-            one, elapsed_ps=max(one.elapsed_ps + routing - surplus, 1),
+            one,
+            elapsed_ps=max(one.elapsed_ps + routing - surplus, 1),
             hidden_ps={
                 name: ps - surplus * (name == "other-traffic") for name, ps in one.hidden_ps.items()
             },
         )
         for one in found.alternatives
-    ]  # fmt: skip
+    ]
     return Ensemble.of(moved, model, elapsed)
 
 
@@ -289,21 +298,49 @@ def _costs(
         subject, shown, rests = _described(share.cause, found)
         if share.cause == "routing" and further.faulty_tables:
             shown = wording.uneven_tables(further.uneven_tables)
-        out.append((share.cause, alone * expected + busier, low * expected + less + busier,
-                    high * expected + more + busier, subject, shown, rests))  # fmt: skip
+        out.append(
+            (
+                share.cause,
+                alone * expected + busier,
+                low * expected + less + busier,
+                high * expected + more + busier,
+                subject,
+                shown,
+                rests,
+            )
+        )
     waited = _waits_hidden_by_the_model(measured, further, total / scale)
     everywhere = further.interruptions.likely_share() * total / scale
     for cause, saved, recorded in (
-        ("imbalance", further.imbalance_ps, waited), ("noise", further.noise_ps, everywhere)
-    ):  # fmt: skip
+        ("imbalance", further.imbalance_ps, waited),
+        ("noise", further.noise_ps, everywhere),
+    ):
         mean = max(sum(saved) / max(len(saved), 1), recorded)
         subject, shown = _computation(cause, measured)
-        out.append((cause, mean, min(saved, default=0), max([*saved, mean]), subject, shown,
-                    ("trace", "model")))  # fmt: skip
+        out.append(
+            (
+                cause,
+                mean,
+                min(saved, default=0),
+                max([*saved, mean]),
+                subject,
+                shown,
+                ("trace", "model"),
+            )
+        )
     if further.routing_ps:
         limited, uneven = further.routing_ps, wording.uneven_links(further.uneven)
-        out.append(("routing", further.routing_mean_ps, min(limited), max(limited), "", uneven,
-                    ("counters", "model")))  # fmt: skip
+        out.append(
+            (
+                "routing",
+                further.routing_mean_ps,
+                min(limited),
+                max(limited),
+                "",
+                uneven,
+                ("counters", "model"),
+            )
+        )
     if found.unknown_job is not None:
         # Counters of long intervals show a part of it, which the expected run contains.
         counted = [one[1:4] for one in out if one[0] == "other-traffic"]
@@ -311,9 +348,9 @@ def _costs(
         cost, least, most = map(sum, zip(job, *counted, strict=True))
         out = [one for one in out if one[0] != "other-traffic"]
         out.append(("other-traffic", cost, least, most, *_described("other-traffic", found)))
-    turns = _dependency_waits(measured, further)
-    out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
-                wording.TAKEN_TURNS, ("trace", "model")))  # fmt: skip
+    turns = _dependency_waits(measured, further) / scale
+    rests_on = ("trace", "model")
+    out.append(("late-partner", turns, turns, turns, "", wording.TAKEN_TURNS, rests_on))
     return _in_measured_time(out, scale, total)
 
 
@@ -326,11 +363,16 @@ def _in_measured_time(costs: Sequence[_ExpectedCost], scale: float, total_ps: in
             continue
         made.append(
             Cost(
-                cause=cause, ps=value, low_ps=max(round(low * min(scale, 1.0)), 0),
-                high_ps=max(round(high * max(scale, 1.0)), value), share=min(value / total_ps, 1.0),
-                subject=subject, evidence=shown, rests_on=rests,
+                cause=cause,
+                ps=value,
+                low_ps=max(round(low * min(scale, 1.0)), 0),
+                high_ps=max(round(high * max(scale, 1.0)), value),
+                share=min(value / total_ps, 1.0),
+                subject=subject,
+                evidence=shown,
+                rests_on=rests,
             )
-        )  # fmt: skip
+        )
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
 
 
@@ -440,8 +482,16 @@ def _parts(
         within = bars["in-host"].delta_ps if "in-host" in bars else 0
         parts[wording.BOUND_BY_PROGRAM] = base - computing - within
         for name, bar in bars.items():
-            if name in ("in-host", "pattern", ADAPTER_ORDER, "network", "placement", "routing",
-                        "slow links", "other traffic"):  # fmt: skip
+            if name in (
+                "in-host",
+                "pattern",
+                ADAPTER_ORDER,
+                "network",
+                "placement",
+                "routing",
+                "slow links",
+                "other traffic",
+            ):
                 parts[name] = parts.get(name, 0) + bar.delta_ps
         parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps

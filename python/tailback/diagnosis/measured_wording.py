@@ -80,10 +80,13 @@ def late_ranks(late: Sequence[LateRank], cause: str) -> str:
     """
     slow = cause != "noise" and any(rank.excess_ps for rank in late)
     waited = {
-        rank: rank.excess_ps if slow
-        else rank.noise_ps if cause == "noise" else rank.waited_ps - rank.noise_ps
+        rank: rank.excess_ps
+        if slow
+        else rank.noise_ps
+        if cause == "noise"
+        else rank.waited_ps - rank.noise_ps
         for rank in late
-    }  # fmt: skip
+    }
     threshold = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
     listed = sorted((rank for rank in late if waited[rank] > threshold), key=lambda r: -waited[r])
     by_host: dict[tuple[str, int], list[int]] = {}
@@ -217,9 +220,7 @@ def changed(change: ChangeOverTime, elapsed_ps: int) -> str:
 
 def look_around(change: ChangeOverTime) -> str:
     """Action if calls take longer in a part of the run: evidence from the time where it begins."""
-    turns = [
-        format_time(round(ps)) for ps in (change.start_ps, change.end_ps) if ps is not None
-    ]  # fmt: skip
+    turns = [format_time(round(ps)) for ps in (change.start_ps, change.end_ps) if ps is not None]
     when = " and ".join(turns)
     return (
         f"First look at what changed about {when} after the start: jobs that began or ended "

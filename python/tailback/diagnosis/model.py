@@ -13,9 +13,20 @@ from tailback.frozen_model import FrozenModel
 from tailback.placement.variant import PlacementVariant
 
 Cause = Literal[
-    "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "in-host",
-    "not-network", "imbalance", "noise", "late-partner", "healthy", "undetermined",
-]  # fmt: skip
+    "pattern",
+    "placement",
+    "routing",
+    "slow-link",
+    "other-traffic",
+    "injection",
+    "in-host",
+    "not-network",
+    "imbalance",
+    "noise",
+    "late-partner",
+    "healthy",
+    "undetermined",
+]
 """Main cause of the time lost by a run.
 
 - ``pattern``: nodes are sent more than they can receive (an endpoint is the root);
@@ -63,9 +74,11 @@ class Estimate(FrozenModel):
     def of_share(cls, value: float, error: float, low: float, high: float) -> Estimate:
         """The estimate of a share: values above 1 due to sampling noise are shown as 1."""
         return cls(
-            value=min(float(value), 1.0), standard_error=float(error),
-            low=min(float(low), 1.0), high=min(float(high), 1.0),
-        )  # fmt: skip
+            value=min(float(value), 1.0),
+            standard_error=float(error),
+            low=min(float(low), 1.0),
+            high=min(float(high), 1.0),
+        )
 
 
 class LinkEvidence(FrozenModel):

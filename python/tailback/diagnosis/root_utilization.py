@@ -257,9 +257,10 @@ def fullest_links(rows: pl.DataFrame, topology: LinkTopology, time_ps: float) ->
     bundles = np.bincount(topology.bundle, sent) / np.maximum(rate, 1e-9)
     links = sent / topology.rate_gbps
     fullest: dict[Cause, Floats] = {
-        "pattern": links[topology.to_node], "placement": bundles[topology.bundle[inside]],
+        "pattern": links[topology.to_node],
+        "placement": bundles[topology.bundle[inside]],
         "routing": links[inside],
-    }  # fmt: skip
+    }
     return {
         cause: min(float(busy.max(initial=0.0)) / max(time_ps, 1.0), 1.0)
         for cause, busy in fullest.items()

@@ -168,9 +168,15 @@ def links_of_tier(tier: int, direction: int) -> str:
 
 
 def other_traffic(
-    share: float, links: int, use: float, heaviest: str, fraction: float, most: float, *,
+    share: float,
+    links: int,
+    use: float,
+    heaviest: str,
+    fraction: float,
+    most: float,
+    *,
     with_log: bool,
-) -> str:  # fmt: skip
+) -> str:
     """TB003: congested links that our job hardly uses.
 
     Args:

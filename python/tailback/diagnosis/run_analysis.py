@@ -43,7 +43,7 @@ from tailback.telemetry.estimate import (
     link_estimates,
     packets_to_settle,
     select,
-)  # fmt: skip
+)
 from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 
 MAX_PHASES = 12
@@ -65,9 +65,12 @@ MAX_LINKS = 20
 OTHER_PHASES = "other phases"
 
 ROOT_KIND_OF_CAUSE: dict[Cause, str] = {
-    "pattern": "ours", "placement": "ours", "routing": "routing", "slow-link": "slow",
+    "pattern": "ours",
+    "placement": "ours",
+    "routing": "routing",
+    "slow-link": "slow",
     "other-traffic": "others",
-}  # fmt: skip
+}
 """Verdict on roots that supports each cause; for our own traffic, roots at endpoints mean pattern,
 others placement."""
 
@@ -119,9 +122,13 @@ class RunAnalysis:
         self._end = windows["end_ps"].cast(pl.Int64).to_numpy()
         served = network.with_served_rates(self.topology) if network else self.topology
         self._measure = RootUtilization(
-            served, self.activity, self._start, self._end, run.scenario.packet_header_bytes,
+            served,
+            self.activity,
+            self._start,
+            self._end,
+            run.scenario.packet_header_bytes,
             self.hashed,
-        )  # fmt: skip
+        )
         self.whole = self._congestion(self._rows)
         self.congested_packets = float(self.whole.weight.sum())
         self.views = self._grow_views()
@@ -457,9 +464,13 @@ class RunAnalysis:
         """
         w, at = self.whole, self.unsure
         need = packets_to_settle(
-            w.fraction[at], CONGESTED_FRACTION, w.congested_excess[at], w.hop_excess[at],
-            hashed=self.hashed, shared=self._shared,
-        )  # fmt: skip
+            w.fraction[at],
+            CONGESTED_FRACTION,
+            w.congested_excess[at],
+            w.hop_excess[at],
+            hashed=self.hashed,
+            shared=self._shared,
+        )
         growth, weight = need / np.maximum(w.packets[at], 1.0), w.weight[at] + 1e-9 * w.packets[at]
         growth = np.maximum(growth, MIN_SAMPLES / np.maximum(w.samples[at], 1.0))
         roots = self.roots.filter(pl.col("verdict") == "unsettled")

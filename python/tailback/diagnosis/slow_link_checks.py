@@ -85,16 +85,21 @@ def slower_than_equivalents(
     tested = max(int(((seen.samples > 0) & ~topology.from_node).sum()), 1)
     z = NormalDist().inv_cdf(1.0 - FALSE_ALARM / tested)
     low, _ = fraction_interval(
-        seen.weight[links], seen.packets[links],
-        seen.congested_excess[links], seen.hop_excess[links], z,
-    )  # fmt: skip
+        seen.weight[links],
+        seen.packets[links],
+        seen.congested_excess[links],
+        seen.hop_excess[links],
+        z,
+    )
     packets, weight, of_hops, of_congested = (
         _sum_over_equivalents(topology, links, values)
         for values in (
-            seen.packets, seen.weight,
-            seen.packets * seen.hop_excess, seen.weight * seen.congested_excess,
+            seen.packets,
+            seen.weight,
+            seen.packets * seen.hop_excess,
+            seen.weight * seen.congested_excess,
         )
-    )  # fmt: skip
+    )
     hops = of_hops / np.maximum(packets, 1.0)
     congested = np.where(weight > 0, of_congested / np.maximum(weight, 1e-9), hops)
     _, high = fraction_interval(weight, packets, congested, hops)

@@ -99,11 +99,13 @@ def draws() -> list[Draw]:
     least, most = (math.log(bursts) for bursts in BURSTS)
     out = [
         Draw(
-            FIRST_LOAD, round(math.exp(rng.uniform(least, most))), seed,
+            FIRST_LOAD,
+            round(math.exp(rng.uniform(least, most))),
+            seed,
             float(rng.uniform(LEAST_HOSTS, 1.0)),
         )
         for seed in range(DRAWS)
-    ]  # fmt: skip
+    ]
     return [replace(out[0], hosts=1.0), *out[1:]]
 
 

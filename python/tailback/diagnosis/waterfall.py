@@ -86,19 +86,34 @@ def waterfall_steps(
     if best is not None:
         name, nodes = best
         out.append(
-            WaterfallStep("network", replace(ours, placement=nodes, placement_name=name),
-                          wording.best_placement(how, name))
-        )  # fmt: skip
+            WaterfallStep(
+                "network",
+                replace(ours, placement=nodes, placement_name=name),
+                wording.best_placement(how, name),
+            )
+        )
     out += [
-        WaterfallStep("placement", ours,
-             wording.SAME_PLACEMENT if best is not None else wording.network_with(how)),
-        WaterfallStep("routing", Change(network="healthy", background=False),
-             wording.with_own_routing(own), wording.ADAPTIVE_ALREADY if spread else ""),
-        WaterfallStep("slow links", Change(background=False), wording.SLOW_LINKS,
-             "" if scenario.fabric.degraded else wording.NO_SLOW_LINK),
-        WaterfallStep("other traffic", Change(), wording.OTHER_TRAFFIC,
-             wording.NO_OTHER_JOB if alone else ""),
-    ]  # fmt: skip
+        WaterfallStep(
+            "placement",
+            ours,
+            wording.SAME_PLACEMENT if best is not None else wording.network_with(how),
+        ),
+        WaterfallStep(
+            "routing",
+            Change(network="healthy", background=False),
+            wording.with_own_routing(own),
+            wording.ADAPTIVE_ALREADY if spread else "",
+        ),
+        WaterfallStep(
+            "slow links",
+            Change(background=False),
+            wording.SLOW_LINKS,
+            "" if scenario.fabric.degraded else wording.NO_SLOW_LINK,
+        ),
+        WaterfallStep(
+            "other traffic", Change(), wording.OTHER_TRAFFIC, wording.NO_OTHER_JOB if alone else ""
+        ),
+    ]
     return out
 
 
@@ -433,9 +448,13 @@ def _best_placement(
         if progress is not None:
             progress(f"placing by {name}", 0.0)
         change = Change(
-            placement=nodes, placement_name=name, network="healthy", routing="adaptive",
-            rule=rule, background=False,
-        )  # fmt: skip
+            placement=nodes,
+            placement_name=name,
+            network="healthy",
+            routing="adaptive",
+            rule=rule,
+            background=False,
+        )
         tried.append((evaluate(change).elapsed_ps, name))
     if not tried:
         return None

@@ -103,16 +103,22 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
         .agg(pl.col("src_rank").unique().sort())
         .rename({"recv_done_call": "call", "src_rank": "partners"})
     )
-    rows = calls.join(partners, on="call", how="left").sort("rank", "enter_ps").with_columns(
-        gap=(pl.col("enter_ps") - pl.col("leave_ps").shift(1).over("rank")).fill_null(0)
-    ).with_columns(block=(pl.col("gap") > 0).cast(pl.Int64).cum_sum().over("rank"))  # fmt: skip
+    rows = (
+        calls.join(partners, on="call", how="left")
+        .sort("rank", "enter_ps")
+        .with_columns(
+            gap=(pl.col("enter_ps") - pl.col("leave_ps").shift(1).over("rank")).fill_null(0)
+        )
+        .with_columns(block=(pl.col("gap") > 0).cast(pl.Int64).cum_sum().over("rank"))
+    )
     call_names = pl.col("name") + pl.col("partners").list.eval(
-        pl.element().cast(pl.String)).list.join(",").fill_null("")  # fmt: skip
+        pl.element().cast(pl.String)
+    ).list.join(",").fill_null("")
     blocks = rows.group_by("rank", "block", maintain_order=True).agg(
         took=(pl.col("leave_ps").max() - pl.col("enter_ps").min()).cast(pl.Float64),
         name=call_names.str.join(" "),
         calls=pl.col("name").unique(maintain_order=True).str.join(" "),
-    )  # fmt: skip
+    )
     blocks = pl.concat([blocks, _empty_stretches(tables["hosts"], calls, blocks)]).sort(
         "rank", "block", maintain_order=True
     )
@@ -126,19 +132,25 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
         known=pl.Series(complete).gather(blocks["rank"].cast(pl.Int64)) & (pl.col("name") != ""),
     )
     sites = (
-        keys.filter("known").group_by("site").agg(
-            pl.col("rank").first(), pl.len(), pl.col("calls").first()
-        ).sort("site")
-    )  # fmt: skip
+        keys.filter("known")
+        .group_by("site")
+        .agg(pl.col("rank").first(), pl.len(), pl.col("calls").first())
+        .sort("site")
+    )
     dense_site = np.full(int(keys["site"].max() or 0) + 1, -1, np.int64)  # type: ignore[arg-type]
     dense_site[sites["site"].to_numpy()] = np.arange(sites.height)
     site_of, took = dense_site[keys["site"].to_numpy()], blocks["took"].to_numpy()
     included = site_of >= 0
     return CallProfile(
-        sites["rank"].to_numpy().astype(np.int64), sites["len"].to_numpy().astype(np.float64),
-        site_quantiles(site_of[included], took[included], sites.height), sites["calls"].to_list(),
-        site_of, stretches.astype(np.int64), took, complete,
-    )  # fmt: skip
+        sites["rank"].to_numpy().astype(np.int64),
+        sites["len"].to_numpy().astype(np.float64),
+        site_quantiles(site_of[included], took[included], sites.height),
+        sites["calls"].to_list(),
+        site_of,
+        stretches.astype(np.int64),
+        took,
+        complete,
+    )
 
 
 def _empty_stretches(
@@ -149,9 +161,11 @@ def _empty_stretches(
     Traces with MPI_Init and MPI_Finalize include computation before the first and after the last
     analysed call.
     """
-    bounds = calls.group_by("rank").agg(
-        first=pl.col("enter_ps").min(), last=pl.col("leave_ps").max()
-    ).join(hosts.select("rank", "start_ps", "end_ps"), on="rank")  # fmt: skip
+    bounds = (
+        calls.group_by("rank")
+        .agg(first=pl.col("enter_ps").min(), last=pl.col("leave_ps").max())
+        .join(hosts.select("rank", "start_ps", "end_ps"), on="rank")
+    )
     before = bounds.filter(pl.col("first") > pl.col("start_ps")).select(
         "rank", block=pl.lit(-1, pl.Int64)
     )

@@ -99,10 +99,11 @@ def _repair(recorded: RecordedRun, latency: Latency | None) -> tuple[RecordedRun
     del shifted
     limits = np.stack([recorded.start_ps, recorded.end_ps], axis=1)
     out = recorded.moved(
-        repaired[:, 0], repaired[:, 1],
+        repaired[:, 0],
+        repaired[:, 1],
         _rank_limits(recorded, limits[:, 0], repaired, first=True),
         _rank_limits(recorded, limits[:, 1], repaired, first=False),
-    )  # fmt: skip
+    )
     t = out.transfers
     # A completion keeps its offset from the end of its call.
     call = np.maximum(t.recv_done_call, 0)

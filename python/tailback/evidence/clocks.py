@@ -199,9 +199,8 @@ def _collective_constraints(recorded: RecordedRun) -> list[tuple[Ints, Ints, Int
                 # Each rank enters before any other rank leaves.
                 one, other = np.nonzero(~np.eye(members, dtype=bool))
                 parts.append(
-                    (r[:, one].ravel(), r[:, other].ravel(), e[:, one].ravel(),
-                     l[:, other].ravel())
-                )  # fmt: skip
+                    (r[:, one].ravel(), r[:, other].ravel(), e[:, one].ravel(), l[:, other].ravel())
+                )
                 continue
             last, first = e.argmax(axis=1), l.argmin(axis=1)
             row = np.arange(len(instances))
@@ -288,10 +287,16 @@ def solve(
     after = _corrected(event_pairs, rank_offset, rank_drift, middle)
     remaining_slack = after.slack_ps
     return Clocks(
-        unit, rank_offset, rank_drift, middle, _bounds(after, clock_of, n), violated, largest,
+        unit,
+        rank_offset,
+        rank_drift,
+        middle,
+        _bounds(after, clock_of, n),
+        violated,
+        largest,
         int((remaining_slack < -resolution_ps).sum()),
         int(max(-remaining_slack.min(initial=0) - resolution_ps, 0)),
-    )  # fmt: skip
+    )
 
 
 def _corrected(
@@ -302,9 +307,12 @@ def _corrected(
         return time + np.rint(shift).astype(np.int64)
 
     return ClockConstraints(
-        event_pairs.src, event_pairs.dst, at(event_pairs.src, event_pairs.sent_ps),
-        at(event_pairs.dst, event_pairs.received_ps), event_pairs.least_ps,
-    )  # fmt: skip
+        event_pairs.src,
+        event_pairs.dst,
+        at(event_pairs.src, event_pairs.sent_ps),
+        at(event_pairs.dst, event_pairs.received_ps),
+        event_pairs.least_ps,
+    )
 
 
 def _least_slack(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> tuple[Ints, Ints, Ints]:

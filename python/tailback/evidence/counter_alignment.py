@@ -96,10 +96,13 @@ class Sent:
     def of(self, chosen: NDArray[np.bool_]) -> Sent:
         """The messages selected by a mask, shape (M,)."""
         return Sent(
-            self.src_node[chosen], self.dst_node[chosen], self.size_bytes[chosen],
-            self.start_ps[chosen], self.end_ps[chosen],
+            self.src_node[chosen],
+            self.dst_node[chosen],
+            self.size_bytes[chosen],
+            self.start_ps[chosen],
+            self.end_ps[chosen],
             None if self.assumed is None else self.assumed[chosen],
-        )  # fmt: skip
+        )
 
 
 def align(
@@ -166,9 +169,10 @@ def _despite_wrong_clock(
     if abs(clock_error) > MAX_WRONG_CLOCK_NS:
         return _as_recorded(origin_ns)
     return Alignment(
-        alignment.zero_ns, alignment.error_ns,
+        alignment.zero_ns,
+        alignment.error_ns,
         f"{alignment.source} (the trace's UTC time is off by {clock_error / 1e9:+.3g} s)",
-    )  # fmt: skip
+    )
 
 
 def _require_counted(ports: Ports, zero_ns: int) -> None:
@@ -256,9 +260,11 @@ def _near(ports: Ports, origin_ns: int, length: float) -> Alignment:
     residual = np.zeros(len(shifts))
     for i, shift in enumerate(shifts):
         expected = np.concatenate(
-            [np.diff(sent_bytes(messages, (edge - shift) * 1000.0))
-             for edge, (_, messages) in zip(edges, ports, strict=True)]
-        )  # fmt: skip
+            [
+                np.diff(sent_bytes(messages, (edge - shift) * 1000.0))
+                for edge, (_, messages) in zip(edges, ports, strict=True)
+            ]
+        )
         norm = float((expected**2).sum())
         scale = float(np.clip((counted * expected).sum() / norm, 0.5, 1.5)) if norm > 0 else 1.0
         residual[i] = ((counted - scale * expected) ** 2).sum() / total_square
@@ -267,11 +273,11 @@ def _near(ports: Ports, origin_ns: int, length: float) -> Alignment:
     possible = shifts[score <= score[best] + 0.01]
     error = int(max(np.ptp(possible) / 2, step))
     return Alignment(
-        origin_ns + int(shifts[best]), error,
-        "the trace's UTC time" + (
-            f", {shifts[best] / 1e6:+.3g} ms by the bytes sent" if shifts[best] else ""
-        ),
-    )  # fmt: skip
+        origin_ns + int(shifts[best]),
+        error,
+        "the trace's UTC time"
+        + (f", {shifts[best] / 1e6:+.3g} ms by the bytes sent" if shifts[best] else ""),
+    )
 
 
 def _agreement(

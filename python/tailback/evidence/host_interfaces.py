@@ -106,10 +106,11 @@ def host_interfaces(
         _joined(keyed, choices),
         {
             host: frozenset(one.names) - {one.taken}
-            for host, one in choices.items() if one.taken or one.why == "found"
+            for host, one in choices.items()
+            if one.taken or one.why == "found"
         },
         tuple(_notes(choices)),
-    )  # fmt: skip
+    )
 
 
 def _single_adapters(fabric: Fabric) -> dict[str, tuple[int, int]]:
@@ -182,9 +183,7 @@ def _cumulative(part: pl.DataFrame, edges: Floats) -> Floats:
     ends = part["time_ns"].to_numpy().astype(np.float64)
     begin = float(ends[0] - part["interval_ns"][0])
     total = np.cumsum(part["data_bytes"].fill_null(0).to_numpy().astype(np.float64))
-    return np.asarray(
-        np.interp(edges, np.append(begin, ends), np.append(0.0, total)), np.float64
-    )  # fmt: skip
+    return np.asarray(np.interp(edges, np.append(begin, ends), np.append(0.0, total)), np.float64)
 
 
 def _alike(choices: Mapping[str, _Choice]) -> None:
@@ -202,8 +201,9 @@ def _joined(keyed: pl.DataFrame, choices: Mapping[str, _Choice]) -> pl.DataFrame
     """The rows with the links of the chosen interfaces, without the others of these hosts."""
     table = pl.DataFrame(
         [(host, one.taken, one.link) for host, one in choices.items()],
-        schema={"node_name": pl.String, "_taken": pl.String, "_link": pl.UInt32}, orient="row",
-    )  # fmt: skip
+        schema={"node_name": pl.String, "_taken": pl.String, "_link": pl.UInt32},
+        orient="row",
+    )
     joined = keyed.join(table, on="node_name", how="left", maintain_order="left")
     chosen = pl.col("_taken").is_null() | pl.col("_key").is_null()
     kept = joined.filter(chosen | (pl.col("_key") == pl.col("_taken")))

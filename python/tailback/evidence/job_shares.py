@@ -31,9 +31,14 @@ SPARE_WINDOWS = 4
 """Minimum number of windows in excess of the number of jobs: residual degrees of freedom."""
 
 SCHEMA = pl.Schema(
-    {"link": pl.UInt32, "job": pl.String, "sent_bytes": pl.Float64, "share": pl.Float64,
-     "error": pl.Float64}
-)  # fmt: skip
+    {
+        "link": pl.UInt32,
+        "job": pl.String,
+        "sent_bytes": pl.Float64,
+        "share": pl.Float64,
+        "error": pl.Float64,
+    }
+)
 
 
 def job_shares(

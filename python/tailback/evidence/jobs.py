@@ -118,11 +118,13 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
         raise error.located(path) from None
     if parsed is None:
         raise JobListError(
-            "is not a job list in a known format", file=path, place="line 1",
+            "is not a job list in a known format",
+            file=path,
+            place="line 1",
             remedy="give the output of sacct --json, SLURM_TIME_FORMAT=%s sacct -X --parsable2 "
             "-o JobID,Start,End,State,NodeList, squeue --json or qstat -f, or a CSV with job, "
             "start, end, hosts",
-        )  # fmt: skip
+        )
     return _table(parsed, path)
 
 
@@ -132,9 +134,11 @@ def _table(parsed: _ParsedJobs, path: Path) -> JobList:
     for job, start, end, hosts, place in parsed.rows:
         if end is not None and end < start:
             raise JobListError(
-                f"job {shown(job)} ends before it starts", file=path, place=place,
+                f"job {shown(job)} ends before it starts",
+                file=path,
+                place=place,
                 remedy="correct its times, or leave it out",
-            )  # fmt: skip
+            )
         try:
             names = list(dict.fromkeys(expand_hosts(hosts)))
         except TailbackError as error:
@@ -161,15 +165,19 @@ def _json(text: str, path: Path) -> list[dict[str, Any]] | None:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise JobListError(
-            f"is damaged JSON: {getattr(error, 'msg', error)}", file=path, place=f"line {line}",
+            f"is damaged JSON: {getattr(error, 'msg', error)}",
+            file=path,
+            place=f"line {line}",
             remedy="the output is cut; print it again",
-        ) from None  # fmt: skip
+        ) from None
     jobs = document.get("jobs")
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise JobListError(
-            "is JSON without a list of jobs", file=path, place="jobs",
+            "is JSON without a list of jobs",
+            file=path,
+            place="jobs",
             remedy="give the output of sacct --json or squeue --json",
-        )  # fmt: skip
+        )
     return jobs
 
 
@@ -183,9 +191,10 @@ def _number(value: Any, place: str) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 9e9:
         raise JobListError(
-            f"{shown(str(value))} is not a time in seconds since 1970", place=place,
+            f"{shown(str(value))} is not a time in seconds since 1970",
+            place=place,
             remedy="the output is damaged; print it again",
-        )  # fmt: skip
+        )
     return round(value * 1_000_000_000) or None
 
 
@@ -272,9 +281,12 @@ def _slurm(
 # --- tables -----------------------------------------------------------------------------------
 
 _SACCT: Final = {
-    "job": ("jobidraw", "jobid"), "start": ("start",), "end": ("end",), "hosts": ("nodelist",),
+    "job": ("jobidraw", "jobid"),
+    "start": ("start",),
+    "end": ("end",),
+    "hosts": ("nodelist",),
     "state": ("state",),
-}  # fmt: skip
+}
 _CSV: Final = {
     "job": ("job", "job_id", "jobid", "id", "name"),
     "start": ("start", "start_utc", "start_time", "start_unix_s", "start_ns", "begin", "started"),

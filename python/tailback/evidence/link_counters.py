@@ -120,9 +120,15 @@ def join_counters(
     )
     findings = port_findings(job_intervals) if lossy else port_findings(job_intervals.clear())
     return LinkCounters(
-        alignment, start, end, *_totals(overlapping, fabric.n_links, start, end), overlapping,
-        findings, lossy, _notes(overlapping, alignment),
-    )  # fmt: skip
+        alignment,
+        start,
+        end,
+        *_totals(overlapping, fabric.n_links, start, end),
+        overlapping,
+        findings,
+        lossy,
+        _notes(overlapping, alignment),
+    )
 
 
 def _totals(
@@ -133,8 +139,9 @@ def _totals(
     Returns:
         Bytes, covered share, stall fraction, stalled ps, latched flag and drops, shape (L,) each.
     """
-    overlap = (pl.min_horizontal("end_ns", pl.lit(end)) - pl.max_horizontal(
-        "start_ns", pl.lit(start))) / 1.0  # fmt: skip
+    overlap = (
+        pl.min_horizontal("end_ns", pl.lit(end)) - pl.max_horizontal("start_ns", pl.lit(start))
+    ) / 1.0
     overlap_share = overlap / (pl.col("end_ns") - pl.col("start_ns")).clip(1)
     known, stalled = pl.col("data_bytes").is_not_null(), pl.col("stall_fraction").is_not_null()
     sums = rows.group_by("link").agg(

@@ -96,14 +96,19 @@ def measure(
     recorded = _recorded(Path(path), format)
     return_freed_memory()
     rank_hosts = find_hosts(
-        recorded.system, recorded.n_ranks, environment=environment, rank_file=rank_file,
+        recorded.system,
+        recorded.n_ranks,
+        environment=environment,
+        rank_file=rank_file,
         hosts=hosts,
-    )  # fmt: skip
+    )
     clocks = solve(
-        constraints(recorded, latency), recorded.n_ranks,
-        rank_hosts.of_rank if rank_hosts else None, recorded.resolution_ps,
+        constraints(recorded, latency),
+        recorded.n_ranks,
+        rank_hosts.of_rank if rank_hosts else None,
+        recorded.resolution_ps,
         recorded.common_clock,
-    )  # fmt: skip
+    )
     return_freed_memory()
     recorded, repair = correct(recorded, clocks, latency)
     synchronised = with_fences(recorded)
@@ -115,9 +120,14 @@ def measure(
     del synchronised
     return_freed_memory()
     tables = make_tables(
-        recorded, waits, reasons, parts, rank_hosts, np.rint(clocks.offset_ps).astype(np.int64),
+        recorded,
+        waits,
+        reasons,
+        parts,
+        rank_hosts,
+        np.rint(clocks.offset_ps).astype(np.int64),
         clocks.drift * 1e6,
-    )  # fmt: skip
+    )
     measured = Measured(
         elapsed_ps=total.elapsed_ps,
         low_ps=total.low_ps,
@@ -146,19 +156,21 @@ def _recorded(path: Path, format: str | None) -> RecordedRun:
     reader = timed_reader(path, format)
     if reader is None:
         raise TraceError(
-            "has no times of calls" if path.exists() else "no such file or folder", file=path,
+            "has no times of calls" if path.exists() else "no such file or folder",
+            file=path,
             remedy="name a trace that has (tailback list reader)",
-        )  # fmt: skip
+        )
     return reader.record(path)
 
 
 def _parts(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> list[Part]:
     """Mean of each part over the ranks, rounded so that the parts sum to the measured time."""
     sums = {
-        name: bounds for name, *bounds in split.group_by("part").agg(
-            pl.col("value_ps", "low_ps", "high_ps").sum()
-        ).iter_rows()
-    }  # fmt: skip
+        name: bounds
+        for name, *bounds in split.group_by("part")
+        .agg(pl.col("value_ps", "low_ps", "high_ps").sum())
+        .iter_rows()
+    }
     out, assigned, total = [], 0, 0
     for name in PARTS:
         if name not in sums:
@@ -169,10 +181,13 @@ def _parts(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> list[Par
         assigned += ps
         out.append(
             Part(
-                name=name, ps=ps, low_ps=min(low // n_ranks, ps),
-                high_ps=max(-(-high // n_ranks), ps), share=ps / max(elapsed_time.elapsed_ps, 1),
+                name=name,
+                ps=ps,
+                low_ps=min(low // n_ranks, ps),
+                high_ps=max(-(-high // n_ranks), ps),
+                share=ps / max(elapsed_time.elapsed_ps, 1),
             )
-        )  # fmt: skip
+        )
     return out
 
 
@@ -194,11 +209,12 @@ def _phases(split: pl.DataFrame, n_ranks: int) -> list[PhaseTime]:
         parts[part] = parts.get(part, 0) + value
     return [
         PhaseTime(
-            phase=phase, ps=sum(parts.values()) // n_ranks,
+            phase=phase,
+            ps=sum(parts.values()) // n_ranks,
             parts={name: parts[name] // n_ranks for name in PARTS if parts.get(name)},
         )
         for phase, parts in phases.items()
-    ]  # fmt: skip
+    ]
 
 
 def _wait_states(waits: pl.DataFrame, n_ranks: int) -> dict[str, int]:
@@ -230,11 +246,14 @@ def _latecomers(
     order = sorted(ranks, key=lambda r: (-int(excess[r]), -waited.get(r, (0, 0))[0], r))
     return [
         LateRank(
-            rank=rank, waited_ps=waited.get(rank, (0, 0))[0], noise_ps=waited.get(rank, (0, 0))[1],
-            excess_ps=int(excess[rank]), host=hosts.of_rank[rank] if hosts else "",
+            rank=rank,
+            waited_ps=waited.get(rank, (0, 0))[0],
+            noise_ps=waited.get(rank, (0, 0))[1],
+            excess_ps=int(excess[rank]),
+            host=hosts.of_rank[rank] if hosts else "",
         )
         for rank in order[:_LATECOMERS]
-    ]  # fmt: skip
+    ]
 
 
 def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> int:

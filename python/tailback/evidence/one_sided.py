@@ -94,9 +94,14 @@ def with_fences(recorded: RecordedRun) -> RecordedRun:
     fences = RecordedCollectives(
         instance=number[rows] + int(c.instance.max(initial=-1)) + 1,
         operation=np.full(n, OPERATIONS.index("MPI_Barrier"), np.int64),
-        comm=none, rank=recorded.calls.rank[rows], root=none, start_call=rows, call=rows,
-        sent_bytes=zero, received_bytes=zero,
-    )  # fmt: skip
+        comm=none,
+        rank=recorded.calls.rank[rows],
+        root=none,
+        start_call=rows,
+        call=rows,
+        sent_bytes=zero,
+        received_bytes=zero,
+    )
     joined = {
         name: np.concatenate([getattr(c, name), getattr(fences, name)])
         for name in c.__dataclass_fields__

@@ -35,8 +35,9 @@ def note_on_other_calls(recorded: RecordedRun, elapsed_ps: int) -> list[str]:
     longest = np.argsort(-inside, kind="stable")[:_NAMED]
     shares = ", ".join(
         f"{recorded.names[name]} {100 * inside[name] / total:.2g} %"
-        for name in longest.tolist() if inside[name] > 0
-    )  # fmt: skip
+        for name in longest.tolist()
+        if inside[name] > 0
+    )
     return [
         f"{PART_NAMES['other_mpi']}: {shares} of the time. They send none of the program's data, "
         "and no verdict covers them"

@@ -128,10 +128,15 @@ class OtherTraffic:
             message_bytes = max(int(size / count), 1)
             out += [(int(start + length * x), src, dst, message_bytes) for x in fractions.tolist()]
         return pl.DataFrame(
-            out, orient="row",
-            schema={"time_ps": pl.Int64, "src_node": pl.Int64, "dst_node": pl.Int64,
-                    "size_bytes": pl.Int64},
-        ).sort("time_ps", "src_node", "dst_node")  # fmt: skip
+            out,
+            orient="row",
+            schema={
+                "time_ps": pl.Int64,
+                "src_node": pl.Int64,
+                "dst_node": pl.Int64,
+                "size_bytes": pl.Int64,
+            },
+        ).sort("time_ps", "src_node", "dst_node")
 
 
 def find_other_traffic(
@@ -183,9 +188,16 @@ def find_other_traffic(
         injected = {OURS: own_sent, **_injected(excess_bytes, job_of_node)}
         links = job_shares(counters.intervals, fabric, edges, injected)
     return OtherTraffic(
-        totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes, links,
+        totals[0],
+        totals[1],
+        overhead,
+        error,
+        jobs_found,
+        flows,
+        packet_bytes,
+        links,
         _notes(overhead, maybe_collectives=otherwise),
-    )  # fmt: skip
+    )
 
 
 def _notes(overhead: float, *, maybe_collectives: bool) -> tuple[str, ...]:
@@ -204,9 +216,10 @@ def _may_be_collectives(excess_bytes: list[Floats], own: Ints, sent: Sent) -> bo
     A trace does not record these; which algorithm sent them is assumed. On a tree of P ranks a
     block crosses up to log2 P links of hosts, directly sent only one.
     """
-    total, at_own = (sum(float(x.sum()) for x in found) for found in (
-        excess_bytes, [each[own] for each in excess_bytes]
-    ))  # fmt: skip
+    total, at_own = (
+        sum(float(x.sum()) for x in found)
+        for found in (excess_bytes, [each[own] for each in excess_bytes])
+    )
     most = 2.0 * sent.assumed_bytes * np.log2(max(len(own), 2))
     return bool(0.0 < total <= most and at_own >= 0.99 * total)
 
@@ -246,9 +259,13 @@ class _Ports:
 
     @classmethod
     def of(
-        cls, counters: LinkCounters, fabric: Fabric, sent: Sent, vertex: NDArray[np.uint32],
+        cls,
+        counters: LinkCounters,
+        fabric: Fabric,
+        sent: Sent,
+        vertex: NDArray[np.uint32],
         node: Ints,
-    ) -> _Ports:  # fmt: skip
+    ) -> _Ports:
         """Ports with counters of links whose endpoint ``vertex`` is a node."""
         links = np.flatnonzero((vertex < fabric.n_nodes) & ~np.isnan(counters.sent_bytes))
         rows = counters.intervals.filter(pl.col("data_bytes").is_not_null()).sort("link", "end_ns")
@@ -366,10 +383,16 @@ def _flows(
                 src, dst = int(now.src[i]), int(now.dst[j])
                 rows.append((begin, end - begin, src, dst, float(flow[i, j])))
     return pl.DataFrame(
-        rows, orient="row",
-        schema={"start_ps": pl.Int64, "length_ps": pl.Int64, "src_node": pl.Int64,
-                "dst_node": pl.Int64, "size_bytes": pl.Float64},
-    )  # fmt: skip
+        rows,
+        orient="row",
+        schema={
+            "start_ps": pl.Int64,
+            "length_ps": pl.Int64,
+            "src_node": pl.Int64,
+            "dst_node": pl.Int64,
+            "size_bytes": pl.Float64,
+        },
+    )
 
 
 def _by_job(totals: list[Floats], job_of_node: list[str], fabric: Fabric) -> tuple[JobTraffic, ...]:

@@ -14,37 +14,83 @@ from tailback.port_names import Peers, link_name, port_name
 from tailback.units import counted, percent
 
 _SAID: Final = {
-    "errors": ("counted {} on its link", "error",
-               "a cable, transceiver or port is faulty; what was hit was sent again or lost"),
-    "damaged": ("received {} that were damaged on an earlier link", "packet",
-                "a link further up the path is faulty, not this one"),
-    "timeouts": ("waited in vain {} for an acknowledgement and sent again", "time",
-                 "packets or acknowledgements were lost, and each of these waits is long"),
-    "lost": ("was told {} that packets were missing, and sent again", "time",
-             "packets were lost, or others overtook them on the way"),
-    "discarded-sent": ("discarded {} instead of sending them", "packet",
-                       "its link was down, or they had waited too long, as when it is paused"),
-    "discarded": ("discarded {} on arrival for lack of buffers", "packet",
-                  "this end took data more slowly than its link delivered them"),
-    "no-buffer": ("had no receive buffer for {}", "arrival",
-                  "the software of this host was late: not the network"),
-    "not-ready": ("was told {} that the receiver had no buffer", "time",
-                  "the receiving rank was late: not the network"),
-    "paused": ("received {}", "pause frame", "the far end of its link stopped it from sending, as "
-               "a queue was full there or further on; whose packets filled it is not known"),
-    "pausing": ("sent {}", "pause frame", "this end took data more slowly than its link "
-                "delivered them, and held up the far end"),
-    "marked": ("received {} with the mark of a long queue (ECN)", "packet",
-               "paths to this host were congested; where, and by whose packets, is not known"),
-    "marking": ("marked {} for a long queue (ECN)", "packet",
-                "its queue was long; whose packets filled it is not known"),
-    "notifying": ("told senders {} to slow down (CNP)", "time",
-                  "paths to this host were congested; where, and by whose packets, is not known"),
-    "slowed": ("was asked {} to send more slowly (CNP)", "time",
-               "its packets met long queues, and DCQCN made it send below the rate of its link"),
-    "out-of-order": ("received {} out of order", "packet",
-                     "packets were lost, or took different paths (adaptive routing)"),
-}  # fmt: skip
+    "errors": (
+        "counted {} on its link",
+        "error",
+        "a cable, transceiver or port is faulty; what was hit was sent again or lost",
+    ),
+    "damaged": (
+        "received {} that were damaged on an earlier link",
+        "packet",
+        "a link further up the path is faulty, not this one",
+    ),
+    "timeouts": (
+        "waited in vain {} for an acknowledgement and sent again",
+        "time",
+        "packets or acknowledgements were lost, and each of these waits is long",
+    ),
+    "lost": (
+        "was told {} that packets were missing, and sent again",
+        "time",
+        "packets were lost, or others overtook them on the way",
+    ),
+    "discarded-sent": (
+        "discarded {} instead of sending them",
+        "packet",
+        "its link was down, or they had waited too long, as when it is paused",
+    ),
+    "discarded": (
+        "discarded {} on arrival for lack of buffers",
+        "packet",
+        "this end took data more slowly than its link delivered them",
+    ),
+    "no-buffer": (
+        "had no receive buffer for {}",
+        "arrival",
+        "the software of this host was late: not the network",
+    ),
+    "not-ready": (
+        "was told {} that the receiver had no buffer",
+        "time",
+        "the receiving rank was late: not the network",
+    ),
+    "paused": (
+        "received {}",
+        "pause frame",
+        "the far end of its link stopped it from sending, as "
+        "a queue was full there or further on; whose packets filled it is not known",
+    ),
+    "pausing": (
+        "sent {}",
+        "pause frame",
+        "this end took data more slowly than its link delivered them, and held up the far end",
+    ),
+    "marked": (
+        "received {} with the mark of a long queue (ECN)",
+        "packet",
+        "paths to this host were congested; where, and by whose packets, is not known",
+    ),
+    "marking": (
+        "marked {} for a long queue (ECN)",
+        "packet",
+        "its queue was long; whose packets filled it is not known",
+    ),
+    "notifying": (
+        "told senders {} to slow down (CNP)",
+        "time",
+        "paths to this host were congested; where, and by whose packets, is not known",
+    ),
+    "slowed": (
+        "was asked {} to send more slowly (CNP)",
+        "time",
+        "its packets met long queues, and DCQCN made it send below the rate of its link",
+    ),
+    "out-of-order": (
+        "received {} out of order",
+        "packet",
+        "packets were lost, or took different paths (adaptive routing)",
+    ),
+}
 """What the port did, the unit of the number, and what follows, by kind."""
 
 

@@ -171,8 +171,9 @@ class _Port:
     @property
     def packet(self) -> float:
         """Size in bytes of a packet that may be counted in the wrong interval."""
-        size = np.divide(self.sent, self.packets, out=np.zeros_like(self.sent),
-                         where=self.packets > 0)  # fmt: skip
+        size = np.divide(
+            self.sent, self.packets, out=np.zeros_like(self.sent), where=self.packets > 0
+        )
         return PACKET_BYTES if np.nanmax(size, initial=0.0) <= PACKET_BYTES else JUMBO_BYTES
 
     @property
@@ -227,12 +228,19 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
             _Port(
                 (str(key[0]), int(key[1]), key[2], key[3]),
                 float(rates[-1]) if len(rates) else float("nan"),
-                end - frame["interval_ns"].to_numpy(), end, column("data_bytes"),
-                column("packets"), column("backlog_before_bytes"), column("backlog_bytes"),
-                column("drops"), held["time"].to_numpy(), np.nan_to_num(column("pause_frames")),
-                held["vague"].to_numpy(), clock,
+                end - frame["interval_ns"].to_numpy(),
+                end,
+                column("data_bytes"),
+                column("packets"),
+                column("backlog_before_bytes"),
+                column("backlog_bytes"),
+                column("drops"),
+                held["time"].to_numpy(),
+                np.nan_to_num(column("pause_frames")),
+                held["vague"].to_numpy(),
+                clock,
             )
-        )  # fmt: skip
+        )
     return out
 
 
@@ -276,12 +284,18 @@ def queue_windows(intervals: pl.DataFrame) -> pl.DataFrame:
             levels = np.append(port.before[run][:1], port.after[run])
             rows.append(
                 (
-                    *port.key, int(port.start[run][0]), int(port.end[run][-1]),
-                    run.stop - run.start, int(outlasted[run].sum()), _none_if_nan(port.nominal),
-                    _none_if_nan(float(port.sent[run].sum()) * 8.0 / span), float(levels.mean()),
-                    int(levels.max()), _known_sum(port.drops[run]),
+                    *port.key,
+                    int(port.start[run][0]),
+                    int(port.end[run][-1]),
+                    run.stop - run.start,
+                    int(outlasted[run].sum()),
+                    _none_if_nan(port.nominal),
+                    _none_if_nan(float(port.sent[run].sum()) * 8.0 / span),
+                    float(levels.mean()),
+                    int(levels.max()),
+                    _known_sum(port.drops[run]),
                 )
-            )  # fmt: skip
+            )
     return pl.DataFrame(rows, schema=QUEUE_WINDOWS.polars_schema, orient="row")
 
 
@@ -324,9 +338,14 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
     )
     return frame.sort(
         pl.col("finding").replace_strict(_ORDER, range(len(_ORDER)), return_dtype=pl.Int8),
-        slowness, -pl.col("queued_share"), -pl.col("utilization"), -pl.col("drops").cast(pl.Int64),
-        "node_name", "port", nulls_last=True,
-    )  # fmt: skip
+        slowness,
+        -pl.col("queued_share"),
+        -pl.col("utilization"),
+        -pl.col("drops").cast(pl.Int64),
+        "node_name",
+        "port",
+        nulls_last=True,
+    )
 
 
 def _degraded(port: _Port, level: float) -> _Finding | None:
@@ -354,10 +373,13 @@ def _outlasted(port: _Port) -> _Finding | None:
     sent, span = float(port.sent[is_slow].sum()), float(port.free[is_slow].sum())
     slack, clock = 2 * port.packet * n_runs, port.clock * n_runs
     return _Finding(
-        "degraded", "outlasted", is_slow, sent * 8.0 / span,
+        "degraded",
+        "outlasted",
+        is_slow,
+        sent * 8.0 / span,
         max(sent - slack, 0.0) * 8.0 / (span + clock),
         (float(port.wire[is_slow].sum()) + slack) * 8.0 / (span - clock),
-    )  # fmt: skip
+    )
 
 
 def _student_quantile(probability: float, freedom: int) -> float:
@@ -459,14 +481,23 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
     drops, packets = _known_sum(port.drops), _known_sum(port.packets)
     offered = (drops or 0) + (packets or 0)
     return (
-        *port.key, finding.finding, finding.evidence, int(port.start[chosen].min()),
-        int(port.end[chosen].max()), int(chosen.sum()), _none_if_nan(port.nominal), finding.served,
-        finding.low, finding.high, _none_if_nan(sent_gbps / port.nominal),
+        *port.key,
+        finding.finding,
+        finding.evidence,
+        int(port.start[chosen].min()),
+        int(port.end[chosen].max()),
+        int(chosen.sum()),
+        _none_if_nan(port.nominal),
+        finding.served,
+        finding.low,
+        finding.high,
+        _none_if_nan(sent_gbps / port.nominal),
         float((port.after[active] > 0).mean()) if active.any() else None,
         _none_if_nan(busy / port.nominal),
-        None if np.isnan(levels).all() else int(np.nanmax(levels)), drops,
+        None if np.isnan(levels).all() else int(np.nanmax(levels)),
+        drops,
         drops / offered if drops is not None and packets is not None and offered else None,
-    )  # fmt: skip
+    )
 
 
 __all__ = ["PORT_FINDINGS", "QUEUE_WINDOWS", "clock_error_ns", "port_findings", "queue_windows"]

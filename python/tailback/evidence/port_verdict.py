@@ -125,12 +125,19 @@ def assess_ports(
     elif (shares["queued_share"] >= threshold).any():
         kind = "queues"
     return PortVerdict(
-        kind, threshold, findings, queue_windows(intervals), by_port.height,
-        intervals["node_name"].n_unique(), intervals.height, int(by_port["_rated"].sum()),
+        kind,
+        threshold,
+        findings,
+        queue_windows(intervals),
+        by_port.height,
+        intervals["node_name"].n_unique(),
+        intervals.height,
+        int(by_port["_rated"].sum()),
         int((intervals["time_ns"] - intervals["interval_ns"]).min() or 0),  # type: ignore[arg-type]
         int(intervals["time_ns"].max() or 0),  # type: ignore[arg-type]
-        peers or {}, counted,
-    )  # fmt: skip
+        peers or {},
+        counted,
+    )
 
 
 def sentence(verdict: PortVerdict) -> str:

@@ -82,14 +82,24 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
         return None
     numbered = _numbered(
         tables["transfers"].select(
-            "send_done_call", "recv_done_call", "send_enter_ps",
-            src="src_rank", dst="dst_rank", at="send_enter_ps",
+            "send_done_call",
+            "recv_done_call",
+            "send_enter_ps",
+            src="src_rank",
+            dst="dst_rank",
+            at="send_enter_ps",
         )
-    )  # fmt: skip
-    message_counts = numbered.group_by("src", "dst").len().join(
-        _simulated(run).group_by("src", "dst").len(), on=("src", "dst"), how="left",
-        suffix="_simulated",
-    )  # fmt: skip
+    )
+    message_counts = (
+        numbered.group_by("src", "dst")
+        .len()
+        .join(
+            _simulated(run).group_by("src", "dst").len(),
+            on=("src", "dst"),
+            how="left",
+            suffix="_simulated",
+        )
+    )
     if not message_counts["len"].eq_missing(message_counts["len_simulated"]).all():
         return None
     sent = numbered.filter(pl.col("send_done_call").is_not_null()).with_columns(
@@ -102,19 +112,19 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
     ends = tables["calls"].select("call", "rank", "leave_ps")
     partners = pl.col("dst").filter("sent").sort().cast(pl.String).str.join(",")
     calls = (
-        rows.group_by("call").agg(
-            partners=partners, sources=pl.col("src").filter(~pl.col("sent")).sort().cast(pl.String)
-            .str.join(","), began=_begin("send_enter_ps", posted=False),
+        rows.group_by("call")
+        .agg(
+            partners=partners,
+            sources=pl.col("src").filter(~pl.col("sent")).sort().cast(pl.String).str.join(","),
+            began=_begin("send_enter_ps", posted=False),
             posted=_begin("send_enter_ps", posted=True),
         )
         .join(ends, on="call")
-        .with_columns(
-            (-(pl.col("began", "posted") - pl.col("leave_ps"))).clip(0).cast(pl.Float64)
-        )
+        .with_columns((-(pl.col("began", "posted") - pl.col("leave_ps"))).clip(0).cast(pl.Float64))
         .with_columns(
             site=pl.struct("rank", "partners", "sources").rank("dense").cast(pl.Int64) - 1
         )
-    )  # fmt: skip
+    )
     site = calls["site"].to_numpy()
     count = np.bincount(site)
     messages = rows.join(calls.select("call", "site"), on="call").select(
@@ -163,10 +173,12 @@ def _simulated(run: Run) -> pl.DataFrame:
         .join(ranks.rename({"rank": "src_rank", "job_rank": "src"}), on="src_rank")
         .join(ranks.rename({"rank": "dst_rank", "job_rank": "dst"}), on="dst_rank")
         .select(
-            "src", "dst", pl.col("post_ps", "arrival_ps").cast(pl.Int64),
+            "src",
+            "dst",
+            pl.col("post_ps", "arrival_ps").cast(pl.Int64),
             at=pl.col("post_ps").cast(pl.Int64),
         )
-    )  # fmt: skip
+    )
     return _numbered(messages).drop("at")
 
 

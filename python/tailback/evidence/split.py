@@ -24,10 +24,23 @@ from tailback.traffic.readers.recorded_run import RecordedRun
 Ints = NDArray[np.int64]
 
 PARTS = (
-    "computation", "imbalance", "noise", "late_sender", "late_receiver", "wait_nxn",
-    "wait_barrier", "late_broadcast", "early_reduce", "nxn_completion", "barrier_completion",
-    "transfer", "one_sided", "other_mpi", "not_running", "not_recorded",
-)  # fmt: skip
+    "computation",
+    "imbalance",
+    "noise",
+    "late_sender",
+    "late_receiver",
+    "wait_nxn",
+    "wait_barrier",
+    "late_broadcast",
+    "early_reduce",
+    "nxn_completion",
+    "barrier_completion",
+    "transfer",
+    "one_sided",
+    "other_mpi",
+    "not_running",
+    "not_recorded",
+)
 """Parts of the measured time, in display order."""
 
 PART_NAMES = {
@@ -126,9 +139,13 @@ def split(
     # Without its wait, a fence transfers.
     rest_part = np.where(fences_of(recorded) >= 0, PARTS.index("transfer"), kinds[calls.name])
     out.add(
-        calls.rank, phase, rest_part, rest,
-        np.clip(inside - waited_high, 0, rest), np.maximum(inside - waited_low, rest),
-    )  # fmt: skip
+        calls.rank,
+        phase,
+        rest_part,
+        rest,
+        np.clip(inside - waited_high, 0, rest),
+        np.maximum(inside - waited_low, rest),
+    )
     _add_ends(out, recorded, clocks, run_time, len(names))
     return out.frame([*names, OUTSIDE])
 
@@ -172,9 +189,14 @@ class _Rows:
         self._sums: list[pl.DataFrame] = []
 
     def add(
-        self, rank: Ints, phase: Ints, part: str | Ints, value: Ints,
-        low: Ints | None = None, high: Ints | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        rank: Ints,
+        phase: Ints,
+        part: str | Ints,
+        value: Ints,
+        low: Ints | None = None,
+        high: Ints | None = None,
+    ) -> None:
         which = np.full(len(rank), PARTS.index(part)) if isinstance(part, str) else part
         low, high = value if low is None else low, value if high is None else high
         rows = np.flatnonzero((value > 0) | (high > 0))
@@ -191,11 +213,15 @@ class _Rows:
         return rows.group_by(*self._KEYS).agg(pl.col("value_ps", "low_ps", "high_ps").sum())
 
     def frame(self, names: list[str]) -> pl.DataFrame:
-        return self._summed(pl.concat(self._sums)).sort(*self._KEYS).with_columns(
-            pl.col("rank").cast(pl.UInt32),
-            pl.col("phase").replace_strict(dict(enumerate(names)), return_dtype=pl.String),
-            pl.col("part").replace_strict(dict(enumerate(PARTS)), return_dtype=pl.String),
-        )  # fmt: skip
+        return (
+            self._summed(pl.concat(self._sums))
+            .sort(*self._KEYS)
+            .with_columns(
+                pl.col("rank").cast(pl.UInt32),
+                pl.col("phase").replace_strict(dict(enumerate(names)), return_dtype=pl.String),
+                pl.col("part").replace_strict(dict(enumerate(PARTS)), return_dtype=pl.String),
+            )
+        )
 
 
 def _add_waits(

@@ -32,7 +32,8 @@ TABLES = {
     table.name: table
     for table in (
         Table.of(
-            "calls", "one MPI call of one rank",
+            "calls",
+            "one MPI call of one rank",
             ("call", pl.UInt32, "number of the call; calls of a rank follow one another"),
             ("rank", pl.UInt32, "world rank"),
             ("name", pl.String, "name of the call"),
@@ -46,7 +47,8 @@ TABLES = {
             _SOURCE,
         ),
         Table.of(
-            "transfers", "one point-to-point message",
+            "transfers",
+            "one point-to-point message",
             ("src_rank", pl.UInt32, "sender"),
             ("dst_rank", pl.UInt32, "receiver"),
             ("tag", pl.UInt32, "MPI tag"),
@@ -61,12 +63,17 @@ TABLES = {
             ("recv_post_ps", pl.Int64, "when that call was entered"),
             ("recv_done_call", pl.UInt32, "call in which the receive was over; null if unknown"),
             ("recv_enter_ps", pl.Int64, "when that call was entered; null where unknown"),
-            ("recv_done_ps", pl.Int64, "when the receive was over: its record or, without, when "
-             "that call was left; null where unknown"),
+            (
+                "recv_done_ps",
+                pl.Int64,
+                "when the receive was over: its record or, without, when "
+                "that call was left; null where unknown",
+            ),
             _SOURCE,
         ),
         Table.of(
-            "collectives", "one rank in one collective",
+            "collectives",
+            "one rank in one collective",
             ("instance", pl.UInt32, "number of the collective"),
             ("operation", pl.String, "MPI call that it is, blocking or not"),
             ("communicator", pl.String, "communicator"),
@@ -80,11 +87,16 @@ TABLES = {
             _SOURCE,
         ),
         Table.of(
-            "waits", "one wait state",
+            "waits",
+            "one wait state",
             ("call", pl.UInt32, "the call that waited"),
             ("rank", pl.UInt32, "world rank that waited"),
-            ("kind", pl.String, "late_sender, late_receiver, wait_nxn, wait_barrier, "
-             "late_broadcast, early_reduce, nxn_completion or barrier_completion"),
+            (
+                "kind",
+                pl.String,
+                "late_sender, late_receiver, wait_nxn, wait_barrier, "
+                "late_broadcast, early_reduce, nxn_completion or barrier_completion",
+            ),
             ("partner", pl.UInt32, "world rank waited for"),
             ("start_ps", pl.Int64, "when it began"),
             ("value_ps", pl.Int64, "how long; 0 where the clocks cannot tell it from none"),
@@ -97,18 +109,24 @@ TABLES = {
             _SOURCE,
         ),
         Table.of(
-            "split", "time of one rank in one phase that has one reason",
+            "split",
+            "time of one rank in one phase that has one reason",
             ("rank", pl.UInt32, "world rank"),
             ("phase", pl.String, "innermost region of the program, or the call"),
-            ("part", pl.String, "computation, imbalance, noise, a wait state, transfer, "
-             "not_running or not_recorded"),
+            (
+                "part",
+                pl.String,
+                "computation, imbalance, noise, a wait state, transfer, "
+                "not_running or not_recorded",
+            ),
             ("value_ps", pl.Int64, "how long; those of a rank add up to the measured time"),
             ("low_ps", pl.Int64, "at least, by what is known of the clocks"),
             ("high_ps", pl.Int64, "at most"),
             _SOURCE,
         ),
         Table.of(
-            "hosts", "one rank",
+            "hosts",
+            "one rank",
             ("rank", pl.UInt32, "world rank"),
             ("host", pl.String, "host it ran on; null where unknown"),
             ("offset_ps", pl.Int64, "added to its clock in the middle of the run"),
@@ -118,7 +136,7 @@ TABLES = {
             _SOURCE,
         ),
     )
-}  # fmt: skip
+}
 """Tables of a measured run, by name. All times are picoseconds by the common clock."""
 
 
@@ -154,9 +172,11 @@ def make_tables(
         made.setdefault("source", pl.repeat(MEASURED, length, eager=True))
         # Each column is freed once it has its type.
         out[name] = pl.DataFrame(
-            [pl.Series(one.name, made.pop(one.name), strict=False).cast(one.dtype)
-             for one in table.columns]
-        )  # fmt: skip
+            [
+                pl.Series(one.name, made.pop(one.name), strict=False).cast(one.dtype)
+                for one in table.columns
+            ]
+        )
         return_freed_memory()
     return out
 

@@ -97,8 +97,13 @@ def wait_reasons(recorded: RecordedRun, waits: Waits) -> WaitReasons:
         irregular = noise + value * delay.waited * delay.share_of(
             recorded, waits, begins, previous[1]
         )
-        if max(np.abs(imbalance - previous[0]).max(initial=0),
-               np.abs(irregular - previous[1]).max(initial=0)) < 1:  # fmt: skip
+        if (
+            max(
+                np.abs(imbalance - previous[0]).max(initial=0),
+                np.abs(irregular - previous[1]).max(initial=0),
+            )
+            < 1
+        ):
             break
     zero = np.zeros(n, np.int64)
     out = WaitReasons(zero, zero.copy(), zero.copy(), np.full(n, -1, np.int64))

@@ -20,15 +20,27 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 KINDS = (
-    "late_sender", "late_receiver", "wait_nxn", "wait_barrier", "late_broadcast", "early_reduce",
-    "nxn_completion", "barrier_completion",
-)  # fmt: skip
+    "late_sender",
+    "late_receiver",
+    "wait_nxn",
+    "wait_barrier",
+    "late_broadcast",
+    "early_reduce",
+    "nxn_completion",
+    "barrier_completion",
+)
 """Kinds of wait states; numeric columns hold indices into this tuple."""
 
 (
-    LATE_SENDER, LATE_RECEIVER, WAIT_NXN, WAIT_BARRIER, LATE_BROADCAST, EARLY_REDUCE,
-    NXN_COMPLETION, BARRIER_COMPLETION,
-) = range(len(KINDS))  # fmt: skip
+    LATE_SENDER,
+    LATE_RECEIVER,
+    WAIT_NXN,
+    WAIT_BARRIER,
+    LATE_BROADCAST,
+    EARLY_REDUCE,
+    NXN_COMPLETION,
+    BARRIER_COMPLETION,
+) = range(len(KINDS))
 
 _FROM_ROOT = ("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv")
 _TO_ROOT = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
@@ -108,15 +120,32 @@ def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
     # Drop waits that are impossible within the clock bounds; keep those that clock errors may hide.
     possible = span + late > 0
     begin = _bounded_waits(
-        call[possible], kind[possible], partner[possible], partner_call[possible], enter[possible],
-        span[possible], (leave - enter)[possible], early[possible], late[possible],
-    )  # fmt: skip
+        call[possible],
+        kind[possible],
+        partner[possible],
+        partner_call[possible],
+        enter[possible],
+        span[possible],
+        (leave - enter)[possible],
+        early[possible],
+        late[possible],
+    )
     end = _completions(recorded, clocks, begin, completions)
-    return Waits(*(
-        np.concatenate([getattr(begin, name), getattr(end, name)])
-        for name in ("call", "kind", "partner", "partner_call", "start_ps", "value_ps", "low_ps",
-                     "high_ps")
-    ))  # fmt: skip
+    return Waits(
+        *(
+            np.concatenate([getattr(begin, name), getattr(end, name)])
+            for name in (
+                "call",
+                "kind",
+                "partner",
+                "partner_call",
+                "start_ps",
+                "value_ps",
+                "low_ps",
+                "high_ps",
+            )
+        )
+    )
 
 
 def _uncertainty(clocks: Clocks, rank: Ints, partner: Ints) -> tuple[Floats, Floats]:
@@ -125,9 +154,16 @@ def _uncertainty(clocks: Clocks, rank: Ints, partner: Ints) -> tuple[Floats, Flo
 
 
 def _bounded_waits(
-    call: Ints, kind: Ints, partner: Ints, partner_call: Ints, start: Ints, span: Ints,
-    available: Ints, early: Floats, late: Floats,
-) -> Waits:  # fmt: skip
+    call: Ints,
+    kind: Ints,
+    partner: Ints,
+    partner_call: Ints,
+    start: Ints,
+    span: Ints,
+    available: Ints,
+    early: Floats,
+    late: Floats,
+) -> Waits:
     """Waits with durations limited to the available time, and bounds from clock errors."""
     # Clocks without mutual bounds are used as recorded; the interval covers their error.
     certain = (span > early) | np.isinf(early)
@@ -239,7 +275,14 @@ def _completions(recorded: RecordedRun, clocks: Clocks, begin: Waits, done: _Com
     waiting = (span > 0) & (available > 0) & (partner != rank)
     zeros = np.zeros(int(waiting.sum()), np.int64)
     out = _bounded_waits(
-        done.call[waiting], done.kind[waiting], partner[waiting], done.first_call[waiting], zeros,
-        span[waiting], available[waiting], early[waiting], late[waiting],
-    )  # fmt: skip
+        done.call[waiting],
+        done.kind[waiting],
+        partner[waiting],
+        done.first_call[waiting],
+        zeros,
+        span[waiting],
+        available[waiting],
+        early[waiting],
+        late[waiting],
+    )
     return replace(out, start_ps=calls.leave_ps[out.call] - out.value_ps)

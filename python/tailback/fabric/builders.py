@@ -179,9 +179,10 @@ def forwarding_network(
         ) from None
     except ValueError as error:
         raise FabricError(
-            str(error), place="[fabric]", remedy="use switches with fewer ports: memory grows with "
-            "the square of their number",
-        ) from None  # fmt: skip
+            str(error),
+            place="[fabric]",
+            remedy="use switches with fewer ports: memory grows with the square of their number",
+        ) from None
 
 
 def require_deadlock_free(
@@ -202,9 +203,10 @@ def require_deadlock_free(
         cycle = routing.cycle()
     except ValueError as error:
         raise FabricError(
-            str(error), place="[fabric]", remedy="use switches with fewer ports: memory grows with "
-            "the square of their number",
-        ) from None  # fmt: skip
+            str(error),
+            place="[fabric]",
+            remedy="use switches with fewer ports: memory grows with the square of their number",
+        ) from None
     if cycle:
         names = [f"{fabric.link_name(link)} (lane {lane})" for link, lane in cycle]
         shown = names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"]
@@ -259,9 +261,12 @@ def _build(shape: FatTree) -> _core.FabricArrays:
     above = shape.leaves * shape.leaf_cables + shape.aggregation_uplinks
     top = -(-pods * shape.aggregation * shape.aggregation_uplinks // max(shape.cores, 1))
     check_memory(
-        nodes, switches, nodes + shape.aggregation * upward * pods, place=place,
+        nodes,
+        switches,
+        nodes + shape.aggregation * upward * pods,
+        place=place,
         max_ports=max(leaf, above, top),
-    )  # fmt: skip
+    )
     return built_by_core(
         lambda: _core.fat_tree(
             hosts_per_leaf=shape.hosts_per_leaf,
@@ -289,8 +294,9 @@ def check_memory(nodes: int, switches: int, cables: int, *, place: str, max_port
         raise FabricError(
             f"a switch would have {_count_text(max_ports)} ports; the engine's limit is "
             f"{MAX_PORTS:,}",
-            place=place, remedy="give it fewer hosts or cables: real switches have a few dozen",
-        )  # fmt: skip
+            place=place,
+            remedy="give it fewer hosts or cables: real switches have a few dozen",
+        )
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
     there = available_memory()
     if there is not None and needed > there:
@@ -300,10 +306,11 @@ def check_memory(nodes: int, switches: int, cables: int, *, place: str, max_port
             f"{_count_text(nodes)} nodes, {_count_text(switches)} switches and "
             f"{_count_text(cables)} cables need {taken} of memory; "
             f"{format_bytes(there)} is available",
-            place=place, remedy=f"make it smaller; or {memory_remedy(needed)}"
+            place=place,
+            remedy=f"make it smaller; or {memory_remedy(needed)}"
             if needed <= _MAX_WRITTEN
             else "make it smaller",
-        )  # fmt: skip
+        )
 
 
 def _count_text(count: int) -> str:

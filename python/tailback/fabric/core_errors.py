@@ -46,10 +46,11 @@ def translate_core_error(
         raise _unconnected(error.message, error.ends, fabric, file, forwarding) from None
     except _core.DeadlockError as error:
         raise FabricError(
-            core_message(error, fabric), file=file,
+            core_message(error, fabric),
+            file=file,
             remedy="choose routes that use lanes for this topology: "
-                    "see docs/reference/topologies.md",
-        ) from None  # fmt: skip
+            "see docs/reference/topologies.md",
+        ) from None
     except _core.EngineInputError as error:
         raise _engine_input(error, place, fabric, file) from None
     except _core.BadFabricError as error:
@@ -58,16 +59,18 @@ def translate_core_error(
         ) from None
     except _core.BadProgramError as error:
         raise TraceError(
-            str(error), remedy="the traffic is not complete: record it again, or raise "
+            str(error),
+            remedy="the traffic is not complete: record it again, or raise "
             "engine.eager if the program relies on buffered sends",
-        ) from None  # fmt: skip
+        ) from None
     except ValueError as error:
         raise ScenarioError(str(error), place=place, remedy=remedy) from None
     except OverflowError as error:
         raise ScenarioError(
-            f"a number is out of range: {error}", place=place,
+            f"a number is out of range: {error}",
+            place=place,
             remedy="counts, times and sizes must be 0 or more",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _engine_input(

@@ -138,9 +138,11 @@ def nominal(fabric: Fabric) -> Fabric:
 def instant(fabric: Fabric) -> Fabric:
     """The fabric with zero-delay cables at the engine's maximum rate."""
     return replace(
-        fabric, link_delay_ps=np.zeros_like(fabric.link_delay_ps),
-        link_gbps=np.full_like(fabric.link_gbps, MAX_GBPS), nominal_gbps=None,
-    )  # fmt: skip
+        fabric,
+        link_delay_ps=np.zeros_like(fabric.link_delay_ps),
+        link_gbps=np.full_like(fabric.link_gbps, MAX_GBPS),
+        nominal_gbps=None,
+    )
 
 
 def with_slow_links(fabric: Fabric, slow: Sequence[SlowLink]) -> Fabric:

@@ -25,40 +25,146 @@ from tailback.fabric.ibnetdiscover import Device, Discovery, Kind, PortEnd
 
 ALIASES: Final = {
     "source": (
-        "src", "source", "from", "src_name", "src_node", "src_device", "source_node",
-        "source_device", "src_host", "device_a", "a_device", "node_a", "side_a_device",
-        "termination_a_device", "device1", "node1", "local_device", "local_host", "a",
+        "src",
+        "source",
+        "from",
+        "src_name",
+        "src_node",
+        "src_device",
+        "source_node",
+        "source_device",
+        "src_host",
+        "device_a",
+        "a_device",
+        "node_a",
+        "side_a_device",
+        "termination_a_device",
+        "device1",
+        "node1",
+        "local_device",
+        "local_host",
+        "a",
     ),
     "destination": (
-        "dst", "destination", "dest", "to", "target", "dst_name", "dst_node", "dst_device",
-        "dest_node", "dest_device", "destination_node", "destination_device", "dst_host",
-        "device_b", "b_device", "node_b", "side_b_device", "termination_b_device", "device2",
-        "node2", "remote_device", "remote_host", "peer", "neighbor", "neighbour", "b",
+        "dst",
+        "destination",
+        "dest",
+        "to",
+        "target",
+        "dst_name",
+        "dst_node",
+        "dst_device",
+        "dest_node",
+        "dest_device",
+        "destination_node",
+        "destination_device",
+        "dst_host",
+        "device_b",
+        "b_device",
+        "node_b",
+        "side_b_device",
+        "termination_b_device",
+        "device2",
+        "node2",
+        "remote_device",
+        "remote_host",
+        "peer",
+        "neighbor",
+        "neighbour",
+        "b",
     ),
     "source_interface": (
-        "iface", "interface", "src_iface", "src_interface", "source_interface", "src_port",
-        "source_port", "interface_a", "a_interface", "port_a", "a_port", "side_a_name",
-        "termination_a", "local_interface", "local_port", "port", "ifname",
+        "iface",
+        "interface",
+        "src_iface",
+        "src_interface",
+        "source_interface",
+        "src_port",
+        "source_port",
+        "interface_a",
+        "a_interface",
+        "port_a",
+        "a_port",
+        "side_a_name",
+        "termination_a",
+        "local_interface",
+        "local_port",
+        "port",
+        "ifname",
     ),
     "destination_interface": (
-        "dst_iface", "dst_interface", "destination_interface", "dest_interface", "dst_port",
-        "dest_port", "destination_port", "interface_b", "b_interface", "port_b", "b_port",
-        "side_b_name", "termination_b", "remote_interface", "remote_port", "peer_iface",
+        "dst_iface",
+        "dst_interface",
+        "destination_interface",
+        "dest_interface",
+        "dst_port",
+        "dest_port",
+        "destination_port",
+        "interface_b",
+        "b_interface",
+        "port_b",
+        "b_port",
+        "side_b_name",
+        "termination_b",
+        "remote_interface",
+        "remote_port",
+        "peer_iface",
         "peer_port",
     ),
-    "source_kind": ("src_kind", "src_role", "source_role", "src_type", "role_a", "a_role",
-                    "device_a_role", "side_a_role", "kind_a"),
-    "destination_kind": ("dst_kind", "dst_role", "destination_role", "dst_type", "role_b",
-                         "b_role", "device_b_role", "side_b_role", "kind_b"),
+    "source_kind": (
+        "src_kind",
+        "src_role",
+        "source_role",
+        "src_type",
+        "role_a",
+        "a_role",
+        "device_a_role",
+        "side_a_role",
+        "kind_a",
+    ),
+    "destination_kind": (
+        "dst_kind",
+        "dst_role",
+        "destination_role",
+        "dst_type",
+        "role_b",
+        "b_role",
+        "device_b_role",
+        "side_b_role",
+        "kind_b",
+    ),
     "rate": (
-        "rate_gbit", "rate_gbps", "speed_gbps", "speed_gbit", "gbps", "gbit", "bandwidth_gbps",
-        "capacity_gbps", "rate_mbit", "rate_mbps", "speed_mbps", "speed_mbit", "mbps", "mbit",
-        "bandwidth_mbps", "capacity_mbps", "rate_kbps", "speed_kbps", "rate_kbit", "rate_bps",
-        "speed_bps", "rate", "speed", "bandwidth", "capacity", "rate_gb_s", "rate_mb_s",
+        "rate_gbit",
+        "rate_gbps",
+        "speed_gbps",
+        "speed_gbit",
+        "gbps",
+        "gbit",
+        "bandwidth_gbps",
+        "capacity_gbps",
+        "rate_mbit",
+        "rate_mbps",
+        "speed_mbps",
+        "speed_mbit",
+        "mbps",
+        "mbit",
+        "bandwidth_mbps",
+        "capacity_mbps",
+        "rate_kbps",
+        "speed_kbps",
+        "rate_kbit",
+        "rate_bps",
+        "speed_bps",
+        "rate",
+        "speed",
+        "bandwidth",
+        "capacity",
+        "rate_gb_s",
+        "rate_mb_s",
     ),
     "link": ("link", "link_id", "id", "cable", "cable_id", "label"),
     "queue": ("queue_limit_bytes", "queue_bytes", "limit_bytes", "buffer_bytes"),
-}  # fmt: skip
+}
 """Names of the columns, as ``delimited.normal`` gives them."""
 
 _PREFIX: Final = {"g": 1.0, "m": 1e-3, "k": 1e-6, "t": 1e3, "": 1e-9}
@@ -147,11 +253,16 @@ def _rows(table: Delimited) -> list[_Row]:
     return [
         _Row(*fields)
         for fields in zip(
-            lines, table.need("source").to_list(), table.need("destination").to_list(),
-            texts("source_interface"), texts("destination_interface"), rates, texts("link"),
+            lines,
+            table.need("source").to_list(),
+            table.need("destination").to_list(),
+            texts("source_interface"),
+            texts("destination_interface"),
+            rates,
+            texts("link"),
             strict=True,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _in_host(rows: Sequence[_Row], table: Delimited) -> dict[str, float]:
@@ -164,9 +275,11 @@ def _in_host(rows: Sequence[_Row], table: Delimited) -> dict[str, float]:
     for row in rows:
         if row.source == row.destination and out.setdefault(row.source, row.gbps) != row.gbps:
             raise table.error_at(
-                "rate", row.line, f"{shown(row.source)} has another rate within itself already",
+                "rate",
+                row.line,
+                f"{shown(row.source)} has another rate within itself already",
                 "give one line for each host",
-            )  # fmt: skip
+            )
     return out
 
 
@@ -189,16 +302,20 @@ def _rates(table: Delimited) -> list[float]:
         own = match[2] if match[2] is not None else match[3]
         if own is None and unit is None:
             raise table.error_at(
-                "rate", line, f"{shown(text)} has no unit",
+                "rate",
+                line,
+                f"{shown(text)} has no unit",
                 "write it like 40 Mb/s, or call the column rate_mbit or rate_gbit",
-            )  # fmt: skip
+            )
         prefix = own if own is not None else unit[1] if unit is not None else ""
         gbps = float(match[1]) * _PREFIX[prefix.lower()]
         if not 0 < gbps <= FASTEST_GBPS:
             raise table.error_at(
-                "rate", line, f"{shown(text)} is not a rate of a link ({gbps:g} Gb/s)",
+                "rate",
+                line,
+                f"{shown(text)} is not a rate of a link ({gbps:g} Gb/s)",
                 "give a rate above 0; leave out the lines of links that are down",
-            )  # fmt: skip
+            )
         out.append(gbps)
     return out
 
@@ -227,12 +344,13 @@ def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
     alone = next((wire.there for wire in wires if wire.back is None), None)
     if alone is not None:
         raise table.error_at(
-            "source", alone.line,
+            "source",
+            alone.line,
             f"the link from {shown(alone.source)} to {shown(alone.destination)} has no line for "
             "its other direction, as other links have",
             "list both directions of every link, or every cable once; with interfaces of both "
             "ends these must agree",
-        )  # fmt: skip
+        )
     return wires
 
 
@@ -265,10 +383,12 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
             if name and first.setdefault(name, line) != line:
                 role = "source_interface"
                 raise table.error_at(
-                    role if role in table.column else "destination_interface", line,
+                    role if role in table.column else "destination_interface",
+                    line,
                     f"interface {shown(name)} of {shown(device)} is in another cable already, "
-                    f"line {first[name]}", "correct one of the two lines",
-                )  # fmt: skip
+                    f"line {first[name]}",
+                    "correct one of the two lines",
+                )
         names = [wire.interface(end) for wire, end in mine]
         plain = all(re.fullmatch(r"[1-9][0-9]{0,3}", name) for name in names)
         order = sorted(range(len(mine)), key=lambda i: (names[i] == "", _natural(names[i])))
@@ -328,14 +448,18 @@ def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], b
             kind = Kind.SWITCH if _SWITCH.search(plain) else Kind.ADAPTER
             if kind is Kind.ADAPTER and not _HOST.search(plain):
                 raise table.error_at(
-                    role, line, f"{shown(text)} is neither a host nor a switch",
+                    role,
+                    line,
+                    f"{shown(text)} is neither a host nor a switch",
                     "write host or switch, or leave the field empty",
-                )  # fmt: skip
+                )
             if kinds.setdefault(name, kind) is not kind:
                 raise table.error_at(
-                    role, line, f"an earlier line says {shown(name)} is of another kind",
+                    role,
+                    line,
+                    f"an earlier line says {shown(name)} is of another kind",
                     "give a device one role",
-                )  # fmt: skip
+                )
     cables = Counter(name for w in wires for name in (w.there.source, w.there.destination))
     guessed = [name for name in cables if name not in kinds]
     for name in guessed:

@@ -345,8 +345,18 @@ _KINDS = {"Switch": Kind.SWITCH, "Ca": Kind.ADAPTER, "Hca": Kind.ADAPTER, "Rt": 
 _PREFIXES = {"S": Kind.SWITCH, "H": Kind.ADAPTER, "R": Kind.ROUTER}
 _GUID = re.compile(r"^(?:[SHR]-)?(?:0x)?([0-9a-fA-F]{1,16})$")
 # Lines of the format that do not describe cables.
-_KNOWN_LINES = ("#", "vendid=", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=",
-                "hcaguid=", "DR path", "Chassis ")  # fmt: skip
+_KNOWN_LINES = (
+    "#",
+    "vendid=",
+    "devid=",
+    "sysimgguid=",
+    "switchguid=",
+    "caguid=",
+    "rtguid=",
+    "hcaguid=",
+    "DR path",
+    "Chassis ",
+)
 
 
 def _guid_of(key: str) -> str:

@@ -100,9 +100,10 @@ def read_lfts(path: Path) -> ForwardingTables:
             data = content(file, FabricError)
             if data[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
                 raise FabricError(
-                    "this is UTF-16 text", file=file,
+                    "this is UTF-16 text",
+                    file=file,
                     remedy="convert it: iconv -f UTF-16 -t UTF-8",
-                )  # fmt: skip
+                )
             text = data.decode("utf-8-sig", errors="replace")
             try:
                 _parse(text, tables, odd)
@@ -139,17 +140,19 @@ def _parse(text: str, tables: ForwardingTables, odd: dict[str, list[str]]) -> No
         elif line.startswith("0x"):
             if table is None:
                 raise FabricError(
-                    f"an entry before any switch: {clip(line)}", place=f"line {number}",
+                    f"an entry before any switch: {clip(line)}",
+                    place=f"line {number}",
                     remedy=_REMEDY,
-                )  # fmt: skip
+                )
             _entry(line, number, table, tables, odd)
         elif _ERROR.search(line):
             odd.setdefault("errors of the tool that made the tables", []).append(clip(line, 60))
         elif line.startswith("Unicast lid"):
             raise FabricError(
-                f"{clip(line)} starts like a table but is not one", place=f"line {number}",
+                f"{clip(line)} starts like a table but is not one",
+                place=f"line {number}",
                 remedy=_REMEDY,
-            )  # fmt: skip
+            )
         elif (
             line and not _BOILERPLATE.match(line) and not line.startswith(("#", "***", "Multicast"))
         ):
@@ -162,9 +165,10 @@ def _entry(
     match = _ENTRY.match(line)
     if match is None:
         raise FabricError(
-            f"{clip(line)} is not a table entry", place=f"line {number}",
+            f"{clip(line)} is not a table entry",
+            place=f"line {number}",
             remedy=f"an entry reads like: 0x0001 015 : (Channel Adapter …); {_REMEDY}",
-        )  # fmt: skip
+        )
     lid, port = int(match.group(1), 16), match.group(2)
     if not re.fullmatch(r"[0-9]{1,3}", port):
         odd.setdefault("destinations without a port", []).append(clip(line, 60))
@@ -177,9 +181,12 @@ def _entry(
     owner = _OWNER.match(match.group(3) or "")
     if owner and not owner.group(1).startswith("Switch"):
         tables.owner.setdefault(
-            lid, ((owner.group(3) or "").strip().removeprefix("'").removesuffix("'").strip(),
-                  int(owner.group(2), 16)),
-        )  # fmt: skip
+            lid,
+            (
+                (owner.group(3) or "").strip().removeprefix("'").removesuffix("'").strip(),
+                int(owner.group(2), 16),
+            ),
+        )
 
 
 def forwarding(fabric: Fabric, tables: ForwardingTables) -> FabricForwarding:

@@ -71,17 +71,22 @@ def _section(device: str, text: str, line: int) -> list[_Neighbour]:
             interfaces = [{name: value} for name, value in interfaces.items()]
         return [
             _neighbour(device, str(name), value, line)
-            for entry in interfaces for name, value in entry.items()
-        ]  # fmt: skip
+            for entry in interfaces
+            for name, value in entry.items()
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         detail = error if isinstance(error, ValueError) else "other elements than lldpctl's"
         raise FabricError(
             f"the output of {clip(device, 40)} cannot be read: {detail}",
-            place=f"line {line}", remedy=_MAKE,
-        ) from None  # fmt: skip
+            place=f"line {line}",
+            remedy=_MAKE,
+        ) from None
     except RecursionError:
-        raise FabricError(f"the output of {clip(device, 40)} is nested too deeply",
-                          place=f"line {line}", remedy=_MAKE) from None  # fmt: skip
+        raise FabricError(
+            f"the output of {clip(device, 40)} is nested too deeply",
+            place=f"line {line}",
+            remedy=_MAKE,
+        ) from None
 
 
 def _neighbour(device: str, interface: str, value: dict[str, Any], line: int) -> _Neighbour:
@@ -141,8 +146,10 @@ def _discovery(neighbours: list[_Neighbour]) -> Discovery:
         for key in (here, there):
             found.interface[key[0], number[key]] = key[1]
     if guessed:
-        found.notes.append(f"devices that state no capability, taken for switches if they printed "
-                           f"several neighbours, else for hosts: {guessed}")  # fmt: skip
+        found.notes.append(
+            f"devices that state no capability, taken for switches if they printed "
+            f"several neighbours, else for hosts: {guessed}"
+        )
     return found
 
 

@@ -156,9 +156,15 @@ class Fabric:
         vertices, links = self.n_nodes + self.n_switches, self.n_links
         lengths = {
             name: len(getattr(self, name))
-            for name in ("link_dst", "link_src_port", "link_dst_port", "link_gbps",
-                         "link_delay_ps", "link_reverse")
-        }  # fmt: skip
+            for name in (
+                "link_dst",
+                "link_src_port",
+                "link_dst_port",
+                "link_gbps",
+                "link_delay_ps",
+                "link_reverse",
+            )
+        }
         for name, length in lengths.items():
             if length != links:
                 raise FabricError(f"{name} has {length} entries for {links} links")

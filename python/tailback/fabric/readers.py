@@ -165,9 +165,11 @@ def _text(path: Path) -> tuple[str, list[str]]:
     if b"\0" in data:
         line = data[: data.index(b"\0")].count(b"\n") + 1
         raise FabricError(
-            "this is a binary file: it holds a zero byte", file=path, place=f"line {line}",
+            "this is a binary file: it holds a zero byte",
+            file=path,
+            place=f"line {line}",
             remedy=_MAKE,
-        )  # fmt: skip
+        )
     if not data.strip():
         raise FabricError("the file is empty", file=path, remedy=_MAKE)
     try:
@@ -208,24 +210,42 @@ _UFM = "save UFM's ports instead: curl -k -u USER https://UFM/ufmRest/resources/
 _FOREIGN = (
     (r"^\s*<(?:!doctype\s+html|html|head|body)", "an HTML page", _MAKE),
     (r"^\s*<\?xml", "an XML file", _MAKE),
-    (r"(?m)^\s*(?:CA|Switch|RT):\s", "the output of iblinkinfo",
-     "use ibnetdiscover instead: ibnetdiscover > fabric.txt"),
-    (r"(?m)^(?:Multicast mlids|Unicast lids)", "a forwarding table",
-     "give the discovery itself: ibnetdiscover > fabric.txt"),
+    (
+        r"(?m)^\s*(?:CA|Switch|RT):\s",
+        "the output of iblinkinfo",
+        "use ibnetdiscover instead: ibnetdiscover > fabric.txt",
+    ),
+    (
+        r"(?m)^(?:Multicast mlids|Unicast lids)",
+        "a forwarding table",
+        "give the discovery itself: ibnetdiscover > fabric.txt",
+    ),
     (r"(?m)^\s*((?:Switch|Ca|Hca|Rt)\s*$)", _BROKEN, _HEADER_FORM),
     (r"[^\n]((?:Switch|Ca|Hca|Rt)\s*\d+\s*\"[SHR]-[0-9a-f]+\")", _JOINED, _HEADER_FORM),
-    (r"(?m)^\s*LocalPort\s+RemoteDevice\s+RemotePortID", "SONiC's LLDP table, without rates",
-     'print JSON instead: echo "# $HOSTNAME"; docker exec lldp lldpctl -f json, of all switches'),
-    (r"\A\s*[{\[][^\0]{0,4000}?\"(?:system_guid|sys_guid)\"\s*:",
-     "UFM's list of systems, without cables", _UFM),
-    (r"(?i)\A(?=[^\n]*,)(?=[^\n]*(?:system|guid))"
-     r"(?=[^\n]*(?:peer|destination)[ _](?:system|node|guid|port))[^\n]+",
-     "a CSV table as UFM exports them, whose columns are not documented", _UFM),
-    (r"\A(?:0x[0-9a-f]{16},[0-9]{1,3},){2}",
-     "the static topology of OpenSM (topoconfig.conf), without names and rates", _UFM),
+    (
+        r"(?m)^\s*LocalPort\s+RemoteDevice\s+RemotePortID",
+        "SONiC's LLDP table, without rates",
+        'print JSON instead: echo "# $HOSTNAME"; docker exec lldp lldpctl -f json, of all switches',
+    ),
+    (
+        r"\A\s*[{\[][^\0]{0,4000}?\"(?:system_guid|sys_guid)\"\s*:",
+        "UFM's list of systems, without cables",
+        _UFM,
+    ),
+    (
+        r"(?i)\A(?=[^\n]*,)(?=[^\n]*(?:system|guid))"
+        r"(?=[^\n]*(?:peer|destination)[ _](?:system|node|guid|port))[^\n]+",
+        "a CSV table as UFM exports them, whose columns are not documented",
+        _UFM,
+    ),
+    (
+        r"\A(?:0x[0-9a-f]{16},[0-9]{1,3},){2}",
+        "the static topology of OpenSM (topoconfig.conf), without names and rates",
+        _UFM,
+    ),
     (r"(?m)^DR path", "the steps of a discovery without its list", _MAKE),
     (r"\A\s*[{\[]\s*[\"{\[\]}]", "JSON", _MAKE),
-)  # fmt: skip
+)
 
 
 def _foreign(text: str) -> FabricError:
@@ -456,9 +476,12 @@ def _switches(
                 # Every switch has an aggregation node, which does not make it a leaf.
                 hosts[place[here]] += not _AGGREGATION.search(device.name)
     tiers = find_tiers(
-        between, hosts, [d.name for d, _ in labelled], [d.chassis for d, _ in labelled],
+        between,
+        hosts,
+        [d.name for d, _ in labelled],
+        [d.chassis for d, _ in labelled],
         [found.level[d.key] for d, _ in labelled] if found.level else None,
-    )  # fmt: skip
+    )
     order = np.argsort(tiers.tier, kind="stable")
     number: dict[int, int] = {-1: -1}
     pods = [number.setdefault(int(p), len(number) - 1) for p in tiers.pod[order]]

@@ -89,18 +89,20 @@ class SlurmTopology:
                 continue
             if first == "ringname":
                 raise FabricError(
-                    "a ring of Slurm is an order of hosts, not a network", place=f"line {number}",
+                    "a ring of Slurm is an order of hosts, not a network",
+                    place=f"line {number}",
                     remedy='describe the ring: [fabric] topology = { kind = "torus", … }',
-                )  # fmt: skip
+                )
             kinds.setdefault(first, number)
             groups.append(_group(settings, first, number))
             if settings.get("linkspeed", "1") not in ("0", "1"):
                 speeds.append(f"{groups[-1].name}: {settings['linkspeed'][:20]}")
         if len(kinds) > 1:
             raise FabricError(
-                "switches and blocks in one file", place=f"line {max(kinds.values())}",
+                "switches and blocks in one file",
+                place=f"line {max(kinds.values())}",
                 remedy="leave out those of the plugin that Slurm does not use",
-            )  # fmt: skip
+            )
         found = discovery(GroupTree(groups, blocks="blockname" in kinds))
         if speeds:
             found.notes.append(tally("LinkSpeed, which has no unit in Slurm, is not used", speeds))
@@ -129,9 +131,10 @@ def _settings(line: str, number: int) -> dict[str, str]:
     """The settings of a line by key in lower case, the name first."""
     if re.match(r"include\b", line, re.IGNORECASE):
         raise FabricError(
-            f"{clip(line, 60)} refers to another file", place=f"line {number}",
+            f"{clip(line, 60)} refers to another file",
+            place=f"line {number}",
             remedy="put the lines of that file in its place",
-        )  # fmt: skip
+        )
     out: dict[str, str] = {}
     at = 0
     while at < len(line):
@@ -149,14 +152,16 @@ def _settings(line: str, number: int) -> dict[str, str]:
         first = next(iter(out))
         if first not in (*_KEYS, "ringname", "blocksizes", "aggregatedblock"):
             raise FabricError(
-                f"a line cannot begin with {clip(match[1], 40)}", place=f"line {number}",
+                f"a line cannot begin with {clip(match[1], 40)}",
+                place=f"line {number}",
                 remedy=_FORM,
-            )  # fmt: skip
+            )
         if key != first and first in _KEYS and key not in _KEYS[first]:
             raise FabricError(
-                f"a switch or block has no {clip(match[1], 40)}", place=f"line {number}",
+                f"a switch or block has no {clip(match[1], 40)}",
+                place=f"line {number}",
                 remedy=nearest(key, _KEYS[first]),
-            )  # fmt: skip
+            )
     return out
 
 
@@ -166,9 +171,11 @@ def _group(settings: dict[str, str], first: str, number: int) -> Group:
     # Slurm prints all hosts below a switch; only those of level 0 are cabled to it.
     above = settings.get("level", "0") != "0"
     return Group(
-        settings[first], number, "" if above else settings.get("nodes", ""),
+        settings[first],
+        number,
+        "" if above else settings.get("nodes", ""),
         settings.get("switches", ""),
-    )  # fmt: skip
+    )
 
 
 def discovery(tree: GroupTree) -> Discovery:
@@ -189,8 +196,9 @@ def discovery(tree: GroupTree) -> Discovery:
         if group.name in line_of:
             raise FabricError(
                 f"{clip(group.name, 40)} is given already in line {line_of[group.name]}",
-                place=f"line {group.line}", remedy="give every switch or block one name",
-            )  # fmt: skip
+                place=f"line {group.line}",
+                remedy="give every switch or block one name",
+            )
         line_of[group.name] = group.line
         found.device(_switch(group.name), Kind.SWITCH, group.name, group.name)
     for group in tree.groups:
@@ -200,14 +208,16 @@ def discovery(tree: GroupTree) -> Discovery:
                 raise FabricError(
                     f"there is no switch {clip(name, 40)}, which is said to be below "
                     f"{clip(group.name, 40)}",
-                    place=f"line {group.line}", remedy=nearest(name, line_of),
-                )  # fmt: skip
+                    place=f"line {group.line}",
+                    remedy=nearest(name, line_of),
+                )
             found.uncounted.append((_switch(name), _switch(group.name), group.line))
     if not any(device.kind is Kind.ADAPTER for device in found.devices.values()):
         raise FabricError(
-            "no switch has hosts", place=f"line {tree.groups[0].line if tree.groups else 1}",
+            "no switch has hosts",
+            place=f"line {tree.groups[0].line if tree.groups else 1}",
             remedy=_FORM,
-        )  # fmt: skip
+        )
     if tree.blocks and len(tree.groups) > 1:
         _join_blocks(tree, found)
     return found
@@ -218,9 +228,10 @@ def _add_hosts(group: Group, found: Discovery) -> None:
     names = _names(group.hosts, group)
     if len(found.uncounted) + len(names) > MAX_HOSTS:
         raise FabricError(
-            f"more than {MAX_HOSTS:,} hosts", place=f"line {group.line}",
+            f"more than {MAX_HOSTS:,} hosts",
+            place=f"line {group.line}",
             remedy="check the lists of hosts",
-        )  # fmt: skip
+        )
     for name in names:
         found.device(f"host {name}", Kind.ADAPTER, name, name)
         found.uncounted.append((f"host {name}", _switch(group.name), group.line))
@@ -250,6 +261,7 @@ def _names(listed: str, group: Group) -> list[str]:
     if any(name.upper() == "ALL" for name in names):
         raise FabricError(
             f"{clip(group.name, 40)} has ALL hosts, without their names",
-            place=f"line {group.line}", remedy="list them, as sinfo -hN -o %N prints them",
-        )  # fmt: skip
+            place=f"line {group.line}",
+            remedy="list them, as sinfo -hN -o %N prints them",
+        )
     return list(dict.fromkeys(names))

@@ -32,9 +32,11 @@ _BEGINNING = re.compile(
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 _KEYS = {
     "topology": ("topology", "cluster_default", *_KINDS),
-    "tree": ("switches",), "block": ("block_sizes", "blocks"),
-    "switches": ("switch", "children", "nodes"), "blocks": ("block", "nodes"),
-}  # fmt: skip
+    "tree": ("switches",),
+    "block": ("block_sizes", "blocks"),
+    "switches": ("switch", "children", "nodes"),
+    "blocks": ("block", "nodes"),
+}
 _FORM = "see topology.yaml(5), or print it again: scontrol show topoconf"
 _OTHERWISE = {
     "flat": "a flat topology of Slurm has no switches",
@@ -92,14 +94,16 @@ def _composed(text: str) -> Any:
         mark = error.problem_mark or error.context_mark
         raise FabricError(
             f"this is not YAML: {clip(error.problem or error.context or '', 80)}",
-            place=f"line {mark.line + 1 if mark else 1}", remedy=_FORM,
-        ) from None  # fmt: skip
+            place=f"line {mark.line + 1 if mark else 1}",
+            remedy=_FORM,
+        ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise FabricError(
             f"this is not YAML: the character {clip(chr(error.character), 4)} is not allowed",
-            place=f"line {line}", remedy=_FORM,
-        ) from None  # fmt: skip
+            place=f"line {line}",
+            remedy=_FORM,
+        ) from None
     except RecursionError:
         raise FabricError("this YAML is nested too deeply", place="line 1", remedy=_FORM) from None
     if node is None:
@@ -115,9 +119,10 @@ def _entries(node: Any, what: str) -> list[Any]:
     """The elements of a sequence; raises FabricError if it is something else."""
     if node.id != "sequence":
         raise FabricError(
-            f"{what} is not a list, whose lines begin with a dash", place=f"line {_line(node)}",
+            f"{what} is not a list, whose lines begin with a dash",
+            place=f"line {_line(node)}",
             remedy=_FORM,
-        )  # fmt: skip
+        )
     return list(node.value)
 
 
@@ -134,9 +139,10 @@ def _mapping(node: Any, what: str) -> dict[str, Any]:
         lists_hosts = what in ("switches", "blocks")
         if name not in _KEYS[what] and (lists_hosts or get_close_matches(name, _KEYS[what])):
             raise FabricError(
-                f"{clip(name, 40)} is no key of {what}", place=f"line {_line(key)}",
+                f"{clip(name, 40)} is no key of {what}",
+                place=f"line {_line(key)}",
                 remedy=nearest(name, _KEYS[what]),
-            )  # fmt: skip
+            )
         if name in out:
             raise FabricError(
                 f"{name} is given twice", place=f"line {_line(key)}", remedy="leave out one"
@@ -151,9 +157,10 @@ def _text(node: Any) -> str:
         return ""
     if node.id != "scalar":
         raise FabricError(
-            "there is a list where a name or host list is expected", place=f"line {_line(node)}",
+            "there is a list where a name or host list is expected",
+            place=f"line {_line(node)}",
             remedy="write it in one line, like nodes: cn[001-018,020]",
-        )  # fmt: skip
+        )
     return "" if node.tag.endswith(":null") else str(node.value)
 
 
@@ -166,10 +173,12 @@ def _tree(node: Any) -> GroupTree:
         about = _mapping(one, "switches")
         groups.append(
             Group(
-                _named(about, "switch", one), _line(one), _text(about.get("nodes")),
+                _named(about, "switch", one),
+                _line(one),
+                _text(about.get("nodes")),
                 _text(about.get("children")),
             )
-        )  # fmt: skip
+        )
     return GroupTree(groups)
 
 

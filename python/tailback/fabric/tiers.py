@@ -243,8 +243,9 @@ def _cores_with_hosts(
 
 def _role(name: str) -> str:
     """The name without its numbers, so that switches of one role have the same name."""
-    plain = re.sub(r"(?<![0-9A-Za-z])(?:0x)?(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{3,}(?![0-9A-Za-z])",
-                   "#", name)  # fmt: skip
+    plain = re.sub(
+        r"(?<![0-9A-Za-z])(?:0x)?(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{3,}(?![0-9A-Za-z])", "#", name
+    )
     return re.sub(r"[0-9]+", "#", plain)
 
 

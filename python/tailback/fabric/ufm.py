@@ -71,9 +71,10 @@ def _elements(text: str) -> list[Any]:
         ) from None
     except (RecursionError, ValueError):
         raise FabricError(
-            "this JSON is nested too deeply, or has a number of too many digits", place="line 1",
+            "this JSON is nested too deeply, or has a number of too many digits",
+            place="line 1",
             remedy=_MAKE,
-        ) from None  # fmt: skip
+        ) from None
     if isinstance(whole, dict):
         whole = next((whole[key] for key in _LISTS if isinstance(whole.get(key), list)), None)
     if not isinstance(whole, list):
@@ -136,10 +137,16 @@ def _device(key: str, described: str, label: str, found: Discovery, unknown: set
 def _link(element: dict[str, Any], number: int, found: Discovery, unknown: set[str]) -> None:
     ends = []
     for side in ("source", "destination"):
-        end = _end(_word(element, f"{side}_guid"), _word(element, f"{side}_port"), number,
-                   f"{side}_guid")  # fmt: skip
-        _device(end[0], _word(element, f"{side}_port_node_description"),
-                _word(element, f"{side}_port_dname"), found, unknown)  # fmt: skip
+        end = _end(
+            _word(element, f"{side}_guid"), _word(element, f"{side}_port"), number, f"{side}_guid"
+        )
+        _device(
+            end[0],
+            _word(element, f"{side}_port_node_description"),
+            _word(element, f"{side}_port_dname"),
+            found,
+            unknown,
+        )
         ends.append(end)
     (key, port), (peer, peer_port) = ends
     found.ends.append(PortEnd(key, port, peer, peer_port, None, number))
@@ -156,8 +163,13 @@ def _port(element: dict[str, Any], number: int, found: Discovery, unknown: set[s
         peer, peer_port = _end(guid, label[1] if label else "", number, "peer_guid")
     else:
         return
-    _device(peer, _word(element, "peer_node_description"), _word(element, "peer_port_dname"),
-            found, unknown)  # fmt: skip
+    _device(
+        peer,
+        _word(element, "peer_node_description"),
+        _word(element, "peer_port_dname"),
+        found,
+        unknown,
+    )
     width = _word(element, "active_width").removeprefix("IB_").lower()
     speed = _word(element, "active_speed").upper()
     words = (width, speed) if width and speed else None

@@ -105,9 +105,10 @@ def _upwards(found: Discovery, above: dict[str, list[str]], line_of: dict[str, i
         for _ in left:
             key = under[key]
         raise FabricError(
-            f"{clip(found.devices[key].name, 40)} is below itself", place=f"line {line_of[key]}",
+            f"{clip(found.devices[key].name, 40)} is below itself",
+            place=f"line {line_of[key]}",
             remedy="list below a switch only those that are closer to the hosts",
-        )  # fmt: skip
+        )
     return ready
 
 

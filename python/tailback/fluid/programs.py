@@ -142,6 +142,13 @@ def simulate_program(
         out = _core.fluid_program(network, model or RankModel(), traffic, routing=routing)
     ranks = out.ranks
     return ProgramTimes(
-        out.messages, ranks["finish_ps"], ranks["compute_ps"], ranks["wait_ps"], out.link_bytes,
-        out.link_use, out.window_ps, out.end_ps, out.settlements,
-    )  # fmt: skip
+        out.messages,
+        ranks["finish_ps"],
+        ranks["compute_ps"],
+        ranks["wait_ps"],
+        out.link_bytes,
+        out.link_use,
+        out.window_ps,
+        out.end_ps,
+        out.settlements,
+    )

@@ -78,14 +78,18 @@ def apply(text: str, setting: Setting, plan: Plan) -> None:
         raise LabError(f"there is no cause {kind!r}", place="--cause", remedy=nearest(kind, FORMS))
     before = len(setting.causes)
     if kind in _ONCE and any(cause["kind"] == kind for cause in setting.causes):
-        raise LabError(f"{text!r}: there is one {kind} already", place="--cause",
-                       remedy=f"write all of it in one: {FORMS[kind]}")  # fmt: skip
+        raise LabError(
+            f"{text!r}: there is one {kind} already",
+            place="--cause",
+            remedy=f"write all of it in one: {FORMS[kind]}",
+        )
     try:
         _APPLY[kind](detail, setting, plan)
     except _WrongError as wrong:
         reason = str(wrong) or f"{detail!r} is not what {kind} needs"
-        raise LabError(f"{text!r}: {reason}", place="--cause",
-                       remedy=f"write it like {FORMS[kind]}") from None  # fmt: skip
+        raise LabError(
+            f"{text!r}: {reason}", place="--cause", remedy=f"write it like {FORMS[kind]}"
+        ) from None
     for cause in setting.causes[before:]:
         cause["written"] = text
 
@@ -115,11 +119,13 @@ def _slow_cable(detail: str, setting: Setting, plan: Plan) -> None:
         setting.rates_bps[link.number] = round(link.rate_bps * share)
     setting.causes.append(
         {
-            "kind": "slow-cable", "cable": f"{links[0].source}-{links[0].target}",
-            "rate_mbit": links[0].mbit * share, "nominal_mbit": links[0].mbit,
+            "kind": "slow-cable",
+            "cable": f"{links[0].source}-{links[0].target}",
+            "rate_mbit": links[0].mbit * share,
+            "nominal_mbit": links[0].mbit,
             "both_directions": True,
         }
-    )  # fmt: skip
+    )
 
 
 def _imbalance(detail: str, setting: Setting, plan: Plan) -> None:
@@ -196,9 +202,14 @@ def _bursts(detail: str, setting: Setting, plan: Plan) -> None:
 
 
 _APPLY = {
-    "slow-cable": _slow_cable, "imbalance": _imbalance, "noise": _noise, "placement": _placement,
-    "one-spine": _one_spine, "cross-traffic": _cross_traffic, "bursts": _bursts,
-}  # fmt: skip
+    "slow-cable": _slow_cable,
+    "imbalance": _imbalance,
+    "noise": _noise,
+    "placement": _placement,
+    "one-spine": _one_spine,
+    "cross-traffic": _cross_traffic,
+    "bursts": _bursts,
+}
 
 
 def path_seed(seed: int) -> int:
@@ -225,8 +236,9 @@ def draw(seed: int, plan: Plan) -> list[str]:
 
     def core_cable() -> str:
         leaves = sorted({f"l{host[1]}" for host in used})
-        return (f"slow-cable:{dice.choice(leaves)}-{dice.choice(plan.spines)}"
-                f"={dice.randint(20, 45)}%")  # fmt: skip
+        return (
+            f"slow-cable:{dice.choice(leaves)}-{dice.choice(plan.spines)}={dice.randint(20, 45)}%"
+        )
 
     def host_cable() -> str:
         host = dice.choice(used)
@@ -247,9 +259,13 @@ def draw(seed: int, plan: Plan) -> list[str]:
         return f"noise:{dice.randint(4, 8)}%,{dice.randint(40, 90)}ms,{dice.randrange(10**6)}"
 
     choices: list[Callable[[], list[str]]] = [
-        list, list, lambda: [core_cable()], lambda: [host_cable()], lambda: [slow_ranks()],
+        list,
+        list,
+        lambda: [core_cable()],
+        lambda: [host_cable()],
+        lambda: [slow_ranks()],
         lambda: [noise()],
-    ]  # fmt: skip
+    ]
     if pairs:
         choices.append(lambda: [others()])
     if len(plan.spines) > 1 and len({host[1] for host in used}) > 1:

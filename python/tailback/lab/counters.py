@@ -23,9 +23,20 @@ from tailback.lab.plan import Link, Plan
 from tailback.lab.spec import LabError
 
 COLUMNS = (
-    "time_utc", "link", "node", "iface", "peer", "tx_bytes", "tx_packets", "rx_bytes",
-    "rx_packets", "qdisc_qlen", "qdisc_backlog", "qdisc_drops", "qdisc_overlimits",
-)  # fmt: skip
+    "time_utc",
+    "link",
+    "node",
+    "iface",
+    "peer",
+    "tx_bytes",
+    "tx_packets",
+    "rx_bytes",
+    "rx_packets",
+    "qdisc_qlen",
+    "qdisc_backlog",
+    "qdisc_drops",
+    "qdisc_overlimits",
+)
 
 INTERVAL_S = 0.1
 
@@ -59,8 +70,9 @@ def _request(kernel: socket.socket, kind: int, body: bytes) -> Iterator[memoryvi
                 return
             if answer == _ERROR:
                 code = struct.unpack_from("=i", data, at + _HEADER.size)[0]
-                raise LabError(f"the kernel refuses counters: {os.strerror(-code)}",
-                               remedy="run as root")  # fmt: skip
+                raise LabError(
+                    f"the kernel refuses counters: {os.strerror(-code)}", remedy="run as root"
+                )
             yield data[at + _HEADER.size : at + length]
             at += (length + 3) & ~3
 
@@ -93,8 +105,10 @@ def read(kernel: socket.socket) -> dict[str, tuple[int, ...]]:
                     packets, backlog, drops, _, over = struct.unpack_from("=5I", data)
                     queues[index] = (packets, backlog, drops, over)
     nothing = (0, 0, 0, 0)
-    return {name: (*traffic.get(index, nothing), *queues.get(index, nothing))
-            for index, name in names.items()}  # fmt: skip
+    return {
+        name: (*traffic.get(index, nothing), *queues.get(index, nothing))
+        for index, name in names.items()
+    }
 
 
 def record_until(plan: Plan, file: Path, wait: Wait) -> None:

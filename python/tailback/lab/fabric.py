@@ -46,8 +46,11 @@ def bring_up(spec: LabSpec, sampled: PacketScheme | None = None) -> Plan:
     try:
         folder.mkdir(parents=True, mode=0o700)
         # Written first: whatever comes later can be found and taken down.
-        state = {"namespaces": namespaces, "spec": spec.model_dump(mode="json"),
-                 "sampling": None if sampled is None else str(sampled)}  # fmt: skip
+        state = {
+            "namespaces": namespaces,
+            "spec": spec.model_dump(mode="json"),
+            "sampling": None if sampled is None else str(sampled),
+        }
         (folder / _FILE).write_text(json.dumps(state))
         system.run(plan.create())
         _set_sysctls(plan)
@@ -58,8 +61,11 @@ def bring_up(spec: LabSpec, sampled: PacketScheme | None = None) -> Plan:
             telemetry.install(plan, sampled, folder)
     except OSError as error:
         take_down(spec.name)
-        raise LabError(f"cannot be written: {error.strerror}", file=folder,
-                       remedy="free space there, and run as root") from None  # fmt: skip
+        raise LabError(
+            f"cannot be written: {error.strerror}",
+            file=folder,
+            remedy="free space there, and run as root",
+        ) from None
     except BaseException:
         take_down(spec.name)
         raise
@@ -106,8 +112,7 @@ def find(name: str | None) -> Plan:
     if name is None and len(up) > 1:
         raise LabError(f"several labs are up: {', '.join(up)}", remedy="choose one with --lab")
     if name is not None and name not in up:
-        raise LabError(f"no lab {name!r} is up",
-                       remedy=f"choose one of: {', '.join(up)}")  # fmt: skip
+        raise LabError(f"no lab {name!r} is up", remedy=f"choose one of: {', '.join(up)}")
     plan = _read(STATE / (name or up[0]))
     wanted = [plan.namespace(node) for node in plan.nodes]
     if len(system.existing(wanted)) < len(wanted):
@@ -142,8 +147,11 @@ def _read(folder: Path) -> Plan:
 
 
 def _unreadable(file: Path, error: Exception) -> LabError:
-    return LabError(f"cannot be read: {error}", file=file,
-                    remedy=f"take it down with: tailback lab down {file.parent.name}")  # fmt: skip
+    return LabError(
+        f"cannot be read: {error}",
+        file=file,
+        remedy=f"take it down with: tailback lab down {file.parent.name}",
+    )
 
 
 @contextmanager
@@ -162,8 +170,9 @@ def in_use(plan: Plan) -> Iterator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise LabError(f"the lab {plan.spec.name!r} is in use by another run",
-                           remedy="wait until it ends") from None  # fmt: skip
+            raise LabError(
+                f"the lab {plan.spec.name!r} is in use by another run", remedy="wait until it ends"
+            ) from None
         work = folder / "run"
 
         def clean() -> None:

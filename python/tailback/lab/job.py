@@ -50,8 +50,10 @@ def run(
         LabError: The program failed, or left no trace.
     """
     hosts = work / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n::1 localhost\n" + "".join(
-        f"{plan.address(host)} {host}\n" for host in plan.hosts))  # fmt: skip
+    hosts.write_text(
+        "127.0.0.1 localhost\n::1 localhost\n"
+        + "".join(f"{plan.address(host)} {host}\n" for host in plan.hosts)
+    )
     agent = work / "agent"
     agent.write_text(_AGENT.format(lab=plan.spec.name, hosts=hosts))
     agent.chmod(0o700)
@@ -64,23 +66,32 @@ def run(
     # Open MPI's own start runs on the first host: its daemons connect to it across the fabric.
     done = subprocess.run(
         [agent, setting.hosts[0], shlex.join(command)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", env={
-            **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={
+            **os.environ,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "TMPDIR": str(work / "tmp"),
         },
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         last_lines = "\n".join(done.stdout.strip().splitlines()[-_SHOWN_LINES:])
-        raise LabError(f"{program[0]!r} failed with exit code {done.returncode}:\n{last_lines}",
-                       remedy="make it run outside the lab first, with: mpirun -np "
-                       f"{len(setting.hosts)} {shlex.join(program)}")  # fmt: skip
+        raise LabError(
+            f"{program[0]!r} failed with exit code {done.returncode}:\n{last_lines}",
+            remedy="make it run outside the lab first, with: mpirun -np "
+            f"{len(setting.hosts)} {shlex.join(program)}",
+        )
     anchors = sorted((work / "trace").glob("*/*.otf2"))
     if len(anchors) != 1:
         raise LabError(
-            f"{program[0]!r} left no trace", remedy="give a program that calls MPI, as: "
+            f"{program[0]!r} left no trace",
+            remedy="give a program that calls MPI, as: "
             "tailback lab run --out CASE -- PROGRAM ARGUMENTS",
-        )  # fmt: skip
+        )
     return anchors[0].parent
 
 
@@ -89,17 +100,33 @@ def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path
     network = "10.0.0.0/8" if plan.ip == 4 else "e0"
     other = 10 - plan.ip
     parameters = {
-        "btl_tcp_disable_family": str(other), f"oob_tcp_disable_ipv{other}_family": "1",
-        "rmaps": "seq", "plm_rsh_agent": str(agent), "plm_rsh_no_tree_spawn": "1",
-        "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": network,
-        "oob_tcp_if_include": network, "mpi_yield_when_idle": "1",
+        "btl_tcp_disable_family": str(other),
+        f"oob_tcp_disable_ipv{other}_family": "1",
+        "rmaps": "seq",
+        "plm_rsh_agent": str(agent),
+        "plm_rsh_no_tree_spawn": "1",
+        "pml": "ob1",
+        "btl": "tcp,self",
+        "btl_tcp_if_include": network,
+        "oob_tcp_if_include": network,
+        "mpi_yield_when_idle": "1",
         "orte_tmpdir_base": str(work / "tmp"),
-    }  # fmt: skip
+    }
     environment = {
-        "LD_PRELOAD": str(library), "TAILBACK_LAB_NOTES": str(work / NOTES), **setting.environment
-    }  # fmt: skip
-    command = [system.mpirun(), "-np", str(len(setting.hosts)), "--hostfile", str(work / "ranks"),
-               "--bind-to", "none", "--leave-session-attached"]  # fmt: skip
+        "LD_PRELOAD": str(library),
+        "TAILBACK_LAB_NOTES": str(work / NOTES),
+        **setting.environment,
+    }
+    command = [
+        system.mpirun(),
+        "-np",
+        str(len(setting.hosts)),
+        "--hostfile",
+        str(work / "ranks"),
+        "--bind-to",
+        "none",
+        "--leave-session-attached",
+    ]
     for key, value in parameters.items():
         command += ["--mca", key, value]
     for key, value in environment.items():
@@ -126,9 +153,13 @@ def other_traffic(plan: Plan, setting: Setting) -> Iterator[None]:
         namespace = f"--net=/run/netns/{plan.namespace(host)}"
         words = ["nsenter", namespace, sys.executable, "-S", flows.__file__, *map(str, arguments)]
         started.append(
-            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
-        )  # fmt: skip
+            subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
 
     try:
         for number, flow in enumerate(setting.flows):

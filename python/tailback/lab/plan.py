@@ -92,22 +92,46 @@ class Plan:
         """All links: those of hosts first, then those between leaves and spines."""
         shape, links = self.spec.fabric, list[Link]()
 
-        def cable(low: str, high: str, interfaces: tuple[str, str], network: tuple[int, int],
-                  gbps: float, last: tuple[int, int]) -> None:  # fmt: skip
+        def cable(
+            low: str,
+            high: str,
+            interfaces: tuple[str, str],
+            network: tuple[int, int],
+            gbps: float,
+            last: tuple[int, int],
+        ) -> None:
             ends = ((low, high, interfaces[0], last[0]), (high, low, interfaces[1], last[1]))
             for source, target, interface, end in ends:
                 links.append(
-                    Link(len(links) + 1, source, target, interface,
-                         self._address(network, end), round(gbps * 1e9))
-                )  # fmt: skip
+                    Link(
+                        len(links) + 1,
+                        source,
+                        target,
+                        interface,
+                        self._address(network, end),
+                        round(gbps * 1e9),
+                    )
+                )
 
         for host in self.hosts:
-            cable(host, f"l{host[1]}", ("e0", host), (int(host[1]), int(host[2])), shape.host_rate,
-                  (2, 1))  # fmt: skip
+            cable(
+                host,
+                f"l{host[1]}",
+                ("e0", host),
+                (int(host[1]), int(host[2])),
+                shape.host_rate,
+                (2, 1),
+            )
         for leaf in self.leaves:
             for spine in self.spines:
-                cable(leaf, spine, (spine, leaf), (100 + int(leaf[1]), int(spine[1])),
-                      shape.spine_rate, (2, 1))  # fmt: skip
+                cable(
+                    leaf,
+                    spine,
+                    (spine, leaf),
+                    (100 + int(leaf[1]), int(spine[1])),
+                    shape.spine_rate,
+                    (2, 1),
+                )
         return links
 
     def _address(self, network: tuple[int, int], end: int) -> str:
@@ -170,9 +194,11 @@ class Plan:
                 ecn = " features ecn" if self.spec.fabric.rule == "ecn" else ""
                 lines.append(f"route add default via {gateway} {_TRANSPORT}{ecn}")
             elif node in self.spines:
-                lines += [f"route add {self._leaf_network(leaf)} "
-                          f"via {self._address((100 + int(leaf[1]), int(node[1])), 2)}"
-                          for leaf in self.leaves]  # fmt: skip
+                lines += [
+                    f"route add {self._leaf_network(leaf)} "
+                    f"via {self._address((100 + int(leaf[1]), int(node[1])), 2)}"
+                    for leaf in self.leaves
+                ]
             commands.append(self._batch("ip", node, lines))
         return commands
 
@@ -186,19 +212,28 @@ class Plan:
         shape, commands = self.spec.fabric, []
         for node in self.nodes:
             own = [link for link in self.links if link.source == node]
-            commands.append(self._batch("tc", node, [
-                f"qdisc replace dev {link.interface} root tbf "
-                f"rate {rates_bps.get(link.number, link.rate_bps)}bit "
-                f"burst {shape.burst} limit {shape.queue}"
-                for link in own
-            ]))  # fmt: skip
+            commands.append(
+                self._batch(
+                    "tc",
+                    node,
+                    [
+                        f"qdisc replace dev {link.interface} root tbf "
+                        f"rate {rates_bps.get(link.number, link.rate_bps)}bit "
+                        f"burst {shape.burst} limit {shape.queue}"
+                        for link in own
+                    ],
+                )
+            )
         for leaf in self.leaves:
             hops = " ".join(
                 f"nexthop via {self._address((100 + int(leaf[1]), int(spine[1])), 1)}"
                 for spine in spines
             )
-            others = [f"route replace {self._leaf_network(other)} {hops}"
-                      for other in self.leaves if other != leaf]  # fmt: skip
+            others = [
+                f"route replace {self._leaf_network(other)} {hops}"
+                for other in self.leaves
+                if other != leaf
+            ]
             if others:
                 commands.append(self._batch("ip", leaf, others))
         return commands

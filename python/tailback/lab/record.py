@@ -52,9 +52,15 @@ class RankNotes:
 
 
 def record(
-    plan: Plan, written: Sequence[str], program: Sequence[str], out: Path, *, force: bool = False,
-    path_seed: int | None = None, step: Callable[[str], None] = lambda _: None,
-) -> None:  # fmt: skip
+    plan: Plan,
+    written: Sequence[str],
+    program: Sequence[str],
+    out: Path,
+    *,
+    force: bool = False,
+    path_seed: int | None = None,
+    step: Callable[[str], None] = lambda _: None,
+) -> None:
     """Run a program in a lab and write the case.
 
     Args:
@@ -76,8 +82,9 @@ def record(
     system.require(system.FABRIC_TOOLS | system.JOB_TOOLS)
     found = shutil.which(program[0])
     if found is None:
-        raise LabError(f"{program[0]!r} is not a program",
-                       remedy="give its path, like ./halo, after --")  # fmt: skip
+        raise LabError(
+            f"{program[0]!r} is not a program", remedy="give its path, like ./halo, after --"
+        )
     command = [str(Path(found).resolve()), *program[1:]]
     with AtomicDirectory(out, force=force) as folder, fabric.in_use(plan) as work:
         if path_seed is not None:
@@ -121,10 +128,21 @@ def _write_csv(file: Path, header: str, rows: Iterable[Sequence[object]]) -> Non
 def _write_fabric(plan: Plan, setting: Setting, folder: Path) -> None:
     shape = plan.spec.fabric
     _write_csv(
-        folder / "links.csv", "link,src,dst,iface,rate_mbit,burst_bytes,queue_limit_bytes",
-        [(link.number, link.source, link.target, link.interface, link.mbit, shape.burst,
-          shape.queue) for link in plan.links],
-    )  # fmt: skip
+        folder / "links.csv",
+        "link,src,dst,iface,rate_mbit,burst_bytes,queue_limit_bytes",
+        [
+            (
+                link.number,
+                link.source,
+                link.target,
+                link.interface,
+                link.mbit,
+                shape.burst,
+                shape.queue,
+            )
+            for link in plan.links
+        ],
+    )
     ranks = [(rank, host, plan.address(host)) for rank, host in enumerate(setting.hosts)]
     _write_csv(folder / "rank_host.csv", "rank,host,ip", ranks)
 
@@ -137,8 +155,11 @@ def _notes(folder: Path) -> list[RankNotes]:
             rank, *times = file.read_text().split()
             notes.append(RankNotes(int(rank), *map(float, times)))
         except (ValueError, TypeError) as error:
-            raise LabError(f"not what a rank notes: {error}", file=file.name,
-                           remedy="write it as examples/lab/halo.c does") from None  # fmt: skip
+            raise LabError(
+                f"not what a rank notes: {error}",
+                file=file.name,
+                remedy="write it as examples/lab/halo.c does",
+            ) from None
     return sorted(notes, key=lambda one: one.rank)
 
 
@@ -162,15 +183,19 @@ def _write_truth(
     plan: Plan, setting: Setting, notes: list[RankNotes], program: Sequence[str], folder: Path
 ) -> None:
     truth: dict[str, Any] = {
-        "causes": setting.causes, "program": list(program), "ranks": len(setting.hosts)
-    }  # fmt: skip
+        "causes": setting.causes,
+        "program": list(program),
+        "ranks": len(setting.hosts),
+    }
     if notes:
         start, end = min(one.start for one in notes), max(one.end for one in notes)
         truth |= {
-            "loop_start_unix": start, "loop_end_unix": end, "loop_s": end - start,
+            "loop_start_unix": start,
+            "loop_end_unix": end,
+            "loop_s": end - start,
             "computed_s": [one.computed for one in notes],
             "waited_s": [one.waited for one in notes],
             "agreed_s": [one.agreed for one in notes],
-        }  # fmt: skip
+        }
     (folder / "truth").mkdir(exist_ok=True)
     (folder / "truth" / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")

@@ -92,8 +92,9 @@ class LabSpec(_SpecSection):
     def host_names(self) -> list[str]:
         """All hosts: ``h`` and the numbers of the leaf and of the host on it."""
         shape = self.fabric
-        return [f"h{leaf}{host}" for leaf in range(shape.leaves)
-                for host in range(shape.hosts_per_leaf)]  # fmt: skip
+        return [
+            f"h{leaf}{host}" for leaf in range(shape.leaves) for host in range(shape.hosts_per_leaf)
+        ]
 
 
 def load(path: Path) -> LabSpec:
@@ -126,13 +127,19 @@ def _explain(error: dict[str, Any], file: Path | None) -> LabError:
     if error["type"] == "extra_forbidden":
         sections: dict[str, type[BaseModel]] = {"fabric": FabricSpec, "job": JobSpec}
         model = sections[names[0]] if len(names) > 1 else LabSpec
-        return LabError(f"unknown key {names[-1]!r}", file=file, place=place,
-                        remedy=nearest(names[-1], model.model_fields))  # fmt: skip
+        return LabError(
+            f"unknown key {names[-1]!r}",
+            file=file,
+            place=place,
+            remedy=nearest(names[-1], model.model_fields),
+        )
     if error["type"] == "missing":
         return LabError("key is missing", file=file, place=place, remedy=f"add it; {HOW_TO}")
     if remedy is not None:
         return LabError(message, file=file, place=place, remedy=remedy)
     return LabError(
-        f"{as_toml(error['input'])}: {message}", file=file, place=place,
+        f"{as_toml(error['input'])}: {message}",
+        file=file,
+        place=place,
         remedy=type_remedy(str(error["type"])) or HOW_TO,
-    )  # fmt: skip
+    )

@@ -21,9 +21,15 @@ FABRIC_TOOLS = {"ip": "iproute2", "tc": "iproute2"}
 """Programs that make a fabric, and the Debian package that has each."""
 
 JOB_TOOLS = {
-    "nsenter": "util-linux", "unshare": "util-linux", "mount": "mount", "hostname": "hostname",
-    "bash": "bash", "mpirun": "openmpi-bin", "eztrace": "eztrace", "cc": "gcc",
-}  # fmt: skip
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "mount": "mount",
+    "hostname": "hostname",
+    "bash": "bash",
+    "mpirun": "openmpi-bin",
+    "eztrace": "eztrace",
+    "cc": "gcc",
+}
 """Programs that run a job in it."""
 
 _NAMESPACES = Path("/run/netns")
@@ -105,9 +111,10 @@ def write_sysctl(key: str, value: str, *, optional: bool = False) -> None:
         path.write_text(f"{value}\n")
     except OSError as error:
         raise LabError(
-            f"cannot be set to {value}: {error.strerror}", file=path,
+            f"cannot be set to {value}: {error.strerror}",
+            file=path,
             remedy="use a machine or container where root may set network settings",
-        ) from None  # fmt: skip
+        ) from None
 
 
 @contextmanager
@@ -118,8 +125,10 @@ def inside(namespace: str) -> Iterator[None]:
     def enter(descriptor: int) -> None:
         if libc.setns(descriptor, _CLONE_NEWNET) != 0:
             number = ctypes.get_errno()
-            raise LabError(f"cannot enter namespace {namespace}: {os.strerror(number)}",
-                           remedy="run as root, and bring the lab up again")  # fmt: skip
+            raise LabError(
+                f"cannot enter namespace {namespace}: {os.strerror(number)}",
+                remedy="run as root, and bring the lab up again",
+            )
 
     with _opened(f"/proc/self/task/{threading.get_native_id()}/ns/net") as home:
         with _opened(str(_NAMESPACES / namespace)) as target:
@@ -136,9 +145,10 @@ def _opened(path: str) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise LabError(
-            f"cannot be opened: {error.strerror}", file=path,
+            f"cannot be opened: {error.strerror}",
+            file=path,
             remedy="take the lab down and bring it up again",
-        ) from None  # fmt: skip
+        ) from None
     try:
         yield descriptor
     finally:
@@ -170,8 +180,9 @@ def end_processes(namespaces: list[str]) -> int:
         seen.update(alive)
         waited = time.monotonic() - start
         if waited > _TIMEOUT_S:
-            raise LabError(f"process {alive[0]} does not end",
-                           remedy="kill it, then: tailback lab down")  # fmt: skip
+            raise LabError(
+                f"process {alive[0]} does not end", remedy="kill it, then: tailback lab down"
+            )
         for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM if waited < _GRACE_S else signal.SIGKILL)

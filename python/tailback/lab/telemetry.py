@@ -72,11 +72,28 @@ def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
     _run("mount", "-t", "bpf", "none", str(pinned))
     built = folder / "datapath.o"
     with as_file(files("tailback.datapath")) as sources:
-        _run("clang", "-O2", "-g", "-target", "bpf", *multiarch(),
-             *sampling.defines(len(plan.links)),
-             "-c", str(sources / "datapath.bpf.c"), "-o", str(built))  # fmt: skip
-    _run("bpftool", "prog", "loadall", str(built), str(pinned / "programs"),
-         "pinmaps", str(pinned / "maps"))  # fmt: skip
+        _run(
+            "clang",
+            "-O2",
+            "-g",
+            "-target",
+            "bpf",
+            *multiarch(),
+            *sampling.defines(len(plan.links)),
+            "-c",
+            str(sources / "datapath.bpf.c"),
+            "-o",
+            str(built),
+        )
+    _run(
+        "bpftool",
+        "prog",
+        "loadall",
+        str(built),
+        str(pinned / "programs"),
+        "pinmaps",
+        str(pinned / "maps"),
+    )
     with _ports(plan, folder) as ports:
         for link in plan.links:
             if sampling.hash_bits:
@@ -93,9 +110,10 @@ def _run(*arguments: str) -> None:
         system.run(Command(arguments))
     except LabError as error:
         raise LabError(
-            error.message, remedy="sampling needs Linux 6.2 or later with BTF, and the right to "
+            error.message,
+            remedy="sampling needs Linux 6.2 or later with BTF, and the right to "
             "load eBPF programs; without it, leave out --telemetry",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def multiarch() -> list[str]:
@@ -198,8 +216,10 @@ def routes(plan: Plan) -> Routes:
         if hops != 4:
             return []
         return [
-            up, [number[near, spine] for spine in plan.spines],
-            [number[spine, far] for spine in plan.spines], down,
-        ]  # fmt: skip
+            up,
+            [number[near, spine] for spine in plan.spines],
+            [number[spine, far] for spine in plan.spines],
+            down,
+        ]
 
     return between

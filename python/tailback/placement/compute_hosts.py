@@ -16,11 +16,38 @@ import numpy as np
 from tailback.fabric.model import Fabric
 from tailback.identity_cache import PerObject
 
-SERVICES = frozenset({
-    "admin", "archive", "backup", "cache", "dtn", "gateway", "gpfs", "gw", "lnet", "login",
-    "lustre", "management", "mds", "mdt", "mgmt", "mgs", "mgt", "nas", "nfs", "nsd", "oss", "ost",
-    "router", "slurm", "storage", "swift", "ufm", "visu",
-})  # fmt: skip
+SERVICES = frozenset(
+    {
+        "admin",
+        "archive",
+        "backup",
+        "cache",
+        "dtn",
+        "gateway",
+        "gpfs",
+        "gw",
+        "lnet",
+        "login",
+        "lustre",
+        "management",
+        "mds",
+        "mdt",
+        "mgmt",
+        "mgs",
+        "mgt",
+        "nas",
+        "nfs",
+        "nsd",
+        "oss",
+        "ost",
+        "router",
+        "slurm",
+        "storage",
+        "swift",
+        "ufm",
+        "visu",
+    }
+)
 """Words in the names of service hosts, in lower case."""
 
 _UNNAMED = re.compile(r"\s|\A(?:0x)?[0-9a-f]{16}\Z", re.IGNORECASE)
@@ -96,10 +123,14 @@ def _find(fabric: Fabric) -> ComputeHosts:
     usual = max(
         count,
         key=lambda kind: (
-            kind.adapters > 0, not kind.service, count[kind], not kind.unnamed,
-            kind.adapters * sum(kind.gbps), str(kind),
+            kind.adapters > 0,
+            not kind.service,
+            count[kind],
+            not kind.unnamed,
+            kind.adapters * sum(kind.gbps),
+            str(kind),
         ),
-    )  # fmt: skip
+    )
     hosts = tuple(host for host, kind in enumerate(kinds) if kind == usual)
     return ComputeHosts(hosts, _left_out(fabric, kinds, usual), f"--hosts 0-{fabric.n_hosts - 1}")
 

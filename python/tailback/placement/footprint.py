@@ -150,10 +150,13 @@ def fewest_switches(
         best = min(
             left,
             key=lambda at: (
-                bool(hot[at]), -in_pod[bool(hot[at]), int(pod_of[at])], int(pod_of[at]),
-                (0, size[at]) if size[at] >= need else (1, -size[at]), at,
+                bool(hot[at]),
+                -in_pod[bool(hot[at]), int(pod_of[at])],
+                int(pod_of[at]),
+                (0, size[at]) if size[at] >= need else (1, -size[at]),
+                at,
             ),
-        )  # fmt: skip
+        )
         left.remove(best)
         own = [host for host, at in zip(listed, leaf, strict=True) if at == best]
         chosen.update(own[:need])

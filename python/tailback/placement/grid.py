@@ -93,9 +93,11 @@ def steps(
 
 
 def _fit(
-    low: NDArray[np.int64], high: NDArray[np.int64], weight: NDArray[np.float64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    weight: NDArray[np.float64],
     grid: tuple[int, ...],
-) -> float:  # fmt: skip
+) -> float:
     """Explained share of bytes times the least covered dimension; 0 when either is too small."""
     inside = np.abs(coordinates(low, grid) - coordinates(high, grid))
     step = steps(low, high, grid)

@@ -63,9 +63,11 @@ def rank_hosts(path: Path) -> list[str]:
         if found is not None:
             return found
     raise PlacementError(
-        "names no host of any rank", file=path, place="line 1",
+        "names no host of any rank",
+        file=path,
+        place="line 1",
         remedy="give a CSV with the columns rank and host, or the output of: mpirun … env",
-    )  # fmt: skip
+    )
 
 
 def explicit_hosts(text: str, path: Path) -> list[str] | None:
@@ -139,9 +141,10 @@ def _complete(found: dict[int, str], path: Path) -> list[str]:
     missing = next((rank for rank in range(len(found)) if rank not in found), None)
     if missing is not None:
         raise PlacementError(
-            f"rank {missing} is missing (the highest is {max(found)})", file=path,
+            f"rank {missing} is missing (the highest is {max(found)})",
+            file=path,
             remedy="ranks count from 0 without gaps; give all of them",
-        )  # fmt: skip
+        )
     return [found[rank] for rank in range(len(found))]
 
 
@@ -177,16 +180,24 @@ def from_environment(text: str, path: Path) -> list[str] | None:
         return _by_lsf_job(job, path)
     if ranked:
         raise PlacementError(
-            "names ranks but no hosts", file=path, place=f"line {first}",
+            "names ranks but no hosts",
+            file=path,
+            place=f"line {first}",
             remedy="run: mpirun … sh -c 'echo HOSTNAME=$(hostname); env', or give a CSV with rank "
             "and host",
-        )  # fmt: skip
+        )
     return None
 
 
-_JOB: Final = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST",
-               "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS",
-               "SLURM_DISTRIBUTION")  # fmt: skip
+_JOB: Final = (
+    "SLURM_STEP_NODELIST",
+    "SLURM_JOB_NODELIST",
+    "SLURM_NODELIST",
+    "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_NTASKS",
+    "SLURM_DISTRIBUTION",
+)
 _LSF: Final = ("LSB_HOSTS", "LSB_MCPU_HOSTS")
 _KNOWN: Final = frozenset((*_RANK, *_HOST, *_LOCAL, *_JOB, *_LSF, "LSB_DJOB_NUMPROC"))
 
@@ -212,16 +223,18 @@ def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
         rank = int(text)
         if found.setdefault(rank, host) != host:
             raise PlacementError(
-                f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}", file=path,
+                f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}",
+                file=path,
                 remedy="the outputs of ranks are interleaved; run mpirun with --tag-output",
-            )  # fmt: skip
+            )
         place = _of(record, _LOCAL)
         if place and local.setdefault((host, place), rank) != rank:
             raise PlacementError(
                 f"ranks {local[host, place]} and {rank} are both number {place[:20]} of host "
-                f"{host[:60]!r}: it is the name of the host that launched them", file=path,
+                f"{host[:60]!r}: it is the name of the host that launched them",
+                file=path,
                 remedy="run: mpirun … sh -c 'echo PMIX_HOSTNAME=$(hostname); env'",
-            )  # fmt: skip
+            )
     return _complete(found, path)
 
 
@@ -237,15 +250,17 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
         match = _TASKS.fullmatch(part.strip())
         if match is None or int(match[1]) * int(match[2] or 1) > MAX_RANKS:
             raise PlacementError(
-                f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} cannot be read", file=path,
+                f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} cannot be read",
+                file=path,
                 remedy="it is like 2(x3),1; is it in the output?",
-            )  # fmt: skip
+            )
         each += [int(match[1])] * min(int(match[2] or 1), len(hosts) + 1)
     if len(each) != len(hosts):
         raise PlacementError(
-            f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} does not match the list of "
-            f"{len(hosts)} hosts", file=path, remedy="give the environment of one job step",
-        )  # fmt: skip
+            f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} does not match the list of {len(hosts)} hosts",
+            file=path,
+            remedy="give the environment of one job step",
+        )
     distribution = (
         job.get("SLURM_DISTRIBUTION", "block").lower().split(":")[0].split(",")[0] or "block"
     )
@@ -259,13 +274,14 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
             f"SLURM_DISTRIBUTION = {distribution[:40]!r} does not determine the hosts of ranks",
             file=path,
             remedy="give a CSV with rank and host, or: srun sh -c 'env' of every rank",
-        )  # fmt: skip
+        )
     number = job.get("SLURM_NTASKS", "")
     if number.isdecimal() and int(number) != len(out):
         raise PlacementError(
-            f"SLURM_NTASKS = {number[:20]}, but {len(out)} tasks on the nodes", file=path,
+            f"SLURM_NTASKS = {number[:20]}, but {len(out)} tasks on the nodes",
+            file=path,
             remedy="give the environment of one job step",
-        )  # fmt: skip
+        )
     return out
 
 
@@ -446,9 +462,11 @@ def from_host_list(text: str, path: Path) -> list[str] | None:
         out += [entry.host] * (1 if entry.count is None else entry.count)
         if len(out) > MAX_RANKS:
             raise PlacementError(
-                "names more than 16 million ranks", file=path, place=f"line {entry.line}",
+                "names more than 16 million ranks",
+                file=path,
+                place=f"line {entry.line}",
                 remedy="correct the number of slots",
-            )  # fmt: skip
+            )
     return out or None
 
 

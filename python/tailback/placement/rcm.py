@@ -21,10 +21,13 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     graph = problem.graph
     n = problem.n_ranks
     binary = csr_array(
-        (np.ones(len(graph.neighbour)), graph.neighbour.astype(np.int32),
-         graph.start.astype(np.int32)),
+        (
+            np.ones(len(graph.neighbour)),
+            graph.neighbour.astype(np.int32),
+            graph.start.astype(np.int32),
+        ),
         shape=(n, n),
-    )  # fmt: skip
+    )
     order = reverse_cuthill_mckee(binary, symmetric_mode=True)
     slots = np.empty(n, np.int64)
     slots[order] = np.arange(n)

@@ -55,9 +55,13 @@ def _readings(file: Path) -> tuple[pl.DataFrame, int]:
     nothing = pl.DataFrame(schema=READINGS)
     try:
         table = pl.scan_csv(
-            content(file), infer_schema=False, quote_char=None,
-            truncate_ragged_lines=True, ignore_errors=True, encoding="utf8-lossy",
-        )  # fmt: skip
+            content(file),
+            infer_schema=False,
+            quote_char=None,
+            truncate_ragged_lines=True,
+            ignore_errors=True,
+            encoding="utf8-lossy",
+        )
         names = table.collect_schema().names()
     except (pl.exceptions.PolarsError, TailbackError):
         return nothing, 0 if file.stat().st_size == 0 else 1
@@ -69,10 +73,14 @@ def _readings(file: Path) -> tuple[pl.DataFrame, int]:
         table = table.filter(pl.col("value").is_not_null())
     rows = table.select(*_PLACE, "counter", "value").collect()
     rows = rows.select(
-        time_ns=instants(rows["time_utc"], "UTC"), node_guid=pl.lit(0, pl.UInt64),
-        node_name="node", port=pl.lit(0, pl.UInt16), interface="iface",
-        counter="counter", value=pl.col("value").cast(pl.UInt64, strict=False),
-    )  # fmt: skip
+        time_ns=instants(rows["time_utc"], "UTC"),
+        node_guid=pl.lit(0, pl.UInt64),
+        node_name="node",
+        port=pl.lit(0, pl.UInt16),
+        interface="iface",
+        counter="counter",
+        value=pl.col("value").cast(pl.UInt64, strict=False),
+    )
     whole = rows.drop_nulls()
     value = pl.col("value")
     same = (value == value.shift(1).over(_KEY)) & (value == value.shift(-1).over(_KEY))

@@ -116,9 +116,10 @@ def _digests(file: Path) -> tuple[Path, dict[str, str]] | None:
             raise ValueError("it has changed since it was written")
     except (ValueError, RecursionError) as error:
         raise CounterError(
-            f"damaged: {error}", file=path,
+            f"damaged: {error}",
+            file=path,
             remedy="delete it: the tables of its segment are then read unchecked",
-        ) from None  # fmt: skip
+        ) from None
     return path, content
 
 

@@ -27,19 +27,34 @@ _TICKS_PER_SECOND = 10**9
 
 class _Maps(ctypes.Structure):
     _fields_ = (
-        ("comms", c_void_p), ("windows", c_void_p), ("contexts", c_void_p),
-        ("site_regions", c_void_p), ("sizes", c_void_p),
-        ("n_comms", c_uint32), ("n_windows", c_uint32), ("n_sites", c_uint32),
-        ("n_regions", c_uint32), ("n_sizes", c_uint32), ("unknown_sizes", c_uint32),
-        ("sizes_attribute", c_uint32), ("attributes", c_void_p), ("add_string", c_void_p),
-    )  # fmt: skip
+        ("comms", c_void_p),
+        ("windows", c_void_p),
+        ("contexts", c_void_p),
+        ("site_regions", c_void_p),
+        ("sizes", c_void_p),
+        ("n_comms", c_uint32),
+        ("n_windows", c_uint32),
+        ("n_sites", c_uint32),
+        ("n_regions", c_uint32),
+        ("n_sizes", c_uint32),
+        ("unknown_sizes", c_uint32),
+        ("sizes_attribute", c_uint32),
+        ("attributes", c_void_p),
+        ("add_string", c_void_p),
+    )
 
 
 class _Result(ctypes.Structure):
     _fields_ = (
-        ("events", c_uint64), ("calls", c_uint64), ("dropped", c_uint64), ("used", c_uint64),
-        ("first", c_uint64), ("last", c_uint64), ("error", c_int), ("damaged", c_int),
-    )  # fmt: skip
+        ("events", c_uint64),
+        ("calls", c_uint64),
+        ("dropped", c_uint64),
+        ("used", c_uint64),
+        ("first", c_uint64),
+        ("last", c_uint64),
+        ("error", c_int),
+        ("damaged", c_int),
+    )
 
 
 @dataclass
@@ -83,8 +98,10 @@ class _Archive:
         self.notes = notes
         self.comms, self.numbers, unknown = unite(ranks)
         if unknown:
-            notes.append(f"{counted(unknown, 'communicator')} with processes outside of this "
-                         "program left out, with all messages on them")  # fmt: skip
+            notes.append(
+                f"{counted(unknown, 'communicator')} with processes outside of this "
+                "program left out, with all messages on them"
+            )
         # By communicator and number among its windows.
         self.windows: dict[tuple[int, int], int] = {}
         self.places = locate_call_sites(
@@ -112,20 +129,23 @@ class _Archive:
         self._attributes = otf2.new_attributes()
         of_rank = [sizes.read(one.sizes) if one.sizes else [] for one in self.ranks]
         for location in self.locations:
-            result = self._convert(convert, writers, handle, location,
-                                   of_rank[location.rank.rank])  # fmt: skip
+            result = self._convert(convert, writers, handle, location, of_rank[location.rank.rank])
             total += int(result.calls)
             dropped += int(result.dropped)
             cut += int(result.damaged)
         otf2.archive("CloseEvtFiles", handle)
         otf2.delete_attributes(self._attributes)
         if sizes.lost:
-            self.notes.append(f"{sizes.lost} vectors of bytes to each rank of MPI_Alltoallv and "
-                              "MPI_Alltoallw are left out: they are more than fit in the trace; "
-                              "of these calls only totals are known")  # fmt: skip
+            self.notes.append(
+                f"{sizes.lost} vectors of bytes to each rank of MPI_Alltoallv and "
+                "MPI_Alltoallw are left out: they are more than fit in the trace; "
+                "of these calls only totals are known"
+            )
         if dropped:
-            self.notes.append(f"{dropped} records are left out: their communicator or window was "
-                              "made where the recorder could not see it")  # fmt: skip
+            self.notes.append(
+                f"{dropped} records are left out: their communicator or window was "
+                "made where the recorder could not see it"
+            )
         if cut:
             self.notes.append(f"{cut} event files are damaged; what comes before is kept")
         self._write_offsets(handle)
@@ -141,12 +161,21 @@ class _Archive:
         path = rank.events.get(location.thread)
         if path is not None and path.stat().st_size:
             maps, _kept = self._maps(rank, sizes)
-            with path.open("rb") as file, mmap.mmap(
-                file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
-            ) as data:  # fmt: skip
+            with (
+                path.open("rb") as file,
+                mmap.mmap(
+                    file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+                ) as data,
+            ):
                 start = (ctypes.c_char * len(data)).from_buffer(data)
-                convert(ctypes.addressof(writers), writer, ctypes.addressof(maps),
-                        ctypes.addressof(start), len(data), ctypes.addressof(result))  # fmt: skip
+                convert(
+                    ctypes.addressof(writers),
+                    writer,
+                    ctypes.addressof(maps),
+                    ctypes.addressof(start),
+                    len(data),
+                    ctypes.addressof(result),
+                )
                 del start
             self.otf2.check(result.error, "events")
         location.events = result.events
@@ -178,12 +207,24 @@ class _Archive:
             key = (place, site.region)
             contexts[number] = self.contexts.setdefault(key, len(self.contexts))
             of_region[number] = site.region
-        arrays = [(c_uint32 * max(len(one), 1))(*one)
-                  for one in (comms, windows, contexts, of_region, sizes)]  # fmt: skip
+        arrays = [
+            (c_uint32 * max(len(one), 1))(*one)
+            for one in (comms, windows, contexts, of_region, sizes)
+        ]
         addresses = [ctypes.addressof(one) for one in arrays]
         add_string = self.otf2.address("OTF2_AttributeList_AddStringRef")
-        maps = _Maps(*addresses, len(comms), len(windows), n_sites, n_regions, len(sizes), 0, 0,
-                     self._attributes, add_string)  # fmt: skip
+        maps = _Maps(
+            *addresses,
+            len(comms),
+            len(windows),
+            n_sites,
+            n_regions,
+            len(sizes),
+            0,
+            0,
+            self._attributes,
+            add_string,
+        )
         return maps, arrays
 
     def _write_offsets(self, handle: int) -> None:
@@ -227,38 +268,84 @@ class _Archive:
         for one in self.ranks:
             if one.recorded and one.host not in hosts:
                 hosts[one.host] = len(hosts) + 1
-                otf2.define("SystemTreeNode", writer, hosts[one.host], strings(one.host),
-                            strings("node"), 0)  # fmt: skip
+                otf2.define(
+                    "SystemTreeNode", writer, hosts[one.host], strings(one.host), strings("node"), 0
+                )
         for one in self.ranks:
             # Nobody told the hosts of ranks that are not recorded.
             host = hosts[one.host] if one.recorded else 0
-            otf2.define("LocationGroup", writer, one.rank, strings(f"MPI Rank {one.rank}"),
-                        o.PROCESS, host, UNDEFINED)  # fmt: skip
-            otf2.define("LocationGroupProperty", writer, one.rank, strings("cores"),
-                        o.STRING_TYPE, strings(one.cores))  # fmt: skip
+            otf2.define(
+                "LocationGroup",
+                writer,
+                one.rank,
+                strings(f"MPI Rank {one.rank}"),
+                o.PROCESS,
+                host,
+                UNDEFINED,
+            )
+            otf2.define(
+                "LocationGroupProperty",
+                writer,
+                one.rank,
+                strings("cores"),
+                o.STRING_TYPE,
+                strings(one.cores),
+            )
         for place in self.locations:
             name = "Master thread" if place.thread == 0 else f"MPI thread {place.thread}"
-            otf2.define("Location", writer, place.number, strings(name), o.CPU_THREAD,
-                        place.events, place.rank.rank)  # fmt: skip
+            otf2.define(
+                "Location",
+                writer,
+                place.number,
+                strings(name),
+                o.CPU_THREAD,
+                place.events,
+                place.rank.rank,
+            )
 
     def _define_calls(self, writer: int, strings: _Strings) -> None:
         otf2, none = self.otf2, strings("")
         for number, name in enumerate(self.regions):
-            otf2.define("Region", writer, number, strings(name), strings(name), none,
-                        _role(name), o.MPI, 0, UNDEFINED, 0, 0)  # fmt: skip
+            otf2.define(
+                "Region",
+                writer,
+                number,
+                strings(name),
+                strings(name),
+                none,
+                _role(name),
+                o.MPI,
+                0,
+                UNDEFINED,
+                0,
+                0,
+            )
         functions: dict[str, int] = {}
         n_sites = 0
         for (place, region), context in self.contexts.items():
             if region is not None:
-                otf2.define("CallingContext", writer, context, region, UNDEFINED,
-                            self.contexts[place, None])  # fmt: skip
+                otf2.define(
+                    "CallingContext", writer, context, region, UNDEFINED, self.contexts[place, None]
+                )
                 continue
             # Trace readers treat "main" as the root region, not as a location in the program.
             name = "main()" if place.function == "main" else place.function
             if name not in functions:
                 functions[name] = len(self.regions) + len(functions)
-                otf2.define("Region", writer, functions[name], strings(name), strings(name), none,
-                            o.FUNCTION, o.COMPILER, 0, UNDEFINED, 0, 0)  # fmt: skip
+                otf2.define(
+                    "Region",
+                    writer,
+                    functions[name],
+                    strings(name),
+                    strings(name),
+                    none,
+                    o.FUNCTION,
+                    o.COMPILER,
+                    0,
+                    UNDEFINED,
+                    0,
+                    0,
+                )
             at = UNDEFINED
             if place.line:
                 at, n_sites = n_sites, n_sites + 1
@@ -274,8 +361,17 @@ class _Archive:
             if key not in groups:
                 groups[key] = len(groups)
                 array = (c_uint64 * max(len(members), 1))(*members)
-                otf2.define("Group", writer, groups[key], strings(name), kind, o.MPI, 0,
-                            len(members), ctypes.addressof(array))  # fmt: skip
+                otf2.define(
+                    "Group",
+                    writer,
+                    groups[key],
+                    strings(name),
+                    kind,
+                    o.MPI,
+                    0,
+                    len(members),
+                    ctypes.addressof(array),
+                )
             return groups[key]
 
         group(o.COMM_LOCATIONS, list(range(n)), "MPI ranks")

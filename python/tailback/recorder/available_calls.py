@@ -57,8 +57,11 @@ def _links(mpicc: str, some: Sequence[MpiCall], work: Path) -> bool:
         arguments = ", ".join(argument.declared for argument in call.arguments)
         lines += [f"int {call.name}({arguments});", f"int P{call.name}({arguments});"]
     names = ", ".join(f"(entry)P{call.name}" for call in some)
-    lines += ["typedef void (*entry)(void);", f"volatile entry all[] = {{{names or '0'}}};",
-              "int main(void) { return all[0] == 0; }"]  # fmt: skip
+    lines += [
+        "typedef void (*entry)(void);",
+        f"volatile entry all[] = {{{names or '0'}}};",
+        "int main(void) { return all[0] == 0; }",
+    ]
     (work / "probe.c").write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [mpicc, "-w", "-o", str(work / "probe"), str(work / "probe.c")]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0

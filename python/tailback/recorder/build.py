@@ -125,9 +125,19 @@ def _compile(mpicc: str, work: Path) -> None:
         "copies",
     )
     common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
-    _run([mpicc, *common, "-pthread", "-o", str(work / "librecorder.so"),
-          str(work / "wrappers.c"), *(str(_SOURCES / f"{part}.c") for part in parts), "-ldl"],
-         mpicc)  # fmt: skip
+    _run(
+        [
+            mpicc,
+            *common,
+            "-pthread",
+            "-o",
+            str(work / "librecorder.so"),
+            str(work / "wrappers.c"),
+            *(str(_SOURCES / f"{part}.c") for part in parts),
+            "-ldl",
+        ],
+        mpicc,
+    )
     _run([mpicc, *common, "-o", str(work / "libconvert.so"), str(_SOURCES / "convert.c")], mpicc)
 
 

@@ -35,8 +35,10 @@ def locate_call_sites(sites: Iterable[RankSite], notes: list[str]) -> dict[RankS
         by_module.setdefault(site.module, []).append(site)
     tool = shutil.which("addr2line")
     if tool is None and every:
-        notes.append("call sites have no file and line: install binutils, which has addr2line, "
-                     "before recording")  # fmt: skip
+        notes.append(
+            "call sites have no file and line: install binutils, which has addr2line, "
+            "before recording"
+        )
     out = {site: CallLocation(_known(site)) for site in every}
     for module, mine in by_module.items():
         if tool is not None and os.path.isfile(module):
@@ -72,9 +74,12 @@ def _resolve(tool: str, module: str, sites: list[RankSite]) -> dict[RankSite, Ca
         # A return address may be the first one of the next line: the call is a byte before.
         where = [hex(site.address - (0 if fixed else site.base) - 1) for site in batch]
         found = subprocess.run(
-            [tool, "-f", "-C", "-e", module, *where], capture_output=True, text=True,
-            errors="replace", check=False,
-        )  # fmt: skip
+            [tool, "-f", "-C", "-e", module, *where],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
         lines = found.stdout.split("\n")
         if found.returncode != 0 or len(lines) < 2 * len(batch):
             continue

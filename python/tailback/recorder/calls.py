@@ -21,11 +21,29 @@ _LINE = re.compile(r"(?P<kind>[a-z_0-9]+)(?: (?P<op>[A-Z_]+))?: (?P<name>MPI_\w+
 _ARGUMENT = re.compile(r"(?P<type>(?:const )?\w+)\s*(?P<star>\*?)(?P<name>\w+)(?P<array>(?:\[\])?)")
 
 NON_BLOCKING = (
-    "Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv",
-    "Alltoall", "Alltoallv", "Alltoallw", "Allreduce", "Reduce", "Reduce_scatter", "Scan",
-    "Exscan", "Reduce_scatter_block", "Neighbor_allgather", "Neighbor_allgatherv",
-    "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw",
-)  # fmt: skip
+    "Barrier",
+    "Bcast",
+    "Gather",
+    "Gatherv",
+    "Scatter",
+    "Scatterv",
+    "Allgather",
+    "Allgatherv",
+    "Alltoall",
+    "Alltoallv",
+    "Alltoallw",
+    "Allreduce",
+    "Reduce",
+    "Reduce_scatter",
+    "Scan",
+    "Exscan",
+    "Reduce_scatter_block",
+    "Neighbor_allgather",
+    "Neighbor_allgatherv",
+    "Neighbor_alltoall",
+    "Neighbor_alltoallv",
+    "Neighbor_alltoallw",
+)
 """Collectives with a non-blocking form, which has a request as its last argument."""
 
 
@@ -91,12 +109,12 @@ def calls() -> list[MpiCall]:
     for name in NON_BLOCKING:
         call = by_name[f"MPI_{name}"]
         kind = {"coll": "icoll", "neighbour": "ineighbour"}[call.kind]
-        found.append(MpiCall(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op,
-                          (*call.arguments, request)))  # fmt: skip
+        found.append(
+            MpiCall(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op, (*call.arguments, request))
+        )
         kind = {"coll": "coll_init", "neighbour": "neighbour_init"}[call.kind]
         info = Argument("MPI_Info", "info", pointer=False, array=False)
-        found.append(MpiCall(f"MPI_{name}_init", kind, call.op,
-                          (*call.arguments, info, request)))  # fmt: skip
+        found.append(MpiCall(f"MPI_{name}_init", kind, call.op, (*call.arguments, info, request)))
     return [*found, *filter(None, map(_with_large_counts, found))]
 
 

@@ -24,9 +24,15 @@ def output_of(
     """
     try:
         done = subprocess.run(
-            list(command), capture_output=True, text=True, errors="replace", timeout=timeout_s,
-            check=False, env={**os.environ, **(variables or {})}, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            list(command),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, **(variables or {})},
+            stdin=subprocess.DEVNULL,
+        )
     except FileNotFoundError:
         return "", "not installed here"
     except subprocess.TimeoutExpired:

@@ -73,6 +73,7 @@ def unite(ranks: list[RankRecord]) -> tuple[list[RecordedCommunicator], list[dic
         label = "MPI_COMM_SELF" if of_self else first.label or f"communicator {len(out)}"
         own, remote = first.members
         out.append(RecordedCommunicator(label, own, remote if first.inter else None, of_self))
-    maps = [{number: numbers[key] for number, key in mine.items() if key in numbers}
-            for mine in keys]  # fmt: skip
+    maps = [
+        {number: numbers[key] for number, key in mine.items() if key in numbers} for mine in keys
+    ]
     return out, maps, unknown

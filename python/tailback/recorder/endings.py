@@ -51,8 +51,10 @@ def notes_on_end(code: int | None, ranks: Sequence[RankRecord], calls: int) -> l
     if left:
         parts.append(f"{_named(left)} ended before MPI_Finalize, with all calls kept")
     if killed:
-        parts.append(f"{_named(killed)} ended without a chance or room to write: up to 1 MiB of "
-                     "the last records of each is missing")  # fmt: skip
+        parts.append(
+            f"{_named(killed)} ended without a chance or room to write: up to 1 MiB of "
+            "the last records of each is missing"
+        )
     what = "; ".join(parts) or "all recorded ranks reached MPI_Finalize: the recording is whole"
     end = "; what is recorded can be diagnosed" if parts else ""
     if not calls:

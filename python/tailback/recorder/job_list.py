@@ -37,9 +37,7 @@ _SQUEUE: Final = ("squeue", "-h", "-a", "-t", "R,CG,S,ST", "-o", "%A|%S|%T|%N")
 _QSTAT: Final = ("qstat", "-f")
 _JOB: Final = re.compile(r"Job Id:\s*(\S+)\s*")
 _ATTRIBUTE: Final = re.compile(r" {1,8}([A-Za-z_][\w.]*) = (.*)")
-_TIMES: Final = frozenset(
-    {"stime", "start_time", "obittime", "comp_time", "completion_time"}
-)  # fmt: skip
+_TIMES: Final = frozenset({"stime", "start_time", "obittime", "comp_time", "completion_time"})
 _KEPT: Final = _TIMES | {"job_state", "exec_host", "resources_used.walltime"}
 
 
@@ -86,9 +84,11 @@ class JobWatch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ending.set()
         if self._thread is not None:
             self._thread.join(_TIMEOUT_S)
@@ -125,15 +125,19 @@ class JobWatch:
         if not self.system:
             return
         if self.system == "slurm" and _others_are_hidden():
-            notes.append("the jobs of others are not recorded: this site hides them (PrivateData); "
-                         f"{self._remedy()}")  # fmt: skip
+            notes.append(
+                "the jobs of others are not recorded: this site hides them (PrivateData); "
+                f"{self._remedy()}"
+            )
             return
         text, problem = self._accounted() if self.system == "slurm" else ("", "")
         if not text:
             self._list()
             if not self.listings:
-                notes.append(f"the jobs of others are not recorded: {self.problem or problem}; "
-                             f"{self._remedy()}")  # fmt: skip
+                notes.append(
+                    f"the jobs of others are not recorded: {self.problem or problem}; "
+                    f"{self._remedy()}"
+                )
                 return
             text = self._text()
             source = "squeue" if self.system == "slurm" else "qstat"

@@ -38,9 +38,10 @@ def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tupl
     """
     found = shutil.which(command[0])
     if found is None:
-        raise RecordError(f"{command[0]!r} is not a program",
-                          remedy="give the launcher and the program after --, like: "
-                          "-- mpirun -np 64 ./app")  # fmt: skip
+        raise RecordError(
+            f"{command[0]!r} is not a program",
+            remedy="give the launcher and the program after --, like: -- mpirun -np 64 ./app",
+        )
     name = Path(found).name
     given = list(command)
     if name == "srun":
@@ -72,15 +73,18 @@ def _programs_with(file: Path, options: Sequence[str], folder: Path) -> Path:
     try:
         lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError as error:
-        raise RecordError(f"cannot be read: {error.strerror}", file=file,
-                          remedy="give the programs in the command, like: "
-                          "-- mpirun -np 2 ./a : -np 2 ./b") from None  # fmt: skip
+        raise RecordError(
+            f"cannot be read: {error.strerror}",
+            file=file,
+            remedy="give the programs in the command, like: -- mpirun -np 2 ./a : -np 2 ./b",
+        ) from None
     if any(option.split() != [option] for option in options):
         raise RecordError(
-            "Open MPI's files of programs allow no spaces in options", file=file,
+            "Open MPI's files of programs allow no spaces in options",
+            file=file,
             remedy="choose an --out without spaces in its path, or give the programs in the "
             "command, like: -- mpirun -np 2 ./a : -np 2 ./b",
-        )  # fmt: skip
+        )
     start = " ".join(options)
     text = "".join(
         line + "\n" if line.lstrip().startswith("#") or not line.strip() else f"{start} {line}\n"

@@ -19,12 +19,29 @@ FUNCTION, BARRIER, POINT_TO_POINT, COLLECTIVE, ONE_SIDED = 1, 15, 28, 26, 29
 STRING_TYPE = 11
 
 EVENTS = (
-    "Enter", "Leave", "CallingContextEnter", "CallingContextLeave", "MeasurementOnOff", "MpiSend",
-    "MpiRecv", "MpiIsend", "MpiIrecv", "MpiIsendComplete", "MpiIrecvRequest",
-    "MpiRequestCancelled", "MpiCollectiveBegin", "MpiCollectiveEnd", "NonBlockingCollectiveRequest",
-    "NonBlockingCollectiveComplete", "RmaPut", "RmaGet", "RmaAtomic",
-    "RmaCollectiveBegin", "RmaCollectiveEnd", "RmaSync",
-)  # fmt: skip
+    "Enter",
+    "Leave",
+    "CallingContextEnter",
+    "CallingContextLeave",
+    "MeasurementOnOff",
+    "MpiSend",
+    "MpiRecv",
+    "MpiIsend",
+    "MpiIrecv",
+    "MpiIsendComplete",
+    "MpiIrecvRequest",
+    "MpiRequestCancelled",
+    "MpiCollectiveBegin",
+    "MpiCollectiveEnd",
+    "NonBlockingCollectiveRequest",
+    "NonBlockingCollectiveComplete",
+    "RmaPut",
+    "RmaGet",
+    "RmaAtomic",
+    "RmaCollectiveBegin",
+    "RmaCollectiveEnd",
+    "RmaSync",
+)
 """Writers of events in the order of ``struct tb_otf2`` in c/convert.c."""
 
 _PRE = ctypes.CFUNCTYPE(c_uint8, c_void_p, c_uint8, c_uint64, c_void_p, ctypes.c_bool)
@@ -35,10 +52,15 @@ _ARCHIVE = {
     "SetDescription": (c_char_p,),
     "SetFlushCallbacks": (c_void_p, c_void_p),
     "SetSerialCollectiveCallbacks": (),
-    "OpenEvtFiles": (), "CloseEvtFiles": (), "OpenDefFiles": (), "CloseDefFiles": (),
-    "CloseEvtWriter": (c_void_p,), "CloseDefWriter": (c_void_p,),
-    "CloseGlobalDefWriter": (c_void_p,), "Close": (),
-}  # fmt: skip
+    "OpenEvtFiles": (),
+    "CloseEvtFiles": (),
+    "OpenDefFiles": (),
+    "CloseDefFiles": (),
+    "CloseEvtWriter": (c_void_p,),
+    "CloseDefWriter": (c_void_p,),
+    "CloseGlobalDefWriter": (c_void_p,),
+    "Close": (),
+}
 _WRITERS = {"GetEvtWriter": (c_uint64,), "GetDefWriter": (c_uint64,), "GetGlobalDefWriter": ()}
 _DEFINITIONS: dict[str, tuple[Any, ...]] = {
     "ClockProperties": (c_uint64, c_uint64, c_uint64, c_uint64),
@@ -48,15 +70,25 @@ _DEFINITIONS: dict[str, tuple[Any, ...]] = {
     "LocationGroup": (c_uint32, c_uint32, c_uint8, c_uint32, c_uint32),
     "LocationGroupProperty": (c_uint32, c_uint32, c_uint8, c_uint64),
     "Location": (c_uint64, c_uint32, c_uint8, c_uint64, c_uint32),
-    "Region": (c_uint32, c_uint32, c_uint32, c_uint32, c_uint8, c_uint8, c_uint32, c_uint32,
-               c_uint32, c_uint32),
+    "Region": (
+        c_uint32,
+        c_uint32,
+        c_uint32,
+        c_uint32,
+        c_uint8,
+        c_uint8,
+        c_uint32,
+        c_uint32,
+        c_uint32,
+        c_uint32,
+    ),
     "SourceCodeLocation": (c_uint32, c_uint32, c_uint32),
     "CallingContext": (c_uint32, c_uint32, c_uint32, c_uint32),
     "Group": (c_uint32, c_uint32, c_uint8, c_uint8, c_uint32, c_uint32, c_void_p),
     "Comm": (c_uint32, c_uint32, c_uint32, c_uint32, c_uint32),
     "InterComm": (c_uint32, c_uint32, c_uint32, c_uint32, c_uint32, c_uint32),
     "RmaWin": (c_uint32, c_uint32, c_uint32, c_uint32),
-}  # fmt: skip
+}
 
 
 class Otf2Library:
@@ -81,11 +113,15 @@ class Otf2Library:
 
     def open(self, folder: Path, name: str) -> int:
         """Open an archive to write; its handle."""
-        handle = self._open(str(folder).encode(), name.encode(), WRITE, 1 << 20, 4 << 20, POSIX,
-                            NO_COMPRESSION)  # fmt: skip
+        handle = self._open(
+            str(folder).encode(), name.encode(), WRITE, 1 << 20, 4 << 20, POSIX, NO_COMPRESSION
+        )
         if not handle:
-            raise RecordError("the trace cannot be written", file=folder,
-                              remedy="check the folder and the free space on its disk")  # fmt: skip
+            raise RecordError(
+                "the trace cannot be written",
+                file=folder,
+                remedy="check the folder and the free space on its disk",
+            )
         self.archive("SetFlushCallbacks", handle, ctypes.addressof(self._callbacks), None)
         self.archive("SetSerialCollectiveCallbacks", handle)
         return int(handle)
@@ -100,8 +136,10 @@ class Otf2Library:
         function = self._function(f"OTF2_Archive_{name}", (c_void_p, *_WRITERS[name]), c_void_p)
         writer = function(handle, *arguments)
         if not writer:
-            raise RecordError(f"the OTF2 library refuses {name}",
-                              remedy="check the free space on the disk of --out")  # fmt: skip
+            raise RecordError(
+                f"the OTF2 library refuses {name}",
+                remedy="check the free space on the disk of --out",
+            )
         return int(writer)
 
     def define(self, name: str, writer: int, *arguments: Any) -> None:
@@ -118,8 +156,10 @@ class Otf2Library:
 
     def events(self) -> Any:
         """Addresses of the writers of events, as the converter takes them."""
-        addresses = [ctypes.cast(getattr(self._library, f"OTF2_EvtWriter_{name}"), c_void_p).value
-                     for name in EVENTS]  # fmt: skip
+        addresses = [
+            ctypes.cast(getattr(self._library, f"OTF2_EvtWriter_{name}"), c_void_p).value
+            for name in EVENTS
+        ]
         return (c_void_p * len(EVENTS))(*addresses)
 
     def new_attributes(self) -> int:
@@ -138,8 +178,10 @@ class Otf2Library:
         """Raise RecordError for a code that is not success."""
         if code:
             reason = (self._describe(code) or b"").decode(errors="replace")
-            raise RecordError(f"the OTF2 library fails to write {what}: {reason}",
-                              remedy="check the free space on the disk of --out")  # fmt: skip
+            raise RecordError(
+                f"the OTF2 library fails to write {what}: {reason}",
+                remedy="check the free space on the disk of --out",
+            )
 
     def _function(self, name: str, types: tuple[Any, ...], result: Any) -> Callable[..., Any]:
         function: Any = getattr(self._library, name)

@@ -176,9 +176,10 @@ def clock_numbers(ranks: list[RankRecord]) -> list[int]:
     first: dict[tuple[int | None, str], int] = {}
     return [
         first.setdefault((one.clock_of, one.host if one.clock_of is None else ""), one.rank)
-        if one.recorded else one.rank
+        if one.recorded
+        else one.rank
         for one in ranks
-    ]  # fmt: skip
+    ]
 
 
 def _read(path: Path, rank: int) -> RankRecord:
@@ -190,9 +191,11 @@ def _read(path: Path, rank: int) -> RankRecord:
             _take(out, line)
         except (ValueError, IndexError, KeyError):
             raise RecordError(
-                f"is not a line of a recording: {line[:80]!r}", file=path, place=f"line {number}",
+                f"is not a line of a recording: {line[:80]!r}",
+                file=path,
+                place=f"line {number}",
                 remedy="record the program again",
-            ) from None  # fmt: skip
+            ) from None
     out.offsets = _telling(out.offsets)
     return out
 

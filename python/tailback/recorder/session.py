@@ -85,9 +85,15 @@ class Recording:
 
 
 def record(
-    command: Sequence[str], out: Path, *, mpicc: str | None = None, force: bool = False,
-    clocks_every_s: float = 30, wait_s: float = 10, step: Callable[[str], None] = lambda _: None,
-) -> Recording:  # fmt: skip
+    command: Sequence[str],
+    out: Path,
+    *,
+    mpicc: str | None = None,
+    force: bool = False,
+    clocks_every_s: float = 30,
+    wait_s: float = 10,
+    step: Callable[[str], None] = lambda _: None,
+) -> Recording:
     """Run a program and record it.
 
     The files of the ranks are in ``OUT.unfinished`` until the recording is written and its trace
@@ -121,8 +127,10 @@ def record(
         with JobWatch.of(os.environ, command) as jobs:
             code = _run(command, built.recorder, raw.resolve(), clocks_every_s, wait_s)
         if not any(raw.glob(_META)):
-            raise RecordError(f"no rank loaded the recorder: {command[0]} ended {ended(code)}",
-                              remedy=_why_nothing(code))  # fmt: skip
+            raise RecordError(
+                f"no rank loaded the recorder: {command[0]} ended {ended(code)}",
+                remedy=_why_nothing(code),
+            )
         step("writing the trace")
         return _write(started, raw, out, force=force, code=code, jobs=jobs)
 
@@ -274,20 +282,24 @@ def _recover(raw: Path) -> str:
 def _why_nothing(code: int) -> str:
     return (
         "see the launcher's output above; if the program is linked to another MPI library than "
-        "that of mpicc, which makes it crash, name its compiler with --mpicc" if code else
-        "check that the program calls MPI_Init, that it is linked to the shared library of the MPI "
-        "that mpicc belongs to (--mpicc), not statically, and that --out is on a file system all "
-        "hosts share"
-    )  # fmt: skip
+        "that of mpicc, which makes it crash, name its compiler with --mpicc"
+        if code
+        else "check that the program calls MPI_Init, that it is linked to the shared library of "
+        "the MPI that mpicc belongs to (--mpicc), not statically, and that --out is on a file "
+        "system all hosts share"
+    )
 
 
 def _run(
     command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: float, wait_s: float
 ) -> int:
     preload = ":".join(filter(None, (str(recorder), os.environ.get("LD_PRELOAD"))))
-    variables = {"LD_PRELOAD": preload, FOLDER: str(folder),
-                 "TAILBACK_RECORD_CLOCKS": f"{clocks_every_s:g}",
-                 "TAILBACK_RECORD_WAIT": f"{wait_s:g}"}  # fmt: skip
+    variables = {
+        "LD_PRELOAD": preload,
+        FOLDER: str(folder),
+        "TAILBACK_RECORD_CLOCKS": f"{clocks_every_s:g}",
+        "TAILBACK_RECORD_WAIT": f"{wait_s:g}",
+    }
     words, inherited = with_variables(command, variables)
     environment = {**os.environ, **variables} if inherited else None
     process = subprocess.Popen(words, env=environment)
@@ -336,12 +348,19 @@ def _finish(
         _drop_half_line(folder / "counters" / file.name)
     notes.extend(changed_statistics(sorted((folder / "counters").glob("ethtool-*.csv"))))
     recording = Recording(
-        list(started["command"]), code, len(ranks),
+        list(started["command"]),
+        code,
+        len(ranks),
         [one.rank for one in ranks if not one.recorded],
-        dict(Counter(one.host for one in recorded)), recorded[0].mpi_library, calls,
-        residual_ns(recorded), min(0 if one.by_utc else len(one.offsets) for one in recorded),
-        sum(one.end != "end" for one in recorded), rates_within_hosts(recorded), notes,
-    )  # fmt: skip
+        dict(Counter(one.host for one in recorded)),
+        recorded[0].mpi_library,
+        calls,
+        residual_ns(recorded),
+        min(0 if one.by_utc else len(one.offsets) for one in recorded),
+        sum(one.end != "end" for one in recorded),
+        rates_within_hosts(recorded),
+        notes,
+    )
     text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
     (folder / "recording.json").write_text(text + "\n", encoding="utf-8")
     return recording

@@ -75,8 +75,10 @@ def write_fabric(folder: Path, notes: list[str], devices: Path = _INFINIBAND) ->
     (folder / "fabric.txt").write_text(fabric)
     tables, problem = output_of(["dump_fts"])
     if problem or not tables.strip():
-        notes.append("the forwarding tables are not recorded, so that all shortest paths count: "
-                     f"dump_fts: {problem or 'no output'}; {_ASK}")  # fmt: skip
+        notes.append(
+            "the forwarding tables are not recorded, so that all shortest paths count: "
+            f"dump_fts: {problem or 'no output'}; {_ASK}"
+        )
         return
     (folder / "lfts.txt").write_text(tables)
 

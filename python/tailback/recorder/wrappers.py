@@ -11,15 +11,18 @@ from collections.abc import Collection
 from tailback.recorder.calls import SPECIAL, Argument, MpiCall, calls
 
 _F2C = {
-    "MPI_Comm": "PMPI_Comm_f2c", "MPI_Datatype": "PMPI_Type_f2c", "MPI_Request": "PMPI_Request_f2c",
-    "MPI_Message": "PMPI_Message_f2c", "MPI_Win": "PMPI_Win_f2c",
-}  # fmt: skip
+    "MPI_Comm": "PMPI_Comm_f2c",
+    "MPI_Datatype": "PMPI_Type_f2c",
+    "MPI_Request": "PMPI_Request_f2c",
+    "MPI_Message": "PMPI_Message_f2c",
+    "MPI_Win": "PMPI_Win_f2c",
+}
 
 _RECORD = {
     "send": "tb_send(thread, comm, dest, tag, count, datatype);",
     "recv": "tb_receive(thread, comm, status);",
     "sendrecv": "tb_send(thread, comm, dest, tag, count, datatype);\n"
-                "    tb_receive(thread, comm, status);",
+    "    tb_receive(thread, comm, status);",
     "isend": "tb_post_send(thread, *request, comm, dest, tag, count, datatype);",
     "irecv": "tb_post_receive(thread, *request, comm, source);",
     "send_init": "tb_init_send(*request, comm, dest, tag, count, datatype);",
@@ -30,12 +33,12 @@ _RECORD = {
     "waitall": "for (int i = 0; i < count; i++) tb_complete(thread, saved[i], &statuses[i]);",
     "waitany": "if (*index != MPI_UNDEFINED) tb_complete(thread, saved[*index], status);",
     "waitsome": "if (*outcount != MPI_UNDEFINED)\n"
-                "      for (int i = 0; i < *outcount; i++)\n"
-                "        tb_complete(thread, saved[indices[i]], &statuses[i]);",
+    "      for (int i = 0; i < *outcount; i++)\n"
+    "        tb_complete(thread, saved[indices[i]], &statuses[i]);",
     "test": "if (*flag) tb_complete(thread, saved[0], status);",
     "testall": "if (*flag)\n"
-               "      for (int i = 0; i < count; i++)\n"
-               "        tb_complete(thread, saved[i], &statuses[i]);",
+    "      for (int i = 0; i < count; i++)\n"
+    "        tb_complete(thread, saved[i], &statuses[i]);",
     "testany": "if (*flag && *index != MPI_UNDEFINED) tb_complete(thread, saved[*index], status);",
     "request_free": "tb_forget_request(saved[0]);",
     "mprobe": "tb_matched(*message, comm);",
@@ -49,14 +52,14 @@ _RECORD = {
     "icoll": "tb_post_collective(thread, *request, &collective);",
     "coll_init": "tb_init_collective(*request, &collective);",
     "psend_init": "tb_init_partitioned(*request, comm, dest, tag, (long long)partitions * count, "
-                  "datatype, TB_SENT);",
+    "datatype, TB_SENT);",
     "precv_init": "tb_init_partitioned(*request, comm, source, tag, "
-                  "(long long)partitions * count, datatype, TB_IRECEIVE);",
+    "(long long)partitions * count, datatype, TB_IRECEIVE);",
     "partition": "",
     "isendrecv": "struct tb_pair pair = {dest, tag, count, datatype, source, recvtag, recvcount, "
-                 "recvtype};\n    tb_post_pair(thread, *request, comm, &pair);",
+    "recvtype};\n    tb_post_pair(thread, *request, comm, &pair);",
     "isendrecv_replace": "struct tb_pair pair = {dest, tag, count, datatype, source, recvtag, "
-                         "count, datatype};\n    tb_post_pair(thread, *request, comm, &pair);",
+    "count, datatype};\n    tb_post_pair(thread, *request, comm, &pair);",
     "comm": "tb_new_comm(*newcomm, {of});",
     "comm_free": "",
     "win": "tb_new_window(*win, comm);",
@@ -65,7 +68,7 @@ _RECORD = {
     "rma1": "tb_rma(thread, win, target, TB_ATOMIC, 1, datatype);",
     "sync": "tb_sync(thread, win, {target}, {fence});",
     "time": "",
-}  # fmt: skip
+}
 """What is recorded after a call of each kind that succeeded."""
 
 _WAITS = ("wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "request_free")
@@ -148,8 +151,11 @@ def _c_wrapper(call: MpiCall, region: int) -> str:
         after.append("  if (own && own != some) free(own);")
     if call.kind in _BEFORE:
         lines.append("  " + _BEFORE[call.kind])
-    lines += ["  uint64_t enter = tb_now();", f"  int result = P{call.name}({given});",
-              "  uint64_t leave = tb_now();"]  # fmt: skip
+    lines += [
+        "  uint64_t enter = tb_now();",
+        f"  int result = P{call.name}({given});",
+        "  uint64_t leave = tb_now();",
+    ]
     return "\n".join([*lines, *_recorded(call, region), *after, "  return result;", "}", ""])
 
 
@@ -182,8 +188,10 @@ def _collective(call: MpiCall) -> str:
         send_type or "MPI_DATATYPE_NULL",
         receive_type or "MPI_DATATYPE_NULL",
     ]
-    vectors = [name if call.has(name) else "NULL"
-               for name in ("sendcounts", "recvcounts", "sendtypes", "recvtypes")]  # fmt: skip
+    vectors = [
+        name if call.has(name) else "NULL"
+        for name in ("sendcounts", "recvcounts", "sendtypes", "recvtypes")
+    ]
     fields.append("{" + ", ".join([*vectors, str(int(call.large))]) + "}")
     fields.append("tb_is_in_place(sendbuf)" if call.has("sendbuf") else "0")
     return f"struct tb_collective collective = {{{', '.join(fields)}}};"
@@ -208,8 +216,12 @@ def _fortran(call: MpiCall, region: int, name: str) -> str:
     if call.kind in _BEFORE:
         before.append("  " + _BEFORE[call.kind].replace("*", ""))
     lines += before
-    lines += ["  uint64_t enter = tb_now();", f"  next({', '.join(given)}, &result);",
-              "  uint64_t leave = tb_now();", "  if (f_error) *f_error = result;"]  # fmt: skip
+    lines += [
+        "  uint64_t enter = tb_now();",
+        f"  next({', '.join(given)}, &result);",
+        "  uint64_t leave = tb_now();",
+        "  if (f_error) *f_error = result;",
+    ]
     recorded = _recorded(call, region)
     return "\n".join([*lines, *after, *recorded, *last, "}", ""])
 

@@ -11,9 +11,12 @@ from tailback.remedy.wording import gain
 from tailback.run import Run
 
 REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
-    "pattern": "pattern", "placement": "placement", "routing": "routing",
-    "other-traffic": "placement", "slow-link": "placement",
-}  # fmt: skip
+    "pattern": "pattern",
+    "placement": "placement",
+    "routing": "routing",
+    "other-traffic": "placement",
+    "slow-link": "placement",
+}
 """The kind of remedy that removes each cause; other kinds may help as well."""
 
 USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
@@ -63,9 +66,16 @@ def recommend(
         # Use the simulated reference, as when a candidate helps.
         without_remedy = run.elapsed_ps if before is None else before.elapsed_ps
         return Remedy(
-            action=advice, placement="", before_ps=without_remedy, after_ps=without_remedy,
-            gain=0.0, candidates=list(candidates), files={}, commands=[], avoid=avoid,
-        )  # fmt: skip
+            action=advice,
+            placement="",
+            before_ps=without_remedy,
+            after_ps=without_remedy,
+            gain=0.0,
+            candidates=list(candidates),
+            files={},
+            commands=[],
+            avoid=avoid,
+        )
     return Remedy(
         action=_action(
             remedy, placement, effective, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)

@@ -12,11 +12,17 @@ from tailback.traffic.program import Program
 _ALTERNATIVES = (
     ("nccl-ring", NcclSection(algorithm="ring"), "NCCL_ALGO=Ring"),
     ("nccl-tree", NcclSection(algorithm="tree"), "NCCL_ALGO=Tree"),
-    ("nccl-tree-simple", NcclSection(algorithm="tree", protocol="simple"),
-     "NCCL_ALGO=Tree NCCL_PROTO=Simple"),
-    ("nccl-ring-simple", NcclSection(algorithm="ring", protocol="simple"),
-     "NCCL_ALGO=Ring NCCL_PROTO=Simple"),
-)  # fmt: skip
+    (
+        "nccl-tree-simple",
+        NcclSection(algorithm="tree", protocol="simple"),
+        "NCCL_ALGO=Tree NCCL_PROTO=Simple",
+    ),
+    (
+        "nccl-ring-simple",
+        NcclSection(algorithm="ring", protocol="simple"),
+        "NCCL_ALGO=Ring NCCL_PROTO=Simple",
+    ),
+)
 
 
 @REMEDIES.register("collectives")
@@ -32,11 +38,15 @@ def collectives(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[
         if _traffic(other) in seen:
             continue  # Already in use.
         seen.add(_traffic(other))
-        proposals.append(Proposal(
-            "pattern", name, Change(program=other),
-            f"Set {variables} in the environment of the job ({section}).",
-            "NCCL follows these variables: no tuner plugin overrides them",
-        ))  # fmt: skip
+        proposals.append(
+            Proposal(
+                "pattern",
+                name,
+                Change(program=other),
+                f"Set {variables} in the environment of the job ({section}).",
+                "NCCL follows these variables: no tuner plugin overrides them",
+            )
+        )
     return proposals
 
 

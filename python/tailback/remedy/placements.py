@@ -15,9 +15,11 @@ def placements(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[P
     now = current_placement(run)
     return [
         Proposal(
-            "placement", name, Change(placement=nodes, placement_name=name),
+            "placement",
+            name,
+            Change(placement=nodes, placement_name=name),
             variant=context.variants.get(name),
         )
         for name, nodes in context.placements.items()
         if name != now
-    ]  # fmt: skip
+    ]

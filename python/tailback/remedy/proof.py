@@ -54,10 +54,14 @@ def prove(
     if seeds < 1:
         raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
     trials = [_Trial(proposal, (estimates or {}).get(proposal.name, 0)) for proposal in proposals]
-    announce(evaluate, [
-        trial.change(seed) for trial in trials
-        for seed in range(seeds if trial.proposal.name == unchanged else 1)
-    ])  # fmt: skip
+    announce(
+        evaluate,
+        [
+            trial.change(seed)
+            for trial in trials
+            for seed in range(seeds if trial.proposal.name == unchanged else 1)
+        ],
+    )
     for number, trial in enumerate(trials):
         if progress is not None:
             name = f"trying {trial.proposal.kind} {trial.proposal.name}"
@@ -80,25 +84,35 @@ def prove(
 
 
 def _repeat(
-    trials: Sequence[_Trial], quickest: Mapping[str, _Trial], before: _Trial | None,
-    evaluate: Evaluate, seeds: int,
-) -> None:  # fmt: skip
+    trials: Sequence[_Trial],
+    quickest: Mapping[str, _Trial],
+    before: _Trial | None,
+    evaluate: Evaluate,
+    seeds: int,
+) -> None:
     """Repeat trials that may be the fastest of their kind, as often as they need."""
     contenders = [
-        trial for trial in trials
+        trial
+        for trial in trials
         if trial is quickest[trial.proposal.kind]
         or not trial.slower_than(quickest[trial.proposal.kind])
-    ]  # fmt: skip
+    ]
     for at_least in (min(seeds, 2), seeds):
         if at_least > 2 and before is not None:
             contenders = [
-                trial for trial in contenders
+                trial
+                for trial in contenders
                 if not (trial.slower_than(before) or before.slower_than(trial))
-            ]  # fmt: skip
-        announce(evaluate, [
-            trial.change(seed) for trial in contenders if not trial.error
-            for seed in range(len(trial.times_ps), at_least)
-        ])  # fmt: skip
+            ]
+        announce(
+            evaluate,
+            [
+                trial.change(seed)
+                for trial in contenders
+                if not trial.error
+                for seed in range(len(trial.times_ps), at_least)
+            ],
+        )
         for trial in contenders:
             trial.repeat(evaluate, at_least)
 
@@ -113,10 +127,16 @@ def not_simulated(
 ) -> Candidate:
     """A proposal that is not simulated, and why."""
     return Candidate(
-        name=proposal.name, kind=proposal.kind, variant=proposal.variant, parts=proposal.parts,
-        action=proposal.action, assumes=proposal.assumes, estimate_ps=estimate_ps, status=status,
+        name=proposal.name,
+        kind=proposal.kind,
+        variant=proposal.variant,
+        parts=proposal.parts,
+        action=proposal.action,
+        assumes=proposal.assumes,
+        estimate_ps=estimate_ps,
+        status=status,
         reason=reason,
-    )  # fmt: skip
+    )
 
 
 @dataclass(eq=False)
@@ -177,12 +197,20 @@ class _Trial:
             return not_simulated(self.proposal, Status.FAILED, self.error, self.estimate_ps)
         proposal, times = self.proposal, self.times_ps
         return Candidate(
-            name=proposal.name, kind=proposal.kind, variant=proposal.variant,
-            parts=proposal.parts, action=proposal.action, assumes=proposal.assumes,
-            estimate_ps=self.estimate_ps, elapsed_ps=round(sum(times) / len(times)),
-            low_ps=min(times), high_ps=max(times), repetitions=len(times),
-            path_length=self.path_length, congested_fraction=self.congested,
-        )  # fmt: skip
+            name=proposal.name,
+            kind=proposal.kind,
+            variant=proposal.variant,
+            parts=proposal.parts,
+            action=proposal.action,
+            assumes=proposal.assumes,
+            estimate_ps=self.estimate_ps,
+            elapsed_ps=round(sum(times) / len(times)),
+            low_ps=min(times),
+            high_ps=max(times),
+            repetitions=len(times),
+            path_length=self.path_length,
+            congested_fraction=self.congested,
+        )
 
 
 def congested_hops(run: Run) -> float | None:

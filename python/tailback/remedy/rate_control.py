@@ -22,13 +22,15 @@ def rate_control(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list
         return []  # The scenario states rates already.
     return [
         Proposal(
-            "rate-control", f"{rates}-rates", Change(rates=rates),
+            "rate-control",
+            f"{rates}-rates",
+            Change(rates=rates),
             f"Have adapters send every message at an explicit rate ({rates}; Birk and Zdornov, "
             "2009), so that no buffer fills up and blocks other traffic.",
             "all adapters in the network, including those of other jobs, keep to their rates",
         )
         for rates in get_args(Rates)
-    ]  # fmt: skip
+    ]
 
 
 def worth_proving(observed_ps: int, estimate_ps: int) -> bool:

@@ -23,23 +23,35 @@ def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Prop
     rule = run.scenario.fabric.routes
     proposals = []
     if now != "adaptive":
-        proposals.append(Proposal(
-            "routing", "adaptive-routing", Change(routing="adaptive"),
-            f"Turn on adaptive routing instead of {now} routing.",
-            "receivers restore the order of packets, which adaptive routing does not keep",
-        ))  # fmt: skip
+        proposals.append(
+            Proposal(
+                "routing",
+                "adaptive-routing",
+                Change(routing="adaptive"),
+                f"Turn on adaptive routing instead of {now} routing.",
+                "receivers restore the order of packets, which adaptive routing does not keep",
+            )
+        )
     if now == "deterministic":
-        proposals.append(Proposal(
-            "routing", "vc-routing", Change(routing="vc"),
-            "Let the first packet of each message choose its path by local load (VC routing; Birk "
-            "and Zdornov, 2009); packets stay in order.",
-            f"switches have {run.scenario.engine.vc_entries} entries for virtual circuits",
-        ))  # fmt: skip
+        proposals.append(
+            Proposal(
+                "routing",
+                "vc-routing",
+                Change(routing="vc"),
+                "Let the first packet of each message choose its path by local load (VC routing; "
+                "Birk and Zdornov, 2009); packets stay in order.",
+                f"switches have {run.scenario.engine.vc_entries} entries for virtual circuits",
+            )
+        )
     for name in context.rules:
         how = _RULES.get(name, f"rule {name!r} of the topology")
         instead = f" instead of {rule!r}" if rule else ""
-        proposals.append(Proposal(
-            "routing", f"{name}-routes", Change(routing="adaptive", rule=name),
-            f"Route on {how}{instead}, choosing adaptively among the candidates.",
-        ))  # fmt: skip
+        proposals.append(
+            Proposal(
+                "routing",
+                f"{name}-routes",
+                Change(routing="adaptive", rule=name),
+                f"Route on {how}{instead}, choosing adaptively among the candidates.",
+            )
+        )
     return proposals

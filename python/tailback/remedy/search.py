@@ -96,12 +96,16 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
     if not bounded or candidate.low_ps >= ideal_ps:
         return candidate
     return Candidate(
-        name=candidate.name, kind=candidate.kind, variant=candidate.variant,
-        action=candidate.action, assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
+        name=candidate.name,
+        kind=candidate.kind,
+        variant=candidate.variant,
+        action=candidate.action,
+        assumes=candidate.assumes,
+        estimate_ps=candidate.estimate_ps,
         status=Status.IMPLAUSIBLE,
         reason=f"simulated in {format_time(candidate.low_ps)}, less than the ideal "
         f"{format_time(ideal_ps)}: the model does not hold for it",
-    )  # fmt: skip
+    )
 
 
 def _tried(
@@ -127,9 +131,13 @@ def _tried(
     ]
     later = [one for one in chosen if context.floor_ps and one.kind == "rate-control"]
     proved = prove(
-        [proposal for proposal in chosen if proposal not in later], context.evaluate,
-        unchanged=now.name, estimates=estimates, seeds=seeds, progress=progress,
-    )  # fmt: skip
+        [proposal for proposal in chosen if proposal not in later],
+        context.evaluate,
+        unchanged=now.name,
+        estimates=estimates,
+        seeds=seeds,
+        progress=progress,
+    )
     beaten = _beaten(later, proved, context.floor_ps)
     left_out += beaten
     if not beaten:
@@ -233,12 +241,14 @@ def _combined(
     pair = [proposals[place.name], proposals[pattern.name]]
     return [
         Proposal(
-            "combined", " + ".join(proposal.name for proposal in pair),
+            "combined",
+            " + ".join(proposal.name for proposal in pair),
             combine_changes([proposal.change for proposal in pair]),
-            f"Use placement {place.name}. {pattern.action}", pattern.assumes,
+            f"Use placement {place.name}. {pattern.action}",
+            pattern.assumes,
             parts=tuple(proposal.name for proposal in pair),
         )
-    ]  # fmt: skip
+    ]
 
 
 def combine_changes(changes: Sequence[Change]) -> Change:

@@ -12,9 +12,10 @@ _SHIFTED = " (the same nodes, ranks shifted)"
 _RECOMPUTED = " (recomputed with default options and the measured congestion)"
 _ON_OTHER_HOSTS = {
     HostChoice.FEWEST_SWITCHES: " (on allowed hosts, under few switches)",
-    HostChoice.AWAY_FROM_CONGESTION:
-        " (ranks shifted, on allowed hosts that are not under congested switches)",
-}  # fmt: skip
+    HostChoice.AWAY_FROM_CONGESTION: (
+        " (ranks shifted, on allowed hosts that are not under congested switches)"
+    ),
+}
 
 
 def gain(candidate: Candidate, before: Candidate) -> float:
@@ -56,8 +57,9 @@ def operators_could(candidate: Candidate, before: Candidate) -> str:
 
 def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
     """Candidates that take more time."""
-    worse = [f"{c.name} ({percent(-gain(c, before))} more time by re-simulation)"
-             for c in candidates]  # fmt: skip
+    worse = [
+        f"{c.name} ({percent(-gain(c, before))} more time by re-simulation)" for c in candidates
+    ]
     return f"These make it worse: {', '.join(worse)}."
 
 

@@ -130,9 +130,12 @@ class _Waits:
         self.ranks = dict(run.tables["ranks"].select("rank", "job_rank").iter_rows())
         self.nodes = dict(run.tables["ranks"].select("rank", "node").iter_rows())
         self._bundles = pl.DataFrame(
-            {"link": np.arange(trees.topology.n_links, dtype=np.uint32),
-             "bundle": trees.topology.bundle, "inner": ~trees.topology.from_node}
-        )  # fmt: skip
+            {
+                "link": np.arange(trees.topology.n_links, dtype=np.uint32),
+                "bundle": trees.topology.bundle,
+                "inner": ~trees.topology.from_node,
+            }
+        )
         ours = run.tables["jobs"].filter("observed")["job"]
         self.samples = (
             run.tables["samples"]
@@ -140,10 +143,12 @@ class _Waits:
             .join(self._bundles, on="link")
             .filter("inner")
             .group_by("bundle", "label")
-            .agg(met=pl.col("congested_weight").sum().cast(pl.Float64),
-                 packets=pl.col("hop_weight").sum().cast(pl.Float64))
+            .agg(
+                met=pl.col("congested_weight").sum().cast(pl.Float64),
+                packets=pl.col("hop_weight").sum().cast(pl.Float64),
+            )
             .sort("bundle", "label")
-        )  # fmt: skip
+        )
         log = _delays(run, trees, "src_rank" if side == "sender" else "dst_rank")
         self.unit: Literal["ps", "packets"] = "packets" if log is None else "ps"
         self.own = self._packets() if log is None else self._stalls(log, trees)
@@ -183,17 +188,19 @@ class _Waits:
         far = log.filter(pl.col("src_pod") != pl.col("dst_pod"))
         # Which upper links a message took is unknown: use all of its label, weighted by traffic.
         weight = pl.col("packets") / pl.col("packets").sum().over("label")
-        upper = far.join(
-            middle.select("bundle", "label", part=weight), on="label"
-        ) if far.height * max(middle.height, 1) < 5_000_000 else far.head(0).with_columns(
-            bundle=pl.lit(0, pl.Int64), part=pl.lit(0.0)
-        )  # fmt: skip
+        upper = (
+            far.join(middle.select("bundle", "label", part=weight), on="label")
+            if far.height * max(middle.height, 1) < 5_000_000
+            else far.head(0).with_columns(bundle=pl.lit(0, pl.Int64), part=pl.lit(0.0))
+        )
         columns = ("rank", "label", "lost", "message", "bundle", "part")
         one = pl.lit(1.0)
         joined = pl.concat(
-            [*(frame.with_columns(part=one).select(columns) for frame in crossed),
-             upper.select(columns)]
-        ).join(heat.select("bundle", "label", "heat"), on=("bundle", "label"))  # fmt: skip
+            [
+                *(frame.with_columns(part=one).select(columns) for frame in crossed),
+                upper.select(columns),
+            ]
+        ).join(heat.select("bundle", "label", "heat"), on=("bundle", "label"))
         share = pl.col("heat") * pl.col("part")
         return (
             joined.filter(pl.col("heat") > 0)
@@ -247,20 +254,29 @@ def _delays(run: Run, trees: Trees, rank: str) -> pl.DataFrame | None:
     pods = run.tables["switches"].sort("switch")["pod"].cast(pl.Int64).to_numpy()
     vertices = len(t.out_start) - 1
     nodes = pl.DataFrame(
-        {"node": np.arange(t.n_nodes, dtype=np.uint32), "rate": rate, "switch": switch,
-         "pod": pods[np.maximum(switch - t.n_nodes, 0)] if len(pods) else switch}
-    )  # fmt: skip
+        {
+            "node": np.arange(t.n_nodes, dtype=np.uint32),
+            "rate": rate,
+            "switch": switch,
+            "pod": pods[np.maximum(switch - t.n_nodes, 0)] if len(pods) else switch,
+        }
+    )
     ends = ranks.join(nodes, on="node")
     log = (
         run.tables["messages"]
         .with_columns(copies=copies(run.tables))
         .filter((pl.col("arrival_ps") > pl.col("start_ps")) & (pl.col("packets") > 0))
-        .join(ends.rename({"rank": "src_rank", "switch": "src_switch", "pod": "src_pod"}),
-              on="src_rank")
-        .join(ends.rename({"rank": "dst_rank", "switch": "to_switch", "pod": "dst_pod"}),
-              on="dst_rank", suffix="_to")
+        .join(
+            ends.rename({"rank": "src_rank", "switch": "src_switch", "pod": "src_pod"}),
+            on="src_rank",
+        )
+        .join(
+            ends.rename({"rank": "dst_rank", "switch": "to_switch", "pod": "dst_pod"}),
+            on="dst_rank",
+            suffix="_to",
+        )
         .filter(pl.col("node") != pl.col("node_to"))
-    )  # fmt: skip
+    )
     if not log.height:
         return None
     took = pl.col("arrival_ps").cast(pl.Float64) - pl.col("start_ps").cast(pl.Float64)
@@ -274,9 +290,16 @@ def _delays(run: Run, trees: Trees, rank: str) -> pl.DataFrame | None:
         src_switch=pl.when(away).then("src_switch").otherwise(-1),
         dst_node=2 * vertices + pl.col("node_to").cast(pl.Int64),
     ).select(
-        "message", "label", "lost", "src_switch", "dst_switch", "dst_node", "src_pod", "dst_pod",
+        "message",
+        "label",
+        "lost",
+        "src_switch",
+        "dst_switch",
+        "dst_node",
+        "src_pod",
+        "dst_pod",
         rank=pl.col(rank).cast(pl.Int64),
-    )  # fmt: skip
+    )
 
 
 class _BundleGraph:
@@ -420,8 +443,11 @@ def _insert(
         box.node = waits.nodes[rank]
     if len(ranks) > NAMED_RANKS:
         more = dict(zip(ranks[NAMED_RANKS:], values[NAMED_RANKS:], strict=True))
-        add_rest(frame, {waits.ranks[rank]: factor * value for rank, value in more.items()},
-                 {waits.ranks[rank]: waits.nodes[rank] for rank in more})  # fmt: skip
+        add_rest(
+            frame,
+            {waits.ranks[rank]: factor * value for rank, value in more.items()},
+            {waits.ranks[rank]: waits.nodes[rank] for rank in more},
+        )
 
 
 def _table(
@@ -431,8 +457,10 @@ def _table(
     waiting_ranks: Mapping[tuple[int, int], set[int]],
 ) -> list[CallSite]:
     """Rows of the table: share and stall of each line at each saturated bundle."""
-    met = {(b, label): value for b, label, value in
-           waits.samples.select("bundle", "label", "met").iter_rows()}  # fmt: skip
+    met = {
+        (b, label): value
+        for b, label, value in waits.samples.select("bundle", "label", "met").iter_rows()
+    }
     total = _by_bundle(met)
     stalls = _by_bundle(lost)
     verdicts = _verdicts(trees)
@@ -501,10 +529,19 @@ def by_call_site(attribution: Attribution) -> list[CallSite]:
         share = sum(line.share * line.stall for line in lines) / stall if stall > 0 else 0.0
         out.append(
             CallSite(
-                first.place + more, first.link, ours, first.line, first.phase, first.call,
-                first.tag, first.communicator, share, stall, ranks,
+                first.place + more,
+                first.link,
+                ours,
+                first.line,
+                first.phase,
+                first.call,
+                first.tag,
+                first.communicator,
+                share,
+                stall,
+                ranks,
             )
-        )  # fmt: skip
+        )
     return sorted(out, key=lambda line: (-line.stall, line.line))
 
 
@@ -513,8 +550,13 @@ def to_json(attribution: Attribution) -> str:
 
     def frame(one: Frame) -> dict[str, object]:
         children = [frame(child) for child in one.children]
-        return {"name": title(one), "kind": one.kind, "value": one.value, "link": one.link,
-                "children": children}  # fmt: skip
+        return {
+            "name": title(one),
+            "kind": one.kind,
+            "value": one.value,
+            "link": one.link,
+            "children": children,
+        }
 
     lines = [{**asdict(line), "ranks": sorted(line.ranks)} for line in attribution.lines]
     out = {
@@ -533,14 +575,25 @@ def to_table(attribution: Attribution) -> pl.DataFrame:
     filled = {True: "ours", False: "others", None: "unknown"}
     rows = [
         {
-            **{name: getattr(line, name) for name in ("place", "link", "line", "phase", "call",
-                                                      "tag", "communicator", "share")},
+            **{
+                name: getattr(line, name)
+                for name in (
+                    "place",
+                    "link",
+                    "line",
+                    "phase",
+                    "call",
+                    "tag",
+                    "communicator",
+                    "share",
+                )
+            },
             "filled_by": filled[line.ours],
             "stall_ps": line.stall if time else None,
             "congested_packets": None if time else line.stall,
             "ranks": sorted(line.ranks),
         }
         for line in attribution.lines
-    ]  # fmt: skip
+    ]
     frame = pl.DataFrame(rows, schema=dict(DERIVED["attribution"].polars_schema))
     return conform("attribution", frame)

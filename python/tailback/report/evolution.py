@@ -194,9 +194,14 @@ def _payload(
     first = int(graph.steps[0]) if len(graph.steps) else 0
     features = {
         name: packer.add(table[name].to_numpy(), kind)
-        for name, kind in (("step", "u4"), ("extent", "u4"), ("maximum", "f4"), ("mean", "f4"),
-                           ("evolution", "u4"))
-    }  # fmt: skip
+        for name, kind in (
+            ("step", "u4"),
+            ("extent", "u4"),
+            ("maximum", "f4"),
+            ("mean", "f4"),
+            ("evolution", "u4"),
+        )
+    }
     features["at_least"] = packer.add(table["at_least"].to_numpy(), "u1")
     features["column"] = packer.add(columns_of(graph), "u4")
     values = bounds = None
@@ -221,13 +226,19 @@ def _payload(
             "place": packer.add(members["place"].to_numpy(), "u4"),
         },
         "panels": [
-            {"title": panel.title, "rows": panel.links.shape[0], "columns": panel.links.shape[1],
-             "cells": packer.add(panel.links, "i4")}
+            {
+                "title": panel.title,
+                "rows": panel.links.shape[0],
+                "columns": panel.links.shape[1],
+                "cells": packer.add(panel.links, "i4"),
+            }
             for panel in panels
-        ] if values is not None else [],
+        ]
+        if values is not None
+        else [],
         "values": values,
         "full": bounds,
-    }  # fmt: skip
+    }
     return data, packer.base64()
 
 
@@ -255,9 +266,12 @@ def _worst_evolutions(graph: Evolution) -> Evolution:
 
     return Evolution(
         features.with_columns(feature=pl.int_range(pl.len(), dtype=pl.UInt32)),
-        renumbered(graph.edges, "source", "target"), renumbered(graph.members, "feature"),
-        graph.places, graph.threshold, graph.sweeps,
-    )  # fmt: skip
+        renumbered(graph.edges, "source", "target"),
+        renumbered(graph.members, "feature"),
+        graph.places,
+        graph.threshold,
+        graph.sweeps,
+    )
 
 
 def _spread_rows(graph: Evolution, panels: Sequence[Panel], scale: float) -> list[tuple[str, ...]]:
@@ -277,21 +291,28 @@ def _spread_rows(graph: Evolution, panels: Sequence[Panel], scale: float) -> lis
         .filter(pl.col("part") >= 0)
     )
     ever = seen.group_by("part").agg(
-        pl.col("step").min().alias("first"), pl.col("step").max().alias("last"),
+        pl.col("step").min().alias("first"),
+        pl.col("step").max().alias("last"),
         pl.col("place").n_unique().alias("links"),
-    )  # fmt: skip
+    )
     most = (
-        seen.group_by("part", "step").agg(pl.col("place").n_unique().alias("most"))
+        seen.group_by("part", "step")
+        .agg(pl.col("place").n_unique().alias("most"))
         .sort("part", "most", "step", descending=[False, True, False])
         .unique("part", keep="first", maintain_order=True)
-    )  # fmt: skip
+    )
     at = [f"{(int(time) - int(graph.steps[0])) / scale:.4g}" for time in graph.steps]
     return [
-        (panels[row["part"]].title, at[row["first"]],
-         f"{row['links']:,} of {int((panels[row['part']].links >= 0).sum()):,}",
-         f"{row['most']:,}", at[row["step"]], at[row["last"]])
+        (
+            panels[row["part"]].title,
+            at[row["first"]],
+            f"{row['links']:,} of {int((panels[row['part']].links >= 0).sum()):,}",
+            f"{row['most']:,}",
+            at[row["step"]],
+            at[row["last"]],
+        )
         for row in ever.join(most, on="part").sort("first", "part").iter_rows(named=True)
-    ]  # fmt: skip
+    ]
 
 
 def _bound(row: dict[str, Any], column: str) -> str:
@@ -312,7 +333,13 @@ def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
     )
     first = int(graph.steps[0])
     return [
-        (str(r["feature"]), f"{(r['time_ns'] - first) / scale:.4g}", str(r["extent"]),
-         _bound(r, "maximum"), _bound(r, "mean"), graph.places[r["place"]][:_NAME])
+        (
+            str(r["feature"]),
+            f"{(r['time_ns'] - first) / scale:.4g}",
+            str(r["extent"]),
+            _bound(r, "maximum"),
+            _bound(r, "mean"),
+            graph.places[r["place"]][:_NAME],
+        )
         for r in rows.iter_rows(named=True)
-    ]  # fmt: skip
+    ]

@@ -24,9 +24,12 @@ PHASES_EXPORTED = 24
 
 
 def make_case(
-    run: Run, diagnosis: Diagnosis | None, before: Run | None = None, after: Run | None = None,
+    run: Run,
+    diagnosis: Diagnosis | None,
+    before: Run | None = None,
+    after: Run | None = None,
     measured: Mapping[str, pl.DataFrame] | None = None,
-) -> FigureCase:  # fmt: skip
+) -> FigureCase:
     """Derive what the figures need from runs.
 
     Args:
@@ -112,9 +115,10 @@ def export_figures(
                 written.append(path)
     except OSError as error:
         raise RunError(
-            f"cannot write the figures: {error.strerror}", file=folder,
+            f"cannot write the figures: {error.strerror}",
+            file=folder,
             remedy="choose a folder you may write to",
-        ) from None  # fmt: skip
+        ) from None
     return sorted(written)
 
 
@@ -129,8 +133,11 @@ def _variants(case: FigureCase) -> Iterator[tuple[str, str, Options]]:
             if entry.name in PER_PHASE:
                 evidence = Options(after=after).evidence(case)
                 for number, phase in enumerate(evidence.phases[:PHASES_EXPORTED], start=1):
-                    yield (entry.name, f"{stem}-phase{number:02d}{_slug(phase)}",
-                           Options(phase=phase, after=after))  # fmt: skip
+                    yield (
+                        entry.name,
+                        f"{stem}-phase{number:02d}{_slug(phase)}",
+                        Options(phase=phase, after=after),
+                    )
 
 
 def _slug(text: str) -> str:

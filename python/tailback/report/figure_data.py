@@ -42,9 +42,14 @@ MIN_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
 
 SUMS = (
-    "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
-    "congested_samples", "congested_weight", "congested_variance",
-)  # fmt: skip
+    "hop_samples",
+    "hop_weight",
+    "hop_variance",
+    "hop_bytes",
+    "congested_samples",
+    "congested_weight",
+    "congested_variance",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +91,15 @@ class LinkLoad:
         if self.bundle is None or self.kind is None:
             return None
         return shrink(
-            self.congested_weight, self.congested_variance, self.weight, self.variance,
-            self.samples, self.bundle, self.kind, shared=self.shared,
-        )  # fmt: skip
+            self.congested_weight,
+            self.congested_variance,
+            self.weight,
+            self.variance,
+            self.samples,
+            self.bundle,
+            self.kind,
+            shared=self.shared,
+        )
 
     @cached_property
     def raw_fraction(self) -> Floats:
@@ -170,9 +181,18 @@ def load_of(
     """A load from its sums in the order of SUMS."""
     samples, weight, variance, size, met_samples, met_weight, met_variance = columns
     return LinkLoad(
-        samples, weight, variance, size, met_samples, met_weight, met_variance, duration_ps,
-        bundle, kind, shared,
-    )  # fmt: skip
+        samples,
+        weight,
+        variance,
+        size,
+        met_samples,
+        met_weight,
+        met_variance,
+        duration_ps,
+        bundle,
+        kind,
+        shared,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,9 +322,11 @@ class FigureData:
         phases = self.samples_by_link_time["phase"].unique().sort()
         number = pl.DataFrame({"phase": phases, "number": np.arange(len(phases), dtype=np.int64)})
         labels = (
-            self.samples_by_link_time.select("label", "phase").unique("label")
-            .join(number, on="phase", nulls_equal=True).sort("label")
-        )  # fmt: skip
+            self.samples_by_link_time.select("label", "phase")
+            .unique("label")
+            .join(number, on="phase", nulls_equal=True)
+            .sort("label")
+        )
         row = np.searchsorted(labels["label"].to_numpy(), self.samples_by_link_time["label"])
         return phases, labels["number"].to_numpy()[row]
 
@@ -394,10 +416,11 @@ class FigureData:
         names = ("observed_packets", "observed_congested_packets", "busy_ps", "stall_ps")
         link = table["link"].to_numpy()
         dense = {
-            name: np.bincount(link, table[name].fill_null(0).to_numpy(), self.n_links)
-            .astype(np.float64, copy=False)
+            name: np.bincount(link, table[name].fill_null(0).to_numpy(), self.n_links).astype(
+                np.float64, copy=False
+            )
             for name in names
-        }  # fmt: skip
+        }
         span = max(float(self.windows["length_ps"].sum()), 1.0)
         return LinkTruth(
             dense["observed_packets"],

@@ -62,12 +62,26 @@ def bar_figures(case: FigureCase) -> dict[str, Any]:
 
 
 def _row(
-    name: str, start: float, end: float, text: str, colour: str, *,
-    interval: tuple[float, float] | None = None, strong: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+    name: str,
+    start: float,
+    end: float,
+    text: str,
+    colour: str,
+    *,
+    interval: tuple[float, float] | None = None,
+    strong: bool = False,
+) -> dict[str, Any]:
     low, high = interval or (None, None)
-    return {"name": name, "from": start, "to": end, "low": low, "high": high, "text": text,
-            "colour": colour, "strong": strong}  # fmt: skip
+    return {
+        "name": name,
+        "from": start,
+        "to": end,
+        "low": low,
+        "high": high,
+        "text": text,
+        "colour": colour,
+        "strong": strong,
+    }
 
 
 def _waterfall(case: FigureCase) -> dict[str, Any] | None:
@@ -81,11 +95,17 @@ def _waterfall(case: FigureCase) -> dict[str, Any] | None:
         if not whole and not adds(bar, observed):
             continue
         start = 0 if whole else bar.elapsed_ps - bar.delta_ps
-        rows.append(_row(
-            bar_name(bar, times) if whole else step_name(bar), start, bar.elapsed_ps,
-            amount(bar, whole, observed, times), STEP_COLOURS.get(bar.name, MUTED),
-            interval=None if whole else (start + bar.low_ps, start + bar.high_ps), strong=whole,
-        ))  # fmt: skip
+        rows.append(
+            _row(
+                bar_name(bar, times) if whole else step_name(bar),
+                start,
+                bar.elapsed_ps,
+                amount(bar, whole, observed, times),
+                STEP_COLOURS.get(bar.name, MUTED),
+                interval=None if whole else (start + bar.low_ps, start + bar.high_ps),
+                strong=whole,
+            )
+        )
     left = [bar.name for bar in every if bar.name not in TOTAL_BARS and not adds(bar, observed)]
     note = f"adds nothing: {', '.join(left)}" if left else ""
     return {"rows": rows, "unit": "ps", "axis": "time of the job", "note": note, "line": None}
@@ -104,13 +124,24 @@ def _before_after(case: FigureCase) -> dict[str, Any] | None:
         low, high = candidate.low_ps or candidate.elapsed_ps, candidate.high_ps
         best = candidate.name == remedy.name
         said = percent(change, sign="+").replace("-", "−")
-        rows.append(_row(
-            candidate.name, 0, candidate.elapsed_ps,
-            f"{format_time(candidate.elapsed_ps)} ({said})",
-            BEST if best else OTHER, interval=(low, high or candidate.elapsed_ps), strong=best,
-        ))  # fmt: skip
-    return {"rows": rows, "unit": "ps", "axis": "time of the job, re-simulated", "note": "",
-            "line": remedy.before_ps}  # fmt: skip
+        rows.append(
+            _row(
+                candidate.name,
+                0,
+                candidate.elapsed_ps,
+                f"{format_time(candidate.elapsed_ps)} ({said})",
+                BEST if best else OTHER,
+                interval=(low, high or candidate.elapsed_ps),
+                strong=best,
+            )
+        )
+    return {
+        "rows": rows,
+        "unit": "ps",
+        "axis": "time of the job, re-simulated",
+        "note": "",
+        "line": remedy.before_ps,
+    }
 
 
 def _changed_lines(case: FigureCase) -> dict[str, Any] | None:
@@ -124,8 +155,15 @@ def _changed_lines(case: FigureCase) -> dict[str, Any] | None:
             ratio = line.after / line.before
             # A factor is clearer than thousands of per cent.
             said = f"×{ratio:.0f}" if ratio >= 10 else percent(ratio - 1, sign="+")
-        rows.append(_row(line.line, line.before, line.after, said.replace("-", "−"),
-                         LESS if line.after < line.before else MORE))  # fmt: skip
+        rows.append(
+            _row(
+                line.line,
+                line.before,
+                line.after,
+                said.replace("-", "−"),
+                LESS if line.after < line.before else MORE,
+            )
+        )
     what = "stall" if before.unit == "ps" else "congested packets"
     axis = f"{what}: from {case.names[0]} (tick) to {case.names[1]} (dot)"
     unit = "ps" if before.unit == "ps" else ""
@@ -159,37 +197,63 @@ def _samples(evidence: FigureData) -> dict[str, Any] | None:
     for tier in sorted(set(evidence.tier.tolist())):
         counts, _ = np.histogram(samples[(evidence.tier == tier) & (samples > 0)], edges)
         name = tier_direction_name(tier, "up", evidence.flat).replace("→", "–")
-        series.append({"name": name, "colour": TIER_COLOURS[tier % len(TIER_COLOURS)],
-                       "values": counts.tolist()})  # fmt: skip
+        series.append(
+            {
+                "name": name,
+                "colour": TIER_COLOURS[tier % len(TIER_COLOURS)],
+                "values": counts.tolist(),
+            }
+        )
     unseen = int((samples == 0).sum())
     return {
-        "labels": [f"{int(a)}–{int(b) - 1}" if b - a > 1 else f"{int(a)}"
-                   for a, b in zip(edges, [*edges[1:-1], 2.0**top + 1], strict=False)],
+        "labels": [
+            f"{int(a)}–{int(b) - 1}" if b - a > 1 else f"{int(a)}"
+            for a, b in zip(edges, [*edges[1:-1], 2.0**top + 1], strict=False)
+        ],
         "edges": [f"{2**power:,}" for power in range(top + 1)],
-        "series": series, "stacked": True, "curve": None, "unit": "links",
+        "series": series,
+        "stacked": True,
+        "curve": None,
+        "unit": "links",
         "title": f"{len(samples) - unseen:,} links sampled, {unseen:,} never",
-        "x": "hop samples of a link, whole run", "y": "links",
-    }  # fmt: skip
+        "x": "hop samples of a link, whole run",
+        "y": "links",
+    }
 
 
 def _distances(case: FigureCase) -> dict[str, Any] | None:
     runs = [(case.names[0], case.reference, INK)]
     if case.after is not None:
         runs.append((case.names[1], case.after, BEST))
-    known = [(name, colour, part) for name, evidence, colour in runs
-             if (part := distance_shares(evidence)) is not None]  # fmt: skip
+    known = [
+        (name, colour, part)
+        for name, evidence, colour in runs
+        if (part := distance_shares(evidence)) is not None
+    ]
     if not known:
         return None
     every = sorted({int(hops) for _, _, part in known for hops in part[0]})
     series = []
     for name, colour, (hops, share, mean) in known:
         at = dict(zip(hops.tolist(), (100 * share).tolist(), strict=True))
-        series.append({"name": f"{name}: {mean:.2f} switches on average", "colour": colour,
-                       "values": [at.get(hop, 0.0) for hop in every]})  # fmt: skip
-    return {"labels": [str(hop) for hop in every], "edges": None, "series": series,
-            "stacked": False, "curve": None, "unit": "% of bytes",
-            "title": "How far the bytes travel",
-            "x": "switches visited (0: within a host)", "y": "share of bytes, %"}  # fmt: skip
+        series.append(
+            {
+                "name": f"{name}: {mean:.2f} switches on average",
+                "colour": colour,
+                "values": [at.get(hop, 0.0) for hop in every],
+            }
+        )
+    return {
+        "labels": [str(hop) for hop in every],
+        "edges": None,
+        "series": series,
+        "stacked": False,
+        "curve": None,
+        "unit": "% of bytes",
+        "title": "How far the bytes travel",
+        "x": "switches visited (0: within a host)",
+        "y": "share of bytes, %",
+    }
 
 
 def _distance_change(case: FigureCase) -> dict[str, Any] | None:
@@ -198,10 +262,17 @@ def _distance_change(case: FigureCase) -> dict[str, Any] | None:
     if pairs is None or pairs.height == 0:
         return None
     hops, change = distances(pairs)
-    return {"labels": [str(hop) for hop in hops], "edges": None, "stacked": False, "curve": None,
-            "series": [{"name": "change", "colour": MUTED, "values": (100 * change).tolist()}],
-            "unit": "percentage points", "title": "Bytes by distance, change",
-            "x": "switches visited", "y": "change of the share of bytes, points"}  # fmt: skip
+    return {
+        "labels": [str(hop) for hop in hops],
+        "edges": None,
+        "stacked": False,
+        "curve": None,
+        "series": [{"name": "change", "colour": MUTED, "values": (100 * change).tolist()}],
+        "unit": "percentage points",
+        "title": "Bytes by distance, change",
+        "x": "switches visited",
+        "y": "change of the share of bytes, points",
+    }
 
 
 def _deviations(case: FigureCase) -> dict[str, Any] | None:
@@ -217,12 +288,16 @@ def _deviations(case: FigureCase) -> dict[str, Any] | None:
         "labels": [f"{a} to {b}" for a, b in pairwise(names)],
         "edges": names,
         "series": [{"name": "links", "colour": "#7f96b0", "values": counts.tolist()}],
-        "curve": {"name": "if nothing had changed",
-                  "values": (len(score) * normal(middle) * (edges[1] - edges[0])).tolist()},
-        "stacked": False, "unit": "links",
+        "curve": {
+            "name": "if nothing had changed",
+            "values": (len(score) * normal(middle) * (edges[1] - edges[0])).tolist(),
+        },
+        "stacked": False,
+        "unit": "links",
         "title": found.title,
-        "x": "change in standard errors (ends: and beyond)", "y": "links",
-    }  # fmt: skip
+        "x": "change in standard errors (ends: and beyond)",
+        "y": "links",
+    }
 
 
 def truth_points(evidence: FigureData) -> dict[str, Any] | None:
@@ -234,14 +309,15 @@ def truth_points(evidence: FigureData) -> dict[str, Any] | None:
     shown = order[:: max(1, -(-len(order) // POINTS))]
     said, short = coverage_sentence(evidence)
     return {
-        "title": said, "short": short,
+        "title": said,
+        "short": short,
         "link": found.links[shown].tolist(),
         "x": np.round(found.truth[shown], 4).tolist(),
         "y": np.round(found.estimate[shown], 4).tolist(),
         "low": np.round(found.low[shown], 4).tolist(),
         "high": np.round(found.high[shown], 4).tolist(),
         "colours": list(TIER_COLOURS),
-    }  # fmt: skip
+    }
 
 
 def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
@@ -254,13 +330,17 @@ def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
         if not sums.samples.any():
             continue
         low, high = sums.interval(hashed=evidence.hashed)
-        tiers.append({
-            "name": tier_direction_name(tier, direction, evidence.flat),
-            "tier": tier, "direction": direction,
-            "samples": packer.count(sums.samples),
-            "value": packer.add(sums.fraction, "f4"),
-            "low": packer.add(low, "f4"), "high": packer.add(high, "f4"),
-        })  # fmt: skip
+        tiers.append(
+            {
+                "name": tier_direction_name(tier, direction, evidence.flat),
+                "tier": tier,
+                "direction": direction,
+                "samples": packer.count(sums.samples),
+                "value": packer.add(sums.fraction, "f4"),
+                "low": packer.add(low, "f4"),
+                "high": packer.add(high, "f4"),
+            }
+        )
     return {"tiers": tiers, "bytes": packer.add(course.delivered_bytes(), "f4")}
 
 
@@ -271,8 +351,10 @@ def grids(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
     """
     dims = dims_of(evidence)
     if dims is not None:
-        return {"kind": "torus", "grids": [*_rings(packer, evidence, dims),
-                                           *_slices(packer, evidence, dims)]}  # fmt: skip
+        return {
+            "kind": "torus",
+            "grids": [*_rings(packer, evidence, dims), *_slices(packer, evidence, dims)],
+        }
     section = evidence.run.scenario.fabric.topology
     if section is None or not isinstance(parse(section), Grouped):
         return None
@@ -282,18 +364,34 @@ def grids(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
     count = int(group.max(initial=0)) + 1
     cell = group[src[inner]] * count + group[dst[inner]]
     name = "worst link between two groups; diagonal: within the group"
-    return {"kind": "dragonfly",
-            "grids": [_grid(packer, name, (count, count), ("to group", "from group"),
-                            cell, inner, wide=False)]}  # fmt: skip
+    return {
+        "kind": "dragonfly",
+        "grids": [
+            _grid(packer, name, (count, count), ("to group", "from group"), cell, inner, wide=False)
+        ],
+    }
 
 
 def _grid(
-    packer: Packer, name: str, shape: tuple[int, int], axes: tuple[str, str],
-    cell: NDArray[np.int64], link: NDArray[np.int64], *, wide: bool,
-) -> dict[str, Any]:  # fmt: skip
-    return {"name": name, "rows": shape[0], "columns": shape[1],
-            "x": axes[0], "y": axes[1], "cell": packer.add(cell, "u4"),
-            "link": packer.add(link, "u4"), "wide": wide}  # fmt: skip
+    packer: Packer,
+    name: str,
+    shape: tuple[int, int],
+    axes: tuple[str, str],
+    cell: NDArray[np.int64],
+    link: NDArray[np.int64],
+    *,
+    wide: bool,
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "rows": shape[0],
+        "columns": shape[1],
+        "x": axes[0],
+        "y": axes[1],
+        "cell": packer.add(cell, "u4"),
+        "link": packer.add(link, "u4"),
+        "wide": wide,
+    }
 
 
 def _rings(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[str, Any]]:
@@ -307,9 +405,17 @@ def _rings(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[s
             long, short = (f"position along {name}", position, size), ("ring", ring, count)
             if count > size:
                 long, short = short, long
-            out.append(_grid(packer, f"{name}{sign}: {count} rings", (short[2], long[2]),
-                             (long[0], short[0]), short[1] * long[2] + long[1], link,
-                             wide=True))  # fmt: skip
+            out.append(
+                _grid(
+                    packer,
+                    f"{name}{sign}: {count} rings",
+                    (short[2], long[2]),
+                    (long[0], short[0]),
+                    short[1] * long[2] + long[1],
+                    link,
+                    wide=True,
+                )
+            )
     return out
 
 
@@ -329,13 +435,24 @@ def _slices(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[
             parts.append(f"{axis}={at % size}")
             at //= size
         name = f"slice {', '.join(parts)}" if parts else "all: worst link that leaves a switch"
-        out.append(_grid(packer, name, (dims[1], dims[0]), ("X", "Y"),
-                         src[inner][mine] % plane, inner[mine], wide=False))  # fmt: skip
+        out.append(
+            _grid(
+                packer,
+                name,
+                (dims[1], dims[0]),
+                ("X", "Y"),
+                src[inner][mine] % plane,
+                inner[mine],
+                wide=False,
+            )
+        )
     return out
 
 
 def _switches(evidence: FigureData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Switches at both ends of each link, negative for a node."""
     n_nodes = evidence.run.tables["nodes"].height
-    return (evidence.links["src"].to_numpy().astype(np.int64) - n_nodes,
-            evidence.links["dst"].to_numpy().astype(np.int64) - n_nodes)  # fmt: skip
+    return (
+        evidence.links["src"].to_numpy().astype(np.int64) - n_nodes,
+        evidence.links["dst"].to_numpy().astype(np.int64) - n_nodes,
+    )

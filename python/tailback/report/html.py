@@ -90,9 +90,14 @@ def write_report(
             written.
     """
     page = render_report(
-        run, diagnosis, before=before, after=after, files=files, attribution=attribution,
+        run,
+        diagnosis,
+        before=before,
+        after=after,
+        files=files,
+        attribution=attribution,
         measured=measured,
-    )  # fmt: skip
+    )
     return write_page(path, page, "report")
 
 
@@ -172,9 +177,14 @@ def _shared(case: FigureCase) -> dict[str, Any]:
 
 
 def write_comparison(
-    path: str | Path, before: Run, after: Run, short: Sequence[tuple[str, str, str, str]],
-    *, names: tuple[str, str] = ("before", "after"), reports: tuple[str, str] = ("", ""),
-) -> Path:  # fmt: skip
+    path: str | Path,
+    before: Run,
+    after: Run,
+    short: Sequence[tuple[str, str, str, str]],
+    *,
+    names: tuple[str, str] = ("before", "after"),
+    reports: tuple[str, str] = ("", ""),
+) -> Path:
     """Write two runs of one fabric as differences, as one HTML file.
 
     Args:
@@ -196,8 +206,8 @@ def write_comparison(
     if compared(case) is None:
         raise RunError(
             "one of the runs has no samples, so the two cannot be compared link by link",
-            remedy="simulate with [telemetry] scheme = \"full\"",
-        )  # fmt: skip
+            remedy='simulate with [telemetry] scheme = "full"',
+        )
     one, other = (dict(_provenance(run)) for run in (before, after))
     page = _template("compare.html.j2").render(
         **_shared(case),
@@ -213,8 +223,11 @@ def write_comparison(
 
 def _linked(reports: tuple[str, str], names: tuple[str, str]) -> list[tuple[str, str]]:
     """Reports with the words of their links: one where both runs are of the same result."""
-    known = [(address, f"Report of {name}")
-             for address, name in zip(reports, names, strict=True) if address]  # fmt: skip
+    known = [
+        (address, f"Report of {name}")
+        for address, name in zip(reports, names, strict=True)
+        if address
+    ]
     if len(known) == 2 and known[0][0] == known[1][0]:
         return [(known[0][0], "Report")]
     return known
@@ -224,9 +237,11 @@ def _headline(before: Run, after: Run, names: tuple[str, str]) -> str:
     if not before.elapsed_ps:
         return f"{names[1]} against {names[0]}"
     change = after.elapsed_ps / before.elapsed_ps - 1
-    how = "as long as" if abs(change) < 0.0005 else (
-        f"{percent(abs(change), 1)} {'longer' if change > 0 else 'less time'} than"
-    )  # fmt: skip
+    how = (
+        "as long as"
+        if abs(change) < 0.0005
+        else (f"{percent(abs(change), 1)} {'longer' if change > 0 else 'less time'} than")
+    )
     return f"{names[1]} takes {how} {names[0]}."
 
 
@@ -256,10 +271,14 @@ def _shares(findings: list[Finding]) -> list[tuple[str, float, float]]:
 
 
 _STEP_OF = {
-    "routing": "routing", "placement": "placement", "pattern": "pattern",
-    "in-host": "in-host", "injection": "injection", "slow-link": "slow links",
+    "routing": "routing",
+    "placement": "placement",
+    "pattern": "pattern",
+    "in-host": "in-host",
+    "injection": "injection",
+    "slow-link": "slow links",
     "other-traffic": "other traffic",
-}  # fmt: skip
+}
 """Step of the waterfall that gives the cost of each cause in time."""
 
 COSTLESS = 0.005
@@ -272,9 +291,10 @@ def _costless(diagnosis: Diagnosis) -> list[str]:
     least = COSTLESS * diagnosis.modelled_ps
     shares = {cause: share for cause, _, share in _shares(diagnosis.findings)}
     return [
-        cause for cause, share in shares.items()
+        cause
+        for cause, share in shares.items()
         if share >= 0.05 and delta.get(_STEP_OF.get(cause, ""), least + 1) <= least
-    ]  # fmt: skip
+    ]
 
 
 def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidence]:
@@ -299,8 +319,9 @@ def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidenc
 
 def _root_links(diagnosis: Diagnosis) -> list[LinkEvidence]:
     """Roots of congestion trees in the findings."""
-    return list({link.link: link for finding in diagnosis.findings
-                 for link in finding.links}.values())  # fmt: skip
+    return list(
+        {link.link: link for finding in diagnosis.findings for link in finding.links}.values()
+    )
 
 
 def _symptoms(diagnosis: Diagnosis) -> list[LinkEvidence]:
@@ -326,8 +347,10 @@ def _lines(case: FigureCase) -> list[CallSite]:
 def _downloads(diagnosis: Diagnosis, files: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """``(name, purpose, address)`` of each file of the remedy, in the remedy's order."""
     purposes = diagnosis.remedy.files if diagnosis.remedy else {}
-    order = [*(name for name in purposes if name in files),
-             *(name for name in files if name not in purposes)]  # fmt: skip
+    order = [
+        *(name for name in purposes if name in files),
+        *(name for name in files if name not in purposes),
+    ]
     out = []
     for name in order:
         content = base64.b64encode(files[name].encode("utf-8")).decode("ascii")
@@ -369,12 +392,14 @@ def _skips(run: Run) -> list[tuple[str, str]]:
     """Steps that were not simulated, job by job."""
     jobs = run.tables["jobs"].select("job", "name")
     return [
-        (f"Steps extrapolated, job {row['name']!r}",
-         f"{row['steps']:,} from step {row['first_step']:,} on, from {row['basis']:,} simulated "
-         f"ones: {format_time(row['time_ps'])}"
-         + (", exact" if row["exact"] else f" ± {format_time(row['half_ps'])} (95 %)"))
+        (
+            f"Steps extrapolated, job {row['name']!r}",
+            f"{row['steps']:,} from step {row['first_step']:,} on, from {row['basis']:,} simulated "
+            f"ones: {format_time(row['time_ps'])}"
+            + (", exact" if row["exact"] else f" ± {format_time(row['half_ps'])} (95 %)"),
+        )
         for row in run.tables["skips"].join(jobs, on="job", maintain_order="left").to_dicts()
-    ]  # fmt: skip
+    ]
 
 
 def _provenance(run: Run) -> list[tuple[str, Any]]:
@@ -386,9 +411,11 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
         ("Scenario SHA-256", digest),
         ("Model", _model(run)),
         ("Written by", f"Tailback {tailback.__version__}"),
-        ("Nodes, switches, directed links",
-         ", ".join(f"{run.tables[name].height:,}" for name in ("nodes", "switches", "links"))),
-    ]  # fmt: skip
+        (
+            "Nodes, switches, directed links",
+            ", ".join(f"{run.tables[name].height:,}" for name in ("nodes", "switches", "links")),
+        ),
+    ]
     labels = {
         "packets": "Packets",
         "observed_packets": "Packets of observed jobs",

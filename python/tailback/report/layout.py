@@ -68,9 +68,18 @@ def layout_fabric(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFra
     node_x, node_row, node_width, rows = _hosts(nodes, x)
     halves, segments = _halves(nodes.height, links, x, level.astype(np.float64))
     return FabricLayout(
-        width, int(level.max(initial=0)) + 1, x, level.astype(np.float64), pods,
-        node_x, node_row, node_width, rows, halves, segments,
-    )  # fmt: skip
+        width,
+        int(level.max(initial=0)) + 1,
+        x,
+        level.astype(np.float64),
+        pods,
+        node_x,
+        node_row,
+        node_width,
+        rows,
+        halves,
+        segments,
+    )
 
 
 def _switch_x(

@@ -56,12 +56,14 @@ def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str
     first, bands = 0, []
     for band in course.bands:
         row[band.links] = first + band.row
-        bands.append({
-            "name": tier_direction_name(band.tier, band.direction, course.evidence.flat),
-            "rows": len(band.cells),
-            "links": len(band.links),
-            "cells": packer.add(shares(band.cells), "u2"),
-        })  # fmt: skip
+        bands.append(
+            {
+                "name": tier_direction_name(band.tier, band.direction, course.evidence.flat),
+                "rows": len(band.cells),
+                "links": len(band.links),
+                "cells": packer.add(shares(band.cells), "u2"),
+            }
+        )
         first += len(band.cells)
     return {
         "frames": course.frames,
@@ -82,9 +84,12 @@ def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str
 def _skipped(run: Run) -> list[list[int]]:
     """Start and end (ps) of windows that stand for steps not simulated, and how many steps."""
     found = (
-        run.tables["skips"].group_by("window").agg(pl.col("steps").sum())
-        .join(run.tables["windows"], on="window").sort("start_ps")
-    )  # fmt: skip
+        run.tables["skips"]
+        .group_by("window")
+        .agg(pl.col("steps").sum())
+        .join(run.tables["windows"], on="window")
+        .sort("start_ps")
+    )
     return [list(row) for row in found.select("start_ps", "end_ps", "steps").iter_rows()]
 
 
@@ -99,8 +104,12 @@ def matrix_data(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
     with np.errstate(divide="ignore"):
         level = 1 + 254 * np.log(np.maximum(cells, least) / least) / np.log(most / least)
     steps = np.where(cells > 0, np.round(level), 0)
-    return {**_order(packer, evidence, order), "least": least, "most": most,
-            "cells": packer.add(steps, "u1")}  # fmt: skip
+    return {
+        **_order(packer, evidence, order),
+        "least": least,
+        "most": most,
+        "cells": packer.add(steps, "u1"),
+    }
 
 
 def moved_pairs(packer: Packer, before: FigureData, after: FigureData) -> dict[str, Any] | None:
@@ -112,8 +121,12 @@ def moved_pairs(packer: Packer, before: FigureData, after: FigureData) -> dict[s
     change = moved(pairs, order)
     level = 128 + 127 * np.clip(np.nan_to_num(change) / MAX_HOP_CHANGE, -1, 1)
     steps = np.where(np.isnan(change), 0, np.round(level))
-    return {**_order(packer, before, order), "least": -MAX_HOP_CHANGE, "most": MAX_HOP_CHANGE,
-            "cells": packer.add(steps, "u1")}  # fmt: skip
+    return {
+        **_order(packer, before, order),
+        "least": -MAX_HOP_CHANGE,
+        "most": MAX_HOP_CHANGE,
+        "cells": packer.add(steps, "u1"),
+    }
 
 
 def ranks_data(
@@ -137,12 +150,14 @@ def ranks_data(
             np.array([node_of.get(rank, -1) for rank in ranks.first_rank[:-1].tolist()]), "i4"
         ),
         "kinds": [
-            {"name": PART_NAMES[kind], "colour": KIND_COLOURS[kind], "wait": kind in WAITS,
-             "cells": packer.add(np.round(255 * spent / window), "u1"),
-             "total_ps": packer.add(total, "f4")}
-            for kind, spent, total in zip(
-                ranks.kinds, ranks.spent_ps, ranks.totals_ps, strict=True
-            )
+            {
+                "name": PART_NAMES[kind],
+                "colour": KIND_COLOURS[kind],
+                "wait": kind in WAITS,
+                "cells": packer.add(np.round(255 * spent / window), "u1"),
+                "total_ps": packer.add(total, "f4"),
+            }
+            for kind, spent, total in zip(ranks.kinds, ranks.spent_ps, ranks.totals_ps, strict=True)
         ],
         "call": packer.add(ranks.call + 1, "u1"),
         "calls": ranks.calls,
@@ -151,7 +166,7 @@ def ranks_data(
             np.array([node_of.get(rank, -1) for rank in range(max(node_of, default=-1) + 1)]), "i4"
         ),
         **_messages(packer, ranks, evidence),
-    }  # fmt: skip
+    }
 
 
 LINKS_OF_LINE = 256
@@ -165,22 +180,33 @@ def _messages(packer: Packer, ranks: RankTimeline, evidence: FigureData) -> dict
     messages = ranks.messages
     labels = evidence.run.tables["labels"].filter(pl.col("tag") >= 0)
     heat = (
-        evidence.samples.group_by("label", "link").agg(pl.col("congested_weight").sum())
+        evidence.samples.group_by("label", "link")
+        .agg(pl.col("congested_weight").sum())
         .filter(pl.col("congested_weight") > 0)
         .sort("congested_weight", "link", descending=[True, False])
-    )  # fmt: skip
+    )
     traffic = evidence.samples.group_by("label").agg(pl.col("hop_weight").sum())
     # A tag has a label for each call that names it: packets carry that of the sender.
     sending = (
-        labels.join(traffic, on="label").sort("hop_weight", "label", descending=[True, False])
-        .unique(["tag", "communicator"], keep="first", maintain_order=True).head(NO_LINE)
-    )  # fmt: skip
+        labels.join(traffic, on="label")
+        .sort("hop_weight", "label", descending=[True, False])
+        .unique(["tag", "communicator"], keep="first", maintain_order=True)
+        .head(NO_LINE)
+    )
     number = {(row["tag"], row["communicator"]): i for i, row in enumerate(sending.to_dicts())}
     line = [number.get(pair, NO_LINE) for pair in messages.select("tag", "communicator").rows()]
-    links = [heat.filter(pl.col("label") == label)["link"].head(LINKS_OF_LINE).to_numpy()
-             for label in sending["label"].to_list()]  # fmt: skip
-    kinds = {"src_rank": "u4", "dst_rank": "u4", "size_bytes": "u4",
-             "sent": "u1", "begun": "u1", "done": "u1"}  # fmt: skip
+    links = [
+        heat.filter(pl.col("label") == label)["link"].head(LINKS_OF_LINE).to_numpy()
+        for label in sending["label"].to_list()
+    ]
+    kinds = {
+        "src_rank": "u4",
+        "dst_rank": "u4",
+        "size_bytes": "u4",
+        "sent": "u1",
+        "begun": "u1",
+        "done": "u1",
+    }
     return {
         "messages": {
             **{name: packer.add(messages[name].to_numpy(), kind) for name, kind in kinds.items()},

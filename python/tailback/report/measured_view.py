@@ -24,11 +24,14 @@ _LEAST_VISIBLE = {"computation": "#8fb387", "not_running": "#c9ced6", "not_recor
 """Colours of bars whose colour in the rank timeline is too pale for a bar on white."""
 
 _PART_COLOURS = {
-    "pattern": CAUSE_COLOURS["pattern"], "placement": CAUSE_COLOURS["placement"],
-    "routing": CAUSE_COLOURS["routing"], "slow links": CAUSE_COLOURS["slow-link"],
-    "other traffic": CAUSE_COLOURS["other-traffic"], "injection": CAUSE_COLOURS["injection"],
+    "pattern": CAUSE_COLOURS["pattern"],
+    "placement": CAUSE_COLOURS["placement"],
+    "routing": CAUSE_COLOURS["routing"],
+    "slow links": CAUSE_COLOURS["slow-link"],
+    "other traffic": CAUSE_COLOURS["other-traffic"],
+    "injection": CAUSE_COLOURS["injection"],
     "in-host": CAUSE_COLOURS["in-host"],
-}  # fmt: skip
+}
 
 
 def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
@@ -46,16 +49,27 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
             small += part.ps
             continue
         colour = _LEAST_VISIBLE.get(part.name, KIND_COLOURS.get(part.name, MUTED))
-        rows.append(_bar(
-            PART_NAMES[part.name], at, at + part.ps, measured.elapsed_ps, colour,
-            (at + part.low_ps, at + part.high_ps) if wide else None,
-        ))  # fmt: skip
+        rows.append(
+            _bar(
+                PART_NAMES[part.name],
+                at,
+                at + part.ps,
+                measured.elapsed_ps,
+                colour,
+                (at + part.low_ps, at + part.high_ps) if wide else None,
+            )
+        )
         at += part.ps
     if small:
         rows.append(_bar("smaller parts", at, at + small, measured.elapsed_ps, MUTED))
     rows.append(_total("measured", measured.elapsed_ps))
-    return {"rows": rows, "unit": "ps", "axis": "measured time, mean over the ranks", "note": "",
-            "line": None}  # fmt: skip
+    return {
+        "rows": rows,
+        "unit": "ps",
+        "axis": "measured time, mean over the ranks",
+        "note": "",
+        "line": None,
+    }
 
 
 def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
@@ -77,19 +91,39 @@ def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
 
 
 def _bar(
-    name: str, start: int, end: int, whole: int, colour: str,
+    name: str,
+    start: int,
+    end: int,
+    whole: int,
+    colour: str,
     interval: tuple[int, int] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     low, high = interval or (None, None)
     share = percent((end - start) / max(whole, 1)).replace("-", "−")
     text = f"{format_time(end - start)} ({share})"
-    return {"name": name, "from": start, "to": end, "low": low, "high": high, "text": text,
-            "colour": colour, "strong": False}  # fmt: skip
+    return {
+        "name": name,
+        "from": start,
+        "to": end,
+        "low": low,
+        "high": high,
+        "text": text,
+        "colour": colour,
+        "strong": False,
+    }
 
 
 def _total(name: str, ps: int) -> dict[str, Any]:
-    return {"name": name, "from": 0, "to": ps, "low": None, "high": None,
-            "text": format_time(ps), "colour": INK, "strong": True}  # fmt: skip
+    return {
+        "name": name,
+        "from": 0,
+        "to": ps,
+        "low": None,
+        "high": None,
+        "text": format_time(ps),
+        "colour": INK,
+        "strong": True,
+    }
 
 
 def measured_view(diagnosis: Diagnosis, expected: LinkLoad) -> dict[str, Any] | None:
@@ -123,15 +157,20 @@ def measured_view(diagnosis: Diagnosis, expected: LinkLoad) -> dict[str, Any] | 
         ],
         "latecomers": measured.latecomers[:LATECOMERS],
         "shared": [
-            (link.link, link.ours, ", ".join(f"{_job(job)} {percent(part)}"
-                                             for job, part in link.jobs.items()), link.error)
+            (
+                link.link,
+                link.ours,
+                ", ".join(f"{_job(job)} {percent(part)}" for job, part in link.jobs.items()),
+                link.error,
+            )
             for link in shared
         ],
         "sampled": [
             (link, None if np.isnan(fraction[link.number]) else float(fraction[link.number]))
-            for link in sampled if link.number < len(fraction)
+            for link in sampled
+            if link.number < len(fraction)
         ],
-    }  # fmt: skip
+    }
 
 
 def _job(job: str) -> str:
@@ -149,7 +188,9 @@ def _efficiencies(measured: Measured) -> list[tuple[str, float]]:
     """Efficiencies as the POP project names them, those that are known."""
     found = measured.efficiency
     named = {
-        "Parallel efficiency": found.parallel, "Load balance": found.load_balance,
-        "Serialisation": found.serialisation, "Transfer": found.transfer,
-    }  # fmt: skip
+        "Parallel efficiency": found.parallel,
+        "Load balance": found.load_balance,
+        "Serialisation": found.serialisation,
+        "Transfer": found.transfer,
+    }
     return [(name, value) for name, value in named.items() if value is not None]

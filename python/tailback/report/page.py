@@ -31,10 +31,13 @@ def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None)
     """A page template of this package, which may include others; what is put in is escaped."""
     folder = resources.files("tailback.report")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         finalize=_shown,
         loader=jinja2.FunctionLoader(lambda part: (folder / part).read_text(encoding="utf-8")),
-    )  # fmt: skip
+    )
     environment.filters.update(filters or {})
     return environment.get_template(name)
 

@@ -55,14 +55,18 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
     links = evidence.links
     groups = sorted(set(zip(evidence.tier.tolist(), evidence.direction.tolist(), strict=True)))
     number = {pair: index for index, pair in enumerate(groups)}
-    group = [number[pair] for pair in zip(evidence.tier.tolist(), evidence.direction.tolist(),
-                                          strict=True)]  # fmt: skip
+    group = [
+        number[pair]
+        for pair in zip(evidence.tier.tolist(), evidence.direction.tolist(), strict=True)
+    ]
     datasets = _datasets(case)
     courses = timelines_with_equal_frames([entry.evidence for entry in datasets])
     both = compared(case)
     data = {
-        "scales": {name: packer.add(scales.table(name), "u1")
-                   for name in ("congestion", "utilization", "stall", "traffic", scales.CHANGE)},
+        "scales": {
+            name: packer.add(scales.table(name), "u1")
+            for name in ("congestion", "utilization", "stall", "traffic", scales.CHANGE)
+        },
         "node_names": evidence.run.tables["nodes"]["name"].to_list(),
         "switch_names": evidence.run.tables["switches"]["name"].to_list(),
         "links": {
@@ -80,8 +84,9 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
         "ways": [[tier, direction] for tier, direction in groups],
         "layout": _layout(evidence, packer),
         "blocks": [[_block(block, packer) for block in band] for band in blocks(evidence)],
-        "datasets": [_dataset(packer, entry, course)
-                     for entry, course in zip(datasets, courses, strict=True)],
+        "datasets": [
+            _dataset(packer, entry, course) for entry, course in zip(datasets, courses, strict=True)
+        ],
         "change": None if both is None else _change(packer, courses, both),
         "flames": _flames(packer, case),
         "bars": bar_figures(case),
@@ -89,10 +94,10 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
         "points": truth_points(evidence),
         "grids": grids(packer, evidence),
         "scenario": evidence.run.scenario.name,
-        "ranks": None if case.ranks is None else ranks_data(
-            packer, case.ranks, evidence, [entry.evidence.run for entry in datasets]
-        ),
-    }  # fmt: skip
+        "ranks": None
+        if case.ranks is None
+        else ranks_data(packer, case.ranks, evidence, [entry.evidence.run for entry in datasets]),
+    }
     return data, packer.base64()
 
 
@@ -125,10 +130,11 @@ def _change(
     before, after = (courses[place] for place in order)
     return {
         "of": order,
-        "cells": [packer.add(shares((band.cells + 1) / 2), "u2")
-                  for band in band_changes(before, after)],
+        "cells": [
+            packer.add(shares((band.cells + 1) / 2), "u2") for band in band_changes(before, after)
+        ],
         "matrix": moved_pairs(packer, *both),
-    }  # fmt: skip
+    }
 
 
 def _flames(packer: Packer, case: FigureCase) -> dict[str, int | str] | None:
@@ -137,21 +143,30 @@ def _flames(packer: Packer, case: FigureCase) -> dict[str, int | str] | None:
     if found is None or found.flame.value <= 0:
         return None
     phases = phases_carried(case.observed)
-    trees = [("links merged by tier", by_kind(found.flame), False),
-             ("links not merged", found.flame, False)]  # fmt: skip
+    trees = [
+        ("links merged by tier", by_kind(found.flame), False),
+        ("links not merged", found.flame, False),
+    ]
     after = case.after_attribution
     if compared(case) is not None and after is not None and after.unit == found.unit:
         merged = flame_change(by_kind(found.flame), by_kind(after.flame))
         sort_frames(merged)
         trees.append(("change: both runs, by colour", merged, True))
-    return packer.json({
-        "unit": found.unit,
-        "trees": [
-            {"name": name, "change": change,
-             "top": _frame(prune_frames(top, FLAME_CHILDREN, FLAME_MIN_SHARE * top.value), phases)}
-            for name, top, change in trees
-        ],
-    })  # fmt: skip
+    return packer.json(
+        {
+            "unit": found.unit,
+            "trees": [
+                {
+                    "name": name,
+                    "change": change,
+                    "top": _frame(
+                        prune_frames(top, FLAME_CHILDREN, FLAME_MIN_SHARE * top.value), phases
+                    ),
+                }
+                for name, top, change in trees
+            ],
+        }
+    )
 
 
 def _frame(frame: Frame, phases: list[str]) -> list[Any]:
@@ -215,17 +230,18 @@ def _dataset(packer: Packer, entry: _Entry, course: Timeline) -> dict[str, Any]:
         "hashed": evidence.hashed,
         "shared": evidence.shared,
         "selections": [
-            {"phase": phase,
-             **_selection(packer, evidence.load(phase), evidence.rate_gbps)}
+            {"phase": phase, **_selection(packer, evidence.load(phase), evidence.rate_gbps)}
             for phase in selections
         ],
-        "truth": None if truth is None else {
+        "truth": None
+        if truth is None
+        else {
             "utilization": packer.add(shares(truth.utilization), "u2"),
             "stall": packer.add(shares(truth.stall), "u2"),
         },
         "course": course_data(packer, course, phases) | {"sums": course_sums(packer, course)},
         "matrix": matrix_data(packer, evidence),
-    }  # fmt: skip
+    }
 
 
 def _selection(packer: Packer, load: LinkLoad, rate: NDArray[np.float64]) -> dict[str, Any]:

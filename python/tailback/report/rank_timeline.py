@@ -29,11 +29,11 @@ KINDS = tuple(part for part in PARTS if part not in ("imbalance", "noise"))
 """What a rank can be doing. A wait keeps its kind here, whatever made the other rank late."""
 
 WAITS = tuple(
-    kind for kind in KINDS
-    if kind not in (
-        "computation", "transfer", "one_sided", "other_mpi", "not_running", "not_recorded"
-    )
-)  # fmt: skip
+    kind
+    for kind in KINDS
+    if kind
+    not in ("computation", "transfer", "one_sided", "other_mpi", "not_running", "not_recorded")
+)
 
 MESSAGES = 20_000
 """Point-to-point messages that a report carries: those that were received over the longest time."""
@@ -139,9 +139,16 @@ def rank_timeline(
     call, calls = _longest_calls(intervals, edges, each, n_rows)
     posted = np.sort(tables["transfers"]["send_enter_ps"].to_numpy() - intervals.start_ps)
     return RankTimeline(
-        edges, first, _hosts(tables["hosts"], first), [KINDS[k] for k in used], spent[used],
-        call, calls, posted, _messages(tables["transfers"], edges + intervals.start_ps),
-    )  # fmt: skip
+        edges,
+        first,
+        _hosts(tables["hosts"], first),
+        [KINDS[k] for k in used],
+        spent[used],
+        call,
+        calls,
+        posted,
+        _messages(tables["transfers"], edges + intervals.start_ps),
+    )
 
 
 class _Intervals:
@@ -195,9 +202,11 @@ class _Intervals:
     def _inside_of_calls(self, waits: pl.DataFrame) -> None:
         """Waits stand at the beginning and at the end of a call, its transfer between them."""
         row = np.searchsorted(self.calls["call"].to_numpy(), waits["call"].to_numpy())
-        kind = waits["kind"].replace_strict(
-            {name: KINDS.index(name) for name in WAITS}, return_dtype=pl.Int64
-        ).to_numpy()  # fmt: skip
+        kind = (
+            waits["kind"]
+            .replace_strict({name: KINDS.index(name) for name in WAITS}, return_dtype=pl.Int64)
+            .to_numpy()
+        )
         begin = waits["start_ps"].to_numpy() - self.start_ps
         end = begin + waits["value_ps"].to_numpy()
         self._add(self.rank[row], kind, begin, end)
@@ -210,9 +219,11 @@ class _Intervals:
     def _kinds_of_rest(self) -> Ints:
         """Kind of the time inside each call that is no wait, as in the parts of the time."""
         names = self.calls["name"].unique(maintain_order=True).to_list()
-        name = self.calls["name"].replace_strict(
-            {one: at for at, one in enumerate(names)}, return_dtype=pl.Int64
-        ).to_numpy()  # fmt: skip
+        name = (
+            self.calls["name"]
+            .replace_strict({one: at for at, one in enumerate(names)}, return_dtype=pl.Int64)
+            .to_numpy()
+        )
         of_name: Ints = np.array([KINDS.index(kind_of_rest(one)) for one in names], np.int64)
         # Without any call the column of names has no type.
         kinds = np.asarray(of_name[name.astype(np.int64)])
@@ -268,18 +279,22 @@ def _messages(transfers: pl.DataFrame, edges: Ints) -> pl.DataFrame:
     """Messages with the windows between ``edges`` in which they were sent and received."""
     times = {"sent": "send_enter_ps", "begun": "recv_enter_ps", "done": "recv_done_ps"}
     windows = {
-        name: np.clip(np.searchsorted(edges, transfers[column].to_numpy(), side="right") - 1,
-                      0, len(edges) - 2)
+        name: np.clip(
+            np.searchsorted(edges, transfers[column].to_numpy(), side="right") - 1,
+            0,
+            len(edges) - 2,
+        )
         for name, column in times.items()
-    }  # fmt: skip
+    }
     return (
         transfers.with_columns(**{name: pl.Series(at) for name, at in windows.items()})
-        .sort(pl.col("recv_done_ps") - pl.col("recv_enter_ps"), descending=True,
-              maintain_order=True)
+        .sort(
+            pl.col("recv_done_ps") - pl.col("recv_enter_ps"), descending=True, maintain_order=True
+        )
         .head(MESSAGES)
         .sort("dst_rank", "recv_done_ps", "src_rank", maintain_order=True)
         .select("src_rank", "dst_rank", "tag", "communicator", "size_bytes", *times)
-    )  # fmt: skip
+    )
 
 
 def _hosts(hosts: pl.DataFrame, first: Ints) -> list[str]:

@@ -48,9 +48,12 @@ class Step:
 
 
 def story_of(
-    diagnosis: Diagnosis, cause: str, roots: Sequence[LinkEvidence], lines: Sequence[CallSite],
+    diagnosis: Diagnosis,
+    cause: str,
+    roots: Sequence[LinkEvidence],
+    lines: Sequence[CallSite],
     names: Sequence[str],
-) -> list[Step]:  # fmt: skip
+) -> list[Step]:
     """Steps from the cause to the remedy, without those that the diagnosis says nothing about.
 
     Args:
@@ -94,8 +97,12 @@ def _place(
         more = "and others, see Measured" if len(items) > SHOWN else ""
         note = ONE_OF.rstrip(": ") if several and not more else more
         return Step("Root links", items[:SHOWN], note)
-    mine = {link.link for each in diagnosis.findings if each.cause == diagnosis.cause
-            for link in each.links}  # fmt: skip
+    mine = {
+        link.link
+        for each in diagnosis.findings
+        if each.cause == diagnosis.cause
+        for link in each.links
+    }
     found = [link for link in roots if link.link in mine]
     if not found:
         return None
@@ -128,8 +135,12 @@ def _program(
             for line in lines
         )
         return Step("Phase and call", list(calls)[:SHOWN])
-    phases = [phase for each in diagnosis.findings if each.cause == diagnosis.cause
-              for phase in each.phases]  # fmt: skip
+    phases = [
+        phase
+        for each in diagnosis.findings
+        if each.cause == diagnosis.cause
+        for phase in each.phases
+    ]
     if not phases:
         return None
     addresses = [f"#when?{urlencode({'phase': phase})}" for phase in phases[:SHOWN]]
@@ -149,5 +160,8 @@ def _remedy(remedy: Remedy | None) -> Step | None:
     times = f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
     if remedy.name in first:
         return Step("Remedy", [Item(first, "#remedy")], times)
-    return Step("Remedy", [Item(first, "#remedy")],
-                f"{remedy.name}: {percent(remedy.gain)} less time, {times}")  # fmt: skip
+    return Step(
+        "Remedy",
+        [Item(first, "#remedy")],
+        f"{remedy.name}: {percent(remedy.gain)} less time, {times}",
+    )

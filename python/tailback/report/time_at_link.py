@@ -49,22 +49,28 @@ def samples_by_time_at_link(
     pairs = pair.unique().sort()
     at = np.searchsorted(pairs.to_numpy(), pair.to_numpy())
     moved, number, link, sums = _core.date_samples(
-        (samples["link"].to_numpy(), place.astype(np.uint32)), at.astype(np.uint32),
+        (samples["link"].to_numpy(), place.astype(np.uint32)),
+        at.astype(np.uint32),
         (_columns(samples, _HOP), _columns(samples, _CONGESTED)),
         ((truth["link"].to_numpy(), there.astype(np.uint32)), _columns(truth, _RECORD)),
         (n_links, windows.len()),
-    )  # fmt: skip
+    )
     phases = samples.select("label", "phase").unique()
     label, job = (pairs // 2**32).cast(pl.UInt32), (pairs % 2**32).cast(pl.UInt32)
     of = pl.DataFrame({"label": label, "job": job}).join(
         phases, on="label", how="left", maintain_order="left"
     )
-    return pl.DataFrame({
-        "window": windows.gather(moved), "link": link,
-        **dict(zip((*_HOP, *_CONGESTED), sums, strict=True)),
-    }).with_columns(of[name].gather(number) for name in ("job", "label", "phase")).select(
-        samples.columns
-    )  # fmt: skip
+    return (
+        pl.DataFrame(
+            {
+                "window": windows.gather(moved),
+                "link": link,
+                **dict(zip((*_HOP, *_CONGESTED), sums, strict=True)),
+            }
+        )
+        .with_columns(of[name].gather(number) for name in ("job", "label", "phase"))
+        .select(samples.columns)
+    )
 
 
 def _columns(table: pl.DataFrame, names: tuple[str, ...]) -> list[NDArray[np.uint64]]:

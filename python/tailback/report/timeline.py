@@ -144,10 +144,15 @@ class Timeline:
             sums["frame"].to_numpy() * bundles + evidence.bundle[link], return_inverse=True
         )
         found = shrink(
-            each["congested_weight"], each["congested_variance"], each["hop_weight"],
-            each["hop_variance"], each["hop_samples"], bundle, evidence.kind[link],
+            each["congested_weight"],
+            each["congested_variance"],
+            each["hop_weight"],
+            each["hop_variance"],
+            each["hop_samples"],
+            bundle,
+            evidence.kind[link],
             shared=evidence.shared,
-        )  # fmt: skip
+        )
         return sums.with_columns(fraction=pl.Series(found.value))
 
     def sums(self, links: NDArray[np.bool_]) -> LinkLoad:

@@ -117,8 +117,10 @@ def captured_run(
     notes = [loss for file in found.files for loss in file.losses()]
     if assumed:
         bits = f" with {telemetry.hash_bits} hash bits" if telemetry.scheme in HASHED else ""
-        notes.append(f"nothing states what the switches write: scheme {telemetry.scheme!r}{bits} "
-                     "is assumed; [telemetry] of a scenario states it")  # fmt: skip
+        notes.append(
+            f"nothing states what the switches write: scheme {telemetry.scheme!r}{bits} "
+            "is assumed; [telemetry] of a scenario states it"
+        )
     if found.one_in > 1:
         notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
     found = _with_headers(found, telemetry.scheme, first, notes)
@@ -126,10 +128,11 @@ def captured_run(
     if not packets.height:
         counts = "; ".join(notes) or "it holds no frame"
         raise CaptureError(
-            f"holds no received packet of the fabric's nodes: {counts}", file=first,
+            f"holds no received packet of the fabric's nodes: {counts}",
+            file=first,
             remedy="check that it is of this fabric, and name the nodes of its addresses in "
             "addresses.csv of --contexts",
-        )  # fmt: skip
+        )
     packets = packets.with_columns(label=pl.Series(labelled(packets, known), dtype=pl.UInt32))
     if known.rows.height and (lost := int((packets["label"] == 0).sum())):
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
@@ -156,8 +159,9 @@ def _with_headers(found: Captured, scheme: str, first: Path, notes: list[str]) -
         raise CaptureError(
             f"has CSIG tags of signal type {other[0]}; only types "
             f"{' and '.join(map(str, MAXIMUM_SIGNALS))} (delay, queue depth) grow with congestion",
-            file=first, remedy="let the switches write nQD, type 3",
-        )  # fmt: skip
+            file=first,
+            remedy="let the switches write nQD, type 3",
+        )
     notes.append(BOTTLENECKS_ONLY)
     return replace(found, packets=table)
 
@@ -260,7 +264,7 @@ def _run(
         hops=pl.lit(1, pl.UInt8),
         src_node=pl.col("src_node").cast(pl.UInt32),
         dst_node=pl.col("dst_node").cast(pl.UInt32),
-    )  # fmt: skip
+    )
     elapsed = int(packets["time_ps"].max()) + 1  # type: ignore[arg-type]
     nodes = pl.concat([packets["src_node"], packets["dst_node"]]).unique().sort()
     tables = fabric_tables(fabric) | _about_the_job(nodes, elapsed, known)
@@ -269,16 +273,26 @@ def _run(
     job = JobSection(name="captured", trace=first.absolute())
     scenario = setting.model_copy(update={"name": first.stem, "job": [job]})
     summary: dict[str, Any] = {
-        "elapsed_ps": elapsed, "end_ps": elapsed, "complete": True, "times": "measured",
-        "source": "capture", "one_in": one_in, "packets": round(packets.height * one_in),
-        "observed_packets": round(packets.height * one_in), "packet_hops": 0, "events": 0,
-        "messages": 0, "average_path_length": 1.0, "job_elapsed_ps": {"0": elapsed},
+        "elapsed_ps": elapsed,
+        "end_ps": elapsed,
+        "complete": True,
+        "times": "measured",
+        "source": "capture",
+        "one_in": one_in,
+        "packets": round(packets.height * one_in),
+        "observed_packets": round(packets.height * one_in),
+        "packet_hops": 0,
+        "events": 0,
+        "messages": 0,
+        "average_path_length": 1.0,
+        "job_elapsed_ps": {"0": elapsed},
         "window_ps": int(tables["windows"]["end_ps"][0]),
-    }  # fmt: skip
+    }
     tables |= {
         name: pl.DataFrame(schema=TABLES[name].polars_schema)
-        for name in TABLES if name not in tables
-    }  # fmt: skip
+        for name in TABLES
+        if name not in tables
+    }
     run = Run(scenario, tables, summary, notes=notes)
     try:
         run = _decoded(run, fabric)
@@ -346,19 +360,38 @@ def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str,
     phase, call, path = zip(*known.labels, strict=True)
     return {
         "jobs": pl.DataFrame(
-            {"job": [0], "name": ["captured"], "observed": [True], "ranks": [n_ranks],
-             "placement": ["captured"], "grid": [""]}
+            {
+                "job": [0],
+                "name": ["captured"],
+                "observed": [True],
+                "ranks": [n_ranks],
+                "placement": ["captured"],
+                "grid": [""],
+            }
         ),
         "ranks": pl.DataFrame(
-            {"rank": order, "job": [0] * n_ranks, "job_rank": order, "node": nodes,
-             "finish_ps": [elapsed] * n_ranks, "compute_ps": [0] * n_ranks,
-             "wait_ps": [elapsed] * n_ranks}
+            {
+                "rank": order,
+                "job": [0] * n_ranks,
+                "job_rank": order,
+                "node": nodes,
+                "finish_ps": [elapsed] * n_ranks,
+                "compute_ps": [0] * n_ranks,
+                "wait_ps": [elapsed] * n_ranks,
+            }
         ),
         "labels": pl.DataFrame(
-            {"label": range(n_labels), "job": [0] * n_labels, "phase": phase, "call": call,
-             "tag": [-1] * n_labels, "communicator": [""] * n_labels, "path": path}
+            {
+                "label": range(n_labels),
+                "job": [0] * n_labels,
+                "phase": phase,
+                "call": call,
+                "tag": [-1] * n_labels,
+                "communicator": [""] * n_labels,
+                "path": path,
+            }
         ),
-    }  # fmt: skip
+    }
 
 
 def _windows(elapsed: int, least: int) -> pl.DataFrame:

@@ -45,8 +45,12 @@ def with_fitting_packets(scenario: Scenario, program: Program) -> tuple[Scenario
     packet = scenario.engine.packet
     size = fitting_size(program, packet)
     engine = scenario.engine.model_copy(update={"coarse": size})
-    notes = [] if size is not None else [
-        f"coarse = auto: packets are of {exact_bytes(packet)}, as in the network, because too many "
-        f"bytes are in messages below {exact_bytes(2 * packet * FEWEST_PACKETS)}"
-    ]  # fmt: skip
+    notes = (
+        []
+        if size is not None
+        else [
+            f"coarse = auto: packets are of {exact_bytes(packet)}, as in the network, because too "
+            f"many bytes are in messages below {exact_bytes(2 * packet * FEWEST_PACKETS)}"
+        ]
+    )
     return scenario.model_copy(update={"engine": engine}), notes

@@ -56,13 +56,17 @@ class MessageContexts:
         """
         frame = pl.DataFrame(dict(columns))
         at = frame["label"].to_numpy().astype(np.int64)
-        columns = {"label": self.label, "receive_label": self.receive_label,
-                   "receiver": self.receiver}  # fmt: skip
+        columns = {
+            "label": self.label,
+            "receive_label": self.receive_label,
+            "receiver": self.receiver,
+        }
         return frame.with_columns(
-            pl.lit(None, pl.UInt32).alias(name) if labels is None
+            pl.lit(None, pl.UInt32).alias(name)
+            if labels is None
             else pl.Series(name, labels[at], pl.UInt32)
             for name, labels in columns.items()
-        )  # fmt: skip
+        )
 
 
 def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, MessageContexts]:

@@ -169,9 +169,10 @@ class _Attempt:
         # No rank has begun this step.
         at = min(int(rank_step[self.busy].max(initial=0)) + 1, end)
         cut = Cut(
-            stretch.stretch.begin, stretch.stretch.begin + at - stretch.first,
+            stretch.stretch.begin,
+            stretch.stretch.begin + at - stretch.first,
             stretch.stretch.end - stretch.stretch.begin - (at - stretch.first),
-        )  # fmt: skip
+        )
         if cut.skipped < WORTHWHILE * stretch.stretch.n_steps:
             stretch.counts.clear()
             if at - stretch.first > 2 * count:
@@ -259,9 +260,12 @@ def simulate_continued(
         first = attempt.next_check()
         assert first is not None
         checks = StepChecks(
-            attempt.bounds.ravel().astype(np.uint64), attempt.bounds.shape[1] - 1, first,
-            attempt.decide, program.stepped.label_offset,
-        )  # fmt: skip
+            attempt.bounds.ravel().astype(np.uint64),
+            attempt.bounds.shape[1] - 1,
+            first,
+            attempt.decide,
+            program.stepped.label_offset,
+        )
         outcome = engine(program.stepped, checks)
         if not outcome.complete:
             return "interrupted"
@@ -272,10 +276,17 @@ def simulate_continued(
     if not attempt.found:
         n_labels = len(program.stepped.program.labels) // program.stepped.copies
         return WholeRun(
-            with_skips(outcome, [], n_labels, program.start_ps, seed=seed, one_in=one_in,
-                       link_group=link_group),
+            with_skips(
+                outcome,
+                [],
+                n_labels,
+                program.start_ps,
+                seed=seed,
+                one_in=one_in,
+                link_group=link_group,
+            ),
             attempt.reason,
-        )  # fmt: skip
+        )
     final, results = _as_simulated(program, attempt.found)
     return final.skipped_run(outcome, results, seed, one_in, link_group)
 

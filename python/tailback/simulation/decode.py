@@ -162,10 +162,16 @@ def link_counts(run: Run, receiver: str | None = None) -> pl.DataFrame:
     longest = found["hop_excess"].to_numpy()
     low, high = count_interval(weight, variance, np.where(samples > 0, excess, longest), usual)
     counts = found.select(
-        "link", "packets", "packets_variance", "packets_low", "packets_high", "congested",
-        congested_variance=pl.Series(variance), congested_low=pl.Series(low),
+        "link",
+        "packets",
+        "packets_variance",
+        "packets_low",
+        "packets_high",
+        "congested",
+        congested_variance=pl.Series(variance),
+        congested_low=pl.Series(low),
         congested_high=pl.Series(high),
-    )  # fmt: skip
+    )
     links = run.tables["links"].select("link")
     return links.join(counts, on="link", how="left", maintain_order="left")
 

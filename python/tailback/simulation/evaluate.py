@@ -27,15 +27,20 @@ PACED: dict[str, Any] = {
 
 
 INSTANT: dict[str, Any] = {
-    "send_delay_ps": 0, "switch_delay_ps": 0, "local_delay_ps": 0, "header_bytes": 0,
+    "send_delay_ps": 0,
+    "switch_delay_ps": 0,
+    "local_delay_ps": 0,
+    "header_bytes": 0,
     "eager_bytes": 1 << 40,
-}  # fmt: skip
+}
 """Settings of a network without latency, on which no sender waits for its receiver to be ready."""
 
 
 OTHER_INJECTION = {
-    "fifo": "round-robin", "round-robin": "fifo", "per-destination": "per-destination",
-}  # fmt: skip
+    "fifo": "round-robin",
+    "round-robin": "fifo",
+    "per-destination": "per-destination",
+}
 """The other order in which adapters may send; a queue per destination is a feature of some adapters
 and known, as congestion control and pacing need it."""
 

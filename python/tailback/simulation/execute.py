@@ -123,9 +123,14 @@ def execute(
         raise KeyboardInterrupt
     with stage("tables of runs"):
         tables, summary = make_tables(
-            prepared.scenario, fabric, whole.jobs, workload.places, contexts, outcome,
+            prepared.scenario,
+            fabric,
+            whole.jobs,
+            workload.places,
+            contexts,
+            outcome,
             detours=settings.detour != "never",
-        )  # fmt: skip
+        )
     if stated is not None:
         summary["pacing"] = stated.summary
     if skipped is not None:
@@ -173,9 +178,13 @@ def _coarse_notes(engine: EngineSection, program: Program) -> list[str]:
     few = (sent > packet) & (sent < FEW_PACKETS * size)
     share = sent[few].sum() / max(sent.sum(), 1.0)
     far = (
-        f"; messages of fewer than {FEW_PACKETS} of them have {percent(share)} of the bytes, "
-        "and their times may be off by tens of per cent"
-    ) if share >= 0.01 else ""  # fmt: skip
+        (
+            f"; messages of fewer than {FEW_PACKETS} of them have {percent(share)} of the bytes, "
+            "and their times may be off by tens of per cent"
+        )
+        if share >= 0.01
+        else ""
+    )
     return [
         f"coarse packets: {exact_bytes(size)} in place of {exact_bytes(packet)}; times are "
         f"estimates, and fewer packets carry samples (docs/explanation/approximations.md){far}"
@@ -212,11 +221,14 @@ class _EngineRun:
         random_routing = settings.routing not in ("deterministic", "ecmp")
         group = np.full(self.fabric.n_links, -1, np.int64)
         return simulate_skipping(
-            self.workload, self.stepped, eager=settings.eager_bytes, seed=settings.seed,
+            self.workload,
+            self.stepped,
+            eager=settings.eager_bytes,
+            seed=settings.seed,
             one_in=settings.one_in / (1.0 - settings.header_loss),
             link_group=interchangeable_links(self.fabric) if random_routing else group,
             random_routing=random_routing,
-        )  # fmt: skip
+        )
 
     def stepped(
         self, part: SteppedProgram, checks: StepChecks | None = None
@@ -231,9 +243,13 @@ class _EngineRun:
         return outcome
 
     def _placed(
-        self, program: Program, start_ps: NDArray[np.uint64], copies: int, label_step: list[int],
+        self,
+        program: Program,
+        start_ps: NDArray[np.uint64],
+        copies: int,
+        label_step: list[int],
         pace_mbps: NDArray[np.uint32] | None,
-    ) -> PlacedProgram:  # fmt: skip
+    ) -> PlacedProgram:
         """The program in the form the engine takes."""
         workload = self.workload
         of_label = [workload.jobs[job].section for job in workload.job_of_label.tolist()]
@@ -254,25 +270,40 @@ class _EngineRun:
     ) -> _core.PacketOutcome:
         scenario, routes, settings = self.prepared.scenario, self.routes, self.settings
         require_memory(
-            self.fabric, scenario, traffic.program,
+            self.fabric,
+            scenario,
+            traffic.program,
             lanes=scenario.engine.services * routes.lanes,
             measure=settings.measure,
             times=1 if checks is None or checks.label_offset is None else checks.count,
-        )  # fmt: skip
+        )
         section = scenario.fabric
-        with stage("packet engine"), translate_core_error(
-            "[engine]", fabric=self.fabric, file=section.file, forwarding=section.forwarding,
-        ):  # fmt: skip
+        with (
+            stage("packet engine"),
+            translate_core_error(
+                "[engine]",
+                fabric=self.fabric,
+                file=section.file,
+                forwarding=section.forwarding,
+            ),
+        ):
             return _core.simulate(
-                routes.network, settings, traffic, routing=routes.rule, threads=self.threads,
-                watch=self.watch, steps=checks,
-            )  # fmt: skip
+                routes.network,
+                settings,
+                traffic,
+                routing=routes.rule,
+                threads=self.threads,
+                watch=self.watch,
+                steps=checks,
+            )
 
 
 def _state_skips(
-    skipped: SkippedRun | WholeRun | str, jobs: list[Job], tables: dict[str, pl.DataFrame],
+    skipped: SkippedRun | WholeRun | str,
+    jobs: list[Job],
+    tables: dict[str, pl.DataFrame],
     summary: dict[str, Any],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Record the skipped steps of a run in its tables and summary; returns notes on them."""
     if not isinstance(skipped, SkippedRun):
         reason = skipped if isinstance(skipped, str) else skipped.reason
@@ -282,18 +313,23 @@ def _state_skips(
     observed = [i for i, job in enumerate(jobs) if job.section.observed]
     half = round(max(skipped.half_ps[i] for i in observed))
     summary["skipped"] = {
-        "steps": skipped.steps, "simulated": skipped.simulated,
+        "steps": skipped.steps,
+        "simulated": skipped.simulated,
         "elapsed_low_ps": max(summary["elapsed_ps"] - half, 0),
         "elapsed_high_ps": summary["elapsed_ps"] + half,
         "links_half": skipped.outcome.links_half,
-    }  # fmt: skip
+    }
     return skip_notes(skipped)
 
 
 def _pacing(
-    prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes,
-    settings: EngineSettings, pace_mbps: NDArray[np.uint32] | None,
-) -> tuple[NDArray[np.uint32] | None, SendRates | None, list[str]]:  # fmt: skip
+    prepared: PreparedScenario,
+    workload: Workload,
+    fabric: Fabric,
+    routes: Routes,
+    settings: EngineSettings,
+    pace_mbps: NDArray[np.uint32] | None,
+) -> tuple[NDArray[np.uint32] | None, SendRates | None, list[str]]:
     """Rates of the sends: those given, else those of the scenario; and notes."""
     # Without contention there is nothing to share.
     if pace_mbps is not None or not settings.contention:

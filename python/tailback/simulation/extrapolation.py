@@ -24,8 +24,15 @@ from tailback.simulation.skipped_samples import LabelPasses, draw_samples
 
 NEVER = np.iinfo(np.uint64).max
 
-TRUTH = ("packets", "bytes", "observed_packets", "congested_packets", "observed_congested_packets",
-         "busy_ps", "stall_ps")  # fmt: skip
+TRUTH = (
+    "packets",
+    "bytes",
+    "observed_packets",
+    "congested_packets",
+    "observed_congested_packets",
+    "busy_ps",
+    "stall_ps",
+)
 """Additive columns of table ``truth``."""
 
 KEYS = ("window", "label", "link")
@@ -201,8 +208,11 @@ def _ranks(
         finish[job.ranks] += np.where(apart, job.compute_ps, job.shift_ps)
         compute[job.ranks] += job.compute_ps
     wait = np.maximum(finish - start_ps.astype(np.int64) - compute, 0)
-    return {"finish_ps": finish.astype(np.uint64), "compute_ps": compute.astype(np.uint64),
-            "wait_ps": wait.astype(np.uint64)}  # fmt: skip
+    return {
+        "finish_ps": finish.astype(np.uint64),
+        "compute_ps": compute.astype(np.uint64),
+        "wait_ps": wait.astype(np.uint64),
+    }
 
 
 def _end(outcome: _core.PacketOutcome, skips: Sequence[Skip], finish_ps: int) -> int:
@@ -280,9 +290,13 @@ def _traffic(
 
 
 def marked_traffic(
-    table: Columns, name: str, marks: NDArray[np.int64], mark_steps: NDArray[np.int64],
-    factor: float, link_group: NDArray[np.int64],
-) -> LinkTraffic:  # fmt: skip
+    table: Columns,
+    name: str,
+    marks: NDArray[np.int64],
+    mark_steps: NDArray[np.int64],
+    factor: float,
+    link_group: NDArray[np.int64],
+) -> LinkTraffic:
     """Traffic of skipped steps, extrapolated from a column of the traffic of marked steps.
 
     Args:
@@ -325,8 +339,9 @@ def _passes(
     key, row = np.unique(label * links + link, return_inverse=True)
     counts = []
     for name, of_link in (
-        ("hop_samples", "observed_packets"), ("congested_samples", "observed_congested_packets")
-    ):  # fmt: skip
+        ("hop_samples", "observed_packets"),
+        ("congested_samples", "observed_congested_packets"),
+    ):
         value = np.bincount(row, np.asarray(table[name])[used] * factor[used], len(key))
         total = np.bincount(key % links, value, links)
         ratio = np.where(total > 0, traffic[of_link] / np.maximum(total, 1e-300), 1.0)

@@ -29,8 +29,13 @@ from tailback.simulation.tables import make_tables
 from tailback.stages import stage
 from tailback.units import format_bytes, format_time
 
-UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
-           "stall_ps")  # fmt: skip
+UNKNOWN = (
+    "packets",
+    "observed_packets",
+    "congested_packets",
+    "observed_congested_packets",
+    "stall_ps",
+)
 """Columns of table ``truth`` that are null in a run of the fluid model."""
 
 PACED_PACKETS = 4
@@ -173,9 +178,10 @@ def make_fluid_evaluate(
     def evaluate(change: Change) -> Run:
         if change.network == "no-contention":
             raise ScenarioError(
-                "the fluid model has no network without contention", place="[model]",
+                "the fluid model has no network without contention",
+                place="[model]",
                 remedy="use the packet engine for this step",
-            )  # fmt: skip
+            )
         return _execute(
             apply_change(prepared, change),
             options if change.rates is None else explicit_rate_model(options, change.rates),
@@ -217,19 +223,26 @@ def fluid_send_rates(
     assert change.rates is not None
     options = explicit_rate_model(FluidOptions(windows=0), change.rates)
     workload, times = _solve(
-        prepared, options, network, rank_nodes(prepared, change), not change.background,
-        change.routing, change.seed_offset,
-    )  # fmt: skip
+        prepared,
+        options,
+        network,
+        rank_nodes(prepared, change),
+        not change.background,
+        change.routing,
+        change.seed_offset,
+    )
     engine = prepared.scenario.engine
     log = times.messages
     latency = log["switches"].astype(np.int64) * engine.switch_delay
     src, dst = (workload.node[log[end]].astype(np.int64) for end in ("src_rank", "dst_rank"))
-    flows = pl.DataFrame({
-        "pair": src * prepared.fabric.n_nodes + dst,
-        "start": log["start_ps"].astype(np.int64),
-        "end": log["arrival_ps"].astype(np.int64) - latency,
-        "size": log["size_bytes"].astype(np.int64),
-    })  # fmt: skip
+    flows = pl.DataFrame(
+        {
+            "pair": src * prepared.fabric.n_nodes + dst,
+            "start": log["start_ps"].astype(np.int64),
+            "end": log["arrival_ps"].astype(np.int64) - latency,
+            "size": log["size_bytes"].astype(np.int64),
+        }
+    )
     rate = _busy_rate(flows)
     fits = (flows["size"].to_numpy() >= PACED_PACKETS * engine.packet) & (log["switches"] > 0)
     out = np.zeros(len(workload.program.kind), np.uint32)
@@ -260,9 +273,13 @@ def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np
     choice = path_choice(prepared.scenario.engine.routing, fabric, routes)
     # Links that serve as one take equal parts, as choices per packet make them.
     paths = paths_between(
-        routes.network, pairs[0], pairs[1], "spread" if choice == "pooled" else choice,
-        prepared.scenario.seed, routes.rule,
-    )  # fmt: skip
+        routes.network,
+        pairs[0],
+        pairs[1],
+        "spread" if choice == "pooled" else choice,
+        prepared.scenario.seed,
+        routes.rule,
+    )
     load = paths.link_sum(np.bincount(index.reshape(-1), amount[remote]), fabric.n_links)
     return float((load * 8000.0 / fabric.link_gbps).max())
 
@@ -305,10 +322,15 @@ def _solve(
         ),
     ):
         times = simulate_program(
-            routes.network, workload.program, workload.node, fabric.node_host[workload.node],
-            workload.start_ps, model, routes.rule,
+            routes.network,
+            workload.program,
+            workload.node,
+            fabric.node_host[workload.node],
+            workload.start_ps,
+            model,
+            routes.rule,
             in_host_rates(fabric, workload.node, scenario.engine.local_gbps),
-        )  # fmt: skip
+        )
     return workload, times
 
 
@@ -346,10 +368,12 @@ def _execute(
             outcome,
         )
     summary |= {
-        "model": "fluid", "rates": options.rates,
+        "model": "fluid",
+        "rates": options.rates,
         "paths": _paths(options, routing or scenario.engine.routing, fabric, routes),
-        "quantum_ps": options.quantum_ps, "settlements": times.settlements,
-    }  # fmt: skip
+        "quantum_ps": options.quantum_ps,
+        "settlements": times.settlements,
+    }
     repetitions = prepared.observed.times
     if repetitions > 1:
         summary["elapsed_ps"] *= repetitions
@@ -405,18 +429,31 @@ def _outcome(times: ProgramTimes, packet_bytes: int) -> ModelledOutcome:
     truth: dict[str, Any] = {**times.link_use, **{name: [None] * rows for name in UNKNOWN}}
     samples = {
         name: np.zeros(0, np.uint64)
-        for name in ("window", "label", "link", "hop_samples", "hop_weight", "hop_variance",
-                     "hop_bytes", "congested_samples", "congested_weight", "congested_variance")
-    }  # fmt: skip
+        for name in (
+            "window",
+            "label",
+            "link",
+            "hop_samples",
+            "hop_weight",
+            "hop_variance",
+            "hop_bytes",
+            "congested_samples",
+            "congested_weight",
+            "congested_variance",
+        )
+    }
     return ModelledOutcome(
         packets=int(packets.sum()),
         packet_hops=int((packets * switches).sum()),
         events=times.settlements,
         end_ps=times.end_ps,
         window_ps=times.window_ps,
-        ranks={"finish_ps": times.finish_ps, "compute_ps": times.compute_ps,
-               "wait_ps": times.wait_ps},
+        ranks={
+            "finish_ps": times.finish_ps,
+            "compute_ps": times.compute_ps,
+            "wait_ps": times.wait_ps,
+        },
         messages=messages,
         samples=samples,
         truth=truth,
-    )  # fmt: skip
+    )

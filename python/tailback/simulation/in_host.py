@@ -46,9 +46,10 @@ def with_in_host_rates(fabric: Fabric, sections: Sequence[InHost]) -> Fabric:
         twice = [host for host in hosts if not np.isnan(given[host])]
         if twice:
             raise ScenarioError(
-                f"host {fabric.host_name[twice[0]]!r} has two rates", place=place,
+                f"host {fabric.host_name[twice[0]]!r} has two rates",
+                place=place,
                 remedy="name each host in one section",
-            )  # fmt: skip
+            )
         given[hosts] = section.rate
     own = np.full(fabric.n_hosts, np.nan) if fabric.host_gbps is None else fabric.host_gbps
     return replace(fabric, host_gbps=np.where(np.isnan(given), own, given))
@@ -59,9 +60,7 @@ def without_in_host_limit(fabric: Fabric) -> Fabric:
     return replace(fabric, host_gbps=np.full(fabric.n_hosts, FREE_GBPS))
 
 
-def in_host_rates(
-    fabric: Fabric, node: NDArray[np.uint32], usual: float
-) -> NDArray[np.float64]:  # fmt: skip
+def in_host_rates(fabric: Fabric, node: NDArray[np.uint32], usual: float) -> NDArray[np.float64]:
     """Rate within its host of each rank, Gb/s, shape (R,); empty if all have the usual one.
 
     Args:

@@ -106,9 +106,7 @@ class KnownRuns:
         """
         if not change.measure and self._is_determined(change):
             change = replace(change, seed_offset=0)
-        for measure, computations in product(
-            {change.measure, True}, {change.computations, True}
-        ):  # fmt: skip
+        for measure, computations in product({change.measure, True}, {change.computations, True}):
             key = self.key(replace(change, measure=measure, computations=computations))
             if key in self._runs:
                 self._runs.move_to_end(key)
@@ -129,9 +127,10 @@ class KnownRuns:
             self._evict(key)
         large = {
             (name, column.name): self._shared.add((name, column.name), column)
-            for name, table in run.tables.items() for column in table.get_columns()
+            for name, table in run.tables.items()
+            for column in table.get_columns()
             if column.estimated_size() >= COMPARED_BYTES
-        }  # fmt: skip
+        }
         other = sum(int(table.estimated_size()) for table in run.tables.values())
         other -= sum(int(column.estimated_size()) for column in large.values())
         tables = {
@@ -169,14 +168,22 @@ class KnownRuns:
         program = change.program
         return (
             None if placement is None else np.asarray(placement, np.uint32).tobytes(),
-            network, routing, change.rule,
+            network,
+            routing,
+            change.rule,
             None if program is None or program is job.program else id(program),
-            change.rates, change.slow, change.limits, change.in_host,
+            change.rates,
+            change.slow,
+            change.limits,
+            change.in_host,
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(one.section.observed for one in prepared.jobs),
-            change.seed_offset, change.measure, change.measure and change.totals_only,
-            change.computations, change.variation,
-        )  # fmt: skip
+            change.seed_offset,
+            change.measure,
+            change.measure and change.totals_only,
+            change.computations,
+            change.variation,
+        )
 
     def _is_determined(self, change: Change) -> bool:
         """Whether the seed has no effect on times: no packet has a choice of paths.
@@ -188,9 +195,11 @@ class KnownRuns:
         scenario = self.prepared.scenario
         engine = scenario.engine
         if (
-            change.rates is not None or engine.skip_repeats
-            or engine.congestion_control is not None or engine.pacing.kind != "off"
-        ):  # fmt: skip
+            change.rates is not None
+            or engine.skip_repeats
+            or engine.congestion_control is not None
+            or engine.pacing.kind != "off"
+        ):
             return False
         if change.network in ("star", "no-contention"):
             return True

@@ -84,16 +84,24 @@ class LinkTraffic:
         at = np.arange(groups * n, dtype=np.int64)
         _, group_variance = _sums(at // max(n, 1), at % max(n, 1), of_group, part_steps, groups)
         return LinkTraffic(
-            total * factor, variance * factor**2, variance * factor, group_variance * factor**2,
-            n, group,
-        )  # fmt: skip
+            total * factor,
+            variance * factor**2,
+            variance * factor,
+            group_variance * factor**2,
+            n,
+            group,
+        )
 
     def __add__(self, other: LinkTraffic) -> LinkTraffic:
         """Traffic of both; it is independent."""
         return LinkTraffic(
-            self.total + other.total, self.variance + other.variance, self.own + other.own,
-            self.group_variance + other.group_variance, min(self.steps, other.steps), self.group,
-        )  # fmt: skip
+            self.total + other.total,
+            self.variance + other.variance,
+            self.own + other.own,
+            self.group_variance + other.group_variance,
+            min(self.steps, other.steps),
+            self.group,
+        )
 
     def estimate(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Best estimate of the traffic of each link and its variance, shape (L,) each.
@@ -163,9 +171,12 @@ class LinkPrecision:
 
 
 def _sums(
-    at: NDArray[np.int64], part: NDArray[np.int64], value: NDArray[np.float64],
-    part_steps: NDArray[np.int64], length: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    at: NDArray[np.int64],
+    part: NDArray[np.int64],
+    value: NDArray[np.float64],
+    part_steps: NDArray[np.int64],
+    length: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sum over all parts by index, and its variance; parts without a row count as zero."""
     n, steps = len(part_steps), part_steps.astype(np.float64)
     sums = np.bincount(at, value, length)

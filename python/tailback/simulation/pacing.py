@@ -125,8 +125,9 @@ def _computed(scenario: Scenario, workload: Workload, fabric: Fabric, routes: Ro
     if routes.detour != "never":
         raise ScenarioError(
             f"no rates can be computed for routes that take detours ({routes.detour})",
-            place="[engine.pacing] rates", remedy="choose other routes, or give rates_file",
-        )  # fmt: skip
+            place="[engine.pacing] rates",
+            remedy="choose other routes, or give rates_file",
+        )
     program, mbps = workload.program, np.zeros(len(workload.program.kind), np.uint32)
     sends = np.flatnonzero(program.sends)
     rank = np.searchsorted(program.rank_start, sends, side="right") - 1
@@ -232,9 +233,11 @@ def _from_file(
     for pair, (_, line) in rate.items():
         if here.issuperset(pair) and pair not in used:
             raise ScenarioError(
-                f"rank {pair[0]} sends nothing to rank {pair[1]}", file=file, place=f"line {line}",
+                f"rank {pair[0]} sends nothing to rank {pair[1]}",
+                file=file,
+                place=f"line {line}",
                 remedy="ranks are numbered as in table messages of a run",
-            )  # fmt: skip
+            )
     return mbps
 
 
@@ -244,9 +247,11 @@ def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, 
     header = [name.strip() for name in next(reader, [])]
     if header != list(COLUMNS):
         raise ScenarioError(
-            f"the first line is {','.join(header)!r}", file=file, place="line 1",
+            f"the first line is {','.join(header)!r}",
+            file=file,
+            place="line 1",
             remedy=f"a table of rates begins with {','.join(COLUMNS)}",
-        )  # fmt: skip
+        )
     seen: set[tuple[int, int]] = set()
     for line, row in enumerate(reader, 2):
         if not row:
@@ -259,8 +264,9 @@ def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, 
         if not fits or (src, dst) in seen:
             raise ScenarioError(
                 f"{','.join(row)!r} is not a pair of ranks and a rate, or is listed twice",
-                file=file, place=f"line {line}",
+                file=file,
+                place=f"line {line}",
                 remedy=f"two ranks below {ranks} and Gb/s, at least {MIN_GBPS:g}, each pair once",
-            )  # fmt: skip
+            )
         seen.add((src, dst))
         yield (src, dst), (round(gbps * 1000), line)

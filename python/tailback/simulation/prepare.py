@@ -187,15 +187,18 @@ class PreparedScenario:
         nodes = sorted({node for _, *ends, _ in messages for node in ends})
         rank = {node: number for number, node in enumerate(nodes)}
         pattern = {
-            "kind": "timed", "ranks": len(nodes),
+            "kind": "timed",
+            "ranks": len(nodes),
             "messages": [(at, rank[src], rank[dst], size) for at, src, dst, size in messages],
-        }  # fmt: skip
+        }
         node = np.array(nodes, np.uint32)
         hosts = self.fabric.node_host[node].tolist()
         section = JobSection(
-            name=name, observed=False, pattern=pattern,
+            name=name,
+            observed=False,
+            pattern=pattern,
             hosts=",".join(self.fabric.host_name[host] for host in hosts),
-        )  # fmt: skip
+        )
         keep = Footprint({}, tuple(dict.fromkeys(hosts)))
         program = build_pattern(pattern, None, self.scenario.seed)
         jobs = [*self.jobs, Job(section, program, self.observed.problem, node, keep)]
@@ -257,9 +260,12 @@ def load_fabric(section: FabricSection) -> Fabric:
     assert section.file is not None
     _check_format("[fabric] format", section.format, FABRIC_READERS)
     fabric = read_fabric(
-        section.file, section.format, section.cable_delay,
-        cable_gbps=section.cable_rate, taper=section.taper,
-    )  # fmt: skip
+        section.file,
+        section.format,
+        section.cable_delay,
+        cable_gbps=section.cable_rate,
+        taper=section.taper,
+    )
     return in_port_order(fabric)
 
 
@@ -285,10 +291,11 @@ def load_traffic(section: JobSection, seed: int, *, once: bool = False) -> Progr
     if section.nccl is not None:
         if program.recompile is None:
             raise ScenarioError(
-                "the traffic of this job has no collectives of NCCL", place="[job.nccl]",
+                "the traffic of this job has no collectives of NCCL",
+                place="[job.nccl]",
                 remedy="leave the table out, or give a Kineto trace, a log of NCCL, or the pattern "
                 "'training'",
-            )  # fmt: skip
+            )
         program = program.recompile(section.nccl)
     if not program.grid:
         program.grid = infer_grid(program.traffic_matrix(), program.n_ranks)
@@ -346,17 +353,19 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
         raise
     if any(slots):
         raise PlacementError(
-            "says how many slots hosts have", place=option("allow_hosts", spec[:80]),
+            "says how many slots hosts have",
+            place=option("allow_hosts", spec[:80]),
             remedy="name only hosts: candidates keep the number of ranks on each host",
-        )  # fmt: skip
+        )
     others = {host: other for other in jobs if other is not job for host in other.footprint.ranks}
     named = spec.strip() != "all"
     for host in [host for host in hosts if host in others]:
         if named:
             raise PlacementError(
                 f"host {fabric.host_name[host]!r} is used by job {others[host].section.name!r}",
-                place=option("allow_hosts", spec[:80]), remedy="leave it out",
-            )  # fmt: skip
+                place=option("allow_hosts", spec[:80]),
+                remedy="leave it out",
+            )
     allowed = [host for host in hosts if host not in others]
     job.footprint = footprint(job.problem, job.node, allowed)
 
@@ -415,9 +424,10 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     """
     if not any(job.observed for job in scenario.job):
         raise ScenarioError(
-            "no job is observed, so there is nothing to measure", place="[job] observed",
+            "no job is observed, so there is nothing to measure",
+            place="[job] observed",
             remedy="set observed = true for your job",
-        )  # fmt: skip
+        )
     fabric = load_fabric(scenario.fabric)
     require_rates(fabric, scenario.fabric.file)
     scenario, fabric = with_slow_cables(scenario, fabric)
@@ -458,7 +468,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                     f"{fabric.host_name[host]!r}",
                     place="[job] hosts",
                     remedy="give each job separate hosts, or set shared_hosts = true",
-                )  # fmt: skip
+                )
             taken.setdefault(host, f"{number + 1} ({section.name!r})")
         keep = footprint(problem, node)
         times = section.repeat if once else 1

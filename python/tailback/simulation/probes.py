@@ -112,9 +112,10 @@ def probe_tables(
         # Two-dimensional: the links of every packet's reservoirs, if these have several slots.
         links = columns.pop("links", None)
         tables["packets"] = contexts.resolve(columns).with_columns(
-            links=pl.lit(None, pl.List(pl.UInt32)) if links is None
+            links=pl.lit(None, pl.List(pl.UInt32))
+            if links is None
             else pl.Series(links).cast(pl.List(pl.UInt32))
-        )  # fmt: skip
+        )
     if tables["packets"].height:
         tables["packets"] = tables["packets"].with_columns(
             hops=pl.lit(None, pl.UInt8) if detours else pl.col("hops"),

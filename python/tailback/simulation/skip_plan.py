@@ -143,17 +143,20 @@ class _Planner:
 
     def _key(self) -> Key:
         return tuple(
-            NOT_STARTED if job.start_ps > self.now
-            else FINISHED if self.at[number] >= job.n_steps
+            NOT_STARTED
+            if job.start_ps > self.now
+            else FINISHED
+            if self.at[number] >= job.n_steps
             else job.segment_of(self.at[number])
             for number, job in enumerate(self.jobs)
-        )  # fmt: skip
+        )
 
     def _left(self, key: Key, step: Mapping[int, float]) -> float:
         """Time until a job leaves its segment or another job starts."""
         ends = [(self._end(job, key) - self.at[job]) * step[job] for job in step]
-        starts = [self.jobs[job].start_ps - self.now for job, s in enumerate(key)
-                  if s == NOT_STARTED]  # fmt: skip
+        starts = [
+            self.jobs[job].start_ps - self.now for job, s in enumerate(key) if s == NOT_STARTED
+        ]
         return min([*ends, *starts])
 
     def _end(self, job: int, key: Key) -> int:

@@ -57,9 +57,15 @@ def simulate_skipping(
     jobs = SteppedJob.all_of(workload)
     if len(jobs) == 1 and not jobs[0].steps.waits_across():
         return simulate_continued(
-            workload, jobs[0], engine, eager=eager, seed=seed, one_in=one_in,
-            link_group=link_group, random_routing=random_routing,
-        )  # fmt: skip
+            workload,
+            jobs[0],
+            engine,
+            eager=eager,
+            seed=seed,
+            one_in=one_in,
+            link_group=link_group,
+            random_routing=random_routing,
+        )
     rates, wanted = Rates({}, {}), dict[Key, int]()
     outlines = [job.outline for job in jobs]
     reason = "no job repeats enough equal steps"

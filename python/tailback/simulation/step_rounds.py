@@ -75,9 +75,11 @@ class SteppedProgram:
 
     @staticmethod
     def of(
-        programs: list[KeptSteps], marks: list[NDArray[np.int64]], used: int,
+        programs: list[KeptSteps],
+        marks: list[NDArray[np.int64]],
+        used: int,
         start_ps: NDArray[np.uint64],
-    ) -> SteppedProgram:  # fmt: skip
+    ) -> SteppedProgram:
         """The program of all jobs, whose steps have ``marks`` up to ``used``."""
         merged, _ = side_by_side([one.program for one in programs])
         labels = len(merged.labels)
@@ -390,10 +392,12 @@ class Round:
                 messages = own.messages_before(columns) + int(first[number])
                 times[number] = StepTimes.of(messages, outcome.messages)
             together = _common_steps(times)
-            results.append({
-                number: self._extrapolated(skip, number, times[number], part, eager)
-                for number, part in together.items()
-            })  # fmt: skip
+            results.append(
+                {
+                    number: self._extrapolated(skip, number, times[number], part, eager)
+                    for number, part in together.items()
+                }
+            )
         return results
 
     def _extrapolated(
@@ -447,28 +451,42 @@ class Round:
             parts = [
                 self._part(planned.cuts[n], n, result, outcome) for n, result in by_job.items()
             ]
-            parts += [_postponed(self.jobs[n], shift) for n, segment in enumerate(planned.key)
-                      if segment == NOT_STARTED]  # fmt: skip
+            parts += [
+                _postponed(self.jobs[n], shift)
+                for n, segment in enumerate(planned.key)
+                if segment == NOT_STARTED
+            ]
             skips.append(Skip(int(leading.times.begin_ps[border]), shift, parts))
             for number, result in by_job.items():
                 half[number] = np.hypot(half[number], result.found.half_ps)
         n_labels = len(self.stepped.program.labels) // self.stepped.copies
         made = with_skips(
             outcome, skips, n_labels, self.start_ps, seed=seed, one_in=one_in, link_group=link_group
-        )  # fmt: skip
+        )
         for planned, by_job, window in zip(self.skips, results, made.skip_windows, strict=True):
             for number, result in by_job.items():
                 cut, found = planned.cuts[number], result.found
-                stretches.append(SkippedStretch(
-                    job=number, name=self.jobs[number].job.section.name, first_step=cut.at,
-                    steps=cut.skipped, basis=found.count, step_ps=round(found.step_ps),
-                    time_ps=found.shift_ps, half_ps=ceil(found.half_ps),
-                    exact=found.exact, window=window if made.window_ps else None,
-                ))  # fmt: skip
+                stretches.append(
+                    SkippedStretch(
+                        job=number,
+                        name=self.jobs[number].job.section.name,
+                        first_step=cut.at,
+                        steps=cut.skipped,
+                        basis=found.count,
+                        step_ps=round(found.step_ps),
+                        time_ps=found.shift_ps,
+                        half_ps=ceil(found.half_ps),
+                        exact=found.exact,
+                        window=window if made.window_ps else None,
+                    )
+                )
         return SkippedRun(
-            made, stretches, [job.steps.n_steps for job in self.jobs],
-            [len(kept) for kept in self.kept], half.tolist(),
-        )  # fmt: skip
+            made,
+            stretches,
+            [job.steps.n_steps for job in self.jobs],
+            [len(kept) for kept in self.kept],
+            half.tolist(),
+        )
 
     def _part(
         self, cut: Cut, number: int, result: RoundResult, outcome: _core.PacketOutcome

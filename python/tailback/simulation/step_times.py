@@ -84,9 +84,12 @@ class StepTimes:
     def part(self, steps: slice) -> StepTimes:
         """The times of a range of steps, given by its start and stop."""
         return StepTimes(
-            self.post[:, steps], self.latency[steps], self.counts[:, steps],
-            self.bounds[:, steps.start : steps.stop + 1], self.columns,
-        )  # fmt: skip
+            self.post[:, steps],
+            self.latency[steps],
+            self.counts[:, steps],
+            self.bounds[:, steps.start : steps.stop + 1],
+            self.columns,
+        )
 
     def pattern(self, step: int) -> NDArray[np.int64]:
         """Post, start and arrival time of the messages of a step, shape (messages, 3).
@@ -109,8 +112,10 @@ class StepTimes:
             messages: Messages of the run.
         """
         begin, end = bounds[:, :-1], bounds[:, 1:]
-        columns = [np.asarray(messages[name]).astype(np.int64)
-                   for name in ("post_ps", "start_ps", "arrival_ps")]  # fmt: skip
+        columns = [
+            np.asarray(messages[name]).astype(np.int64)
+            for name in ("post_ps", "start_ps", "arrival_ps")
+        ]
         there = end > begin
         post = np.full(begin.shape, -1)
         post[there] = columns[0][begin[there]]

@@ -184,9 +184,10 @@ def scenario_of(folder: PrivateFolder) -> PreparedScenario:
         return decode(folder.read(SCENARIO), PreparedScenario)
     except TaskDataError as error:
         raise RunError(
-            str(error), file=folder.path / SCENARIO,
+            str(error),
+            file=folder.path / SCENARIO,
             remedy="use the same version of Tailback for the diagnosis and its workers",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def work(folder: PrivateFolder, simulate: Callable[[Change], Run], idle_s: float) -> None:

@@ -47,8 +47,10 @@ def trace_hosts(
     # Names with and without a domain are treated as the same host if that is unambiguous.
     short = Counter(name.partition(".")[0] for name in fabric.host_name)
     by_short = {n.partition(".")[0]: n for n in fabric.host_name if short[n.partition(".")[0]] == 1}
-    names = [name if name in known else by_short.get(name.partition(".")[0], "")
-             for name in found.of_rank]  # fmt: skip
+    names = [
+        name if name in known else by_short.get(name.partition(".")[0], "")
+        for name in found.of_rank
+    ]
     return Hosts(names, found.source) if all(names) else None
 
 
@@ -65,9 +67,11 @@ def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[
         return []
     names = ", ".join(shown(name) for name in list(dict.fromkeys(logged))[:3])
     more = ", …" if recorded > 3 else ""
-    return [f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
-            "what ranks of a host exchange does not enter the network; --hosts and "
-            "--ranks-per-host state where they ran"]  # fmt: skip
+    return [
+        f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
+        "what ranks of a host exchange does not enter the network; --hosts and "
+        "--ranks-per-host state where they ran"
+    ]
 
 
 def hosts_spec(hosts: Hosts) -> str:

@@ -69,9 +69,17 @@ class AmbiguousPackets:
         """A slice of the packets."""
         ids, seen = np.ascontiguousarray(self.ids[rows]), self.seen[rows]
         return AmbiguousPackets(
-            ids, seen, self.of[rows], self.start, self.links, self.hop, self.last[rows],
-            self.ejected, self.bits, self.field_bits,
-        )  # fmt: skip
+            ids,
+            seen,
+            self.of[rows],
+            self.start,
+            self.links,
+            self.hop,
+            self.last[rows],
+            self.ejected,
+            self.bits,
+            self.field_bits,
+        )
 
     @property
     def sizes(self) -> Ints:

@@ -96,9 +96,12 @@ def routed_choices(
             links.extend(found)
     start = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
     return ForwardingChoices(
-        s, goal.reshape(-1).astype(np.int64), goal_switch.astype(np.int64), start,
+        s,
+        goal.reshape(-1).astype(np.int64),
+        goal_switch.astype(np.int64),
+        start,
         np.array(links, np.int64),
-    )  # fmt: skip
+    )
 
 
 def fixed_choices(
@@ -294,9 +297,14 @@ def all_links_candidates(fabric: Fabric) -> PairCandidates:
     start = np.array([0, len(inner), len(inner)], np.uint64)
     at_node = fabric.node_switch.astype(np.int64)
     return PairCandidates(
-        at_node, at_node, index, np.array([2, 1], np.uint8), [(start, inner)], ejection,
+        at_node,
+        at_node,
+        index,
+        np.array([2, 1], np.uint8),
+        [(start, inner)],
+        ejection,
         lengths_known=False,
-    )  # fmt: skip
+    )
 
 
 def _no_single_length(fabric: Fabric, source: int, goal_switch: int) -> FabricError:

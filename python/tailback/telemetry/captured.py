@@ -177,9 +177,7 @@ def _unique_names(fabric: Fabric) -> dict[str, int]:
     count = dict[str, int]()
     for name in fabric.node_name:
         count[name] = count.get(name, 0) + 1
-    return out | {
-        name: node for node, name in enumerate(fabric.node_name) if count[name] == 1
-    }  # fmt: skip
+    return out | {name: node for node, name in enumerate(fabric.node_name) if count[name] == 1}
 
 
 def nodes_of_addresses(
@@ -284,10 +282,11 @@ class _ContextRows:
         height = table.rows.height
         number = {label: index for index, label in enumerate(labels)}
         texts = [
-            table.rows[role].fill_null("").to_list() if role in table.rows.columns
+            table.rows[role].fill_null("").to_list()
+            if role in table.rows.columns
             else [""] * height
             for role in ("phase", "call", "path")
-        ]  # fmt: skip
+        ]
         label = []
         for phase, call, path in zip(*texts, strict=True):
             one = (phase or call or UNKNOWN_PHASE, call, path)
@@ -298,16 +297,17 @@ class _ContextRows:
         columns = [pl.Series("label", label, pl.UInt32)]
         for role in ("source", "destination"):
             columns.append(self._nodes(table, role).alias(role))
-        for role, most in (("queue_pair", _PSNS - 1), ("first_psn", _PSNS - 1),
-                           ("packets", _PSNS)):  # fmt: skip
+        for role, most in (("queue_pair", _PSNS - 1), ("first_psn", _PSNS - 1), ("packets", _PSNS)):
             columns.append(_number(table, role, most).alias(role))
         frame = pl.DataFrame(columns)
         odd = frame["first_psn"].is_null() != frame["packets"].is_null()
         if odd.any():
             raise table.error_at(
-                "call", table.rows["line"][int(odd.arg_true()[0])],
-                "has one of first_psn and packets", "give both, or neither for all packets",
-            )  # fmt: skip
+                "call",
+                table.rows["line"][int(odd.arg_true()[0])],
+                "has one of first_psn and packets",
+                "give both, or neither for all packets",
+            )
         self._frames.append(frame)
 
     def _nodes(self, table: Delimited, role: str) -> pl.Series:
@@ -319,9 +319,11 @@ class _ContextRows:
         if wrong.any():
             row = int(wrong.arg_true()[0])
             raise table.error_at(
-                role, table.rows["line"][row], f"the fabric has no node {str(texts[row])[:40]!r}",
+                role,
+                table.rows["line"][row],
+                f"the fabric has no node {str(texts[row])[:40]!r}",
                 nearest(str(texts[row])[:40], self._names),
-            )  # fmt: skip
+            )
         return found
 
     def frame(self) -> pl.DataFrame:
@@ -340,10 +342,11 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
     if wrong.any():
         row = int(wrong.arg_true()[0])
         raise table.error_at(
-            role, table.rows["line"][row],
+            role,
+            table.rows["line"][row],
             f"{str(table.rows[role][row])[:40]!r} is not 0 to {most}",
             "queue pairs and packet sequence numbers have 24 bits",
-        )  # fmt: skip
+        )
     return values
 
 
@@ -366,8 +369,13 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
         *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, "first_psn"))
     ):
         on = [name for name, there in zip(keys, stated, strict=False) if there]
-        _apply(packets, group.sort("row"), {name: keys[name] for name in on},
-               bool(stated[3]), (label, best))  # fmt: skip
+        _apply(
+            packets,
+            group.sort("row"),
+            {name: keys[name] for name in on},
+            bool(stated[3]),
+            (label, best),
+        )
     return label
 
 
@@ -382,17 +390,21 @@ def _apply(
     label, best = found
     left = packets.select(
         *(pl.col(column).cast(pl.Int64).alias(name) for name, column in on.items()),
-        pl.col("sequence").cast(pl.Int64), at=pl.int_range(pl.len()),
-    )  # fmt: skip
+        pl.col("sequence").cast(pl.Int64),
+        at=pl.int_range(pl.len()),
+    )
     if stretches:
         # The latest range that starts at or before the PSN, also across its wrap-around.
         right = rows.select("label", "row", "packets", *on, start="first_psn").sort("start")
         wrapped = right.with_columns(pl.col("start") - _PSNS)
         right = pl.concat([wrapped, right]).sort("start")
         left = left.sort("sequence").join_asof(
-            right, left_on="sequence", right_on="start", by=list(on) or None,
+            right,
+            left_on="sequence",
+            right_on="start",
+            by=list(on) or None,
             check_sortedness=False,
-        )  # fmt: skip
+        )
         left = left.filter(pl.col("sequence") - pl.col("start") < pl.col("packets"))
     elif on:
         first = rows.unique(subset=list(on), keep="first", maintain_order=True)

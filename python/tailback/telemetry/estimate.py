@@ -29,9 +29,14 @@ Z95 = 1.959963984540054
 Floats = NDArray[np.float64]
 
 SUMS = (
-    "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
-    "congested_samples", "congested_weight", "congested_variance",
-)  # fmt: skip
+    "hop_samples",
+    "hop_weight",
+    "hop_variance",
+    "hop_bytes",
+    "congested_samples",
+    "congested_weight",
+    "congested_variance",
+)
 
 _FEW_GROUPS = 1 << 16
 """Groups are numbers up to this one more than there are rows: their sums then fit in arrays."""

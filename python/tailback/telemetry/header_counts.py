@@ -230,9 +230,10 @@ def _taken_apart(
     scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
     if table.height == 0:
         raise RunError(
-            "the run has kept no packets", file=None,
+            "the run has kept no packets",
+            file=None,
             remedy="set [telemetry] packets, or a scheme other than full and off",
-        )  # fmt: skip
+        )
     header = table["header"].to_numpy()
 
     def part(start: int, bits: int) -> NDArray[np.uint32]:
@@ -359,7 +360,7 @@ def _require_lengths(table: pl.DataFrame, scheme: str) -> None:
         raise RunError(
             f"scheme {scheme!r} needs the length of paths, which detours leave unknown",
             remedy="use compact or full, which count hops, or routes without detours",
-        )  # fmt: skip
+        )
 
 
 def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int, *, sender: bool) -> None:
@@ -565,8 +566,7 @@ def _sum(a: HashedCounts, b: HashedCounts) -> HashedCounts:
     """Counts of two sets of packets; the slope that gives the sum of the variances."""
     packets, variance = a.packets + b.packets, a.variance + b.variance
     null = a.null_variance + b.null_variance
-    share = np.divide(variance - null, packets, out=np.maximum(a.slope, b.slope),
-                      where=packets > 0)  # fmt: skip
+    share = np.divide(variance - null, packets, out=np.maximum(a.slope, b.slope), where=packets > 0)
     return HashedCounts(packets, variance, null, share)
 
 

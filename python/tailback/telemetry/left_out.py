@@ -109,8 +109,13 @@ def whole_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         more = log.filter(pl.Series(chosen))
         size = np.rint(more["size_bytes"].to_numpy() * counted[chosen]).astype(np.uint64)
         times = {"post_ps": skip.start_ps, "start_ps": skip.start_ps, "arrival_ps": skip.end_ps}
-        out.append(more.with_columns(
-            pl.Series("size_bytes", size).cast(log.schema["size_bytes"]),
-            *(pl.lit(value).cast(log.schema[name]).alias(name) for name, value in times.items()),
-        ))  # fmt: skip
+        out.append(
+            more.with_columns(
+                pl.Series("size_bytes", size).cast(log.schema["size_bytes"]),
+                *(
+                    pl.lit(value).cast(log.schema[name]).alias(name)
+                    for name, value in times.items()
+                ),
+            )
+        )
     return pl.concat(out)

@@ -40,8 +40,7 @@ def write_pcap(path: Path, packets: Iterable[tuple[int, IbPacket]], force: bool 
     count = 0
     try:
         with atomic_file(path, force=force) as file:
-            file.write(struct.pack("<IHHiIII", _MAGIC_NS, 2, 4, 0, 0, _SNAP_BYTES,
-                                   LINKTYPE_ERF))  # fmt: skip
+            file.write(struct.pack("<IHHiIII", _MAGIC_NS, 2, 4, 0, 0, _SNAP_BYTES, LINKTYPE_ERF))
             for time_ns, packet in packets:
                 wire = encode(packet)
                 seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
@@ -57,9 +56,10 @@ def write_pcap(path: Path, packets: Iterable[tuple[int, IbPacket]], force: bool 
         raise TraceError("the file exists", file=path, remedy="--force overwrites it") from None
     except OSError as error:
         raise TraceError(
-            f"cannot be written: {error.strerror}", file=path,
+            f"cannot be written: {error.strerror}",
+            file=path,
             remedy="check the path and the free space on its disk",
-        ) from None  # fmt: skip
+        ) from None
     except TraceError as error:
         raise error.located(path) from None
     return count

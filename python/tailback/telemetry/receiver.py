@@ -211,8 +211,12 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
         less = carried.packets.packets - carried.congested.packets
         met = _hashed(run, congested, pairs, core, carried.congested.packets)
         cold = _hashed(run, packets.take(~hot), pairs, core, less)
-        hop = _Charged(*(np.concatenate([getattr(met, name), getattr(cold, name)])
-                         for name in ("rows", "link", "weight")))  # fmt: skip
+        hop = _Charged(
+            *(
+                np.concatenate([getattr(met, name), getattr(cold, name)])
+                for name in ("rows", "link", "weight")
+            )
+        )
     return _table(
         run,
         (hop, _of_counts(hop, carried.packets, k)),
@@ -262,10 +266,17 @@ def _hashed(
     def charge(rows: NDArray[np.intp], hops: list[int], ejected: bool = False) -> None:
         owner, at, links = _candidates(pairs, hops)
         packets = AmbiguousPackets(
-            ids[rows], about.seen[rows], pair[rows],
-            np.searchsorted(owner, np.arange(len(pairs.length) + 1)), links, at, last[rows],
-            ejected, run.scenario.telemetry.hash_bits, FIELD_BITS,
-        )  # fmt: skip
+            ids[rows],
+            about.seen[rows],
+            pair[rows],
+            np.searchsorted(owner, np.arange(len(pairs.length) + 1)),
+            links,
+            at,
+            last[rows],
+            ejected,
+            run.scenario.telemetry.hash_bits,
+            FIELD_BITS,
+        )
         link[rows] = draw_links(core, packets, usual, uniform[rows])
 
     if about.hop is None:
@@ -397,9 +408,9 @@ def _table(
     window = windows["window"].to_numpy()[np.minimum(window, len(end) - 1)]
     frames = []
     for (charged, excess), name in ((hop, "hop"), (met, "congested")):
-        rows = table.select(
-            "label", "size_bytes", receive_label=receive, receiver=receiver
-        )[charged.rows]  # fmt: skip
+        rows = table.select("label", "size_bytes", receive_label=receive, receiver=receiver)[
+            charged.rows
+        ]
         frame = pl.DataFrame(
             {
                 "window": window[charged.rows],

@@ -136,9 +136,11 @@ def _links(table: Delimited, fabric: Fabric) -> pl.Series:
         row = int(out.is_null().arg_true()[0])
         name = str(texts[row])[:40]
         raise table.error_at(
-            "link", int(table.rows["line"][row]), f"the fabric has no link {name!r}",
+            "link",
+            int(table.rows["line"][row]),
+            f"the fabric has no link {name!r}",
             nearest(name, number)[:200],
-        )  # fmt: skip
+        )
     return out.alias("link")
 
 
@@ -223,9 +225,11 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
         row = fell.row(0, named=True)
         role = next(name for name in names if row[name] < 0)
         raise table.error_at(
-            role, row["line"], "is less than before: these are sums since the start",
+            role,
+            row["line"],
+            "is less than before: these are sums since the start",
             "give one recording, from its start",
-        )  # fmt: skip
+        )
     rank = pl.col("time").rank("dense").cast(pl.UInt32)
     steps = steps.with_columns(window=rank - 1)
     times = steps["time"].unique().sort()
@@ -245,19 +249,28 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
         return ((low + high - 1) * weight - count * low * high).clip(lower_bound=0).round()
 
     total = steps.filter(pl.col("n") > 0).select(
-        "window", "link", hop_samples="n", hop_weight="weight",
-        hop_variance=most(pl.col("n"), pl.col("weight")), congested_samples=hot,
-        congested_weight=hot_hops, congested_variance=most(hot, hot_hops),
-    )  # fmt: skip
+        "window",
+        "link",
+        hop_samples="n",
+        hop_weight="weight",
+        hop_variance=most(pl.col("n"), pl.col("weight")),
+        congested_samples=hot,
+        congested_weight=hot_hops,
+        congested_variance=most(hot, hot_hops),
+    )
     flows = pl.DataFrame(schema={"source": pl.String, "destination": pl.String, "link": pl.UInt32})
     return Sampled(_conform(total), windows.cast({"window": pl.UInt32}), flows)
 
 
 _AMOUNTS: Final = {
-    "samples": "hop_samples", "packets": "hop_weight", "packets_variance": "hop_variance",
-    "bytes": "hop_bytes", "congested_samples": "congested_samples",
-    "congested": "congested_weight", "congested_variance": "congested_variance",
-}  # fmt: skip
+    "samples": "hop_samples",
+    "packets": "hop_weight",
+    "packets_variance": "hop_variance",
+    "bytes": "hop_bytes",
+    "congested_samples": "congested_samples",
+    "congested": "congested_weight",
+    "congested_variance": "congested_variance",
+}
 """Columns of table ``samples`` by those of samples by rank."""
 
 
@@ -281,8 +294,9 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
     flows = last.select(
         source=pl.lit(None, pl.String),
         destination=pl.when(pl.col("rank") >= 0).then(pl.format("{}", "rank")),
-        link=pl.col("link"), **{name: pl.col(name).clip(0).round() for name in names},
-    )  # fmt: skip
+        link=pl.col("link"),
+        **{name: pl.col(name).clip(0).round() for name in names},
+    )
     # A row that is missing at a time is unchanged since the previous one: changes are summed.
     once = rows.unique(["time", "rank", "link"], keep="last", maintain_order=True).sort("time")
     changes = once.with_columns(
@@ -303,9 +317,11 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
     ).join(windows.select("window", time="end_ns"), on="time")
     steps = steps.filter(pl.any_horizontal(pl.col(name) > 0 for name in names))
     return Sampled(
-        _conform(steps), windows.cast({"window": pl.UInt32}), flows.sort("destination", "link"),
+        _conform(steps),
+        windows.cast({"window": pl.UInt32}),
+        flows.sort("destination", "link"),
         one_reservoir=False,
-    )  # fmt: skip
+    )
 
 
 __all__ = ["FORMS", "SampleError", "Sampled", "read_samples"]

@@ -143,8 +143,13 @@ def shrink(
     together = _bundle_bound(through, ratio(total(packets * whole, bundle, n), through))
     none = met[bundle] <= 0
     low = np.where(alone, low, np.clip(value - Z95 * error, 0.0, 1.0))
-    high = np.where(alone, high, np.where(none, np.maximum(high * keep, together[bundle]),
-                                          np.clip(value + Z95 * error, 0.0, 1.0)))  # fmt: skip
+    high = np.where(
+        alone,
+        high,
+        np.where(
+            none, np.maximum(high * keep, together[bundle]), np.clip(value + Z95 * error, 0.0, 1.0)
+        ),
+    )
     enough = seen & (np.bincount(bundle[seen], samples[seen], n)[bundle] >= MIN_SAMPLES)
     at, error, low, high = (np.where(enough, one, np.nan) for one in (at, error, low, high))
     return Shrunk(at, error, low, high, impossible)

@@ -31,9 +31,13 @@ class Counts(NamedTuple):
 
 
 COUNTED = (
-    "MPI_Alltoallv", "MPI_Alltoallw", "MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv",
+    "MPI_Alltoallv",
+    "MPI_Alltoallw",
+    "MPI_Gatherv",
+    "MPI_Scatterv",
+    "MPI_Allgatherv",
     "MPI_Reduce_scatter",
-)  # fmt: skip
+)
 """The calls that can be expanded from counts."""
 
 

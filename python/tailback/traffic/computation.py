@@ -83,9 +83,10 @@ def without_noise(program: Program) -> Program:
     amount, group, turn = alike.amount_ps, alike.group, alike.turn
     few = np.bincount(group)[group] < MIN_REPETITIONS
     quiet = np.where(
-        few, _low(amount, alike.coarse, int(alike.coarse.max()) + 1)[alike.coarse],
+        few,
+        _low(amount, alike.coarse, int(alike.coarse.max()) + 1)[alike.coarse],
         _low(amount, group, int(group.max()) + 1)[group],
-    )  # fmt: skip
+    )
     steady = _steady_work(alike)
     if steady is not None:
         return _with_compute(program, compute, steady)

@@ -71,9 +71,14 @@ BYTES_PER_OPERATION = 125
 
 
 def require_memory(
-    operations: int, limit_bytes: int | None, *, what: str, error: type[TailbackError],
-    place: str | None = None, remedy: str,
-) -> None:  # fmt: skip
+    operations: int,
+    limit_bytes: int | None,
+    *,
+    what: str,
+    error: type[TailbackError],
+    place: str | None = None,
+    remedy: str,
+) -> None:
     """Refuse a program that does not fit in memory, before it is built.
 
     Args:
@@ -90,15 +95,17 @@ def require_memory(
     if operations > MAX_OPERATIONS:
         raise error(
             f"{what} makes {operations:,} operations; at most {MAX_OPERATIONS:,} fit in a program",
-            place=place, remedy=remedy,
-        )  # fmt: skip
+            place=place,
+            remedy=remedy,
+        )
     needed = operations * BYTES_PER_OPERATION
     if limit_bytes is not None and needed > limit_bytes:
         raise error(
             f"{what} makes {operations:,} operations, which take about {format_bytes(needed)} of "
             f"memory, and the limit is {format_bytes(limit_bytes)}",
-            place=place, remedy=f"{remedy}; or {memory_remedy(needed)}",
-        )  # fmt: skip
+            place=place,
+            remedy=f"{remedy}; or {memory_remedy(needed)}",
+        )
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,9 @@ def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
     if best.period not in hints:
         hints.append(best.period)
     end = best.begin + best.period * best.count
-    later = [Loop(end + loop.begin, loop.period, loop.count)
-             for loop in _loops(sequence[end:], hints)]  # fmt: skip
+    later = [
+        Loop(end + loop.begin, loop.period, loop.count) for loop in _loops(sequence[end:], hints)
+    ]
     return [*_loops(sequence[: best.begin], hints), best, *later]
 
 
@@ -256,8 +257,12 @@ def _are_closed(steps: StepProgram) -> bool:
     sends, receives = program.sends, program.kind == Op.IRECV
     rank, peer = program.op_rank.astype(np.int64), program.peer.astype(np.int64)
     digest = np.zeros(len(program.kind), np.uint64)
-    for column in (np.where(sends, rank, peer), np.where(sends, peer, rank), program.amount,
-                   program.tag):  # fmt: skip
+    for column in (
+        np.where(sends, rank, peer),
+        np.where(sends, peer, rank),
+        program.amount,
+        program.tag,
+    ):
         digest = _mixed(digest, column)
     # Sums of digests are equal if the messages are: those of sends less those of receives.
     digest[receives] = ~digest[receives] + np.uint64(1)

@@ -30,8 +30,9 @@ def scale_compute(program: Program, factor: float) -> Program:
     if longest > LONGEST_PS:
         raise ScenarioError(
             f"compute_scale = {factor:g} makes a compute time of {format_time(longest)}",
-            place="[[job]]", remedy="choose a smaller compute_scale",
-        )  # fmt: skip
+            place="[[job]]",
+            remedy="choose a smaller compute_scale",
+        )
     amount[compute] = np.rint(amount[compute] * factor).astype(np.uint64)
     changed = _with_amount(program, amount=amount)
     changed.recompile = _recompile_with(program, partial(scale_compute, factor=factor))
@@ -47,9 +48,13 @@ def repeat(program: Program, times: int) -> Program:
     if times == 1:
         return program
     require_memory(
-        len(program.kind) * times, available_memory(), what=f"repeat = {times}",
-        error=ScenarioError, place="[[job]]", remedy="choose a smaller repeat",
-    )  # fmt: skip
+        len(program.kind) * times,
+        available_memory(),
+        what=f"repeat = {times}",
+        error=ScenarioError,
+        place="[[job]]",
+        remedy="choose a smaller repeat",
+    )
     start = program.rank_start.astype(np.int64)
     counts = np.diff(start)
     # Rank after rank, that rank's operations `times` times.
@@ -88,9 +93,10 @@ def _recompile_with(
 
 
 def _recompiled(
-    recompile: Callable[[NcclSection], Program], change: Callable[[Program], Program],
+    recompile: Callable[[NcclSection], Program],
+    change: Callable[[Program], Program],
     chosen: NcclSection,
-) -> Program:  # fmt: skip
+) -> Program:
     return change(recompile(chosen))
 
 
@@ -140,7 +146,16 @@ def side_by_side(programs: Sequence[Program]) -> tuple[Program, NDArray[np.uint3
 
 def _with_amount(program: Program, amount: NDArray[np.uint64]) -> Program:
     return Program(
-        program.name, program.rank_start, program.kind, program.peer, amount, program.tag,
-        program.request, program.label, program.labels, program.grid, program.notes,
+        program.name,
+        program.rank_start,
+        program.kind,
+        program.peer,
+        amount,
+        program.tag,
+        program.request,
+        program.label,
+        program.labels,
+        program.grid,
+        program.notes,
         program.recording,
-    )  # fmt: skip
+    )

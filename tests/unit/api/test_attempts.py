@@ -106,9 +106,11 @@ def explained(
         job = len(scenario.scenario.job) > 1
         elapsed, misfit = simulated(machine, slow, job)
         return SimpleNamespace(
-            elapsed_ps=elapsed, summary={"events": 1000}, adapters_shared=True,
+            elapsed_ps=elapsed,
+            summary={"events": 1000},
+            adapters_shared=True,
             misfits={"calls": misfit, "sends": misfit, "spread": misfit},
-        )  # fmt: skip
+        )
 
     def make_evaluate(
         scenario: Any, coarse: int | None = None, **_: Any
@@ -134,9 +136,10 @@ def explained(
     monkeypatch.setattr(attempts, "ahead_of_stalls", lambda *_: [])
     monkeypatch.setattr(attempts, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(
-        attempts, "assumed_messages",
+        attempts,
+        "assumed_messages",
         lambda _, nodes, *rest: [(0, int(nodes[0]), int(nodes[1]), 4096)],
-    )  # fmt: skip
+    )
     monkeypatch.setattr(ExplanationSearch, "recorded_on", lambda *_: True)
     case = make_case(evidence)
     case.compare = Compared()  # type: ignore[assignment]
@@ -355,8 +358,9 @@ def test_what_other_settings_change_is_error_of_the_adapters_that_are_sensitive_
     assert varied == ["round-robin"] * 2 + ["fifo"] * 2
     calls = {
         one.hypothesis.machine[0]: found.model.usual(one.hypothesis.outcome)["calls"]
-        for one in found.weighed if not one.hypothesis.unexplained
-    }  # fmt: skip
+        for one in found.weighed
+        if not one.hypothesis.unexplained
+    }
     assert calls["fifo"] == pytest.approx(calls["round-robin"] + 0.02)
 
 
@@ -452,17 +456,21 @@ def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_r
         jobs.append(len(prepared.scenario.job))
         elapsed, misfit = (1000, GOOD) if jobs[-1] > 2 else (850 + 150 * bool(slow), BAD)
         return SimpleNamespace(
-            elapsed_ps=elapsed, summary={"events": 1000}, adapters_shared=True,
+            elapsed_ps=elapsed,
+            summary={"events": 1000},
+            adapters_shared=True,
             misfits={"calls": misfit, "sends": misfit, "spread": misfit, "stalls": BAD},
-        )  # fmt: skip
+        )
 
     monkeypatch.setattr(ExplanationSearch, "simulated", with_jobs)
     nodes = np.zeros(16)
     nodes[[9, 11]] = 5e6
     traffic = SimpleNamespace(
-        egress=nodes, ingress=nodes, jobs=[],
+        egress=nodes,
+        ingress=nodes,
+        jobs=[],
         messages=lambda _: pl.DataFrame([(0, 9, 11, 4096)], orient="row"),
-    )  # fmt: skip
+    )
     counters = SimpleNamespace(lossy=False, mostly_outside=outside)
     evidence = NetworkEvidence(counters=counters)  # type: ignore[arg-type]
     found, _ = explained(monkeypatch, simulated, evidence, others=OtherJobs(traffic))  # type: ignore[arg-type]
@@ -477,9 +485,10 @@ def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
 ) -> None:
     likeliest = attempts.CableSearch.likeliest
     monkeypatch.setattr(
-        attempts.CableSearch, "likeliest",
+        attempts.CableSearch,
+        "likeliest",
         lambda one, most: (2,) if most == attempts.SUSPECTS_PER_ROUTING else likeliest(one, most),
-    )  # fmt: skip
+    )
 
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         if not slow:
@@ -554,14 +563,10 @@ def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> No
     ) -> bool:
         measured = SimpleNamespace(tables={"hosts": pl.DataFrame({"host": names})})
         case = make_case(NetworkEvidence(**evidence), measured)
-        fabric = SimpleNamespace(
-            node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c")
-        )  # fmt: skip
+        fabric = SimpleNamespace(node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c"))
         section = SimpleNamespace(hosts=stated, placement_file=None)
         program = SimpleNamespace(recording=RecordedTimes(1, 1, crowded_ps))
-        observed = SimpleNamespace(
-            node=np.array([0, 1, 2, 3]), section=section, program=program
-        )  # fmt: skip
+        observed = SimpleNamespace(node=np.array([0, 1, 2, 3]), section=section, program=program)
         return case.recorded_on(SimpleNamespace(fabric=fabric, observed=observed))  # type: ignore[arg-type]
 
     unknown: list[str | None] = [None] * 4

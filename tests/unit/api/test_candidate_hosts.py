@@ -44,9 +44,10 @@ EVERY = tuple(name for name in PLACEMENTS.names() if name != "file")
 def prepared(allow_hosts: str | None = None, **job: Any) -> PreparedScenario:
     """32 ranks of a stencil, 8 on each host, on a tree of 128 hosts."""
     section = {
-        "pattern": {"kind": "stencil2d", "dims": [8, 4], "size": "64 KiB"}, "ranks_per_host": 8,
+        "pattern": {"kind": "stencil2d", "dims": [8, 4], "size": "64 KiB"},
+        "ranks_per_host": 8,
         **job,
-    }  # fmt: skip
+    }
     scenario = parse({"fabric": {"fat_tree": TREE}, "job": [section]})
     return prepare(scenario, allow_hosts)
 
@@ -91,8 +92,10 @@ def test_no_other_hosts_are_simulated_whoever_asks() -> None:
             evaluate(Change(placement=spread, placement_name="round-robin"))
         evaluate(Change(placement=ready.observed.node[::-1].copy()))
     allowed = prepared("0-127")
-    with pytest.raises(PlacementError, match="32 ranks on 32 hosts, 1 on each; the job runs with "
-                       "32 ranks on 4 hosts, 8 on each"):  # fmt: skip
+    with pytest.raises(
+        PlacementError,
+        match="32 ranks on 32 hosts, 1 on each; the job runs with 32 ranks on 4 hosts, 8 on each",
+    ):
         make_evaluate(allowed)(Change(placement=spread, placement_name="round-robin"))
     make_evaluate(allowed)(Change(placement=moved, placement_name="moved"))
 
@@ -104,8 +107,9 @@ def test_allowed_hosts_are_used_as_many_as_before() -> None:
     assert not errors
     where = {name: set(ranks_of_hosts(ready, node)) for name, node in made.items()}
     assert all(set(ranks_of_hosts(ready, node).values()) == {8} for node in made.values())
-    elsewhere = {made: hosts for made, hosts in where.items()
-                 if made.hosts is HostChoice.FEWEST_SWITCHES}  # fmt: skip
+    elsewhere = {
+        made: hosts for made, hosts in where.items() if made.hosts is HostChoice.FEWEST_SWITCHES
+    }
     assert elsewhere and all(hosts == {40, 41, 42, 43} for hosts in elsewhere.values())
     assert all(where[name] == {0, 8, 16, 24} for name in set(where) - set(elsewhere))
     # Rank files name the hosts that are used.
@@ -128,8 +132,10 @@ def test_allowed_hosts_are_refused_with_the_reason() -> None:
         prepared("0-128")
     assert 'allow_hosts="0-128"' in str(caught.value)
     pattern = {"kind": "ring", "ranks": 8, "size": "64 KiB"}
-    jobs = [{"hosts": "0-7", "pattern": pattern, "name": "mine"},
-            {"hosts": "8-15", "pattern": pattern, "name": "theirs", "observed": False}]  # fmt: skip
+    jobs = [
+        {"hosts": "0-7", "pattern": pattern, "name": "mine"},
+        {"hosts": "8-15", "pattern": pattern, "name": "theirs", "observed": False},
+    ]
     scenario = parse({"fabric": {"fat_tree": TREE}, "job": jobs})
     with pytest.raises(PlacementError, match="is used by job 'theirs'"):
         prepare(scenario, "0-15")
@@ -149,8 +155,19 @@ def test_compact_hosts_are_those_under_the_fewest_switches() -> None:
 
 def storage_fabric() -> Any:
     """Six compute nodes of two adapters, and what else a discovery of a cluster finds."""
-    names = ["cn1", "cn2", "cn3", "cn4", "cn5", "cn6", "login1", "stor-01", "stor-02",
-             "MT4123 ConnectX6   Mellanox Technologies", "0c42a10300303df7"]  # fmt: skip
+    names = [
+        "cn1",
+        "cn2",
+        "cn3",
+        "cn4",
+        "cn5",
+        "cn6",
+        "login1",
+        "stor-01",
+        "stor-02",
+        "MT4123 ConnectX6   Mellanox Technologies",
+        "0c42a10300303df7",
+    ]
     adapter_load = [(0, 1)] * 6 + [(0, 1)] + [(0, 1)] * 2 + [(0, 1), (1,)]
     fabric = fabric_of(adapter_load, [0, 0], names)
     rates = fabric.link_gbps.copy()
@@ -188,11 +205,19 @@ def test_a_slow_cable_that_a_scenario_states_leaves_no_host_out() -> None:
 
 def discovery(folder: Path) -> Path:
     """What ibnetdiscover prints of four compute nodes, two storage servers and an unnamed one."""
-    ends = [("node01", "4xEDR"), ("node02", "4xEDR"), ("node03", "4xEDR"), ("node04", "4xEDR"),
-            ("store01", "4xQDR"), ("store02", "4xQDR"),
-            ("MT4123 ConnectX6   Mellanox Technologies", "4xEDR")]  # fmt: skip
-    lines = ['switchguid=0x10(10)', 'Switch\t36 "S-0000000000000010"\t\t# "leaf" enhanced port 0 '
-             'lid 1 lmc 0']  # fmt: skip
+    ends = [
+        ("node01", "4xEDR"),
+        ("node02", "4xEDR"),
+        ("node03", "4xEDR"),
+        ("node04", "4xEDR"),
+        ("store01", "4xQDR"),
+        ("store02", "4xQDR"),
+        ("MT4123 ConnectX6   Mellanox Technologies", "4xEDR"),
+    ]
+    lines = [
+        "switchguid=0x10(10)",
+        'Switch\t36 "S-0000000000000010"\t\t# "leaf" enhanced port 0 lid 1 lmc 0',
+    ]
     for port, (name, speed) in enumerate(ends, 1):
         guid = f"{0x100 + port:016x}"
         what = f"{name} HCA-1" if name.islower() else name
@@ -200,9 +225,13 @@ def discovery(folder: Path) -> Path:
     for port, (name, speed) in enumerate(ends, 1):
         guid = f"{0x100 + port:016x}"
         what = f"{name} HCA-1" if name.islower() else name
-        lines += ["", f"caguid=0x{guid}", f'Ca\t1 "H-{guid}"\t\t# "{what}"',
-                  f'[1]({guid}) \t"S-0000000000000010"[{port}]\t\t# lid {port + 1} lmc 0 "leaf" '
-                  f"lid 1 {speed}"]  # fmt: skip
+        lines += [
+            "",
+            f"caguid=0x{guid}",
+            f'Ca\t1 "H-{guid}"\t\t# "{what}"',
+            f'[1]({guid}) \t"S-0000000000000010"[{port}]\t\t# lid {port + 1} lmc 0 "leaf" '
+            f"lid 1 {speed}",
+        ]
     file = folder / "fabric.txt"
     file.write_text("\n".join(lines) + "\n")
     return file

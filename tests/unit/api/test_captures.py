@@ -21,8 +21,15 @@ from tests.factories import captures as made
 from tests.factories.cli import tailback
 from tests.factories.forwarding_tables import DISCOVERY
 
-SUMS = ["hop_samples", "hop_weight", "hop_variance", "hop_bytes",
-        "congested_samples", "congested_weight", "congested_variance"]  # fmt: skip
+SUMS = [
+    "hop_samples",
+    "hop_weight",
+    "hop_variance",
+    "hop_bytes",
+    "congested_samples",
+    "congested_weight",
+    "congested_variance",
+]
 SCENARIO = """
 name = "captured"
 [fabric.fat_tree]
@@ -44,10 +51,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run, its scenario and its capture."""
     folder = tmp_path_factory.mktemp("captures")
     (folder / "s.toml").write_text(SCENARIO)
-    assert tailback(["simulate", str(folder / "s.toml"), "--out", str(folder / "run"),
-                     "--quiet"]) == 0  # fmt: skip
-    assert tailback(["export", "pcap", str(folder / "run"), str(folder / "all.pcap"),
-                     "--payload", "4096"]) == 0  # fmt: skip
+    assert (
+        tailback(["simulate", str(folder / "s.toml"), "--out", str(folder / "run"), "--quiet"]) == 0
+    )
+    assert (
+        tailback(
+            ["export", "pcap", str(folder / "run"), str(folder / "all.pcap"), "--payload", "4096"]
+        )
+        == 0
+    )
     return folder
 
 
@@ -125,8 +137,9 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, made.Frames]
     folder = tmp_path_factory.mktemp("csig")
     text = SCENARIO.replace('scheme = "coordinated"\nhash_bits = 5', 'scheme = "csig"')
     (folder / "s.toml").write_text(text)
-    assert tailback(["simulate", str(folder / "s.toml"), "--out", str(folder / "run"),
-                     "--quiet"]) == 0  # fmt: skip
+    assert (
+        tailback(["simulate", str(folder / "s.toml"), "--out", str(folder / "run"), "--quiet"]) == 0
+    )
     table = tb.read_run(folder / "run").tables["packets"].sort("time_ps", "packet")
     columns = ("time_ps", "src_node", "dst_node", "sequence", "queue_pair", "size_bytes")
     packets = (
@@ -152,8 +165,22 @@ def test_csig_tags_of_a_capture_give_the_sums_of_the_run(
     assert sums(found).equals(sums(decode_samples(run)))
     assert sums(found)["congested_weight"].sum() > 0 and "bottleneck" in found.notes[0]
     out = tmp_path / "out"
-    assert tailback(["diagnose", str(capture), "--fabric", str(folder / "run"), "--contexts",
-                     str(known), "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    assert (
+        tailback(
+            [
+                "diagnose",
+                str(capture),
+                "--fabric",
+                str(folder / "run"),
+                "--contexts",
+                str(known),
+                "--out",
+                str(out),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert "VERDICT" in capsys.readouterr().out
     some = [(time, frame[:12] + frame[16:]) for time, frame in frames[:5]] + frames[5:]
     notes = read_captures(
@@ -183,15 +210,30 @@ def test_a_discovered_fabric_needs_no_scenario_and_no_addresses(
     )
     run, capture = tmp_path / "run", tmp_path / "all.pcapng"
     assert tailback(["simulate", str(tmp_path / "s.toml"), "--out", str(run), "--quiet"]) == 0
-    assert tailback(["export", "pcap", str(run), str(tmp_path / "all.pcap"), "--payload",
-                     "4096"]) == 0  # fmt: skip
+    assert (
+        tailback(["export", "pcap", str(run), str(tmp_path / "all.pcap"), "--payload", "4096"]) == 0
+    )
     made.pcapng(capture, made.infiniband(tmp_path / "all.pcap"), 247)
     contexts = tmp_path / "contexts"
     contexts.mkdir()
     (contexts / "calls.csv").write_text("source,call,phase\na,MPI_Alltoall,exchange\n")
     out = tmp_path / "out"
-    assert tailback(["diagnose", str(capture), "--fabric", str(fabric), "--contexts",
-                     str(contexts), "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    assert (
+        tailback(
+            [
+                "diagnose",
+                str(capture),
+                "--fabric",
+                str(fabric),
+                "--contexts",
+                str(contexts),
+                "--out",
+                str(out),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert "VERDICT" in capsys.readouterr().out
     found = tb.read_run(out)
     assert sums(found).equals(sums(decode_samples(tb.read_run(run))))
@@ -218,12 +260,15 @@ def test_a_file_of_each_host_counts_each_packet_where_it_arrived(
     assert counted is not None
     # Each packet is charged to one link in place of its share to all: the sum is the same.
     assert one.tables["samples"]["hop_weight"].sum() == pytest.approx(
-        run.tables["packets"].join(
-            run.tables["nodes"].filter(pl.col("host_name") == host), left_on="dst_node",
+        run.tables["packets"]
+        .join(
+            run.tables["nodes"].filter(pl.col("host_name") == host),
+            left_on="dst_node",
             right_on="node",
-        )["hops"].sum(),
+        )["hops"]
+        .sum(),
         rel=0.25,
-    )  # fmt: skip
+    )
     with pytest.raises(TailbackError, match="given twice"):
         read_captures([files[0], files[0]], folder / "run")
 
@@ -240,9 +285,12 @@ def test_contexts_say_what_packets_belong_to(folder: Path, tmp_path: Path) -> No
     labels = found.tables["labels"]
     assert labels["phase"].to_list() == ["unknown context", "from zero", "first three"]
     packets = run.tables["packets"].with_columns(
-        label=pl.when(pl.col("src_node") == 0).then(1).when(pl.col("sequence") < 3).then(2)
+        label=pl.when(pl.col("src_node") == 0)
+        .then(1)
+        .when(pl.col("sequence") < 3)
+        .then(2)
         .otherwise(0)
-    )  # fmt: skip
+    )
     expected = dict(packets.group_by("label").agg(pl.col("hops").cast(pl.Int64).sum()).iter_rows())
     weight = dict(
         found.tables["samples"].group_by("label").agg(pl.col("hop_weight").sum()).iter_rows()
@@ -280,15 +328,23 @@ def test_what_is_left_out_is_said(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_damage_names_file_place_value_and_remedy(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], at: int, bytes_: bytes,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    at: int,
+    bytes_: bytes,
     message: str,
-) -> None:  # fmt: skip
+) -> None:
     data = bytearray((folder / "all.pcap").read_bytes())
     data[at : at + len(bytes_)] = bytes_
     path = tmp_path / "bad.pcap"
     path.write_bytes(data)
-    assert tailback(["diagnose", str(path), "--fabric", str(folder / "run"),
-                     "--out", str(tmp_path / "out")]) == 2  # fmt: skip
+    assert (
+        tailback(
+            ["diagnose", str(path), "--fabric", str(folder / "run"), "--out", str(tmp_path / "out")]
+        )
+        == 2
+    )
     said = capsys.readouterr().err
     assert f"{path}: {message}" in said and "remedy:" in said
     assert not (tmp_path / "out").exists()
@@ -298,8 +354,15 @@ def test_the_command_gives_a_verdict_and_a_report(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    command = ["diagnose", str(folder / "all.pcap"), "--fabric", str(folder / "run"),
-               "--out", str(out), "--quiet"]  # fmt: skip
+    command = [
+        "diagnose",
+        str(folder / "all.pcap"),
+        "--fabric",
+        str(folder / "run"),
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     assert tailback(command) == 0
     said = capsys.readouterr().out
     assert "VERDICT" in said and "only on captured packets" in said and "rank time" not in said
@@ -316,8 +379,19 @@ def test_the_command_gives_a_verdict_and_a_report(
         assert says in capsys.readouterr().err
     assert tailback(["diagnose", str(folder / "all.pcap"), "--out", str(tmp_path / "n")]) == 2
     assert "--fabric" in capsys.readouterr().err
-    assert tailback(["diagnose", str(folder / "s.toml"), "--contexts", str(tmp_path),
-                     "--out", str(tmp_path / "n")]) == 2  # fmt: skip
+    assert (
+        tailback(
+            [
+                "diagnose",
+                str(folder / "s.toml"),
+                "--contexts",
+                str(tmp_path),
+                "--out",
+                str(tmp_path / "n"),
+            ]
+        )
+        == 2
+    )
     assert "applies to packet captures only" in capsys.readouterr().err
 
 

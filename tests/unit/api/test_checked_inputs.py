@@ -78,10 +78,13 @@ def read_archive(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "read"),
     [
-        ("recording", read_trace), ("recording", timed_reader), ("recording", measure),
-        ("case", Source.of), ("archive", read_archive),
+        ("recording", read_trace),
+        ("recording", timed_reader),
+        ("recording", measure),
+        ("case", Source.of),
+        ("archive", read_archive),
     ],
-)  # fmt: skip
+)
 def test_every_flipped_bit_is_detected(
     kind: str, read: Callable[[Path], object], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

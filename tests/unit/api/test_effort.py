@@ -19,10 +19,12 @@ from tests.factories.diagnosis_runs import placement_run
 @pytest.mark.parametrize(
     ("events", "asked", "expected", "noted"),
     [
-        (MANY_EVENTS, None, 3, False), (MANY_EVENTS + 1, None, 1, True),
-        (MANY_EVENTS + 1, 3, 3, True), (100, 1, 1, False),
+        (MANY_EVENTS, None, 3, False),
+        (MANY_EVENTS + 1, None, 1, True),
+        (MANY_EVENTS + 1, 3, 3, True),
+        (100, 1, 1, False),
     ],
-)  # fmt: skip
+)
 def test_large_simulations_are_made_once_unless_asked(
     events: int, asked: int | None, expected: int, noted: bool
 ) -> None:

@@ -84,9 +84,10 @@ def test_the_place_is_open_if_paths_are_unknown_and_no_cable_agrees_as_usual(
 def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
     def costs(counted: tuple[SlowLink, ...]) -> list[bool]:
         search: Any = SimpleNamespace(
-            machines={MACHINE: SimpleNamespace(slow=counted)}, others=SimpleNamespace(traffic=None),
+            machines={MACHINE: SimpleNamespace(slow=counted)},
+            others=SimpleNamespace(traffic=None),
             alone=lambda *_: SimpleNamespace(elapsed_ps=700),
-        )  # fmt: skip
+        )
         found = explain._alternatives(search, compared(0.002), 0, 0)
         return ["slow-link" in one.hidden_ps for _, one in found]
 
@@ -102,9 +103,11 @@ def test_of_two_causes_neither_is_charged_with_what_they_cost_only_together() ->
 
     search: Any = SimpleNamespace(
         machines={MACHINE: SimpleNamespace(slow=(), prepared=None, name=MACHINE)},
-        others=SimpleNamespace(traffic=True), alone=alone, inside_ps=1000,
+        others=SimpleNamespace(traffic=True),
+        alone=alone,
+        inside_ps=1000,
         simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
-    )  # fmt: skip
+    )
     costs = [one.hidden_ps for _, one in explain._alternatives(search, compared(0.15), 0, 0)]
     assert {"slow-link": 300, "other-traffic": 300} in costs
     alone_costs = [one for one in costs if "slow-link" not in one]
@@ -131,10 +134,12 @@ def lossy_search(sent: dict[int, float], slow: tuple[SlowLink, ...] = ()) -> Any
     machine = SimpleNamespace(slow=slow, name=MACHINE, prepared=SimpleNamespace(fabric=fabric))
     return SimpleNamespace(
         evidence=SimpleNamespace(counters=SimpleNamespace(lossy=True, sent_bytes=counted)),
-        machines={MACHINE: machine}, others=SimpleNamespace(traffic=True), inside_ps=1200,
+        machines={MACHINE: machine},
+        others=SimpleNamespace(traffic=True),
+        inside_ps=1200,
         alone=lambda *_, with_others=True: SimpleNamespace(elapsed_ps=700 if with_others else 600),
         simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
-    )  # fmt: skip
+    )
 
 
 def test_a_lossy_run_takes_no_less_than_its_slow_link_needs_for_its_bytes() -> None:
@@ -185,13 +190,17 @@ def test_only_missing_evidence_is_asked_for() -> None:
 def test_a_fault_that_was_not_tried_counts_against_no_place() -> None:
     """It may be anywhere, so the links that fit best are named beside it."""
     tried = compared(0.1)
-    others = not_tried([Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))],
-                       tried.model, Prior(10, FABRIC.link_reverse))  # fmt: skip
+    others = not_tried(
+        [Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))],
+        tried.model,
+        Prior(10, FABRIC.link_reverse),
+    )
     beside = [replace(one, log_prior=one.log_prior + 9.0) for one in others]
     posterior = Posterior(
         [*(one.hypothesis for one in tried.weighed if not one.hypothesis.unexplained), *beside],
-        tried.model, Prior(10, FABRIC.link_reverse),
-    )  # fmt: skip
+        tried.model,
+        Prior(10, FABRIC.link_reverse),
+    )
     assert not posterior.best.slow and posterior.of_cause("slow-link") < 0.05
     assert [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)] == [0]
 
@@ -200,9 +209,18 @@ def test_two_causes_are_taken_out_of_the_run_together() -> None:
     """A ring in which rank 1 computes twice as long, and a cable has a tenth of its rate."""
     data = {
         "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}},
-        "job": [{"pattern": {"kind": "stencil2d", "dims": [2, 4], "size": "256 KiB",
-                             "rounds": 4, "compute": "300 us"}}],
-    }  # fmt: skip
+        "job": [
+            {
+                "pattern": {
+                    "kind": "stencil2d",
+                    "dims": [2, 4],
+                    "size": "256 KiB",
+                    "rounds": 4,
+                    "compute": "300 us",
+                }
+            }
+        ],
+    }
     made = prepare(Source.of(data).scenario)
     program = made.observed.program
     late = program.amount.copy()

@@ -51,16 +51,20 @@ def test_dir_lists_the_interface() -> None:
     ids=["fabric", "coarse", "cable rate", "missing fabric"],
 )
 def test_errors_name_options_as_the_interface_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, str], python: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, str],
+    python: str,
     command: str,
-) -> None:  # fmt: skip
+) -> None:
     trace = tmp_path / "x.goal"
     trace.write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n")
     with pytest.raises(tb.TailbackError) as got:
         tb.simulate(trace, **options)  # type: ignore[arg-type]
     assert python in str(got.value) and "--" not in str(got.value)
-    given = [part for name, value in options.items()
-             for part in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
+    given = [
+        part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)
+    ]
     assert tailback(["diagnose", str(trace), *given, "--out", str(tmp_path / "out")]) == 2
     assert command in capsys.readouterr().err
     # The language is that of the call, not of the process.

@@ -73,11 +73,17 @@ def test_all_that_determines_a_simulation_is_a_condition(prepared: PreparedScena
     seed = replace(prepared, scenario=prepared.scenario.model_copy(update={"seed": 7}))
     rates = replace(prepared.fabric, link_gbps=prepared.fabric.link_gbps * np.float32(0.5))
     different = [
-        prepared, moved, seed, replace(prepared, fabric=rates), with_small_buffers(prepared),
-        with_routing(prepared, "random"), with_engine(prepared, send_delay=1),
-        prepared.with_coarse_packets(16 << 10), prepared.with_program(prepare(prepared.scenario)
-        .observed.program), prepared.with_other_traffic("other", [(0, 0, 1, 4096)]),
-    ]  # fmt: skip
+        prepared,
+        moved,
+        seed,
+        replace(prepared, fabric=rates),
+        with_small_buffers(prepared),
+        with_routing(prepared, "random"),
+        with_engine(prepared, send_delay=1),
+        prepared.with_coarse_packets(16 << 10),
+        prepared.with_program(prepare(prepared.scenario).observed.program),
+        prepared.with_other_traffic("other", [(0, 0, 1, 4096)]),
+    ]
     assert len({Conditions.of(one) for one in different}) == len(different)
     machine = MachineModel(with_engine(prepared, injection="round-robin"), 0.0, ())
     assert machine.conditions.rest == Conditions.of(prepared).rest

@@ -29,10 +29,16 @@ def interval(folder: Path, text: str, **telemetry: str) -> tuple[float, float]:
     """The 95 % interval that a diagnosis uses for the sampled link."""
     (folder / "links.csv").write_text(EDGES)
     (folder / "samples.csv").write_text(text)
-    prepared = prepare(load_scenario({
-        "name": "intervals", "fabric": {"file": str(folder / "links.csv")},
-        "telemetry": telemetry, "job": [{"pattern": {"kind": "ring", "size": "1 KiB", "ranks": 3}}],
-    }))  # fmt: skip
+    prepared = prepare(
+        load_scenario(
+            {
+                "name": "intervals",
+                "fabric": {"file": str(folder / "links.csv")},
+                "telemetry": telemetry,
+                "job": [{"pattern": {"kind": "ring", "size": "1 KiB", "ranks": 3}}],
+            }
+        )
+    )
     found = with_samples(NetworkEvidence(), folder / "samples.csv", prepared).estimates
     assert found is not None
     row = found.row(0, named=True)
@@ -41,10 +47,15 @@ def interval(folder: Path, text: str, **telemetry: str) -> tuple[float, float]:
 
 def test_samples_by_flow_have_the_intervals_of_one_reservoir(tmp_path: Path) -> None:
     low, high = interval(tmp_path, FLOW.format(free=60, hot=140))
-    fabric = prepare(load_scenario({
-        "name": "x", "fabric": {"file": str(tmp_path / "links.csv")},
-        "job": [{"pattern": {"kind": "ring", "size": "1 KiB", "ranks": 3}}],
-    })).fabric  # fmt: skip
+    fabric = prepare(
+        load_scenario(
+            {
+                "name": "x",
+                "fabric": {"file": str(tmp_path / "links.csv")},
+                "job": [{"pattern": {"kind": "ring", "size": "1 KiB", "ranks": 3}}],
+            }
+        )
+    ).fabric
     table = read_samples(tmp_path / "samples.csv", fabric).samples
     one, two = (link_estimates(table, shared=shared).row(0, named=True) for shared in (True, False))
     assert (low, high) == (one["fraction_low"], one["fraction_high"])

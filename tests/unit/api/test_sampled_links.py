@@ -16,10 +16,19 @@ def samples(rows: list[tuple[int, int, int]]) -> pl.DataFrame:
     """Samples of links: number, packets, congested packets, on paths of two hops."""
     return pl.DataFrame(
         [(link, 0, n, n, n, 1000 * n, met, met, met) for link, n, met in rows],
-        schema=["link", "label", "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
-                "congested_samples", "congested_weight", "congested_variance"],
+        schema=[
+            "link",
+            "label",
+            "hop_samples",
+            "hop_weight",
+            "hop_variance",
+            "hop_bytes",
+            "congested_samples",
+            "congested_weight",
+            "congested_variance",
+        ],
         orient="row",
-    )  # fmt: skip
+    )
 
 
 def test_links_come_by_their_congested_packets() -> None:

@@ -18,13 +18,22 @@ FABRIC = small_tree()
 NOBODY = OtherTraffic(np.zeros(12), np.zeros(12), 1.0, 0.01, (), pl.DataFrame(), 4096)
 LINKS = pl.DataFrame(
     [
-        (30, OURS, 4e6, 0.4, 0.02), (30, "21", 5e6, 0.5, 0.02), (30, "unknown", 1e6, 0.1, 0.02),
-        (31, OURS, 2e7, 0.5, 0.05), (31, "21", 1.8e7, 0.45, 0.05), (31, "unknown", 2e6, 0.05, 0.05),
-        (32, OURS, 9.5e6, 0.95, 0.01), (32, "21", 5e5, 0.05, 0.01), (32, "unknown", 0.0, 0.0, 0.01),
-        (33, OURS, 0.0, 0.0, 0.01), (33, "21", 9e7, 1.0, 0.01), (33, "unknown", 0.0, 0.0, 0.01),
+        (30, OURS, 4e6, 0.4, 0.02),
+        (30, "21", 5e6, 0.5, 0.02),
+        (30, "unknown", 1e6, 0.1, 0.02),
+        (31, OURS, 2e7, 0.5, 0.05),
+        (31, "21", 1.8e7, 0.45, 0.05),
+        (31, "unknown", 2e6, 0.05, 0.05),
+        (32, OURS, 9.5e6, 0.95, 0.01),
+        (32, "21", 5e5, 0.05, 0.01),
+        (32, "unknown", 0.0, 0.0, 0.01),
+        (33, OURS, 0.0, 0.0, 0.01),
+        (33, "21", 9e7, 1.0, 0.01),
+        (33, "unknown", 0.0, 0.0, 0.01),
     ],
-    schema=SCHEMA, orient="row",
-)  # fmt: skip
+    schema=SCHEMA,
+    orient="row",
+)
 
 
 def test_links_with_both_are_listed_by_what_others_send() -> None:
@@ -39,9 +48,15 @@ def test_links_with_both_are_listed_by_what_others_send() -> None:
 def test_the_screen_names_jobs_and_shares_of_shared_links() -> None:
     found = shared_links(replace(NOBODY, links=LINKS), FABRIC)
     explanation = Explanation(
-        elapsed_ps=10, parts={"computation": 10}, costs=[], not_explained_ps=0, model_error_ps=0,
-        missing=[], sources=["trace"], shared_links=list(found),
-    )  # fmt: skip
+        elapsed_ps=10,
+        parts={"computation": 10},
+        costs=[],
+        not_explained_ps=0,
+        model_error_ps=0,
+        missing=[],
+        sources=["trace"],
+        shared_links=list(found),
+    )
     said = " ".join(" ".join(explanation_lines(explanation)).split())
     assert f"shared link {FABRIC.link_name(30)}: job 21 50 %, unknown senders 10 %, " in said
     assert "your job 40 % of its bytes (± 4 points)" in said

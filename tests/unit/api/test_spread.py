@@ -29,10 +29,15 @@ from tailback.simulation.task_folder import TaskFiles, TaskFolder, TaskResult, c
 SCENARIO = {
     "name": "tiny",
     "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
-    "job": [{"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB"}, "repeat": 2,
-             "placement": "random"}],
+    "job": [
+        {
+            "pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB"},
+            "repeat": 2,
+            "placement": "random",
+        }
+    ],
     "engine": {"routing": "deterministic"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -178,18 +183,40 @@ def test_tls_is_that_of_the_configuration_of_dask(tmp_path: Path) -> None:
         pytest.skip("needs openssl")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
-         "-days", "1", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=localhost",
+            "-days",
+            "1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
     roles = ("scheduler", "worker", "client")
-    files = {f"tls_{role}_{what}": str(path)
-             for role in roles for what, path in (("key", key), ("cert", certificate))}  # fmt: skip
+    files = {
+        f"tls_{role}_{what}": str(path)
+        for role in roles
+        for what, path in (("key", key), ("cert", certificate))
+    }
     security = distributed.Security(tls_ca_file=str(certificate), require_encryption=True, **files)
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
-        protocol="tls", security=security,
-    ) as cluster:  # fmt: skip
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address=None,
+        protocol="tls",
+        security=security,
+    ) as cluster:
         address = cluster.scheduler_address
         assert address.startswith("tls://")
         with pytest.raises(RunError, match=r"distributed\.comm\.tls"), dask_client(address):

@@ -35,9 +35,12 @@ def test_points_are_all_combinations_the_last_key_fastest() -> None:
 
 @pytest.mark.parametrize(
     ("over", "message"),
-    [({}, "at least one key"), ({"seed": []}, "no values"),
-     ({"a": range(2000), "b": range(2000)}, "4,000,000 combinations")],
-)  # fmt: skip
+    [
+        ({}, "at least one key"),
+        ({"seed": []}, "no values"),
+        ({"a": range(2000), "b": range(2000)}, "4,000,000 combinations"),
+    ],
+)
 def test_what_is_no_study_is_refused(over: dict[str, list[int]], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         points_of(over)

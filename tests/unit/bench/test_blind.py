@@ -86,8 +86,13 @@ def test_the_clocks_of_the_hosts_are_apart_as_drawn(folder: Path, truth: dict[st
 def test_what_is_seen_holds_nothing_of_the_truth(folder: Path, truth: dict[str, Any]) -> None:
     seen = {path.name for path in (folder / "seen").iterdir()}
     assert seen == {
-        "trace", "fabric.ibnetdiscover", "forwarding", "counters", "jobs.csv", "case.json"
-    }  # fmt: skip
+        "trace",
+        "fabric.ibnetdiscover",
+        "forwarding",
+        "counters",
+        "jobs.csv",
+        "case.json",
+    }
     said = json.loads((folder / "seen" / "case.json").read_text())
     assert set(said) == {"trace", "fabric", "counters", "jobs", "forwarding", "routing"}
     assert truth["main"] == CAUSE
@@ -180,9 +185,11 @@ def test_shapley_shares_add_up() -> None:
     both = blind_reality.Counterfactual.__new__(blind_reality.Counterfactual)
     both.reality = type("R", (), {"causes": ("noise", "slow_link")})()
     both.elapsed = {
-        frozenset(): 100, frozenset({"noise"}): 90, frozenset({"slow_link"}): 60,
+        frozenset(): 100,
+        frozenset({"noise"}): 90,
+        frozenset({"slow_link"}): 60,
         frozenset({"noise", "slow_link"}): 40,
-    }  # fmt: skip
+    }
     assert both.removed_ps() == {"noise": 10, "slow_link": 40}
     shares = both.shares_ps()
     assert shares == {"noise": 15.0, "slow_link": 45.0}
@@ -194,10 +201,15 @@ def test_shapley_shares_add_up() -> None:
 
 def _truth(**changes: Any) -> dict[str, Any]:
     truth: dict[str, Any] = {
-        "number": 1, "kind": "slow_cable", "long": False, "main": "slow_link",
-        "accepted": ["slow_link"], "fit_trace_alone": ["slow_link", "other_traffic"],
-        "elapsed_ps": 100, "causes": {"slow_link": {"removed_ps": 30}},
-    }  # fmt: skip
+        "number": 1,
+        "kind": "slow_cable",
+        "long": False,
+        "main": "slow_link",
+        "accepted": ["slow_link"],
+        "fit_trace_alone": ["slow_link", "other_traffic"],
+        "elapsed_ps": 100,
+        "causes": {"slow_link": {"removed_ps": 30}},
+    }
     return truth | changes
 
 

@@ -36,9 +36,15 @@ def test_a_scenario_follows_from_its_number() -> None:
 
 def test_labels_are_kept_only_where_counterfactuals_bear_them_out() -> None:
     clear = {
-        "lost": 0.5, "pattern": 0.0, "placement": 0.45, "other-traffic": 0.0, "routing": 0.0,
-        "slow-link": 0.0, "rates": 0.2, "wire": 0.3,
-    }  # fmt: skip
+        "lost": 0.5,
+        "pattern": 0.0,
+        "placement": 0.45,
+        "other-traffic": 0.0,
+        "routing": 0.0,
+        "slow-link": 0.0,
+        "rates": 0.2,
+        "wire": 0.3,
+    }
     assert diagnosis_suite.confirm("placement", clear)
     assert not diagnosis_suite.confirm("routing", clear)
     assert not diagnosis_suite.confirm("placement", {**clear, "other-traffic": 0.3})
@@ -104,9 +110,21 @@ def test_every_scheme_sees_the_same_packets(case: diagnosis_suite.Case, whole: R
 def test_figures_count_what_was_right() -> None:
     def said(number: int, cause: str, confidence: float) -> diagnosis.Answer:
         return diagnosis.Answer(
-            number, "pattern", "torus", "adaptive", "full", 1000, "own", cause, confidence,
-            "samples", "H.", 0.1, {}, 0,
-        )  # fmt: skip
+            number,
+            "pattern",
+            "torus",
+            "adaptive",
+            "full",
+            1000,
+            "own",
+            cause,
+            confidence,
+            "samples",
+            "H.",
+            0.1,
+            {},
+            0,
+        )
 
     found = [said(1, "pattern", 0.95), said(3, "pattern", 0.95), said(5, "placement", 0.6)]
     f = diagnosis.figures(found)

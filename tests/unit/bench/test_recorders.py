@@ -53,10 +53,17 @@ def test_the_diagnosis_of_each_recording_says_what_it_lacks(
     lacks = {name: one["not_recorded"] for name, one in told.items()}
     assert lacks["record"] == []
     assert lacks["eztrace"] == [
-        "sources of non-blocking receives", "completion of non-blocking calls", "call sites"
-    ]  # fmt: skip
+        "sources of non-blocking receives",
+        "completion of non-blocking calls",
+        "call sites",
+    ]
     assert lacks["monitoring"][:2] == ["times of calls", "order of messages"]
     # More ranks than processors: no verdict blames the network.
     assert {one["cause"] for one in told.values()} <= {
-        "undetermined", "not-network", "imbalance", "noise", "late-partner", "healthy"
-    }  # fmt: skip
+        "undetermined",
+        "not-network",
+        "imbalance",
+        "noise",
+        "late-partner",
+        "healthy",
+    }

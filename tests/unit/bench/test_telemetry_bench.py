@@ -27,10 +27,16 @@ def test_hop_counts_with_the_sums_of_a_row(truth: list[int]) -> None:
 
 def test_packets_keep_the_sums_and_have_ids_of_their_own() -> None:
     rows = pl.DataFrame(
-        {"label": [7, 7, 9], "link": [1, 2, 1], "hop_samples": [3, 2, 4],
-         "hop_weight": [15, 10, 12], "congested_samples": [2, 0, 4],
-         "congested_weight": [5, 0, 4], "congested_variance": [8, 0, 0]}
-    )  # fmt: skip
+        {
+            "label": [7, 7, 9],
+            "link": [1, 2, 1],
+            "hop_samples": [3, 2, 4],
+            "hop_weight": [15, 10, 12],
+            "congested_samples": [2, 0, 4],
+            "congested_weight": [5, 0, 4],
+            "congested_variance": [8, 0, 0],
+        }
+    )
     hop, congested = packets_of(rows, 1)
     assert sorted(zip(hop.sender, hop.link, hop.weight, strict=True)) == (
         [(7, 1, 5)] * 3 + [(7, 2, 5)] * 2 + [(9, 1, 3)] * 4

@@ -124,11 +124,15 @@ BAD = {
     "no header": ("# OSU MPI Latency Test v5.9\n", "no row below the header"),
     "no rows": ("# OSU MPI Latency Test v5.9\n# Size    Latency (us)\n", "no row below"),
     "other columns": ("# OSU MPI Latency Test v5.9\n# Size    Foo\n1   2\n", "no column of"),
-    "nothing of use": (outputs.osu_latency().replace("Latency Test", "Bcast Latency Test"),
-                       "'MPI Bcast Latency Test' is not used"),
+    "nothing of use": (
+        outputs.osu_latency().replace("Latency Test", "Bcast Latency Test"),
+        "'MPI Bcast Latency Test' is not used",
+    ),
     "cut JSON": (outputs.nccl_json()[:-7], "not valid JSON"),
-    "JSON of words": (outputs.nccl_json().replace('"bus_bw": 5', '"bus_bw": "x", "y": 5'),
-                      "results, number"),
+    "JSON of words": (
+        outputs.nccl_json().replace('"bus_bw": 5', '"bus_bw": "x", "y": 5'),
+        "results, number",
+    ),
     "JSON without results": ('{"bus_bw": 1}', "no list of results"),
     "deep JSON": ('{"bus_bw": ' + "[" * 100_000, "not valid JSON"),
     "cells": (replaced(outputs.gpcnet(), "|         usec |", "|"), "3 cells where"),
@@ -136,7 +140,7 @@ BAD = {
     "no words": ("\0\0\0", "no reader recognises"),
     "other text": ("hello\n", "no reader recognises"),
     "empty": (" \n", "the file is empty"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -69,9 +69,14 @@ def test_a_machine_is_found_again(tmp_path: Path) -> None:
     # A small message has a whole header, which the outputs were made without.
     wire_ps = 4096 * 0.02 * 8000 / 102
     truths = {
-        "send_delay": 1e6 - wire_ps, "switch_delay": 1e5, "eager": 8192,
-        "local_delay": 4e5 + wire_ps, "local_rate": 400, "rate": 100, "header": 4096 * 0.02,
-    }  # fmt: skip
+        "send_delay": 1e6 - wire_ps,
+        "switch_delay": 1e5,
+        "eager": 8192,
+        "local_delay": 4e5 + wire_ps,
+        "local_rate": 400,
+        "rate": 100,
+        "header": 4096 * 0.02,
+    }
     for name, truth in truths.items():
         assert told[name].low <= truth <= told[name].high, name
         assert told[name].value == pytest.approx(truth, rel=0.25 if name == "header" else 0.05)
@@ -176,14 +181,20 @@ def test_the_file_comes_back_and_goes_into_a_scenario(tmp_path: Path) -> None:
     assert read.not_identified == found.not_identified
     for before, after in zip(found.engine, read.engine, strict=True):
         assert (after.name, after.kind, after.n, after.source) == (
-            before.name, before.kind, before.n, before.source
-        )  # fmt: skip
+            before.name,
+            before.kind,
+            before.n,
+            before.source,
+        )
         assert after.low <= before.low and after.high >= before.high
         assert after.value == pytest.approx(before.value, rel=1e-3, abs=1)
-    scenario = parse({
-        "fabric": {"preset": "tapered"}, "engine": {"eager": "1 MiB", "buffer": "1 MiB"},
-        "job": [{"pattern": {"kind": "ring", "size": "1 KiB"}}],
-    })  # fmt: skip
+    scenario = parse(
+        {
+            "fabric": {"preset": "tapered"},
+            "engine": {"eager": "1 MiB", "buffer": "1 MiB"},
+            "job": [{"pattern": {"kind": "ring", "size": "1 KiB"}}],
+        }
+    )
     changed = read.apply(scenario)
     assert changed.engine.eager == 8192
     assert changed.engine.buffer == 1 << 20
@@ -260,8 +271,11 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert tomllib.loads(out.read_text())["calibration"]["eager"]["value"] == "8192 B"
     assert tailback(["calibrate", files["bw"], *fabric, "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert [row["parameter"] for row in facts["parameters"]] == ["header", "rate",
-                                                                "message_interval"]  # fmt: skip
+    assert [row["parameter"] for row in facts["parameters"]] == [
+        "header",
+        "rate",
+        "message_interval",
+    ]
     assert facts["not_identified"]["send_delay"]
 
 

@@ -29,12 +29,16 @@ pattern = { kind = "ring", size = "1 KiB" }
 """
 PAIRS = [*combinations(("n0", "n1", "n2", "n3"), 2)]
 FORMATS: dict[str, tuple[Callable[[], str], str]] = {
-    "osu_latency": (outputs.osu_latency, "rate"), "osu_bw": (outputs.osu_bw, "rate"),
+    "osu_latency": (outputs.osu_latency, "rate"),
+    "osu_bw": (outputs.osu_bw, "rate"),
     "osu_latency at small sizes": (outputs.osu_latency, "latency"),
-    "imb": (outputs.imb, "rate"), "imb at small sizes": (outputs.imb, "latency"),
-    "ib_write_lat": (outputs.ib_write_lat, "rate"), "ib_write_bw": (outputs.ib_write_bw, "rate"),
-    "nccl": (outputs.nccl_text, "rate"), "nccl -J": (outputs.nccl_json, "rate"),
-}  # fmt: skip
+    "imb": (outputs.imb, "rate"),
+    "imb at small sizes": (outputs.imb, "latency"),
+    "ib_write_lat": (outputs.ib_write_lat, "rate"),
+    "ib_write_bw": (outputs.ib_write_bw, "rate"),
+    "nccl": (outputs.nccl_text, "rate"),
+    "nccl -J": (outputs.nccl_json, "rate"),
+}
 
 
 @pytest.fixture
@@ -104,10 +108,11 @@ def bandwidths(
     return [
         Placed(
             stream("mpi", series(rate, noise, seed, sizes), 10, "osu_bw"),
-            LOCAL if len(hosts) == 1 else Route(1, 1e4, 100.0), hosts,
+            LOCAL if len(hosts) == 1 else Route(1, 1e4, 100.0),
+            hosts,
         )
         for seed, (hosts, rate) in enumerate(rates.items())
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def bandwidths(
         ({("a", "b"): 90, ("c", "d"): 60}, ("c", "d"), ""),
         ({("a", "b"): 60, ("c", "d"): 60, ("a", "c"): 90, ("b", "d"): 90}, (), ""),
     ],
-)  # fmt: skip
+)
 def test_directions_and_hosts_are_told_apart(
     rates: dict[tuple[str, ...], float], suspects: tuple[str, ...], role: str
 ) -> None:
@@ -139,10 +144,13 @@ def test_noise_is_no_disagreement() -> None:
         noise = 0.02 if number % 2 else 0.2
         rates = {pair: 90.0 * float(np.exp(0.01 * rng.standard_normal())) for pair in PAIRS}
         placed = [
-            Placed(stream("mpi", series(rate, noise, 1000 * number + i, 5), 9, "osu_bw"),
-                   Route(1, 0.0, 100.0), pair)
+            Placed(
+                stream("mpi", series(rate, noise, 1000 * number + i, 5), 9, "osu_bw"),
+                Route(1, 0.0, 100.0),
+                pair,
+            )
             for i, (pair, rate) in enumerate(rates.items())
-        ]  # fmt: skip
+        ]
         differ += bool(agreeing(placed)[1])
     assert differ <= 2
 
@@ -155,10 +163,13 @@ def test_one_size_needs_a_large_difference() -> None:
 def test_small_messages_stay_where_only_rates_differ() -> None:
     sizes = [8.0, 64.0, 1024.0, 65536.0, 1048576.0]
     placed = [
-        Placed(latency("mpi", [(s, 1.0 + s / per_us, 1e-3) for s in sizes], 9, "osu_latency"),
-               Route(1, 0.0, 100.0), ("a", host))
+        Placed(
+            latency("mpi", [(s, 1.0 + s / per_us, 1e-3) for s in sizes], 9, "osu_latency"),
+            Route(1, 0.0, 100.0),
+            ("a", host),
+        )
         for host, per_us in (("b", 12e3), ("c", 4e3), ("d", 12e3))
-    ]  # fmt: skip
+    ]
     kept, (disagreement,) = agreeing(placed)
     assert disagreement.suspects == ("c",)
     assert [one.series.size_bytes.max() for one in kept] == [1024.0] * 3
@@ -166,10 +177,11 @@ def test_small_messages_stay_where_only_rates_differ() -> None:
 
 def test_unknown_distances_may_differ_in_latency() -> None:
     placed = [
-        Placed(latency("mpi", [(8.0, us, 0.01), (64.0, us, 0.01)], 9, "osu_latency"), None,
-               ("a", host))
+        Placed(
+            latency("mpi", [(8.0, us, 0.01), (64.0, us, 0.01)], 9, "osu_latency"), None, ("a", host)
+        )
         for host, us in (("b", 1.0), ("c", 3.0))
-    ]  # fmt: skip
+    ]
     assert not agreeing(placed)[1]
 
 

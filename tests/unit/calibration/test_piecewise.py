@@ -96,8 +96,9 @@ def window(seed: int) -> np.ndarray:
 def test_a_known_change_point_leaves_the_slope_unbiased() -> None:
     error, inside = [], 0
     for seed in range(150):
-        lines = fit(STREAM, window(seed), np.zeros(21), change=(1 << 14, 1 << 15),
-                    rate=LineRate(80, PACKET))  # fmt: skip
+        lines = fit(
+            STREAM, window(seed), np.zeros(21), change=(1 << 14, 1 << 15), rate=LineRate(80, PACKET)
+        )
         value, draws = lines.byte_time(np.random.default_rng(seed))
         truth = 80 * (1 + HEADER / PACKET)
         error.append((value - truth) / np.std(draws))
@@ -168,8 +169,9 @@ def test_known_errors_that_explain_the_times_leave_no_further_one() -> None:
         time = 1e6 + 20 * size + 4e3 * rng.standard_normal(len(size))
         draws = 4e3 * rng.standard_normal((len(size), 4000))
         for complete in (True, False):
-            found = fit(size, time, np.ones(len(size)), error, deviation_ps=draws,
-                        complete=complete)  # fmt: skip
+            found = fit(
+                size, time, np.ones(len(size)), error, deviation_ps=draws, complete=complete
+            )
             _, byte = found.byte_time(np.random.default_rng(1))
             low, high = np.quantile(byte, [0.025, 0.975])
             width[complete].append(high - low)

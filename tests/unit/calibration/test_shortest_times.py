@@ -42,8 +42,9 @@ def test_few_pairs_are_not_later_than_many() -> None:
     rng = np.random.default_rng(1)
     error = []
     for _ in range(40):
-        found = end_points([cell(1, rng), cell(2, rng), *(cell(8, rng) for _ in range(6))],
-                           NO_GAPS, 1)  # fmt: skip
+        found = end_points(
+            [cell(1, rng), cell(2, rng), *(cell(8, rng) for _ in range(6))], NO_GAPS, 1
+        )
         assert found is not None
         error.append(found.time_ps - END_PS)
     mean = np.mean(error, axis=0)

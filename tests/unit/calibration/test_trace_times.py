@@ -149,12 +149,22 @@ def rows(*some: tuple[int, int, int, int, int, int]) -> tuple[pl.DataFrame, pl.D
     """Tables of messages (source, destination, bytes, sent, receiver entered, arrived), in ps."""
     src, dst, size, start, enter, done = (np.array(column) for column in zip(*some, strict=True))
     calls = np.arange(len(some))
-    transfers = pl.DataFrame({
-        "src_rank": src, "dst_rank": dst, "size_bytes": size, "send_call": calls,
-        "send_enter_ps": start, "send_done_call": calls, "send_done_ps": start + 1,
-        "recv_call": calls, "recv_post_ps": enter, "recv_done_call": calls, "recv_enter_ps": enter,
-        "recv_done_ps": done,
-    })  # fmt: skip
+    transfers = pl.DataFrame(
+        {
+            "src_rank": src,
+            "dst_rank": dst,
+            "size_bytes": size,
+            "send_call": calls,
+            "send_enter_ps": start,
+            "send_done_call": calls,
+            "send_done_ps": start + 1,
+            "recv_call": calls,
+            "recv_post_ps": enter,
+            "recv_done_call": calls,
+            "recv_enter_ps": enter,
+            "recv_done_ps": done,
+        }
+    )
     table = pl.DataFrame(
         {"call": calls, "name": ["MPI_Send"] * len(some), "enter_ps": start, "leave_ps": start + 1}
     )
@@ -231,8 +241,17 @@ def test_a_distance_with_few_sizes_has_the_slopes_and_threshold_of_the_others() 
         packets = np.maximum(np.ceil(at / 4096), 1)
         time = US + switches * US / 10 + (at + packets * 80) * 80 + 2 * US * (at > 8192)
         error = np.full(len(at), 5e3)
-        series = Series("latency", "mpi", at, time, np.ones(len(at)), 10, "trace", error_ps=error,
-                        deviation_ps=5e3 * rng.standard_normal((len(at), 4000)))  # fmt: skip
+        series = Series(
+            "latency",
+            "mpi",
+            at,
+            time,
+            np.ones(len(at)),
+            10,
+            "trace",
+            error_ps=error,
+            deviation_ps=5e3 * rng.standard_normal((len(at), 4000)),
+        )
         some.append(Placed(series, Route(switches, 0.0, 100.0)))
     threshold = FittedValue("eager", "size", 8192, 8192, 65535, "trace", 10)
     found = {one.name: one for one in estimate(some, eager=threshold).engine}

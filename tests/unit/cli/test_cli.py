@@ -230,8 +230,10 @@ def test_place_says_which_method_does_not_fit_whose_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "ring.toml"
-    job = '[fabric]\npreset = "tapered"\n[[job]]\nplacement = "tile"\n{}\n' \
-          'pattern = {{ kind = "uniform", ranks = 64, size = "8 B" }}\n'  # fmt: skip
+    job = (
+        '[fabric]\npreset = "tapered"\n[[job]]\nplacement = "tile"\n{}\n'
+        'pattern = {{ kind = "uniform", ranks = 64, size = "8 B" }}\n'
+    )
     path.write_text(job.format("").replace('"tile"', '"block"'))
     words: list[str | Path] = ["place", path, "--method", "tile", "--quiet"]
     refused(capsys, words, f"{path}: --method tile: ", "placement_options = { grid =")
@@ -306,9 +308,13 @@ def test_a_trace_with_more_ranks_than_hosts(
 ) -> None:
     path = scenario(tmp_path, options="dims = [8, 8]")
     refused(
-        capsys, ["diagnose", path, "--out", tmp_path / "d"], "job 'app'", "job has 64 ranks",
-        "16 slots", "--ranks-per-host",
-    )  # fmt: skip
+        capsys,
+        ["diagnose", path, "--out", tmp_path / "d"],
+        "job 'app'",
+        "job has 64 ranks",
+        "16 slots",
+        "--ranks-per-host",
+    )
     assert not (tmp_path / "d").exists()
 
 
@@ -319,9 +325,13 @@ def test_a_fabric_that_is_not_connected(capsys: pytest.CaptureFixture[str], tmp_
     file = tmp_path / "cut.ibnetdiscover"
     file.write_text(cut)
     refused(
-        capsys, ["diagnose", DEMO / "trace", "--fabric", file, "--out", tmp_path / "d"],
-        "cut.ibnetdiscover", "from switch 'leaf01' to switch", "not connected", "remedy",
-    )  # fmt: skip
+        capsys,
+        ["diagnose", DEMO / "trace", "--fabric", file, "--out", tmp_path / "d"],
+        "cut.ibnetdiscover",
+        "from switch 'leaf01' to switch",
+        "not connected",
+        "remedy",
+    )
     assert not (tmp_path / "d").exists()
 
 

@@ -162,16 +162,31 @@ def test_one_look_is_no_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_latched_wrapped_and_reset_counters_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = plain(tmp_path / "1.txt", 136, {
-        1: (5, TOP - 1000), 2: (TOP - 10, 7), 17: (10**9, 10**9), 18: (5, 9),
-    })  # fmt: skip
-    last = plain(tmp_path / "2.txt", 136, {
-        1: (6, TOP), 2: (89, 7), 17: (4, 10**9), 18: (6, 10**7),
-    })  # fmt: skip
+    first = plain(
+        tmp_path / "1.txt",
+        136,
+        {
+            1: (5, TOP - 1000),
+            2: (TOP - 10, 7),
+            17: (10**9, 10**9),
+            18: (5, 9),
+        },
+    )
+    last = plain(
+        tmp_path / "2.txt",
+        136,
+        {
+            1: (6, TOP),
+            2: (89, 7),
+            17: (4, 10**9),
+            18: (6, 10**7),
+        },
+    )
     text = said(capsys, first, last, "--every", "1 s", "--fabric", FABRIC)
     noticed = text[text.index("NOTICED") :].split("\n\n")[0]
-    rows = {line.strip().split("  ", 1)[1]: line.split()[0]
-            for line in noticed.strip().split("\n")[2:]}  # fmt: skip
+    rows = {
+        line.strip().split("  ", 1)[1]: line.split()[0] for line in noticed.strip().split("\n")[2:]
+    }
     assert rows == {
         "with a lower bound only (≥)": "2",
         "with a stall counter at its largest value": "1",
@@ -194,11 +209,29 @@ def test_a_port_at_its_top_for_ever_is_not_passed_over(
 def test_tables_and_figures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     files = pair(tmp_path)
-    said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--out", out, "--csv",
-         "--figures", "png")  # fmt: skip
+    said(
+        capsys,
+        *files,
+        "--every",
+        "60 s",
+        "--fabric",
+        FABRIC,
+        "--out",
+        out,
+        "--csv",
+        "--figures",
+        "png",
+    )
     names = {path.name for path in out.iterdir()}
-    assert {"counters.json", "ports.parquet", "ports.csv", "groups.parquet", "table_ii.csv",
-            "zero_shares.png", "link_distributions.png"} <= names  # fmt: skip
+    assert {
+        "counters.json",
+        "ports.parquet",
+        "ports.csv",
+        "groups.parquet",
+        "table_ii.csv",
+        "zero_shares.png",
+        "link_distributions.png",
+    } <= names
     ports = pl.read_parquet(out / "ports.parquet")
     assert ports["node_name"].to_list() == ["leaf08", "leaf08"]
     assert ports["category"].to_list() == ["Leaf", "Leaf"]
@@ -262,12 +295,15 @@ def test_an_archive_of_a_tree_is_not_read_at_once(
 ) -> None:
     frame = pl.DataFrame(
         {
-            "time_ns": [SECOND, 2 * SECOND] * 2, "interval_ns": [SECOND] * 4,
-            "node_name": ["leaf08"] * 4, "port": [1, 1, 17, 17],
-            "stall_fraction": [0.0, 0.0, 0.6, 0.8], "utilization": [0.1, 0.1, 0.4, 0.2],
+            "time_ns": [SECOND, 2 * SECOND] * 2,
+            "interval_ns": [SECOND] * 4,
+            "node_name": ["leaf08"] * 4,
+            "port": [1, 1, 17, 17],
+            "stall_fraction": [0.0, 0.0, 0.6, 0.8],
+            "utilization": [0.1, 0.1, 0.4, 0.2],
             "capacity_gbps": [100.0] * 4,
         }
-    )  # fmt: skip
+    )
     folder = tmp_path / "a"
     folder.mkdir()
     for number in range(2):
@@ -287,9 +323,16 @@ def test_hostile_names_reach_no_terminal_page_or_sheet(
         folder = tmp_path / f"a{number}"
         folder.mkdir()
         rows = pl.DataFrame(
-            {"time_ns": [1, 2], "interval_ns": [1, 1], "node_name": [name] * 2, "port": [1, 1],
-             "stall_fraction": [0.5, 0.5], "utilization": [0.5, 0.5], "source": [name] * 2}
-        )  # fmt: skip
+            {
+                "time_ns": [1, 2],
+                "interval_ns": [1, 1],
+                "node_name": [name] * 2,
+                "port": [1, 1],
+                "stall_fraction": [0.5, 0.5],
+                "utilization": [0.5, 0.5],
+                "source": [name] * 2,
+            }
+        )
         conform(INTERVALS, rows).write_parquet(folder / "part-0.parquet")
         out = tmp_path / f"out{number}"
         text = said(capsys, folder, "--out", out, "--csv")

@@ -37,18 +37,22 @@ def lab(folder: Path, name: str) -> Path:
 def diagnosed(run: Path, *, counters: bool) -> DiagnosisResult:
     evidence = {"counters": [run / "counters.csv.gz"]} if counters else {}
     return diagnose(
-        run / "trace", fabric=str(run / "links.csv"), rankfile=str(run / "rank_host.csv"),
-        **evidence, **QUICK,  # type: ignore[arg-type]
-    )  # fmt: skip
+        run / "trace",
+        fabric=str(run / "links.csv"),
+        rankfile=str(run / "rank_host.csv"),
+        **evidence,
+        **QUICK,  # type: ignore[arg-type]
+    )
 
 
 def contradictions(found: Diagnosis) -> list[str]:
     """Findings of the rules whose cause has no place in the explanation of the measured time."""
     assert found.explanation is not None
     return [
-        f"{one.code}: {one.cause}" for one in found.findings
+        f"{one.code}: {one.cause}"
+        for one in found.findings
         if one.cause in ("slow-link", "other-traffic") and not found.explanation.cost(one.cause)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -145,14 +149,30 @@ def test_counters_of_another_fabric_are_refused(
         out = csv.writer(target)
         out.writerow(next(rows))
         for row in rows:
-            out.writerow([f"x{cell}" if cell and cell[0] in "hls" and cell[1:2].isdigit() else cell
-                          for cell in row])  # fmt: skip
+            out.writerow(
+                [
+                    f"x{cell}" if cell and cell[0] in "hls" and cell[1:2].isdigit() else cell
+                    for cell in row
+                ]
+            )
     refused(
         capsys,
-        ["diagnose", slow / "trace", "--fabric", slow / "links.csv", "--rankfile",
-         slow / "rank_host.csv", "--counters", other, "--out", tmp_path / "out", "--quiet"],
-        "no counter belongs to a link of the fabric", "remedy: ",
-    )  # fmt: skip
+        [
+            "diagnose",
+            slow / "trace",
+            "--fabric",
+            slow / "links.csv",
+            "--rankfile",
+            slow / "rank_host.csv",
+            "--counters",
+            other,
+            "--out",
+            tmp_path / "out",
+            "--quiet",
+        ],
+        "no counter belongs to a link of the fabric",
+        "remedy: ",
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -165,8 +185,9 @@ def test_evidence_without_a_measured_run_is_refused(
         refused(
             capsys,
             ["diagnose", scenario(tmp_path), option, counted, "--out", tmp_path / "out"],
-            f"{option}: needs a measured run", "remedy: give an unchanged trace with times",
-        )  # fmt: skip
+            f"{option}: needs a measured run",
+            "remedy: give an unchanged trace with times",
+        )
 
 
 @pytest.fixture
@@ -191,8 +212,9 @@ def test_a_trace_is_placed_on_the_hosts_that_it_names(
     for name, keys in (("own", ""), ("said", 'hosts = "0-1"')):
         out = tmp_path / name
         arguments = ["diagnose", str(traced(tmp_path, trace, keys)), "--out", str(out)]
-        code = tailback([*arguments, "--seeds", "1", "--method", "block", "--quiet",
-                         "--remedy", "placement"])  # fmt: skip
+        code = tailback(
+            [*arguments, "--seeds", "1", "--method", "block", "--quiet", "--remedy", "placement"]
+        )
         captured = capsys.readouterr()
         assert code in (0, 3), captured.err
         ran[name] = captured.out
@@ -216,8 +238,10 @@ def test_the_recorded_placement_is_a_candidate_by_its_own_name(
 def test_advice_names_the_placement_in_use() -> None:
     tiled = Candidate(name="tile", elapsed_ps=80)
     for name, words in (
-        ("recorded", "the recorded one"), ("file", "that of the rank file"), ("block", "block"),
-    ):  # fmt: skip
+        ("recorded", "the recorded one"),
+        ("file", "that of the rank file"),
+        ("block", "block"),
+    ):
         text = use_placement(tiled, Candidate(name=name, elapsed_ps=100))
         assert text == f"Use placement tile instead of {words}: 20 % less time by re-simulation."
 
@@ -239,8 +263,21 @@ def test_a_trace_with_slow_calls_gets_another_screen(
     for name in ("fast", "slow"):
         out = tmp_path / name
         path = traced(tmp_path, real(f"repro/stretched/{name}"), hosts=8)
-        code = tailback(["diagnose", str(path), "--out", str(out), "--seeds", "1", "--method",
-                         "block", "--remedy", "placement", "--quiet"])  # fmt: skip
+        code = tailback(
+            [
+                "diagnose",
+                str(path),
+                "--out",
+                str(out),
+                "--seeds",
+                "1",
+                "--method",
+                "block",
+                "--remedy",
+                "placement",
+                "--quiet",
+            ]
+        )
         captured = capsys.readouterr()
         assert code in (0, 3), captured.err
         screens[name] = captured.out.replace(str(out), "")

@@ -192,9 +192,11 @@ def test_a_terminal_that_knows_latin_letters_alone(tmp_path: Path) -> None:
     poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     arguments = ["diagnose", path, "--out", tmp_path / "d", "--seeds", "1", "--method", "block"]
     ended = subprocess.run(
-        [sys.executable, "-c", MAIN, *map(str, arguments)], capture_output=True, check=False,
+        [sys.executable, "-c", MAIN, *map(str, arguments)],
+        capture_output=True,
+        check=False,
         env={**os.environ, **poor, "PYTHONIOENCODING": "latin-1"},
-    )  # fmt: skip
+    )
     assert ended.returncode in (0, 3), ended.stderr
     assert ended.stdout.startswith(b"VERDICT") and b"ideal" in ended.stdout
     assert b" \xb5s  ???" in ended.stdout, ended.stdout

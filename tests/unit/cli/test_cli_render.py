@@ -80,8 +80,11 @@ def bar(name: str, end: int, delta: int) -> WaterfallBar:
 
 def test_the_steps_shown_add_up_to_the_observed_time() -> None:
     """What the run differs by from the last re-simulation is a step of its own."""
-    bars = [bar("ideal", 2_000_000, 2_000_000), bar("placement", 2_900_000, 900_000),
-            bar("observed", 3_000_000, 100_000)]  # fmt: skip
+    bars = [
+        bar("ideal", 2_000_000, 2_000_000),
+        bar("placement", 2_900_000, 900_000),
+        bar("observed", 3_000_000, 100_000),
+    ]
     steps = displayed_bars(bars)
     assert [step.name for step in steps] == ["ideal", "placement", "remainder", "observed"]
     assert sum(step.delta_ps for step in steps) == steps[-1].elapsed_ps == 3_000_000

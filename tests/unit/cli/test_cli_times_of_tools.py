@@ -25,8 +25,15 @@ from tests.factories.otf2_traces import Build, writing
 from tests.factories.public_data import real
 from tests.factories.simulated_traces import scripts_of
 
-PATTERN = {"kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "rounds": 10, "post": "all",
-           "boundary": "skip", "compute": "30 us"}  # fmt: skip
+PATTERN = {
+    "kind": "stencil2d",
+    "dims": [4, 2],
+    "size": "256 KiB",
+    "rounds": 10,
+    "post": "all",
+    "boundary": "skip",
+    "compute": "30 us",
+}
 SCENARIO = """
 name = "small"
 [fabric.fat_tree]
@@ -50,8 +57,21 @@ def diagnosed(
     scenario = folder / "small.toml"
     scenario.write_text(SCENARIO.format(trace=trace))
     out = folder / f"out-{trace.name}"
-    code = tailback(["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet",
-                     "--method", "block", "--remedy", "placement"])  # fmt: skip
+    code = tailback(
+        [
+            "diagnose",
+            str(scenario),
+            "--out",
+            str(out),
+            "--seeds",
+            "1",
+            "--quiet",
+            "--method",
+            "block",
+            "--remedy",
+            "placement",
+        ]
+    )
     captured = capsys.readouterr()
     assert code in (0, 3), captured.err
     found = Diagnosis.model_validate_json((out / "diagnosis.json").read_bytes())
@@ -77,17 +97,23 @@ def test_the_verdict_on_a_slow_cable_is_that_of_the_same_run_as_otf2(
     otf2: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     scripts, hosts = with_slow_cable()
-    one, screen = diagnosed(tmp_path, otf2([whole(script) for script in scripts], hosts=hosts),
-                            capsys)  # fmt: skip
+    one, screen = diagnosed(
+        tmp_path, otf2([whole(script) for script in scripts], hosts=hosts), capsys
+    )
     folder = tmp_path / form
     folder.mkdir()
     if form == "nsight":
         for rank, (script, host) in enumerate(zip(scripts, hosts, strict=True)):
-            write_export(folder / f"{rank}.sqlite", {rank: nsight_calls(script)},
-                         describing(host, 10**18))  # fmt: skip
+            write_export(
+                folder / f"{rank}.sqlite", {rank: nsight_calls(script)}, describing(host, 10**18)
+            )
     else:
-        write(folder, *dumpi_scripts(scripts), of=[Recorder(host) for host in hosts],
-              as_text=form == "text")  # fmt: skip
+        write(
+            folder,
+            *dumpi_scripts(scripts),
+            of=[Recorder(host) for host in hosts],
+            as_text=form == "text",
+        )
     _, same_screen = diagnosed(tmp_path, folder, capsys)
     assert one.cause == "slow-link"
     assert same_screen == screen
@@ -107,9 +133,11 @@ def test_a_calibration_from_dumpi_is_that_of_the_same_run_as_otf2(
     (tmp_path / "dumpi").mkdir()
     one, two = (
         tb.calibrate(f"{path}@n1,n2")
-        for path in (otf2([whole(script) for script in scripts]),
-                     write(tmp_path / "dumpi", *dumpi_scripts(scripts)))
-    )  # fmt: skip
+        for path in (
+            otf2([whole(script) for script in scripts]),
+            write(tmp_path / "dumpi", *dumpi_scripts(scripts)),
+        )
+    )
     found = {value.name: value.value for value in two.measured}
     assert found
     assert two.frame.equals(one.frame)

@@ -28,14 +28,22 @@ rule_bytes = "{congested_from}"
         ("full", "1 B", "", ["port", "packets", "congested"]),
         ("full", "1 GiB", "No packet met congestion.", ["port", "packets", "congested"]),
         ("compact", "1 GiB", "No packet met congestion.", ["port", "packets", "congested"]),
-        ("csig", "1 B", "are not counted by the samples",
-         ["port", "packets", "congested", "bottleneck"]),
+        (
+            "csig",
+            "1 B",
+            "are not counted by the samples",
+            ["port", "packets", "congested", "bottleneck"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_links_are_listed_whatever_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str, congested_from: str,
-    says: str, columns: list[str],
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    scheme: str,
+    congested_from: str,
+    says: str,
+    columns: list[str],
+) -> None:
     text = SCENARIO.format(scheme=scheme, congested_from=congested_from, messages=40)
     (tmp_path / "s.toml").write_text(text)
     run = str(tmp_path / "run")

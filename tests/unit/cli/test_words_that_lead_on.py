@@ -163,8 +163,11 @@ def test_shells_complete_commands(shell: str) -> None:
             pytest.skip("no bash of version 4.4 or later here")
         raise
     assert "_TAILBACK_COMPLETE" in script and "tailback" in script
-    told = run(ask=f"{shell}_complete", COMP_WORDS="tailback dia", COMP_CWORD="1" if shell != "fish"
-               else "dia")  # fmt: skip
+    told = run(
+        ask=f"{shell}_complete",
+        COMP_WORDS="tailback dia",
+        COMP_CWORD="1" if shell != "fish" else "dia",
+    )
     assert "diagnose" in told and "simulate" not in told
     assert set(COMMANDS) >= {"diagnose"}
 
@@ -253,7 +256,7 @@ def test_a_trace_of_another_tool_is_called_by_its_name(
         ("pingpong-hpctoolkit", "HPCToolkit"),
         ("cases/nccl-profiler-json/rank0.json", "NCCL's profiler plugin"),
     ],
-)  # fmt: skip
+)
 def test_traces_of_real_tools_are_called_by_their_names(path: str, name: str) -> None:
     with pytest.raises(TraceError, match=name):
         read_trace(real(path))

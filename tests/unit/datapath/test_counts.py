@@ -52,16 +52,20 @@ class Packets:
 
     def sums(self) -> Sums:
         """What a receiver adds up: bins as crates/telemetry's hash is linear in the link."""
-        z = [_core.link_hash("gf", self.ids, np.full(len(self.ids), 1 << j, np.uint32), BITS, 24)
-             for j in range(5)]  # fmt: skip
+        z = [
+            _core.link_hash("gf", self.ids, np.full(len(self.ids), 1 << j, np.uint32), BITS, 24)
+            for j in range(5)
+        ]
         keys, counts, bins = [], [], []
         for hop in range(4):
             for met in (False, True):
                 mine = (self.hop == hop) & (self.met == met)
                 row = np.zeros(32, np.int64)
                 for u in range(1, 1 << BITS):
-                    place = sum((np.bitwise_count(z[j][mine] & u) % 2).astype(np.int64) << j
-                                for j in range(5))  # fmt: skip
+                    place = sum(
+                        (np.bitwise_count(z[j][mine] & u) % 2).astype(np.int64) << j
+                        for j in range(5)
+                    )
                     sign = 1 - 2 * (np.bitwise_count(self.seen[mine] & u) % 2).astype(np.int64)
                     row += np.bincount(place, sign, 32).astype(np.int64)
                 keys.append((SENDER, 3, RECEIVER, hop, 4, met, [0, 0, 0]))
@@ -83,9 +87,12 @@ def test_counts_are_those_of_the_receiver_of_single_packets() -> None:
         start, links = np.array([0, 2], np.uint64), np.array(candidates, np.uint32) - np.uint32(1)
         plan = CandidateLinks(np.zeros(len(mine), np.uint32), start, links)
         expected = count_links(
-            _core, samples, [(np.arange(len(mine)), plan)],
-            np.arange(1, LINKS + 1, dtype=np.uint32), hop_known=True,
-        )  # fmt: skip
+            _core,
+            samples,
+            [(np.arange(len(mine)), plan)],
+            np.arange(1, LINKS + 1, dtype=np.uint32),
+            hop_known=True,
+        )
         for link in candidates:
             counts = found.packets[3]
             assert counts.packets[link] == pytest.approx(expected.packets[link - 1])
@@ -120,8 +127,13 @@ def test_intervals_have_the_truth_in_95_of_100_cases() -> None:
 def test_two_reservoirs_of_whole_links_have_the_known_variance() -> None:
     bins = np.zeros((2, 32), np.int64)
     bins[0, [1, 9]], bins[1, 9] = [250, 240], 60
-    keys = np.array([(SENDER, 0, RECEIVER, NO_HOP, 4, 0, [0, 0, 0]),
-                     (SENDER, 0, RECEIVER, NO_HOP, 2, 1, [0, 0, 0])], KEY)  # fmt: skip
+    keys = np.array(
+        [
+            (SENDER, 0, RECEIVER, NO_HOP, 4, 0, [0, 0, 0]),
+            (SENDER, 0, RECEIVER, NO_HOP, 2, 1, [0, 0, 0]),
+        ],
+        KEY,
+    )
     sums = Sums(keys, np.array([490, 60]), np.array([490_000, 60_000]), bins)
     found = count(sums, PacketScheme("full", 0), routes, LINKS)
     packets, congested = found.packets[0], found.congested[0]
@@ -148,14 +160,20 @@ def test_the_routes_of_a_lab_are_those_of_its_hosts() -> None:
     number = {(link.source, link.target): link.number for link in plan.links}
     to_h10 = number["h10", "l1"]
     assert found(plan.address_end("h00"), to_h10, 4) == [
-        [number["h00", "l0"]], [number["l0", "s0"], number["l0", "s1"]],
-        [number["s0", "l1"], number["s1", "l1"]], [number["l1", "h10"]],
-    ]  # fmt: skip
+        [number["h00", "l0"]],
+        [number["l0", "s0"], number["l0", "s1"]],
+        [number["s0", "l1"], number["s1", "l1"]],
+        [number["l1", "h10"]],
+    ]
     assert found(plan.address_end("h11"), to_h10, 2) == [
-        [number["h11", "l1"]], [number["l1", "h10"]],
-    ]  # fmt: skip
-    for source, interface, hops in ((1, to_h10, 4), (plan.address_end("h00"), 1, 2),
-                                    (plan.address_end("h00"), to_h10, 3)):  # fmt: skip
+        [number["h11", "l1"]],
+        [number["l1", "h10"]],
+    ]
+    for source, interface, hops in (
+        (1, to_h10, 4),
+        (plan.address_end("h00"), 1, 2),
+        (plan.address_end("h00"), to_h10, 3),
+    ):
         assert found(source, interface, hops) == []
 
 
@@ -171,8 +189,9 @@ def test_the_file_has_a_line_for_each_rank_and_link() -> None:
 
 def test_what_came_before_does_not_count() -> None:
     early, late = Packets(5, 300, 0.5, (0.1,) * 4).sums(), Packets(6, 500, 0.5, (0.2,) * 4).sums()
-    both = Sums(late.keys, early.samples + late.samples, early.bytes + late.bytes,
-                early.bins + late.bins)  # fmt: skip
+    both = Sums(
+        late.keys, early.samples + late.samples, early.bytes + late.bytes, early.bins + late.bins
+    )
     first = Sums(early.keys[:3], early.samples[:3], early.bytes[:3], early.bins[:3])
     left = both.since(first)
     assert (left.samples[:3] == late.samples[:3]).all() and (left.bins[:3] == late.bins[:3]).all()

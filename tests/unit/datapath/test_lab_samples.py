@@ -53,11 +53,17 @@ def four_ranks(name: str, ip: int, scheme: str, rule: str = "queue") -> Iterator
     spec = parse(
         {
             "name": f"{name}{os.getpid()}",
-            "fabric": {"leaves": 2, "spines": 2, "hosts_per_leaf": 2, "ip": ip,
-                       "congested": "3 kB", "rule": rule},
+            "fabric": {
+                "leaves": 2,
+                "spines": 2,
+                "hosts_per_leaf": 2,
+                "ip": ip,
+                "congested": "3 kB",
+                "rule": rule,
+            },
             "job": {"hosts": ["h00", "h10", "h01", "h11"]},
         }
-    )  # fmt: skip
+    )
     plan = fabric.bring_up(spec, PacketScheme.parse(scheme))
     try:
         yield plan
@@ -72,9 +78,26 @@ def test_estimates_of_a_real_run_are_what_the_kernel_counted(
 ) -> None:
     out = tmp_path / "case"
     with four_ranks("tbt", ip, scheme) as plan:
-        code = tailback(["lab", "run", "--lab", plan.spec.name, "--out", str(out), "--quiet",
-                         "--cause", "slow-cable:l0-s0=50%", "--", str(halo), "2", "2", "15",
-                         "40000", "2"])  # fmt: skip
+        code = tailback(
+            [
+                "lab",
+                "run",
+                "--lab",
+                plan.spec.name,
+                "--out",
+                str(out),
+                "--quiet",
+                "--cause",
+                "slow-cable:l0-s0=50%",
+                "--",
+                str(halo),
+                "2",
+                "2",
+                "15",
+                "40000",
+                "2",
+            ]
+        )
         shown = capsys.readouterr()
         assert code == 0, shown.err
     assert f"tailback diagnose {out}\n" in shown.out
@@ -87,8 +110,7 @@ def test_estimates_of_a_real_run_are_what_the_kernel_counted(
     assert differ.min() >= 0 and differ.max() < 60  # type: ignore[operator]
     assert truth["super_packets"].sum() == truth["lost"].sum() == 0
     # What hosts received, the last links sent.
-    last = [number for link in plan.links if link.target in plan.hosts
-            for number in (link.number,)]  # fmt: skip
+    last = [number for link in plan.links if link.target in plan.hosts for number in (link.number,)]
     assert truth["received"].sum() == truth["packets"][[n - 1 for n in last]].sum()
     rows = pl.read_csv(out / "samples.csv", infer_schema_length=None)
     assert tuple(rows.columns) == COLUMNS
@@ -177,8 +199,9 @@ def test_a_port_that_marks_takes_its_mark_as_the_congested_bit(rule: str, ip: in
         with server, sender:
             sender.connect(server.getsockname()[:2])
             receiver, _ = server.accept()
-            thread = threading.Thread(target=lambda: (sender.sendall(bytes(2_000_000)),
-                                                      sender.close()))  # fmt: skip
+            thread = threading.Thread(
+                target=lambda: (sender.sendall(bytes(2_000_000)), sender.close())
+            )
             thread.start()
             with receiver:
                 while data := receiver.recv(1 << 16):
@@ -260,10 +283,27 @@ def test_a_killed_writer_loses_what_came_after_its_last_second(tmp_path: Path) -
 def test_a_killed_run_leaves_its_samples_in_the_unfinished_case(halo: Path, tmp_path: Path) -> None:
     with four_ranks("tbb", 4, "full") as plan:
         running = subprocess.Popen(
-            [sys.executable, "-m", "tailback", "lab", "run", "--lab", plan.spec.name, "--out",
-             tmp_path / "case", "--", halo, "2", "2", "100000", "8000", "2"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "tailback",
+                "lab",
+                "run",
+                "--lab",
+                plan.spec.name,
+                "--out",
+                tmp_path / "case",
+                "--",
+                halo,
+                "2",
+                "2",
+                "100000",
+                "8000",
+                "2",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         seen: list[int] = []
         while len(seen) < 3:
             assert running.poll() is None
@@ -295,14 +335,24 @@ def test_down_leaves_no_program_and_no_file_system(
         folder = fabric.folder_of(plan)
         assert str(folder) in _mounts()
         shown = subprocess.run(
-            ["bpftool", "-j", "prog", "show", "pinned",
-             folder / telemetry.FOLDER / "programs" / "tailback_egress"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            [
+                "bpftool",
+                "-j",
+                "prog",
+                "show",
+                "pinned",
+                folder / telemetry.FOLDER / "programs" / "tailback_egress",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         program = json.loads(shown.stdout)
-        attached = system.run(system.Command(
-            ("tc", "-n", plan.namespace("h00"), "filter", "show", "dev", "e0", "egress")
-        ))  # fmt: skip
+        attached = system.run(
+            system.Command(
+                ("tc", "-n", plan.namespace("h00"), "filter", "show", "dev", "e0", "egress")
+            )
+        )
         assert "tailback_egress" in attached
     finally:
         assert tailback(["lab", "down", spec.name]) == 0

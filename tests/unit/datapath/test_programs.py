@@ -69,9 +69,13 @@ def frames(kind: str, count: int, seed: int) -> list[Frame]:
         if kind == "roce":
             first, second = first & 0xFFFFFF, second & 0xFFFFFF
         ends = (
-            (f"fd10::{n >> 16:x}:{n & 0xFFFF:x}" if kind == "v6" else
-             ".".join(map(str, (10, *n.to_bytes(4)[1:])))) for n in (source, target)
-        )  # fmt: skip
+            (
+                f"fd10::{n >> 16:x}:{n & 0xFFFF:x}"
+                if kind == "v6"
+                else ".".join(map(str, (10, *n.to_bytes(4)[1:])))
+            )
+            for n in (source, target)
+        )
         out.append(Frame(*ends, hop, sample, first, second, (source >> 16, target >> 16)))
     return out
 
@@ -89,16 +93,22 @@ def ids_of(given: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
         if roce:
             return frame.second
         length = 20 + len(frame.payload) + (0 if ":" in frame.source else 20)
-        words = (frame.ports[0] << 16 | frame.ports[1], frame.second, 1000 << 16 | length,
-                 frame.first >> 24)  # fmt: skip
+        words = (
+            frame.ports[0] << 16 | frame.ports[1],
+            frame.second,
+            1000 << 16 | length,
+            frame.first >> 24,
+        )
         spread = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)
         return sum(a * b for a, b in zip(words, spread, strict=True)) % 2**32 >> 8
 
     pairs = [key(frame) for frame in given]
     return packet_ids(
-        column([f.first for f in given]), column([end(f.source) for f in given]),
-        column([end(f.target) for f in given]), column(pairs),
-    )  # fmt: skip
+        column([f.first for f in given]),
+        column([end(f.source) for f in given]),
+        column([end(f.target) for f in given]),
+        column(pairs),
+    )
 
 
 @pytest.mark.parametrize("kind", ["v4", "v6", "roce"])
@@ -118,9 +128,10 @@ def test_a_port_writes_what_the_rust_scheme_says_and_nothing_else(
     expected = np.where(replaces, hash_.astype(np.int64) << 1, came)
     assert 0.3 < replaces.mean() < 0.6
     wrong, context = 0, about(link.number)
-    with system.inside(plan.namespace(link.source)), opened(
-        pinned / "programs" / "tailback_egress"
-    ) as program:  # fmt: skip
+    with (
+        system.inside(plan.namespace(link.source)),
+        opened(pinned / "programs" / "tailback_egress") as program,
+    ):
         for frame, sample in zip(given, expected.tolist(), strict=True):
             before = frame.bytes(roce=roce)
             after, _ = dry_run(program, before, context)
@@ -137,9 +148,10 @@ def test_captures_of_rocev2_have_the_sample_and_the_id_of_the_port(
     plan, pinned = coordinated
     link, given = plan.links[8], frames("roce", 500, 12)
     given += frames("roce", 500, 13)
-    with system.inside(plan.namespace(link.source)), opened(
-        pinned / "programs" / "tailback_egress"
-    ) as program:  # fmt: skip
+    with (
+        system.inside(plan.namespace(link.source)),
+        opened(pinned / "programs" / "tailback_egress") as program,
+    ):
         sent = [dry_run(program, one.bytes(roce=True), about(link.number))[0] for one in given]
     capture = tmp_path / "port.pcap"
     with capture.open("wb") as out:
@@ -164,9 +176,10 @@ def test_what_carries_no_sample_is_left_alone(coordinated: tuple[Plan, Path]) ->
         "ARP": bytes(12) + b"\x08\x06" + bytes(46),
         "cut within TCP": v4[:40],
     }
-    with system.inside(plan.namespace(link.source)), opened(
-        pinned / "programs" / "tailback_egress"
-    ) as program:  # fmt: skip
+    with (
+        system.inside(plan.namespace(link.source)),
+        opened(pinned / "programs" / "tailback_egress") as program,
+    ):
         assert dry_run(program, v4, about(link.number))[0] != v4
         for name, other in others.items():
             assert dry_run(program, other, about(link.number))[0] == other, name
@@ -215,8 +228,11 @@ def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: Sums) 
         weight = (samples >> (1 + seen_bits) & 7) if hops is None else np.full(len(ids), 4)
         parts = [(samples & 1, samples >> 1, weight, hops)]
     else:
-        parts = [(np.full(len(ids), kind), part, part >> seen_bits & 7, None)
-                 for kind in (0, 1) for part in (samples >> kind * (seen_bits + 3),)]  # fmt: skip
+        parts = [
+            (np.full(len(ids), kind), part, part >> seen_bits & 7, None)
+            for kind in (0, 1)
+            for part in (samples >> kind * (seen_bits + 3),)
+        ]
     expected: dict[tuple[int, ...], NDArray[np.int64]] = {}
     counted: dict[tuple[int, ...], int] = {}
     matrix = hadamard(1 << bits, dtype=np.int64)
@@ -227,8 +243,9 @@ def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: Sums) 
             value = int(seen[k]) & ((1 << seen_bits) - 1)
             score = expected.setdefault(key, np.zeros(1 << bits, np.int64))
             if sampling.hash_bits:
-                hashes = _core.link_hash("gf", np.full(1 << bits, ids[k], np.uint32), every,
-                                         sampling.hash_bits, 24)  # fmt: skip
+                hashes = _core.link_hash(
+                    "gf", np.full(1 << bits, ids[k], np.uint32), every, sampling.hash_bits, 24
+                )
                 score += (hashes == value).astype(np.int64) * (1 << sampling.hash_bits) - 1
             else:
                 score[value] += 1
@@ -249,9 +266,10 @@ def test_a_receiver_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("tailback.datapath.sampling.MAX_SUMS", 2)
     with sampled(tiny("tbo"), "coordinated:4") as (plan, pinned):
         link = plan.links[4]
-        with system.inside(plan.namespace("h10")), opened(
-            pinned / "programs" / "tailback_ingress"
-        ) as program:  # fmt: skip
+        with (
+            system.inside(plan.namespace("h10")),
+            opened(pinned / "programs" / "tailback_ingress") as program,
+        ):
             for sender in range(1, 200):
                 frame = Frame(f"10.0.{sender}.2", "10.1.0.2", 1, 0, 1, 2)
                 dry_run(program, frame.bytes(), about(link.number))

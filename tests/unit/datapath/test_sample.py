@@ -33,8 +33,15 @@ from tests.factories.datapath import (
 compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 kernel = pytest.mark.skipif(why_no_bpf() is not None, reason=str(why_no_bpf()))
 
-SCHEMES = ("single-bit:1", "single-bit:3", "compact:1", "compact:2", "coordinated:4",
-           "coordinated:5", "full")  # fmt: skip
+SCHEMES = (
+    "single-bit:1",
+    "single-bit:3",
+    "compact:1",
+    "compact:2",
+    "coordinated:4",
+    "coordinated:5",
+    "full",
+)
 LINKS, HOPS = 40, 5
 PACKETS = 20_000
 """Times five hops: 10^5 visits a scheme."""
@@ -107,8 +114,9 @@ def test_the_transform_of_the_bins_is_the_decoders_score(
     code.bins(address(ids), address(hashes), address(bins), len(ids))
     scores = bins @ hadamard(len(bins), dtype=np.int64)
     numbers = np.arange(1, links + 1, dtype=np.uint32)
-    expected = _core.decode(ids, hashes.astype(np.uint8), np.ones(len(ids), np.uint8), numbers,
-                            bits, 24, "direct")  # fmt: skip
+    expected = _core.decode(
+        ids, hashes.astype(np.uint8), np.ones(len(ids), np.uint8), numbers, bits, 24, "direct"
+    )
     assert (scores[1 : links + 1] == expected).all()
 
 
@@ -125,8 +133,10 @@ def test_a_scheme_is_written_as_it_is_read() -> None:
     for text in SCHEMES:
         assert str(PacketScheme.parse(text)) == text
     assert [str(PacketScheme.parse(name)) for name in ("single-bit", "compact", "coordinated")] == [
-        "single-bit:1", "compact:2", "coordinated:4",
-    ]  # fmt: skip
+        "single-bit:1",
+        "compact:2",
+        "coordinated:4",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -30,26 +30,35 @@ def profile(took: Floats, site: NDArray[np.int64] | None = None) -> CallProfile:
     rank = np.zeros(sites, np.int64)
     rank[site] = of_rank
     return CallProfile(
-        rank, np.bincount(site, minlength=sites).astype(np.float64), np.zeros((sites, 1)),
-        ["MPI_Waitall"] * sites, site, np.full(RANKS, STEPS), took.reshape(-1),
+        rank,
+        np.bincount(site, minlength=sites).astype(np.float64),
+        np.zeros((sites, 1)),
+        ["MPI_Waitall"] * sites,
+        site,
+        np.full(RANKS, STEPS),
+        took.reshape(-1),
         np.ones(RANKS, np.bool_),
-    )  # fmt: skip
+    )
 
 
 def found(
-    monkeypatch: pytest.MonkeyPatch, took: Floats, simulated: Floats | None = None,
+    monkeypatch: pytest.MonkeyPatch,
+    took: Floats,
+    simulated: Floats | None = None,
     site: NDArray[np.int64] | None = None,
-) -> ChangeOverTime | None:  # fmt: skip
+) -> ChangeOverTime | None:
     expected = np.full((RANKS, STEPS), 100.0) if simulated is None else simulated
     monkeypatch.setattr(
-        call_profile, "times_between_computations",
+        call_profile,
+        "times_between_computations",
         lambda *_: (expected.reshape(-1), np.full(RANKS, STEPS)),
-    )  # fmt: skip
+    )
     computations = RANKS * (STEPS - 1)
     program: Any = SimpleNamespace(
-        kind=np.full(computations, Op.COMPUTE), op_rank=np.repeat(np.arange(RANKS), STEPS - 1),
+        kind=np.full(computations, Op.COMPUTE),
+        op_rank=np.repeat(np.arange(RANKS), STEPS - 1),
         amount=np.full(computations, COMPUTE),
-    )  # fmt: skip
+    )
     run: Any = None
     elapsed = float(took.sum(axis=1).max()) + COMPUTE * (STEPS - 1)
     return ChangeOverTime.of(profile(took, site), run, program, round(elapsed))
@@ -123,6 +132,4 @@ def test_an_unexplained_change_leaves_the_cause_open(monkeypatch: pytest.MonkeyP
     assert decide([], ensemble, change=change.beside([change, change])).cause == "healthy"
     text = changed(change, 1000)
     assert "1.7 times as long" in text and text.startswith("From about ")
-    assert "until about" in slower_part(
-        ChangeOverTime(0.1, 0.01, 1.0, 1.5, None, 1e9)
-    )  # fmt: skip
+    assert "until about" in slower_part(ChangeOverTime(0.1, 0.01, 1.0, 1.5, None, 1e9))

@@ -29,9 +29,15 @@ def cost(cause: str, share: float, spread: float = 0.0) -> Cost:
     ps = round(share * S)
     wide = round(spread * S)
     return Cost(
-        cause=cause, ps=ps, low_ps=ps - wide, high_ps=ps + wide, share=share, subject="",
-        evidence="", rests_on=("trace", "model"),
-    )  # fmt: skip
+        cause=cause,
+        ps=ps,
+        low_ps=ps - wide,
+        high_ps=ps + wide,
+        share=share,
+        subject="",
+        evidence="",
+        rests_on=("trace", "model"),
+    )
 
 
 def decided(
@@ -99,10 +105,13 @@ def test_what_programs_usually_pay_is_no_rival() -> None:
 def test_time_of_an_unknown_cause_leaves_the_verdict_open() -> None:
     def split(unknown: float, *costs: Cost) -> Decision:
         short = round(0.7 * S)
-        return decided(*costs, alternatives=(
-            Alternative(math.log(1.0 - unknown), S),
-            Alternative(math.log(unknown), short, unexplained=True),
-        ))  # fmt: skip
+        return decided(
+            *costs,
+            alternatives=(
+                Alternative(math.log(1.0 - unknown), S),
+                Alternative(math.log(unknown), short, unexplained=True),
+            ),
+        )
 
     assert split(0.8).cause == "undetermined" and split(0.8).confidence == 0.0
     assert split(0.2).cause == "healthy"

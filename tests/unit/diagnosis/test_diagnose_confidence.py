@@ -26,9 +26,13 @@ def varied(pattern: int, placement: int, run_ps: int = 100) -> VariedTimes:
     """A variation without other costs; what contention does not need is adapters' time."""
     base = 100 - pattern - placement
     steps = {
-        "injection": base, "pattern": base + pattern, "placement": 100, "routing": 100,
-        "slow links": 100, "other traffic": 100,
-    }  # fmt: skip
+        "injection": base,
+        "pattern": base + pattern,
+        "placement": 100,
+        "routing": 100,
+        "slow links": 100,
+        "other traffic": 100,
+    }
     return VariedTimes(steps, run_ps)
 
 

@@ -47,11 +47,18 @@ def test_other_traffic_is_not_several_slow_cables() -> None:
     data["job"] = [
         {**scenario()["job"][0], "hosts": ",".join(map(str, range(0, 24, 2)))},
         {
-            "name": "others", "observed": False, "hosts": ",".join(map(str, range(1, 24, 2))),
-            "pattern": {"kind": "uniform", "ranks": 12, "size": "256 KiB", "messages": 20,
-                        "post": "all"},
+            "name": "others",
+            "observed": False,
+            "hosts": ",".join(map(str, range(1, 24, 2))),
+            "pattern": {
+                "kind": "uniform",
+                "ranks": 12,
+                "size": "256 KiB",
+                "messages": 20,
+                "post": "all",
+            },
         },
-    ]  # fmt: skip
+    ]
     data["job"][0]["pattern"] = {**data["job"][0]["pattern"], "ranks": 12}
     data["fabric"]["fat_tree"] = {**TREE, "aggregation": 2}
     diagnosis = diagnosed(data)

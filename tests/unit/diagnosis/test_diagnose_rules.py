@@ -46,14 +46,30 @@ def idle_run() -> Run:
 
 def host_run(sharing: str) -> Run:
     """Three ranks of a host send 8 MiB to the fourth at once, 503 µs in all at 400 Gb/s."""
-    return simulate(parse({
-        "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
-        "job": [{"pattern": {"kind": "reduce-naive", "ranks": 4, "arrays": 1, "size": "8 MiB"},
-                 "ranks_per_host": 4}],
-        "engine": {"local_rate": "400 Gb/s", "local_sharing": sharing,
-                   **({"memory_rate": "1200 Gb/s"} if sharing == "memory" else {})},
-        "telemetry": {"scheme": "full"},
-    }))  # fmt: skip
+    return simulate(
+        parse(
+            {
+                "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
+                "job": [
+                    {
+                        "pattern": {
+                            "kind": "reduce-naive",
+                            "ranks": 4,
+                            "arrays": 1,
+                            "size": "8 MiB",
+                        },
+                        "ranks_per_host": 4,
+                    }
+                ],
+                "engine": {
+                    "local_rate": "400 Gb/s",
+                    "local_sharing": sharing,
+                    **({"memory_rate": "1200 Gb/s"} if sharing == "memory" else {}),
+                },
+                "telemetry": {"scheme": "full"},
+            }
+        )
+    )
 
 
 def in_host_run() -> Run:

@@ -12,23 +12,39 @@ from tests.factories.slow_cables import seen_by_user, with_slow
 
 TWO_LEVELS = {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 8}
 THREE_LEVELS = {
-    "hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 4, "cores": 8,
+    "hosts_per_leaf": 8,
+    "leaves": 4,
+    "aggregation": 4,
+    "pods": 4,
+    "cores": 8,
     "aggregation_uplinks": 2,
-}  # fmt: skip
+}
 
 
 def shared(tree: dict[str, int], seed: int) -> dict[str, Any]:
     """A ring on every other host, among uniform random traffic of a job that we cannot see."""
     jobs = [
-        {"name": name, "hosts": ",".join(map(str, range(first, 128, 2))), "observed": first == 0,
-         "pattern": {"kind": kind, "ranks": 64, "messages": 3, "size": "128 KiB",
-                     "post": "sequence"}}
+        {
+            "name": name,
+            "hosts": ",".join(map(str, range(first, 128, 2))),
+            "observed": first == 0,
+            "pattern": {
+                "kind": kind,
+                "ranks": 64,
+                "messages": 3,
+                "size": "128 KiB",
+                "post": "sequence",
+            },
+        }
         for first, (name, kind) in enumerate((("ring", "ring"), ("others", "uniform")))
-    ]  # fmt: skip
+    ]
     engine = {
-        "packet": "2 KiB", "buffer": "64 KiB", "buffering": "output", "routing": "adaptive",
+        "packet": "2 KiB",
+        "buffer": "64 KiB",
+        "buffering": "output",
+        "routing": "adaptive",
         "eager": "1 MiB",
-    }  # fmt: skip
+    }
     return {"seed": seed, "fabric": {"fat_tree": tree}, "job": jobs, "engine": engine}
 
 

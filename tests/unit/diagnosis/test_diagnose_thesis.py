@@ -99,11 +99,13 @@ def test_six_bits_a_packet_lead_to_the_same_verdicts(cause: str) -> None:
     prepared = prepare(
         parse(
             {
-                "fabric": {"preset": preset}, "job": jobs, "engine": {"packet": "4 KiB"},
+                "fabric": {"preset": preset},
+                "job": jobs,
+                "engine": {"packet": "4 KiB"},
                 "telemetry": {"scheme": "coordinated", "hash_bits": 5},
             }
         )
-    )  # fmt: skip
+    )
     evaluate = make_evaluate(prepared) if cause == "other-traffic" else None
     diagnosis = diagnose_cause(
         decode_samples(simulate(prepared), prepared.fabric), evaluate, seeds=1

@@ -32,11 +32,20 @@ def drawn(edges: list[tuple[int, int]], direction: int = FLAT) -> LinkTopology:
     n, vertices = len(edges), int(max(src.max(), dst.max())) + 1
     none = np.zeros(n, np.bool_)
     return LinkTopology(
-        src, dst, np.ones(n, np.int64), np.full(n, direction), none, none, np.full(n, 100.0),
-        [str(edge) for edge in edges], {}, np.arange(n), np.zeros(0, np.int64),
+        src,
+        dst,
+        np.ones(n, np.int64),
+        np.full(n, direction),
+        none,
+        none,
+        np.full(n, 100.0),
+        [str(edge) for edge in edges],
+        {},
+        np.arange(n),
+        np.zeros(0, np.int64),
         np.concatenate([[0], np.cumsum(np.bincount(src, minlength=vertices))]),
         np.argsort(src, kind="stable"),
-    )  # fmt: skip
+    )
 
 
 def forest_of(topology: LinkTopology, fraction: list[float], traffic: list[float] | None = None):  # type: ignore[no-untyped-def]

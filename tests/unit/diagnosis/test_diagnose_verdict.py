@@ -96,9 +96,16 @@ def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
     evaluate, asked = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
     bars = diagnose_cause(run, evaluate, seeds=3).waterfall
     assert [bar.name for bar in bars] == [
-        "ideal", "paths", "injection", "pattern", "placement", "routing", "slow links",
-        "other traffic", "observed",
-    ]  # fmt: skip
+        "ideal",
+        "paths",
+        "injection",
+        "pattern",
+        "placement",
+        "routing",
+        "slow links",
+        "other traffic",
+        "observed",
+    ]
     assert bars[0].delta_ps == bars[0].elapsed_ps
     assert sum(bar.delta_ps for bar in bars) == run.elapsed_ps
     assert "adaptive already" in bars[5].meaning and "no other job" in bars[7].meaning

@@ -44,9 +44,15 @@ def timed(run: Run, elapsed_ps: int) -> Run:
 
 def observed(low_ps: int, delta_ps: int, high_ps: int) -> list[WaterfallBar]:
     return [
-        WaterfallBar(name="observed", elapsed_ps=100, delta_ps=delta_ps, low_ps=low_ps,
-            high_ps=high_ps, meaning="")
-    ]  # fmt: skip
+        WaterfallBar(
+            name="observed",
+            elapsed_ps=100,
+            delta_ps=delta_ps,
+            low_ps=low_ps,
+            high_ps=high_ps,
+            meaning="",
+        )
+    ]
 
 
 def test_what_a_repetition_may_differ_by_is_neither_hidden_nor_a_wrong_model() -> None:

@@ -36,8 +36,11 @@ def test_a_cause_that_no_finding_has_is_refused(told: Diagnosis) -> None:
     with pytest.raises(ValidationError, match=r"which no finding has"):
         Diagnosis(**{**fields, "cause": "slow-link"})
     with pytest.raises(ValidationError, match=r"which no finding has"):
-        Diagnosis.model_validate_json(told.model_dump_json().replace(
-            '"cause":"placement","headline"', '"cause":"routing","headline"'))  # fmt: skip
+        Diagnosis.model_validate_json(
+            told.model_dump_json().replace(
+                '"cause":"placement","headline"', '"cause":"routing","headline"'
+            )
+        )
 
 
 def test_a_time_below_the_ideal_is_refused(told: Diagnosis) -> None:
@@ -47,8 +50,11 @@ def test_a_time_below_the_ideal_is_refused(told: Diagnosis) -> None:
     with pytest.raises(ValidationError, match=r"placement takes .* less than the ideal"):
         told.model_copy(update={"waterfall": [*told.waterfall[:2], low, *told.waterfall[3:]]})
     first = told.remedy.candidates[0]
-    for kind, field in (("placement", "low_ps"), ("routing", "elapsed_ps"),
-                        ("rate-control", "low_ps")):  # fmt: skip
+    for kind, field in (
+        ("placement", "low_ps"),
+        ("routing", "elapsed_ps"),
+        ("rate-control", "low_ps"),
+    ):
         quick = first.model_copy(update={"name": "x", "kind": kind, field: ideal - 1})
         remedy = told.remedy.model_copy(update={"candidates": [*told.remedy.candidates, quick]})
         with pytest.raises(ValidationError, match=r"x takes .* less than the ideal"):
@@ -100,9 +106,12 @@ def test_adaptive_routing_that_is_proved_worse_is_nowhere_recommended() -> None:
     run = routing_run()
     job = run.scenario.job[0]
     jobs = [job, job.model_copy(update={"observed": False, "name": "others"})]
-    scenario = run.scenario.model_copy(update={
-        "job": jobs, "engine": run.scenario.engine.model_copy(update={"routing": "deterministic"}),
-    })  # fmt: skip
+    scenario = run.scenario.model_copy(
+        update={
+            "job": jobs,
+            "engine": run.scenario.engine.model_copy(update={"routing": "deterministic"}),
+        }
+    )
     run = dataclasses.replace(run, scenario=scenario)
     only = frozenset({"routing"})
     found = diagnose(run, beside_others(run, 3.7), kinds=only, seeds=1)
@@ -198,15 +207,24 @@ def test_other_kinds_that_are_worse_say_nothing_against_a_placement() -> None:
 
     run = placement_run()
     big = TOTAL
-    tried = [candidate("block", "placement", big), candidate("tile", "placement", round(0.7 * big)),
-             candidate("adaptive-routing", "routing", 3 * big)]  # fmt: skip
+    tried = [
+        candidate("block", "placement", big),
+        candidate("tile", "placement", round(0.7 * big)),
+        candidate("adaptive-routing", "routing", 3 * big),
+    ]
     remedy = recommend(run, diagnose_cause(run), tried)
     assert remedy is not None and remedy.name == "tile" and "worse" not in remedy.action
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:
-    whole = {"elapsed_ps": 10, "costs": [], "not_explained_ps": 0, "model_error_ps": 0,
-             "missing": [], "sources": []}  # fmt: skip
+    whole = {
+        "elapsed_ps": 10,
+        "costs": [],
+        "not_explained_ps": 0,
+        "model_error_ps": 0,
+        "missing": [],
+        "sources": [],
+    }
     assert Explanation(parts={"a": 12, "not explained": -2}, **whole).cost("a") is None
     with pytest.raises(ValidationError, match="parts add up to 9 ps of 10 ps"):
         Explanation(parts={"a": 9}, **whole)

@@ -33,9 +33,14 @@ NOTHING = FurtherCosts((0, 0), (0, 0))
 
 def share(cause: str, removed: float, spread: float = 0.0) -> CauseShare:
     return CauseShare(
-        cause=cause, charged=removed, low=removed, high=removed, removed=removed,
-        removed_low=max(removed - spread, 0.0), removed_high=removed + spread,
-    )  # fmt: skip
+        cause=cause,
+        charged=removed,
+        low=removed,
+        high=removed,
+        removed=removed,
+        removed_low=max(removed - spread, 0.0),
+        removed_high=removed + spread,
+    )
 
 
 def expected(elapsed_ms: int, *shares: CauseShare) -> Diagnosis:
@@ -48,9 +53,13 @@ def expected(elapsed_ms: int, *shares: CauseShare) -> Diagnosis:
         now -= delta
     bars.append(bar("injection", now, now))
     return BASE.model_copy(
-        update={"shares": list(shares), "waterfall": bars[::-1], "elapsed_ps": total,
-                "expected_ps": total}
-    )  # fmt: skip
+        update={
+            "shares": list(shares),
+            "waterfall": bars[::-1],
+            "elapsed_ps": total,
+            "expected_ps": total,
+        }
+    )
 
 
 def bar(name: str, elapsed: int, delta: int) -> WaterfallBar:
@@ -60,9 +69,11 @@ def bar(name: str, elapsed: int, delta: int) -> WaterfallBar:
 
 
 SLOW = EvidenceSummary(
-    slow=("leaf1[5] → spine0 serves 20 of 100 Gb/s",), slow_shown_by="its port queued",
-    rests_on={"slow-link": ("counters", "model")}, sources=("trace", "counters"),
-)  # fmt: skip
+    slow=("leaf1[5] → spine0 serves 20 of 100 Gb/s",),
+    slow_shown_by="its port queued",
+    rests_on={"slow-link": ("counters", "model")},
+    sources=("trace", "counters"),
+)
 
 
 def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
@@ -95,9 +106,12 @@ def test_time_is_unexplained_to_the_same_amount_wherever_it_is_stated() -> None:
     """The causes together cost 2 ms less than one after the other: the model's own remainder."""
     one_by_one = expected(80, share("slow-link", 0.25))
     modelled = one_by_one.model_copy(
-        update={"waterfall": [*one_by_one.waterfall, bar("observed", 78 * MS, -2 * MS)],
-                "elapsed_ps": 78 * MS, "expected_ps": 78 * MS}
-    )  # fmt: skip
+        update={
+            "waterfall": [*one_by_one.waterfall, bar("observed", 78 * MS, -2 * MS)],
+            "elapsed_ps": 78 * MS,
+            "expected_ps": 78 * MS,
+        }
+    )
     whole = explained(modelled, measured(100), found=SLOW).explanation
     assert whole is not None and whole.not_explained_ps == 22 * MS
     assert whole.parts["remainder of the model"] == -2 * MS
@@ -130,9 +144,10 @@ def test_a_run_as_expected_is_healthy() -> None:
 
 def test_a_fault_that_costs_enough_is_the_cause() -> None:
     found = explained(
-        expected(100, share("placement", 0.1), share("slow-link", 0.4, 0.1)), measured(100),
+        expected(100, share("placement", 0.1), share("slow-link", 0.4, 0.1)),
+        measured(100),
         found=SLOW,
-    )  # fmt: skip
+    )
     assert found.cause == "slow-link" and "leaf1[5] → spine0 serves 20 of 100" in found.headline
     assert found.explanation is not None
     cost = found.explanation.costs[0]
@@ -264,8 +279,12 @@ def test_imbalance_costs_what_the_run_saves_without_it_not_what_ranks_wait() -> 
 def test_waits_for_slow_ranks_are_imbalance_though_the_model_hides_them() -> None:
     """Ranks that compute while messages are under way do not progress them, which no model has."""
     run = measured(100)
-    parts = [part.model_copy(update={"name": "imbalance", "ps": 15 * MS})
-             if part.name == "other_mpi" else part for part in run.parts]  # fmt: skip
+    parts = [
+        part.model_copy(update={"name": "imbalance", "ps": 15 * MS})
+        if part.name == "other_mpi"
+        else part
+        for part in run.parts
+    ]
     turns = explained(expected(100), run.model_copy(update={"parts": parts}))
     slow = explained(
         expected(100), run.model_copy(update={"parts": parts, "slow_rank_waits_ps": 14 * MS})
@@ -273,8 +292,9 @@ def test_waits_for_slow_ranks_are_imbalance_though_the_model_hides_them() -> Non
     assert (turns.cause, slow.cause) == ("late-partner", "imbalance")
     assert slow.explanation is not None
     assert {cost.cause: cost.ps for cost in slow.explanation.costs} == {
-        "imbalance": 14 * MS, "late-partner": 1 * MS
-    }  # fmt: skip
+        "imbalance": 14 * MS,
+        "late-partner": 1 * MS,
+    }
 
 
 def test_what_every_pattern_costs_does_not_hide_a_fault() -> None:
@@ -311,8 +331,10 @@ def test_waits_in_one_sided_calls_that_the_trace_does_not_tell_leave_the_verdict
 ) -> None:
     """The model waits there too: the measured time is as expected, whoever is late."""
     run = measured(100, outside_ms=inside_ms)
-    parts = [part.model_copy(update={"name": "one_sided"}) if part.name == "other_mpi" else part
-             for part in run.parts]  # fmt: skip
+    parts = [
+        part.model_copy(update={"name": "one_sided"}) if part.name == "other_mpi" else part
+        for part in run.parts
+    ]
     found = explained(expected(100), run.model_copy(update={"parts": parts}))
     assert found.cause == verdict
     assert ("inside calls that synchronise" in found.headline) == (verdict == "undetermined")
@@ -331,9 +353,14 @@ def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -
 
 def test_placements_that_go_round_a_slow_link_are_no_bad_placement() -> None:
     away = CauseShare(
-        cause="placement", charged=0.01, low=0.01, high=0.01, removed=0.3, removed_low=0.3,
+        cause="placement",
+        charged=0.01,
+        low=0.01,
+        high=0.01,
+        removed=0.3,
+        removed_low=0.3,
         removed_high=0.3,
-    )  # fmt: skip
+    )
     run = expected(100, away, share("slow-link", 0.25))
     good = FurtherCosts((0,), (0,), placement_ps=(2 * MS,), in_order_ps=(0,))
     assert explained(run, measured(100), found=SLOW, cost=good).cause == "slow-link"
@@ -347,9 +374,14 @@ def test_what_placement_and_routes_cost_together_is_charged_by_the_tables(
     uneven: float, cause: str
 ) -> None:
     placement = CauseShare(
-        cause="placement", charged=0.01, low=0.01, high=0.01, removed=0.35, removed_low=0.35,
+        cause="placement",
+        charged=0.01,
+        low=0.01,
+        high=0.01,
+        removed=0.35,
+        removed_low=0.35,
         removed_high=0.35,
-    )  # fmt: skip
+    )
     cost = FurtherCosts((0,), (0,), placement_ps=(35 * MS,), uneven_tables=uneven)
     run = expected(100, placement, share("routing", 0.3))
     found = explained(run, measured(100), cost=cost)
@@ -362,9 +394,14 @@ def test_what_placement_and_routes_cost_together_is_charged_by_the_tables(
 
 def test_collisions_that_another_placement_avoids_with_even_tables_are_not_the_routes() -> None:
     placement = CauseShare(
-        cause="placement", charged=0.01, low=0.01, high=0.01, removed=0.12, removed_low=0.12,
+        cause="placement",
+        charged=0.01,
+        low=0.01,
+        high=0.01,
+        removed=0.12,
+        removed_low=0.12,
         removed_high=0.12,
-    )  # fmt: skip
+    )
     run = expected(100, placement, share("routing", 0.1))
     moved = FurtherCosts((0,), (0,), placement_ps=(12 * MS,), in_order_ps=(12 * MS,))
     assert explained(run, measured(100), cost=moved).cause == "placement"
@@ -412,10 +449,12 @@ def unknown_job(ps: int, low_ps: int, high_ps: int) -> UnknownJob:
 def test_an_unknown_job_is_traffic_of_others() -> None:
     job = unknown_job(30 * MS, 20 * MS, 38 * MS)
     found = EvidenceSummary(
-        others="unknown senders", others_shown_by="repetitions differ",
-        unknown_job=job, rests_on={"other-traffic": ("trace", "model")},
+        others="unknown senders",
+        others_shown_by="repetitions differ",
+        unknown_job=job,
+        rests_on={"other-traffic": ("trace", "model")},
         missing=("port counters",),
-    )  # fmt: skip
+    )
     alone = expected(100).model_copy(update={"remedy": None})
     said = explained(alone, measured(140), found=found)
     assert said.cause == "other-traffic" and "unknown senders" in said.headline
@@ -466,7 +505,7 @@ def test_what_other_traffic_costs_is_open_where_the_model_overshoots() -> None:
     """Without it the model expects what was measured, with it a fifth more."""
     found = EvidenceSummary(
         others="unknown senders", rests_on={"other-traffic": ("counters", "model")}
-    )  # fmt: skip
+    )
     beside = expected(125, share("other-traffic", 0.2))
     said = explained(beside, measured(100), found=found)
     assert said.cause == "undetermined" and said.confidence == 0.0
@@ -562,9 +601,11 @@ def test_the_gain_of_a_remedy_is_also_stated_of_the_measured_time() -> None:
 
 def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:
     late = [
-        LateRank(rank=39, waited_ps=100, host="n010"), LateRank(rank=38, waited_ps=90, host="n010"),
-        LateRank(rank=7, waited_ps=95, noise_ps=90, host="n002"), LateRank(rank=3, waited_ps=4),
-    ]  # fmt: skip
+        LateRank(rank=39, waited_ps=100, host="n010"),
+        LateRank(rank=38, waited_ps=90, host="n010"),
+        LateRank(rank=7, waited_ps=95, noise_ps=90, host="n002"),
+        LateRank(rank=3, waited_ps=4),
+    ]
     assert late_ranks(late, "imbalance") == "ranks 38–39 on n010"
     assert late_ranks(late, "noise") == "rank 7 on n002"
     # A rank that computes longer is the cause, even if clocks hide that its neighbours wait for it.

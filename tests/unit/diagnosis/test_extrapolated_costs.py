@@ -9,9 +9,15 @@ from tests.factories.report_data import make_run
 
 def test_a_range_includes_the_interval_of_the_expected_time() -> None:
     cost = Cost(
-        cause="slow-link", ps=40, low_ps=30, high_ps=50, share=0.4, subject="", evidence="",
+        cause="slow-link",
+        ps=40,
+        low_ps=30,
+        high_ps=50,
+        share=0.4,
+        subject="",
+        evidence="",
         rests_on=("counters",),
-    )  # fmt: skip
+    )
     ranges = {half: with_interval([cost], half, 100)[0] for half in (0, 20, 90)}
     assert ranges[0] == cost and {one.ps for one in ranges.values()} == {40}
     assert (ranges[20].low_ps, ranges[20].high_ps) == (10, 70)

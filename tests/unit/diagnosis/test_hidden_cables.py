@@ -26,12 +26,21 @@ from tailback.traffic.program import Program
 KNOWN: dict[str, Any] = {
     "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
     "job": [
-        {"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "128 KiB", "rounds": 5,
-                     "post": "all", "periodic": True, "compute": "20 us"},
-         "placement": "random"}
+        {
+            "pattern": {
+                "kind": "stencil2d",
+                "dims": [4, 4],
+                "size": "128 KiB",
+                "rounds": 5,
+                "post": "all",
+                "periodic": True,
+                "compute": "20 us",
+            },
+            "placement": "random",
+        }
     ],
     "engine": {"routing": "deterministic"},
-}  # fmt: skip
+}
 UNKNOWN = {"switch_delay": "72 ns", "send_delay": "800 ns", "buffer": "52 KiB"}
 """What the diagnosis does not know of the machine: a fifth more, a fifth less."""
 
@@ -101,17 +110,25 @@ class Found:
     def credible(self) -> list[Weighed]:
         """Credible hypotheses with slow cables, whatever they leave unexplained."""
         return [
-            one for one in self.posterior.credible()
-            if one.hypothesis.slow and not one.hypothesis.unexplained
+            one
+            for one in self.posterior.credible()
+            if one.hypothesis.slow
+            and not one.hypothesis.unexplained
             and not one.hypothesis.otherwise
-        ]  # fmt: skip
+        ]
 
 
 def search(
-    evaluate: Callable[[Change], Any], kinds: list[EvidenceComparison], suspects: list[int],
-    fabric: Any, *, measured_ps: int, measure: bool = False, ahead: tuple[int, ...] = (),
+    evaluate: Callable[[Change], Any],
+    kinds: list[EvidenceComparison],
+    suspects: list[int],
+    fabric: Any,
+    *,
+    measured_ps: int,
+    measure: bool = False,
+    ahead: tuple[int, ...] = (),
     most_trials: int = 1000,
-) -> Found:  # fmt: skip
+) -> Found:
     """Search for slow cables, and compare all that was tried."""
     compare = Comparisons(kinds)
     healthy = compare(evaluate(Change(computations=True, measure=measure)))
@@ -150,9 +167,13 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[Found, 
         full = np.zeros(fabric.n_links, np.bool_)
         comparisons.append(PortStalls(sums, full, seen.run.elapsed_ps, np.zeros(fabric.n_links)))
     found = search(
-        evaluate, comparisons, cables.tolist(), fabric, measured_ps=seen.run.elapsed_ps,
+        evaluate,
+        comparisons,
+        cables.tolist(),
+        fabric,
+        measured_ps=seen.run.elapsed_ps,
         measure=stalls,
-    )  # fmt: skip
+    )
     return found, fabric
 
 
@@ -201,15 +222,24 @@ def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
     evaluate = make_evaluate(prepared)
     expected = evaluate(Change(computations=True))
     profile = CallProfile(
-        durations.rank, durations.count, durations.quantiles_ps * 1.8, durations.name,
-        durations.site_of, durations.stretches, durations.duration_ps * 1.8, durations.complete,
-    )  # fmt: skip
+        durations.rank,
+        durations.count,
+        durations.quantiles_ps * 1.8,
+        durations.name,
+        durations.site_of,
+        durations.stretches,
+        durations.duration_ps * 1.8,
+        durations.complete,
+    )
     fabric = prepared.fabric
     cables = np.flatnonzero(np.arange(fabric.n_links) < fabric.link_reverse)
     found = search(
-        evaluate, [CallTimes(profile, seen.program)], cables.tolist(), fabric,
+        evaluate,
+        [CallTimes(profile, seen.program)],
+        cables.tolist(),
+        fabric,
         measured_ps=round(1.4 * expected.elapsed_ps),
-    )  # fmt: skip
+    )
     assert not found.cables and found.posterior.of_cause("slow-link") < 0.5
 
 
@@ -224,9 +254,13 @@ def test_nothing_to_compare_is_no_finding() -> None:
 def cables_of(links: int) -> Any:
     """A fabric of cables of 100 Gb/s: links 0 and 1, 2 and 3 …"""
     return SimpleNamespace(
-        link_gbps=np.full(links, 100.0), link_reverse=np.arange(links) ^ 1, n_nodes=0,
-        link_src=np.arange(links), link_dst=np.arange(links) ^ 1, link_up=np.zeros(links),
-    )  # fmt: skip
+        link_gbps=np.full(links, 100.0),
+        link_reverse=np.arange(links) ^ 1,
+        n_nodes=0,
+        link_src=np.arange(links),
+        link_dst=np.arange(links) ^ 1,
+        link_up=np.zeros(links),
+    )
 
 
 @dataclass(frozen=True)
@@ -247,9 +281,12 @@ def test_the_rate_of_a_cable_is_one_at_which_the_run_takes_as_long_as_it_did() -
         return FakeRun(elapsed, 0.3 - 0.05 * min(max(share - 0.5, 0.0) / 0.08, 1.0))
 
     found = search(
-        evaluate, [CALLS], [0], cables_of(2),
+        evaluate,
+        [CALLS],
+        [0],
+        cables_of(2),
         measured_ps=measured,
-    )  # fmt: skip
+    )
     assert found.posterior.best.outcome.elapsed_ps == pytest.approx(measured, rel=0.04)
 
 
@@ -265,9 +302,12 @@ def test_no_rate_is_tried_that_the_engine_cannot_simulate() -> None:
     fabric = cables_of(2)
     fabric.link_gbps[:] = 0.002
     search(
-        evaluate, [CALLS], [0], fabric,
+        evaluate,
+        [CALLS],
+        [0],
+        fabric,
         measured_ps=20_000_000,
-    )  # fmt: skip
+    )
     assert min(tried) == MIN_GBPS
 
 
@@ -281,9 +321,12 @@ def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:
         return FakeRun(round(50_000_000 / rate), 0.0002 if link == 2 else 0.0019)
 
     found = search(
-        evaluate, [CALLS], [0, 2], cables_of(4),
+        evaluate,
+        [CALLS],
+        [0, 2],
+        cables_of(4),
         measured_ps=1_500_000,
-    )  # fmt: skip
+    )
     assert found.cables[0].link == 2
     first, *others = found.credible
     assert all(first.probability > 2 * one.probability for one in others)
@@ -302,9 +345,12 @@ def test_evidence_that_agrees_already_does_not_hide_what_the_other_shows() -> No
         )
 
     found = search(
-        evaluate, [CALLS, SENDS], [0, 2],
-        cables_of(4), measured_ps=1_500_000,
-    )  # fmt: skip
+        evaluate,
+        [CALLS, SENDS],
+        [0, 2],
+        cables_of(4),
+        measured_ps=1_500_000,
+    )
     assert found.cables[0].link == 2 and found.credible[0].probability > 0.45
 
 
@@ -320,9 +366,12 @@ def test_a_cable_that_comes_last_is_tried_though_many_before_it_fit_well() -> No
         return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=off, stalls=3 * off)
 
     found = search(
-        evaluate, [CALLS, STALLS],
-        [*range(0, right, 2), right], cables_of(right + 2), measured_ps=1_500_000,
-    )  # fmt: skip
+        evaluate,
+        [CALLS, STALLS],
+        [*range(0, right, 2), right],
+        cables_of(right + 2),
+        measured_ps=1_500_000,
+    )
     assert found.cables[0].link == right and len(found.credible) == 1
     # Each once, and the rates of a few.
     assert found.tried < 90
@@ -354,8 +403,12 @@ def test_of_cables_for_which_all_ranks_wait_alike_none_is_meant() -> None:
         return SimpleNamespace(elapsed_ps=elapsed, calls=0.0001, stalls=0.6)
 
     found = search(
-        evaluate, [CALLS, STALLS], list(range(0, 40, 2)), cables_of(40), measured_ps=1_500_000,
-    )  # fmt: skip
+        evaluate,
+        [CALLS, STALLS],
+        list(range(0, 40, 2)),
+        cables_of(40),
+        measured_ps=1_500_000,
+    )
     assert found.posterior.of_cause("slow-link") < 0.5
 
 
@@ -370,9 +423,13 @@ def search_by_misfit(misfit: Callable[[tuple[SlowLink, ...]], float], **limits: 
         )
 
     return search(
-        evaluate, [CALLS, STALLS], list(range(0, 24, 2)),
-        cables_of(24), measured_ps=1_500_000, **limits,
-    )  # fmt: skip
+        evaluate,
+        [CALLS, STALLS],
+        list(range(0, 24, 2)),
+        cables_of(24),
+        measured_ps=1_500_000,
+        **limits,
+    )
 
 
 def test_two_cables_are_found_though_one_alone_explains_much() -> None:
@@ -401,9 +458,13 @@ def test_a_whole_cable_that_its_ports_confirm_comes_before_a_direction_that_they
         return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=calls, stalls=stalls)
 
     found = search(
-        evaluate, [CALLS, STALLS], list(range(0, 24, 2)), cables_of(24), ahead=(4,),
+        evaluate,
+        [CALLS, STALLS],
+        list(range(0, 24, 2)),
+        cables_of(24),
+        ahead=(4,),
         measured_ps=1_500_000,
-    )  # fmt: skip
+    )
     assert [tuple(one)[::2] for one in found.cables] == [(4, True)]
 
 
@@ -425,10 +486,13 @@ def test_links_that_messages_may_take_instead_are_named_once_beside_the_best(
     fabric.link_up[[4, 8, 12, 16, 20]] = up
     getattr(fabric, end)[[4, 8, 12, 16]] = 99
     found = search(
-        evaluate, [CALLS, STALLS], [0, 4, 8, 2],
-        fabric, measured_ps=1_500_000,
+        evaluate,
+        [CALLS, STALLS],
+        [0, 4, 8, 2],
+        fabric,
+        measured_ps=1_500_000,
         most_trials=most_trials,
-    )  # fmt: skip
+    )
     named = {one.hypothesis.slow[0].link for one in found.credible}
     assert named == {4, 8, 12, 16}
 

@@ -45,9 +45,12 @@ def alone(ratio: float = 0.7, misfits: Mapping[str, float | None] = NONE) -> Hyp
 
 
 def slow(
-    *links: int, ratio: float = 1.0, gbps: float = 40.0, both: bool = True,
+    *links: int,
+    ratio: float = 1.0,
+    gbps: float = 40.0,
+    both: bool = True,
     misfits: Mapping[str, float | None] = RIGHT,
-) -> Hypothesis:  # fmt: skip
+) -> Hypothesis:
     cables = tuple(SlowLink(link, gbps, both) for link in links)
     return Hypothesis(MACHINE, outcome(ratio, misfits), cables)
 
@@ -220,9 +223,10 @@ def test_an_unknown_fault_changes_the_evidence_about_as_much_as_known_ones_do() 
         misfits = {"calls": 0.02, "sends": 0.03, "stalls": 0.05}
         cable = slow(4, misfits=misfits)
         cable = replace(
-            cable, alone_ps=round(0.5 * MEASURED),
+            cable,
+            alone_ps=round(0.5 * MEASURED),
             outcome=replace(cable.outcome, change=dict.fromkeys(misfits, change)),
-        )  # fmt: skip
+        )
         known = {"calls": 0.004, "sends": 0.1, "stalls": 0.1}
         return compared(alone(0.5, known), cable)
 
@@ -247,9 +251,10 @@ def test_an_unknown_fault_changes_the_evidence_about_as_much_as_known_ones_do() 
         outcome = replace(cable.outcome, sensitivity={"calls": settings})
         found = Posterior([known[0], replace(cable, outcome=outcome)], model, PRIOR)
         return next(
-            one.hypothesis.outcome.sensitivity["calls"] for one in found.weighed
+            one.hypothesis.outcome.sensitivity["calls"]
+            for one in found.weighed
             if one.hypothesis.unexplained and not one.hypothesis.slow
-        )  # fmt: skip
+        )
 
     # Of a fault of half of the time; 30 % are missing.
     assert error(0.05) == pytest.approx(0.05 / 0.5**2 * 0.3**2) and error(0.0) == 0.0

@@ -22,15 +22,38 @@ from tailback.traffic.program import Label, ProgramBuilder
 
 def tensor_parallel(rate: str, sharing: str = "ports", **fabric: Any) -> Scenario:
     """Two hosts of four accelerators: layers are summed within hosts, gradients between them."""
-    return parse({
-        "fabric": {"topology": {"kind": "pgft", "children": [2, 4], "parents": [1, 2], "rails": 4,
-                                "rail_leaf": "own", "rates": ["200 Gb/s"], "host_rate": "200 Gb/s"},
-                   **fabric},
-        "job": [{"ranks_per_host": 4, "pattern": {
-            "kind": "training", "data": 2, "tensor": 4, "layers": 2, "activation": "16 MiB",
-            "gradient": "64 KiB", "compute": "100 us", "ranks_per_host": 4}}],
-        "engine": {"local_rate": rate, "local_sharing": sharing},
-    })  # fmt: skip
+    return parse(
+        {
+            "fabric": {
+                "topology": {
+                    "kind": "pgft",
+                    "children": [2, 4],
+                    "parents": [1, 2],
+                    "rails": 4,
+                    "rail_leaf": "own",
+                    "rates": ["200 Gb/s"],
+                    "host_rate": "200 Gb/s",
+                },
+                **fabric,
+            },
+            "job": [
+                {
+                    "ranks_per_host": 4,
+                    "pattern": {
+                        "kind": "training",
+                        "data": 2,
+                        "tensor": 4,
+                        "layers": 2,
+                        "activation": "16 MiB",
+                        "gradient": "64 KiB",
+                        "compute": "100 us",
+                        "ranks_per_host": 4,
+                    },
+                }
+            ],
+            "engine": {"local_rate": rate, "local_sharing": sharing},
+        }
+    )
 
 
 def diagnosed(scenario: Scenario) -> tuple[Diagnosis, Any]:
@@ -80,8 +103,12 @@ def test_an_assumed_rate_within_hosts_is_no_cause() -> None:
 
 def run_of(log: list[tuple[int, int, int, int]], finish: int, began: dict[str, list[int]]) -> Run:
     names = ("src_rank", "dst_rank", "start_ps", "arrival_ps")
-    scenario = parse({"fabric": {"preset": "tapered"}, "job": [{"pattern": {
-        "kind": "ring", "ranks": 2, "size": "1 KiB"}}]})  # fmt: skip
+    scenario = parse(
+        {
+            "fabric": {"preset": "tapered"},
+            "job": [{"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}],
+        }
+    )
     tables = {
         "messages": pl.DataFrame(log, schema=dict.fromkeys(names, pl.UInt64), orient="row"),
         "ranks": pl.DataFrame({"finish_ps": [finish, finish]}),

@@ -27,9 +27,13 @@ def program(amount: np.ndarray) -> Program:
     ranks, kind, peer, size = (np.array(column) for column in zip(*rows, strict=True))
     zero = np.zeros(len(rows), np.int64)
     operations = Operations(
-        rank=ranks, kind=kind.astype(np.uint8), peer=peer.astype(np.int32),
-        amount=size.astype(np.uint64), tag=zero, label=zero.astype(np.uint32),
-    )  # fmt: skip
+        rank=ranks,
+        kind=kind.astype(np.uint8),
+        peer=peer.astype(np.int32),
+        amount=size.astype(np.uint64),
+        tag=zero,
+        label=zero.astype(np.uint32),
+    )
     return assemble("made", RANKS, operations, [Label("halo", "MPI_Isend", 1)])
 
 

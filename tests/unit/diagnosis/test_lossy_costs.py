@@ -55,5 +55,6 @@ def test_small_costs_and_costs_of_two_faults_stay_as_they_are() -> None:
 def test_the_largest_cost_stays_first() -> None:
     told = [cost("slow-link", 2.0), cost("noise", 1.9)]
     assert [one.cause for one in with_lossy_costs(told, 10 * S, 10 * S, 1.0)] == [
-        "noise", "slow-link",
-    ]  # fmt: skip
+        "noise",
+        "slow-link",
+    ]

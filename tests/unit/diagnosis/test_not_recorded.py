@@ -19,8 +19,9 @@ def monitored(folder: Path, pairs: dict[tuple[int, int], int]) -> Path:
     for rank in range(RANKS):
         lines = [
             f"E\t{rank}\t{target}\t{size} bytes\t1 msgs sent\t0,0"
-            for (source, target), size in pairs.items() if source == rank
-        ]  # fmt: skip
+            for (source, target), size in pairs.items()
+            if source == rank
+        ]
         (folder / f"prof.{rank}.prof").write_text("\n".join(["# POINT TO POINT", *lines, ""]))
     return folder
 
@@ -52,8 +53,10 @@ def test_a_receiver_of_more_than_anybody_sends_is_a_pattern_in_any_order(tmp_pat
 
 
 def test_a_pattern_of_a_scenario_lacks_nothing() -> None:
-    scenario = {"fabric": {"preset": "tapered"}, "job": [{"pattern": {
-        "kind": "alltoall-naive", "ranks": 8, "size": "64 KiB"}}]}  # fmt: skip
+    scenario = {
+        "fabric": {"preset": "tapered"},
+        "job": [{"pattern": {"kind": "alltoall-naive", "ranks": 8, "size": "64 KiB"}}],
+    }
     diagnosis = tb.diagnose(scenario, seeds=1, methods=["block"]).diagnosis
     assert diagnosis.not_recorded == []
     assert "not in the recording" not in screen(diagnosis)

@@ -30,18 +30,29 @@ def as_older(found: Diagnosis) -> dict[str, Any]:
 def combined() -> Diagnosis:
     found = make_diagnosis(make_run())
     remedy = Remedy(
-        action="Do both.", name="tile + tree-reduce", parts=("tile", "tree-reduce"),
-        placement="tile", before_ps=100_000_000, after_ps=70_000_000, gain=0.3, files={},
+        action="Do both.",
+        name="tile + tree-reduce",
+        parts=("tile", "tree-reduce"),
+        placement="tile",
+        before_ps=100_000_000,
+        after_ps=70_000_000,
+        gain=0.3,
+        files={},
         commands=[],
         candidates=[
-            Candidate(name="tile + tree-reduce", kind="combined", parts=("tile", "tree-reduce"),
-                      elapsed_ps=70_000_000, low_ps=70_000_000),
+            Candidate(
+                name="tile + tree-reduce",
+                kind="combined",
+                parts=("tile", "tree-reduce"),
+                elapsed_ps=70_000_000,
+                low_ps=70_000_000,
+            ),
             Candidate(name="tile", elapsed_ps=80_000_000, low_ps=80_000_000),
             Candidate(name="vc", kind="routing", status=Status.RULED_OUT, reason="too slow"),
             Candidate(name="sfc", status=Status.FAILED, reason="needs a grid"),
             Candidate(name="ring", kind="pattern", status=Status.NOT_APPLICABLE, reason="no ring"),
         ],
-    )  # fmt: skip
+    )
     return found.model_copy(update={"remedy": remedy})
 
 

@@ -83,8 +83,9 @@ def test_the_cause_fills_its_links_with_our_traffic() -> None:
     """The root of a congestion tree is full."""
 
     def told(node: float, bundle: float, link: float, routing: str = "adaptive") -> Cause:
-        return verdict(losses=None, costs=OURS, filled=filling(node, bundle, link),
-                       routing=routing).cause  # fmt: skip
+        return verdict(
+            losses=None, costs=OURS, filled=filling(node, bundle, link), routing=routing
+        ).cause
 
     assert told(0.95, 0.3, 0.4) == "pattern"
     assert told(0.4, 0.95, 0.96) == "placement"
@@ -152,9 +153,11 @@ def test_what_is_open_makes_every_verdict_less_sure() -> None:
     ],
 )
 def test_a_quiet_network_is_believed_unless_trees_or_log_contradict(
-    losses: MessageDelays, costs: dict[Cause, tuple[float, float]], communicating: float,
+    losses: MessageDelays,
+    costs: dict[Cause, tuple[float, float]],
+    communicating: float,
     told: Cause,
-) -> None:  # fmt: skip
+) -> None:
     assert verdict(losses=losses, costs=costs, communication_fraction=communicating).cause == told
 
 

@@ -57,13 +57,21 @@ def test_a_link_that_is_not_slow_is_not_called_slow() -> None:
 @pytest.fixture(scope="module")
 def behind_a_slow_cable() -> tuple[Run, SimulatedNetwork]:
     """All messages to one host wait for its slow cable; buffers hold one packet."""
-    prepared = prepare(parse({
-        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
-        "job": [{"pattern": {"kind": "ring", "ranks": 16, "size": "1 MiB", "messages": 4},
-                 "placement": "random"}],
-        "engine": {"routing": "deterministic", "buffer": "6 KiB"},
-        "telemetry": {"scheme": "full"},
-    }))  # fmt: skip
+    prepared = prepare(
+        parse(
+            {
+                "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+                "job": [
+                    {
+                        "pattern": {"kind": "ring", "ranks": 16, "size": "1 MiB", "messages": 4},
+                        "placement": "random",
+                    }
+                ],
+                "engine": {"routing": "deterministic", "buffer": "6 KiB"},
+                "telemetry": {"scheme": "full"},
+            }
+        )
+    )
     into = int(np.flatnonzero(prepared.fabric.link_dst == 4)[0])
     slow = SlowLink(into, float(prepared.fabric.link_gbps[into]) * 0.3)
     slowed = replace(prepared, fabric=with_slow_links(prepared.fabric, [slow]))

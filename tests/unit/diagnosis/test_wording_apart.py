@@ -31,9 +31,11 @@ def sentences(source: str) -> list[str]:
     return [
         node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        and id(node) not in described and len(node.value.split()) >= 5
-    ]  # fmt: skip
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in described
+        and len(node.value.split()) >= 5
+    ]
 
 
 @pytest.mark.parametrize("path", DECIDES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -42,5 +44,7 @@ def test_code_that_decides_holds_no_sentences(path: Path) -> None:
 
 
 def test_a_sentence_is_found() -> None:
-    assert sentences('def f(n):\n    """Not this one, of six words."""\n    return f"{n} packets '
-                     'met a queue there"\n') == [" packets met a queue there"]  # fmt: skip
+    assert sentences(
+        'def f(n):\n    """Not this one, of six words."""\n    return f"{n} packets '
+        'met a queue there"\n'
+    ) == [" packets met a queue there"]

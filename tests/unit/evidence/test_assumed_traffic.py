@@ -25,14 +25,25 @@ from tests.factories.simulated_traces import RESOLUTION, scripts_of
 
 TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 1}
 OURS = [f"n{leaf * 4 + place:02}" for leaf in range(4) for place in range(2)]
-PATTERN = {"kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "rounds": 24, "post": "all",
-           "boundary": "skip", "compute": "30 us"}  # fmt: skip
+PATTERN = {
+    "kind": "stencil2d",
+    "dims": [4, 2],
+    "size": "256 KiB",
+    "rounds": 24,
+    "post": "all",
+    "boundary": "skip",
+    "compute": "30 us",
+}
 CHANGE = Change(computations=True, measure=True)
 
 
 def world(job: dict[str, Any], seed: int = 1) -> PreparedScenario:
-    data = {"seed": seed, "fabric": {"fat_tree": TREE}, "engine": {"injection": "round-robin"},
-            "job": [{"hosts": ",".join(OURS), **job}]}  # fmt: skip
+    data = {
+        "seed": seed,
+        "fabric": {"fat_tree": TREE},
+        "engine": {"injection": "round-robin"},
+        "job": [{"hosts": ",".join(OURS), **job}],
+    }
     return prepare(parse(data))
 
 
@@ -40,9 +51,10 @@ def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> Posterio
     """What the trace of a run that happened shows."""
     write = writing(tmp_path)
     path = write(
-        scripts_of(prepared.observed.program, happened), resolution=RESOLUTION,
+        scripts_of(prepared.observed.program, happened),
+        resolution=RESOLUTION,
         hosts=[prepared.fabric.host_name[node] for node in prepared.observed.node],
-    )  # fmt: skip
+    )
     measured = measure(path, environment={})
     again = world({"trace": str(path)})
     alone = make_evaluate(again)(CHANGE)

@@ -21,8 +21,15 @@ from tailback.traffic.program import Op, Program
 from tests.factories.otf2_traces import writing
 from tests.factories.simulated_traces import RESOLUTION, scripts_of
 
-PATTERN = {"kind": "stencil2d", "dims": [4, 2], "size": "64 KiB", "rounds": 5, "post": "all",
-           "boundary": "skip", "compute": "30 us"}  # fmt: skip
+PATTERN = {
+    "kind": "stencil2d",
+    "dims": [4, 2],
+    "size": "64 KiB",
+    "rounds": 5,
+    "post": "all",
+    "boundary": "skip",
+    "compute": "30 us",
+}
 TREE = {"hosts_per_leaf": 2, "leaves": 4, "aggregation": 2}
 
 

@@ -39,8 +39,9 @@ def test_a_run_is_the_same_from_otf2_and_from_dumpi(
     one = measure(otf2([whole(script) for script in scripts], COMMS, hosts=hosts), environment={})
     (tmp_path / "dumpi").mkdir()
     made = dumpi_scripts(scripts, COMMS, any_source=any_source)
-    folder = write(tmp_path / "dumpi", *made, of=[Recorder(host) for host in hosts],
-                   as_text=as_text)  # fmt: skip
+    folder = write(
+        tmp_path / "dumpi", *made, of=[Recorder(host) for host in hosts], as_text=as_text
+    )
     two = measure(folder, environment={})
     expected, found = comparable(one), comparable(two)
     for name in ("calls", "transfers", "collectives", "waits", "split", "hosts"):
@@ -54,8 +55,10 @@ def test_a_run_is_the_same_from_otf2_and_from_dumpi(
 def two_ranks(tmp_path: Path, *of: Recorder, as_text: bool = False) -> Path:
     """Two barriers, 1 ms apart, and a message between them."""
     barriers = [collective(20, 1_000), collective(1_001_000, 1_002_000)]
-    scripts = [[*barriers[0], *send(901_000, 902_000, to=1), *barriers[1]],
-               [*barriers[0], *receive(1_000, 903_000, source=0), *barriers[1]]]  # fmt: skip
+    scripts = [
+        [*barriers[0], *send(901_000, 902_000, to=1), *barriers[1]],
+        [*barriers[0], *receive(1_000, 903_000, source=0), *barriers[1]],
+    ]
     folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
     folder.mkdir()
     return write(folder, *dumpi_scripts(scripts), of=of, as_text=as_text)
@@ -83,8 +86,9 @@ def test_clocks_of_hosts_that_were_started_years_apart_are_compared(
     tmp_path: Path, as_text: bool
 ) -> None:
     start = 1_700_000_000
-    path = two_ranks(tmp_path, Recorder("a", start, 777), Recorder("b", start, 150_000_000),
-                     as_text=as_text)  # fmt: skip
+    path = two_ranks(
+        tmp_path, Recorder("a", start, 777), Recorder("b", start, 150_000_000), as_text=as_text
+    )
     run = measure(path, environment={})
     assert run.origin_unix_ns is None
     assert run.measured.elapsed_ps == 1_002_000 * 1000 - 10_000
@@ -123,10 +127,14 @@ def test_processor_time_is_no_time_of_the_run(tmp_path: Path, as_text: bool) -> 
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
 def test_the_time_of_the_thread_with_most_calls_is_split(tmp_path: Path, as_text: bool) -> None:
     message = {"count": 3, "datatype": 2, "comm": WORLD_HANDLE, "tag": 4}
-    there = [(at, at + 50, "MPI_Send", {**message, "dest": 1, "thread": thread})
-             for at, thread in ((20, 0), (60, 1), (80, 0), (200, 0))]  # fmt: skip
-    here = [(at, at + 50, "MPI_Recv", {**message, "source": 0, "status": []})
-            for at in (20, 80, 140, 200)]  # fmt: skip
+    there = [
+        (at, at + 50, "MPI_Send", {**message, "dest": 1, "thread": thread})
+        for at, thread in ((20, 0), (60, 1), (80, 0), (200, 0))
+    ]
+    here = [
+        (at, at + 50, "MPI_Recv", {**message, "source": 0, "status": []})
+        for at in (20, 80, 140, 200)
+    ]
     run = measure(write(tmp_path, there, here, as_text=as_text), environment={})
     assert any("1 ranks call MPI from several threads" in note for note in run.measured.notes)
     calls = run.tables["calls"].filter(pl.col("rank") == 0)
@@ -137,8 +145,10 @@ def test_the_time_of_the_thread_with_most_calls_is_split(tmp_path: Path, as_text
 
 def test_receives_without_status_are_matched_and_marked(tmp_path: Path) -> None:
     message = {"count": 3, "datatype": 2, "comm": WORLD_HANDLE, "tag": 4}
-    one = [(20, 30, "MPI_Send", {**message, "dest": 1}),
-           (40, 50, "MPI_Send", {**message, "dest": 1, "tag": 5})]  # fmt: skip
+    one = [
+        (20, 30, "MPI_Send", {**message, "dest": 1}),
+        (40, 50, "MPI_Send", {**message, "dest": 1, "tag": 5}),
+    ]
     two = [(20, 40, "MPI_Recv", {**message, "source": -1, "tag": -1, "status": []})]
     run = measure(write(tmp_path, one, two), environment={})
     assert run.tables["transfers"]["source"].to_list() == ["inferred"]

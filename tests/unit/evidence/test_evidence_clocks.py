@@ -110,10 +110,12 @@ def test_the_measured_time_begins_at_zero_whatever_the_clocks_say(write: Build) 
 def test_no_wait_is_claimed_that_the_clocks_cannot_tell(write: Build) -> None:
     # The barriers leave the clocks open by 0.4 ms; the sender is 0.3 ms late.
     first, last = collective(0, 400_000), collective(800_000, 1_200_000)
-    path = write([
-        [*first, *send(700_000, 701_000, to=1), *last],
-        [*first, *receive(400_000, 799_000, source=0), *last],
-    ])  # fmt: skip
+    path = write(
+        [
+            [*first, *send(700_000, 701_000, to=1), *last],
+            [*first, *receive(400_000, 799_000, source=0), *last],
+        ]
+    )
     run = measure(path, latency=lambda src, dst: np.zeros(len(src), np.int64), environment={})
     row = run.tables["waits"].filter(pl.col("kind") == "late_sender").row(0, named=True)
     assert (row["value_ps"], row["low_ps"]) == (0, 0)

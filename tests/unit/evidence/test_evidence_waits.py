@@ -62,11 +62,15 @@ def test_a_receive_waits_for_a_sender_that_computes(write: Build) -> None:
 def test_a_sender_held_up_in_mpi_is_a_late_sender(write: Build) -> None:
     # Rank 0 is in a send to rank 2 for 3 ms before it sends to rank 1.
     first, last = collective(0, 1_000), collective(3_003_000, 3_004_000)
-    out = run(write([
-        [*first, *send(1_000, 3_001_000, to=2), *send(3_001_000, 3_001_500, to=1), *last],
-        [*first, *receive(1_000, 3_003_000, source=0), *last],
-        [*first, *receive(1_000, 3_001_000, source=0), *last],
-    ]))  # fmt: skip
+    out = run(
+        write(
+            [
+                [*first, *send(1_000, 3_001_000, to=2), *send(3_001_000, 3_001_500, to=1), *last],
+                [*first, *receive(1_000, 3_003_000, source=0), *last],
+                [*first, *receive(1_000, 3_001_000, source=0), *last],
+            ]
+        )
+    )
     assert waits(out, "late_sender") == {1: 3 * MS}
     assert part(out, 1, "late_sender") == 3 * MS
     assert part(out, 1, "imbalance") == 0
@@ -84,11 +88,18 @@ def test_a_send_waits_for_its_receive_unless_it_left_before(write: Build) -> Non
 
 def test_members_of_an_allreduce_wait_for_the_last(write: Build) -> None:
     enters, leaves = (1_000, 2_001_000, 501_000), (2_002_000, 2_002_000, 2_302_000)
-    out = run(write([
-        [*collective(0, 1_000), *collective(enter, leave, "ALLREDUCE"),
-         *collective(2_400_000, 2_401_000)]
-        for enter, leave in zip(enters, leaves, strict=True)
-    ]))  # fmt: skip
+    out = run(
+        write(
+            [
+                [
+                    *collective(0, 1_000),
+                    *collective(enter, leave, "ALLREDUCE"),
+                    *collective(2_400_000, 2_401_000),
+                ]
+                for enter, leave in zip(enters, leaves, strict=True)
+            ]
+        )
+    )
     assert waits(out, "wait_nxn") == {0: 2 * MS, 2: 1_500 * US}
     assert waits(out, "nxn_completion") == {2: 300 * US}
     # All of the waiting is for computation of rank 1: (2 + 1.5 + 0) / 3 ms.
@@ -104,22 +115,28 @@ def test_members_of_an_allreduce_wait_for_the_last(write: Build) -> None:
 def test_the_root_counts_in_a_broadcast_and_a_reduction(write: Build) -> None:
     first, last = collective(0, 1_000), collective(9_000_000, 9_001_000)
     enters = (3_001_000, 1_000, 2_001_000)
-    broadcast = run(write([
-        [*first, *collective(enter, 3_002_000, "BCAST", root=0), *last] for enter in enters
-    ]))  # fmt: skip
+    broadcast = run(
+        write([[*first, *collective(enter, 3_002_000, "BCAST", root=0), *last] for enter in enters])
+    )
     assert waits(broadcast, "late_broadcast") == {1: 3 * MS, 2: 1 * MS}
-    reduction = run(write([
-        [*first, *collective(enter, 3_002_000, "REDUCE", root=1), *last] for enter in enters
-    ]))  # fmt: skip
+    reduction = run(
+        write(
+            [[*first, *collective(enter, 3_002_000, "REDUCE", root=1), *last] for enter in enters]
+        )
+    )
     assert waits(reduction, "early_reduce") == {1: 3 * MS}
 
 
 def test_ranks_that_end_before_others_are_counted_apart_from_late_starts(write: Build) -> None:
     first = collective(0, 1_000)
-    out = run(write([
-        [*first, *send(1_000, 2_000, to=1)],
-        [*first, *receive(1_000, 4_002_000, source=0)],
-    ]))  # fmt: skip
+    out = run(
+        write(
+            [
+                [*first, *send(1_000, 2_000, to=1)],
+                [*first, *receive(1_000, 4_002_000, source=0)],
+            ]
+        )
+    )
     # Rank 0 ends 4 ms before rank 1.
     assert part(out, 0, "not_running") == 4 * MS == out.measured.part("not_running") * 2
     assert out.measured.ended_early_ps == 2 * MS and out.measured.outside_model_ps == 0
@@ -164,11 +181,20 @@ def test_imbalance_comes_again_and_noise_does_not(write: Build) -> None:
 def test_a_wait_for_one_that_waited_is_traced_to_who_computed(write: Build) -> None:
     # Rank 0 computes 3 ms; rank 1 waits for it, and rank 2 for rank 1.
     first, last = collective(0, 1_000), collective(3_010_000, 3_011_000)
-    out = run(write([
-        [*first, *send(3_001_000, 3_002_000, to=1), *last],
-        [*first, *receive(1_000, 3_003_000, source=0), *send(3_003_000, 3_004_000, to=2), *last],
-        [*first, *receive(1_000, 3_005_000, source=1), *last],
-    ]))  # fmt: skip
+    out = run(
+        write(
+            [
+                [*first, *send(3_001_000, 3_002_000, to=1), *last],
+                [
+                    *first,
+                    *receive(1_000, 3_003_000, source=0),
+                    *send(3_003_000, 3_004_000, to=2),
+                    *last,
+                ],
+                [*first, *receive(1_000, 3_005_000, source=1), *last],
+            ]
+        )
+    )
     assert waits(out, "late_sender") == {1: 3 * MS, 2: 3_002 * US}
     assert part(out, 1, "imbalance") == 3 * MS
     assert part(out, 2, "imbalance") == pytest.approx(3 * MS, abs=3 * US)
@@ -199,11 +225,12 @@ def test_calls_that_move_no_data_and_pauses_have_parts_of_their_own(write: Build
 
     script = [
         *collective(0, 1_000),
-        (1_000, "enter", "MPI_Cart_create"), (501_000, "leave", "MPI_Cart_create"),
+        (1_000, "enter", "MPI_Cart_create"),
+        (501_000, "leave", "MPI_Cart_create"),
         (600_000, "measurement_on_off", MeasurementMode.OFF),
         (700_000, "measurement_on_off", MeasurementMode.ON),
         *collective(801_000, 802_000),
-    ]  # fmt: skip
+    ]
     out = run(write([script, script]))
     assert part(out, 0, "other_mpi") == 500 * US
     assert part(out, 0, "not_recorded") == 300 * US
@@ -212,10 +239,12 @@ def test_calls_that_move_no_data_and_pauses_have_parts_of_their_own(write: Build
 
 def test_the_measured_time_lies_between_init_and_finalize(write: Build) -> None:
     script = [
-        (0, "enter", "MPI_Init"), (900_000, "leave", "MPI_Init"),
+        (0, "enter", "MPI_Init"),
+        (900_000, "leave", "MPI_Init"),
         *collective(1_000_000, 1_001_000),
-        (1_101_000, "enter", "MPI_Finalize"), (5_000_000, "leave", "MPI_Finalize"),
-    ]  # fmt: skip
+        (1_101_000, "enter", "MPI_Finalize"),
+        (5_000_000, "leave", "MPI_Finalize"),
+    ]
     out = run(write([script, script]))
     assert out.measured.elapsed_ps == 201 * US
     assert part(out, 0, "computation") == 200 * US

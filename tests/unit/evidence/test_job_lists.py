@@ -31,26 +31,49 @@ def rows(found: JobList) -> list[tuple[Any, ...]]:
 
 SACCT = {
     "jobs": [
-        {"job_id": 17, "user": "someone", "nodes": "n[1-2]", "state": {"current": ["COMPLETED"]},
-         "time": {"start": T, "end": T + 60}, "steps": [{"nodes": {"list": ["n1"]}}]},
+        {
+            "job_id": 17,
+            "user": "someone",
+            "nodes": "n[1-2]",
+            "state": {"current": ["COMPLETED"]},
+            "time": {"start": T, "end": T + 60},
+            "steps": [{"nodes": {"list": ["n1"]}}],
+        },
         {"job_id": 18, "nodes": "None assigned", "time": {"start": 0, "end": 0}},
         {"job_id": 19, "nodes": "None assigned", "time": {"start": T, "end": T + 1}},
-        {"job_id": 21, "nodes": "n3",
-         "array": {"job_id": 20, "task_id": {"set": True, "number": 4}},
-         "time": {"start": {"set": True, "number": T + 5}, "end": 0}},
+        {
+            "job_id": 21,
+            "nodes": "n3",
+            "array": {"job_id": 20, "task_id": {"set": True, "number": 4}},
+            "time": {"start": {"set": True, "number": T + 5}, "end": 0},
+        },
     ]
-}  # fmt: skip
+}
 SQUEUE = {
     "jobs": [
-        {"job_id": 5, "job_state": ["RUNNING"], "nodes": "n[1-2]", "user_name": "someone",
-         "start_time": {"set": True, "infinite": False, "number": T},
-         "end_time": {"set": True, "number": T + 86400}},
-        {"job_id": 6, "job_state": "PENDING", "nodes": "",
-         "start_time": {"set": True, "number": T + 9}},
-        {"job_id": 7, "job_state": "RUNNING", "start_time": T, "end_time": 0,
-         "job_resources": {"nodes": {"list": "n7"}}},
+        {
+            "job_id": 5,
+            "job_state": ["RUNNING"],
+            "nodes": "n[1-2]",
+            "user_name": "someone",
+            "start_time": {"set": True, "infinite": False, "number": T},
+            "end_time": {"set": True, "number": T + 86400},
+        },
+        {
+            "job_id": 6,
+            "job_state": "PENDING",
+            "nodes": "",
+            "start_time": {"set": True, "number": T + 9},
+        },
+        {
+            "job_id": 7,
+            "job_state": "RUNNING",
+            "start_time": T,
+            "end_time": 0,
+            "job_resources": {"nodes": {"list": "n7"}},
+        },
     ]
-}  # fmt: skip
+}
 PARSABLE = f"""\
 JobIDRaw|Start|End|State|NodeList|User
 17|{T}|{T + 60}|COMPLETED|n[1-2]|someone

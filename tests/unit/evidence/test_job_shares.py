@@ -29,11 +29,14 @@ def counted(carried: np.ndarray) -> pl.DataFrame:
     """Intervals of links whose bytes by window are given, shape (links, windows)."""
     parts = [
         pl.DataFrame(
-            {"start_ns": EDGES[:-1].astype(np.int64), "end_ns": EDGES[1:].astype(np.int64),
-             "data_bytes": bytes_}
+            {
+                "start_ns": EDGES[:-1].astype(np.int64),
+                "end_ns": EDGES[1:].astype(np.int64),
+                "data_bytes": bytes_,
+            }
         ).with_columns(link=pl.lit(int(link), pl.UInt32))
         for link, bytes_ in zip(INNER.tolist(), carried, strict=True)
-    ]  # fmt: skip
+    ]
     return pl.concat(parts)
 
 
@@ -103,10 +106,13 @@ def bursts_between(nodes: list[int], seed: int) -> list[tuple[int, int, int, int
     rng = np.random.default_rng(seed)
     starts = np.sort(rng.random(12)) * 2e9
     return sorted(
-        (int(starts[k % 12] + rng.random() * 8e7), *map(int, rng.choice(nodes, 2, replace=False)),
-         int(rng.integers(100_000, 400_000)))
+        (
+            int(starts[k % 12] + rng.random() * 8e7),
+            *map(int, rng.choice(nodes, 2, replace=False)),
+            int(rng.integers(100_000, 400_000)),
+        )
         for k in range(400)
-    )  # fmt: skip
+    )
 
 
 def test_shares_are_those_of_a_simulation_with_adaptive_routes() -> None:
@@ -136,11 +142,12 @@ def test_shares_are_those_of_a_simulation_with_adaptive_routes() -> None:
     )
     injected = {
         OURS if job == 0 else str(job): np.histogram(
-            (part["start_ps"] + part["arrival_ps"]).to_numpy() / 2000.0, edges,
+            (part["start_ps"] + part["arrival_ps"]).to_numpy() / 2000.0,
+            edges,
             weights=part["size_bytes"].to_numpy(),
         )[0].astype(np.float64)
         for (job,), part in messages.group_by("job", maintain_order=True)
-    }  # fmt: skip
+    }
     found = job_shares(rows, fabric, edges, injected)
     known = truth.group_by("link").agg(
         truth=pl.col("observed_packets").sum() / pl.col("packets").sum()

@@ -19,10 +19,12 @@ OWN = bursts([(0, 5, 4e7), (1, 6, 3e7), (5, 0, 2e7)], 10.0)
 def test_bytes_before_and_behind_the_job_do_not_count() -> None:
     others = bursts([(0, 7, 9e8)], 20.0)
     before = replace(others, start_ps=others.start_ps - 21e12, end_ps=others.end_ps - 21e12)
-    everything = type(OWN)(*(
-        np.concatenate([getattr(OWN, name), getattr(before, name)])
-        for name in ("src_node", "dst_node", "size_bytes", "start_ps", "end_ps")
-    ))  # fmt: skip
+    everything = type(OWN)(
+        *(
+            np.concatenate([getattr(OWN, name), getattr(before, name)])
+            for name in ("src_node", "dst_node", "size_bytes", "start_ps", "end_ps")
+        )
+    )
     found = joined(FABRIC, counted(FABRIC, everything, start_s=-30.0), OWN)
     link = egress(FABRIC, 0)
     assert found.sent_bytes[link] == pytest.approx(
@@ -60,9 +62,15 @@ def test_a_link_counted_for_a_part_of_the_time_is_filled_up_and_less_is_unknown(
 @pytest.mark.parametrize("late_s", [0.0, 37.4, 213.0])
 def test_a_trace_without_utc_is_found_within_the_stated_error(every: float, late_s: float) -> None:
     rows = counted(
-        FABRIC, OWN, zero_ns=UTC + round(late_s * 1e9), start_s=-20 - late_s, end_s=300 - late_s,
-        every_s=every, overhead=1.05, error=0.03,
-    )  # fmt: skip
+        FABRIC,
+        OWN,
+        zero_ns=UTC + round(late_s * 1e9),
+        start_s=-20 - late_s,
+        end_s=300 - late_s,
+        every_s=every,
+        overhead=1.05,
+        error=0.03,
+    )
     found = joined(FABRIC, rows, OWN, origin=None)
     truth = UTC + late_s * 1e9
     assert abs(found.alignment.zero_ns - truth) <= found.alignment.error_ns
@@ -104,9 +112,7 @@ def test_a_short_job_and_its_counters_may_miss_each_other_by_their_clocks() -> N
 def test_a_clock_that_is_a_second_off_is_put_right_by_the_bytes_and_said() -> None:
     short = OWN.of(OWN.start_ps < 1e12)
     rows = counted(FABRIC, short, zero_ns=UTC + 2 * 10**9, start_s=-5.0, end_s=5.0, every_s=0.05)
-    found = join_counters(
-        rows, FABRIC, short, elapsed_ps=10**12, origin_unix_ns=UTC, lossy=False
-    )  # fmt: skip
+    found = join_counters(rows, FABRIC, short, elapsed_ps=10**12, origin_unix_ns=UTC, lossy=False)
     assert abs(found.alignment.zero_ns - UTC - 2 * 10**9) <= found.alignment.error_ns
     assert "UTC time is off by +2 s" in found.notes[0]
 
@@ -156,8 +162,9 @@ def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
 
 def test_bytes_under_way_are_spread_over_the_time_of_their_message() -> None:
     edges = np.array([-1.0, 0.0, 2.5e12, 5e12, 10e12, 20e12])
-    one = type(OWN)(np.array([0]), np.array([1]), np.array([100.0]), np.array([0.0]),
-                    np.array([10e12]))  # fmt: skip
+    one = type(OWN)(
+        np.array([0]), np.array([1]), np.array([100.0]), np.array([0.0]), np.array([10e12])
+    )
     np.testing.assert_allclose(sent_bytes(one, edges), [0, 0, 25, 50, 100, 100])
 
 
@@ -166,8 +173,6 @@ def test_intervals_longer_than_the_job_lie_mostly_outside_it(every_s: float, out
     length = 9 * 10**9
     begins = np.linspace(0.0, 0.8 * length, 40)
     job = type(OWN)(np.zeros(40, np.int64), np.full(40, 5), np.full(40, 1e6), begins, begins + 1e9)
-    rows = counted(
-        FABRIC, job, zero_ns=UTC, start_s=-0.1, end_s=0.1, every_s=every_s, error=0.0
-    )  # fmt: skip
+    rows = counted(FABRIC, job, zero_ns=UTC, start_s=-0.1, end_s=0.1, every_s=every_s, error=0.0)
     found = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
     assert found.mostly_outside is outside

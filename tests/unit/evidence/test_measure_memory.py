@@ -32,8 +32,10 @@ def _table(number: list[int], size: list[int]) -> _Table:
 def test_narrow_columns_are_read_wide_and_keep_what_does_not_fit() -> None:
     table = _table([-1, 2**31 - 1], [0, 2**32 - 1])
     assert {one.dtype for one in vars(table).values()} == {
-        np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.int64)
-    }  # fmt: skip
+        np.dtype(np.int32),
+        np.dtype(np.uint32),
+        np.dtype(np.int64),
+    }
     assert (table.number * 4).tolist() == [-4, 4 * (2**31 - 1)]
     assert table.size.dtype == np.uint64 and table.size.tolist() == [0, 2**32 - 1]
     large = replace(table, number=np.array([-1, 2**31]), size=np.array([0, 2**32], np.uint64))

@@ -52,8 +52,10 @@ def test_a_run_is_the_same_from_otf2_and_from_exports(
 def two_ranks() -> list[Script]:
     """Two barriers, 1 ms apart, and a message between them."""
     barriers = [collective(20, 1_000), collective(1_001_000, 1_002_000)]
-    return [[*barriers[0], *send(901_000, 902_000, to=1), *barriers[1]],
-            [*barriers[0], *receive(1_000, 903_000, source=0), *barriers[1]]]  # fmt: skip
+    return [
+        [*barriers[0], *send(901_000, 902_000, to=1), *barriers[1]],
+        [*barriers[0], *receive(1_000, 903_000, source=0), *barriers[1]],
+    ]
 
 
 def exported(folder: Path, second: list[str], *, any_source: bool = False) -> Path:
@@ -98,13 +100,16 @@ def test_a_call_that_waits_for_several_requests_is_one_call(tmp_path: Path) -> N
     assert calls["received_bytes"].to_list()[2] == 40
 
 
-@pytest.mark.parametrize("statement", [
-    "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = 'soon'",
-    "UPDATE TARGET_INFO_SYSTEM_ENV SET value = x'00ff'",
-    "UPDATE TARGET_INFO_SYSTEM_ENV SET value = '../../etc'",
-    "ALTER TABLE TARGET_INFO_SYSTEM_ENV RENAME COLUMN value TO valueId",
-    "UPDATE MPI_P2P_EVENTS SET size = 9223372036854775807",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = 'soon'",
+        "UPDATE TARGET_INFO_SYSTEM_ENV SET value = x'00ff'",
+        "UPDATE TARGET_INFO_SYSTEM_ENV SET value = '../../etc'",
+        "ALTER TABLE TARGET_INFO_SYSTEM_ENV RENAME COLUMN value TO valueId",
+        "UPDATE MPI_P2P_EVENTS SET size = 9223372036854775807",
+    ],
+)
 def test_a_hostile_export_is_refused_or_has_no_host(tmp_path: Path, statement: str) -> None:
     path = exported(tmp_path, [*describing("b", 1_700_000_000 * 10**9), statement])
     try:

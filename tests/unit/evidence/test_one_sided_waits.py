@@ -65,14 +65,18 @@ def exposed() -> list[Script]:
             for event in (
                 *during("MPI_Win_post", begin, begin + 1),
                 *during("MPI_Win_start", begin + 200, begin + 201),
-                *during("MPI_Put", begin + 201, begin + 203,
-                        ("rma_put", "window", (rank + 1) % RANKS, 8000, turn)),
+                *during(
+                    "MPI_Put",
+                    begin + 201,
+                    begin + 203,
+                    ("rma_put", "window", (rank + 1) % RANKS, 8000, turn),
+                ),
                 *during("MPI_Win_complete", begin + 203, begin + 205),
                 *during("MPI_Win_wait", begin + 205, begin + 990),
             )
         ]
         for rank in range(RANKS)
-    ]  # fmt: skip
+    ]
 
 
 def written(write: Build, scripts: list[Script], **options: Any) -> Path:
@@ -123,8 +127,9 @@ def test_fences_of_windows_on_several_communicators_are_matched_where_they_are_r
             enter = begin + (900 if rank % 2 else 180)
             put = ("rma_put", window, 1 - rank % 2, 8000, turn)
             script += during("MPI_Put", enter, enter + 2, put)
-            script += during("MPI_Win_fence", enter + 2, begin + EPOCH_US,
-                             ("rma_collective_begin",), end)  # fmt: skip
+            script += during(
+                "MPI_Win_fence", enter + 2, begin + EPOCH_US, ("rma_collective_begin",), end
+            )
         scripts.append(script)
     comms = {"a": [0, 1], "b": [2, 3]}
     path = written(write, scripts, comms=comms, windows={"left": "a", "right": "b"})
@@ -154,9 +159,12 @@ def test_the_timeline_has_the_parts_of_the_split(write: Build) -> None:
         found = rank_timeline(tables, windows=3)
         assert found is not None
         sums = dict(
-            tables["split"].filter(pl.col("value_ps") > 0).group_by("part")
-            .agg(pl.col("value_ps").sum()).iter_rows()
-        )  # fmt: skip
+            tables["split"]
+            .filter(pl.col("value_ps") > 0)
+            .group_by("part")
+            .agg(pl.col("value_ps").sum())
+            .iter_rows()
+        )
         drawn = dict(zip(found.kinds, found.totals_ps.sum(axis=1).tolist(), strict=True))
         assert {kind: ps for kind, ps in drawn.items() if ps} == sums
     assert "one_sided" in KINDS

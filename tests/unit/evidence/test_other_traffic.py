@@ -102,8 +102,9 @@ def test_gravity_stays_inside_of_jobs_and_nobody_sends_to_itself() -> None:
 
 def test_traffic_comes_when_it_was_counted() -> None:
     burst = bursts([(2, 8, 4e9)], 2.0, seed=3)
-    late = Sent(burst.src_node, burst.dst_node, burst.size_bytes, burst.start_ps + 6e12,
-                burst.end_ps + 6e12)  # fmt: skip
+    late = Sent(
+        burst.src_node, burst.dst_node, burst.size_bytes, burst.start_ps + 6e12, burst.end_ps + 6e12
+    )
     times = found(both(OWN, late)).messages()["time_ps"].to_numpy() / 1e12
     assert times.min() >= 5.7 and times.max() <= 8.3
 

@@ -27,8 +27,15 @@ from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tests.factories.otf2_traces import writing
 from tests.factories.simulated_traces import RESOLUTION, scripts_of
 
-PATTERN = {"kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "rounds": 10, "post": "all",
-           "boundary": "skip", "compute": "30 us"}  # fmt: skip
+PATTERN = {
+    "kind": "stencil2d",
+    "dims": [4, 2],
+    "size": "256 KiB",
+    "rounds": 10,
+    "post": "all",
+    "boundary": "skip",
+    "compute": "30 us",
+}
 TREE = {"hosts_per_leaf": 2, "leaves": 4, "aggregation": 2}
 CHANGE = Change(computations=True, measure=True)
 
@@ -63,11 +70,19 @@ def simulated(traced: tuple[MeasuredRun, Path]) -> tuple[PreparedScenario, Evalu
 
 def sends_of(run: Run) -> dict[str, pl.DataFrame]:
     """A measured run in which each message is sent by a call that waits until it is there."""
-    rows = run.tables["messages"].with_row_index("send_call").select(
-        "send_call", "src_rank", "dst_rank", send_done_call="send_call",
-        recv_done_call=pl.lit(None, pl.UInt32), send_enter_ps=pl.col("post_ps").cast(pl.Int64),
-        leave_ps=pl.col("arrival_ps").cast(pl.Int64),
-    )  # fmt: skip
+    rows = (
+        run.tables["messages"]
+        .with_row_index("send_call")
+        .select(
+            "send_call",
+            "src_rank",
+            "dst_rank",
+            send_done_call="send_call",
+            recv_done_call=pl.lit(None, pl.UInt32),
+            send_enter_ps=pl.col("post_ps").cast(pl.Int64),
+            leave_ps=pl.col("arrival_ps").cast(pl.Int64),
+        )
+    )
     return {
         "transfers": rows.drop("leave_ps"),
         "calls": rows.select(call="send_call", rank="src_rank", leave_ps="leave_ps"),

@@ -26,9 +26,15 @@ def two_islands() -> Fabric:
     place = np.cumsum(keep) - 1
     changed = {
         name: getattr(fabric, name)[keep]
-        for name in ("link_src", "link_dst", "link_src_port", "link_dst_port", "link_gbps",
-                     "link_delay_ps")
-    }  # fmt: skip
+        for name in (
+            "link_src",
+            "link_dst",
+            "link_src_port",
+            "link_dst_port",
+            "link_gbps",
+            "link_delay_ps",
+        )
+    }
     reverse = place[fabric.link_reverse[keep]].astype(np.uint32)
     return in_port_order(replace(fabric, **changed, link_reverse=reverse))
 
@@ -63,10 +69,12 @@ def test_the_wording_does_not_matter(kind: type[Exception], becomes: type[Tailba
 
 
 def test_ranks_that_wait_for_ever_are_the_fault_of_the_traffic() -> None:
-    scenario = parse({
-        "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
-        "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "64 KiB"}}],
-    })  # fmt: skip
+    scenario = parse(
+        {
+            "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
+            "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "64 KiB"}}],
+        }
+    )
     prepared = prepare(scenario)
     # No receive takes what is sent, as in a trace that was cut.
     program = prepared.observed.program
@@ -98,12 +106,23 @@ def test_a_node_with_two_cables_is_named_with_a_remedy() -> None:
 @pytest.mark.parametrize(
     ("section", "place"),
     [
-        ({"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1, "leaf_delay": "5 ms"}},
-         "[fabric.fat_tree] leaf_delay"),
-        ({"topology": {"kind": "torus", "dims": [2, 2], "delay": "5 ms"}},
-         "[fabric.topology] delay"),
+        (
+            {
+                "fat_tree": {
+                    "hosts_per_leaf": 2,
+                    "leaves": 2,
+                    "aggregation": 1,
+                    "leaf_delay": "5 ms",
+                }
+            },
+            "[fabric.fat_tree] leaf_delay",
+        ),
+        (
+            {"topology": {"kind": "torus", "dims": [2, 2], "delay": "5 ms"}},
+            "[fabric.topology] delay",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_delay_in_the_wrong_unit_names_link_and_setting(
     section: dict[str, Any], place: str
 ) -> None:

@@ -49,12 +49,22 @@ def test_both_directions_of_a_cable_are_slow_and_one_of_a_link() -> None:
 
 def test_a_cable_given_twice_is_refused_and_its_directions_may_differ() -> None:
     with pytest.raises(ScenarioError, match=r"'agg04\[1\]' is slow already, by 'leaf00\[9\]'"):
-        prepare(scenario([
-            {"cable": "leaf00[9]", "rate": "10 Gb/s"}, {"cable": "agg04[1]", "rate": "50 Gb/s"},
-        ]))  # fmt: skip
-    fabric = prepare(scenario([
-        {"link": "leaf00[9]", "rate": "10 Gb/s"}, {"link": "agg04[1]", "rate": "50 Gb/s"},
-    ])).fabric  # fmt: skip
+        prepare(
+            scenario(
+                [
+                    {"cable": "leaf00[9]", "rate": "10 Gb/s"},
+                    {"cable": "agg04[1]", "rate": "50 Gb/s"},
+                ]
+            )
+        )
+    fabric = prepare(
+        scenario(
+            [
+                {"link": "leaf00[9]", "rate": "10 Gb/s"},
+                {"link": "agg04[1]", "rate": "50 Gb/s"},
+            ]
+        )
+    ).fabric
     assert sorted(fabric.link_gbps[fabric.link_gbps < 100]) == [10.0, 50.0]
 
 
@@ -96,10 +106,17 @@ def test_jobs_nobody_knows_of_are_no_slow_cable() -> None:
         "pattern": {"kind": "permutation", "ranks": 16, "size": "256 KiB", "messages": 4},
     }
     noise = {
-        "name": "noise", "hosts": hosts[1], "observed": False,
-        "pattern": {"kind": "uniform", "ranks": 16, "size": "256 KiB", "messages": 16,
-                    "post": "all"},
-    }  # fmt: skip
+        "name": "noise",
+        "hosts": hosts[1],
+        "observed": False,
+        "pattern": {
+            "kind": "uniform",
+            "ranks": 16,
+            "size": "256 KiB",
+            "messages": 16,
+            "post": "all",
+        },
+    }
     data = {"fabric": {"fat_tree": {**TREE, "aggregation": 4}}, "job": [mine, noise]}
     run = simulate(parse(data))
     known = prepare(parse({**data, "job": [mine]}))

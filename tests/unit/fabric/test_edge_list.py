@@ -58,8 +58,9 @@ def test_directed_links_with_rates_of_each_direction(tmp_path: Path) -> None:
 
 
 def test_names_and_identifiers_follow_their_links(tmp_path: Path) -> None:
-    fabric = in_port_order(largest_component(read(tmp_path, DIRECTED + "9,h9,l9,e0,50,1\n"
-                                                  "10,l9,h9,h9,50,1\n")))  # fmt: skip
+    fabric = in_port_order(
+        largest_component(read(tmp_path, DIRECTED + "9,h9,l9,e0,50,1\n10,l9,h9,h9,50,1\n"))
+    )
     assert fabric.link_id is not None and fabric.n_links == 8
     ends = {
         fabric.link_id[i]: (fabric.link_name(i), fabric.link_interface[i])  # type: ignore[index]

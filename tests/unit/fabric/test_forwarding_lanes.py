@@ -26,8 +26,12 @@ from tests.factories.forwarding_tables import discovery_of, tables_of
 from tests.factories.otf2_traces import writing
 
 DRAGONFLY = {
-    "kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 1, "groups": 5,
-}  # fmt: skip
+    "kind": "dragonfly",
+    "nodes_per_router": 2,
+    "routers": 4,
+    "global_ports": 1,
+    "groups": 5,
+}
 NOTE = "forwarding tables name no virtual lanes: paths were spread over 2 lanes"
 
 

@@ -103,9 +103,18 @@ def same(a: Fabric, b: Fabric) -> bool:
 
 @pytest.mark.parametrize(
     ("speed", "four_lanes"),
-    [("SDR", 8), ("DDR", 16), ("QDR", 32), ("FDR10", 40), ("FDR", 600 / 11), ("EDR", 100),
-     ("HDR", 200), ("NDR", 400), ("XDR", 800)],
-)  # fmt: skip
+    [
+        ("SDR", 8),
+        ("DDR", 16),
+        ("QDR", 32),
+        ("FDR10", 40),
+        ("FDR", 600 / 11),
+        ("EDR", 100),
+        ("HDR", 200),
+        ("NDR", 400),
+        ("XDR", 800),
+    ],
+)
 def test_rates_after_line_coding(speed: str, four_lanes: float) -> None:
     assert data_rate_gbps("4x", speed) == four_lanes
     assert data_rate_gbps("1x", speed) == pytest.approx(four_lanes / 4, rel=1e-15)
@@ -223,16 +232,18 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 def test_generic_and_shared_names_are_told_apart_by_guid(tmp_path: Path) -> None:
     text = SMALL.replace("luna-10 mlx5_0", "MT25408 ConnectX Mellanox Technologies")
     assert read(tmp_path, text).host_name == [
-        "MT25408 ConnectX Mellanox Technologies 0x00000000000000b1", "luna-2"
-    ]  # fmt: skip
+        "MT25408 ConnectX Mellanox Technologies 0x00000000000000b1",
+        "luna-2",
+    ]
     text = SMALL.replace("luna-10 mlx5_0", "node HCA-1").replace("luna-2 mlx5_0", "node HCA-1")
     fabric = read(tmp_path, text)
     assert fabric.n_hosts == 3
     assert "node HCA-1 0x00000000000000b1" in fabric.host_name
     assert any("distinguished by GUID: 1" in note for note in fabric.notes)
     assert read(tmp_path, SMALL.replace('"top"', '"leaf"')).switch_name == [
-        "leaf 0x00000000000000a1", "leaf 0x00000000000000a2"
-    ]  # fmt: skip
+        "leaf 0x00000000000000a1",
+        "leaf 0x00000000000000a2",
+    ]
 
 
 def test_an_adapter_with_two_ports_is_two_nodes_of_one_host(tmp_path: Path) -> None:

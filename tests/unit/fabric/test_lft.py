@@ -168,10 +168,11 @@ def test_a_run_on_tables_in_a_circle_names_file_node_and_switch(tmp_path: Path) 
 
 def test_lmc_unreachable_and_tool_errors_are_noted(fabric: Fabric, tmp_path: Path) -> None:
     text = LEFT.replace(
-        "5 valid", "0x0006 001 : (Channel Adapter portguid 0x11: 'a HCA-1')\n"
+        "5 valid",
+        "0x0006 001 : (Channel Adapter portguid 0x11: 'a HCA-1')\n"
         "0x0007 255 : (Channel Adapter portguid 0x99: 'gone')\n"
         "0x0008 009 : (Channel Adapter portguid 0x98: 'away')\n5 valid",
-    )  # fmt: skip
+    )
     text += RIGHT + "/usr/sbin/ibroute: iberror: failed: dump tables\n" + LEFT
     found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
     said = "\n".join(found.notes)

@@ -13,13 +13,22 @@ from tailback.fabric.readers import read_fabric
 
 
 def neighbour(
-    interface: str, peer: str, port: str, rate: str | None, *, kind: str = "Bridge", id_type: str
-    = "ifname",
-) -> dict[str, object]:  # fmt: skip
-    about = {"id": {"type": "mac", "value": "0a:00"},
-             "capability": [{"type": kind, "enabled": True}]}  # fmt: skip
-    end = {"id": {"type": id_type, "value": port if id_type == "ifname" else "0b:00"},
-           "descr": port}  # fmt: skip
+    interface: str,
+    peer: str,
+    port: str,
+    rate: str | None,
+    *,
+    kind: str = "Bridge",
+    id_type: str = "ifname",
+) -> dict[str, object]:
+    about = {
+        "id": {"type": "mac", "value": "0a:00"},
+        "capability": [{"type": kind, "enabled": True}],
+    }
+    end = {
+        "id": {"type": id_type, "value": port if id_type == "ifname" else "0b:00"},
+        "descr": port,
+    }
     if rate:
         end["auto-negotiation"] = {"supported": True, "current": f"{rate} - four lanes"}
     return {interface: {"via": "LLDP", "chassis": {peer: about}, "port": end}}
@@ -35,15 +44,30 @@ def host(interface: str, name: str) -> dict[str, object]:
     return neighbour(interface, name, "eth0", "25GbaseCR", kind="Station", id_type="mac")
 
 
-TREE = "\n".join([
-    "# leaf1", output(host("swp1", "n1"), host("swp2", "n2"),
-                      neighbour("swp10", "spine", "swp1", "100GbaseCR4")),
-    "# leaf2", output(host("swp1", "n3"), host("swp2", "n4"),
-                      neighbour("swp10", "spine", "swp2", "100GbaseCR4")),
-    "# spine", output(neighbour("swp1", "leaf1", "swp10", "100GbaseCR4"),
-                      neighbour("swp2", "leaf2", "swp10", None)),
-    "# n1", output(neighbour("eth0", "leaf1", "swp1", "25GbaseCR")), "",
-])  # fmt: skip
+TREE = "\n".join(
+    [
+        "# leaf1",
+        output(
+            host("swp1", "n1"),
+            host("swp2", "n2"),
+            neighbour("swp10", "spine", "swp1", "100GbaseCR4"),
+        ),
+        "# leaf2",
+        output(
+            host("swp1", "n3"),
+            host("swp2", "n4"),
+            neighbour("swp10", "spine", "swp2", "100GbaseCR4"),
+        ),
+        "# spine",
+        output(
+            neighbour("swp1", "leaf1", "swp10", "100GbaseCR4"),
+            neighbour("swp2", "leaf2", "swp10", None),
+        ),
+        "# n1",
+        output(neighbour("eth0", "leaf1", "swp1", "25GbaseCR")),
+        "",
+    ]
+)
 
 
 def read(folder: Path, text: str) -> Fabric:

@@ -25,11 +25,14 @@ def run(routes: str, **engine: Any) -> Run:
     """A permutation of all 64 nodes."""
     job = {"pattern": {"kind": "permutation", "ranks": K**N, "size": "64 KiB", "messages": 2}}
     return simulate(
-        scenario({
-            "fabric": {"topology": TREE, "routes": routes}, "job": [job],
-            "engine": {"eager": "1 MiB", **engine},
-        })
-    )  # fmt: skip
+        scenario(
+            {
+                "fabric": {"topology": TREE, "routes": routes},
+                "job": [job],
+                "engine": {"eager": "1 MiB", **engine},
+            }
+        )
+    )
 
 
 def test_both_views_have_the_same_fabric() -> None:

@@ -23,8 +23,11 @@ SELENE = "selene/selene.compute.txt"
 def ufm_ports(text: str) -> list[dict[str, str]]:
     """The ports of a discovery as UFM returns them."""
     found = BlockFormat().parse(text)
-    speeds = {data_rate_gbps(f"{width}x", speed): (f"IB_{width}x", speed)
-              for width in (1, 2, 4) for speed in ("EDR", "HDR")}  # fmt: skip
+    speeds = {
+        data_rate_gbps(f"{width}x", speed): (f"IB_{width}x", speed)
+        for width in (1, 2, 4)
+        for speed in ("EDR", "HDR")
+    }
 
     def end(key: str, port: int, prefix: str, name: str) -> dict[str, str]:
         device: Device = found.devices[key]

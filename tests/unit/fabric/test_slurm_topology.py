@@ -61,8 +61,9 @@ def test_cables_upwards_are_as_many_as_below_divided_by_the_taper(tmp_path: Path
 
 def test_odd_cables_are_spread_over_the_switches_above(tmp_path: Path) -> None:
     leaves = "".join(f"SwitchName=l{i} Nodes=n{i}[1-3]\n" for i in range(8))
-    found = cables(read(tmp_path, leaves + "SwitchName=a Switches=l[0-7]\n"
-                                           "SwitchName=b Switches=l[0-7]\n"))  # fmt: skip
+    found = cables(
+        read(tmp_path, leaves + "SwitchName=a Switches=l[0-7]\nSwitchName=b Switches=l[0-7]\n")
+    )
     above = {name: sum(found[f"l{i}", name] for i in range(8)) for name in "ab"}
     assert above == {"a": 12, "b": 12}
 
@@ -90,8 +91,10 @@ def test_notation_of_slurm(tmp_path: Path) -> None:
 
 
 def test_a_host_at_two_switches_has_two_adapters(tmp_path: Path) -> None:
-    fabric = read(tmp_path, "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[1-2]\n"
-                            "SwitchName=top Switches=a,b\n")  # fmt: skip
+    fabric = read(
+        tmp_path,
+        "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[1-2]\nSwitchName=top Switches=a,b\n",
+    )
     assert fabric.n_hosts == 2 and fabric.node_name == ["n1/P1", "n1/P2", "n2/P1", "n2/P2"]
 
 
@@ -141,8 +144,11 @@ TREE = "- topology: t\n  tree:\n    switches:\n      - switch: a\n"
         ("SwitchName=a Nodes=ALL", "without their names", "line 1"),
         ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "given already in line 1", "line 2"),
         ("SwitchName=a Nodes=n1\n\nSwitchName=b Switches=c", "there is no switch 'c'", "line 3"),
-        ("SwitchName=t Switches=a\nSwitchName=a Switches=b Nodes=n\nSwitchName=b Switches=a",
-         "'a' is below itself", "line 2"),
+        (
+            "SwitchName=t Switches=a\nSwitchName=a Switches=b Nodes=n\nSwitchName=b Switches=a",
+            "'a' is below itself",
+            "line 2",
+        ),
         ("SwitchName=a Switches=a Nodes=n", "'a' is below itself", "line 1"),
         ("SwitchName=a Nods=n1", "has no 'Nods'", "line 1"),
         ("SwitchName=a Nodes=n1 Nodes=n2", "given twice", "line 1"),
@@ -165,7 +171,7 @@ TREE = "- topology: t\n  tree:\n    switches:\n      - switch: a\n"
         ("- topology: t\n", "no tree or blocks", "line 1"),
         ("- topology: " + "[" * 5000, "nested too deeply|not YAML", None),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_refused_with_line_and_remedy(
     text: str, said: str, place: str | None, tmp_path: Path
 ) -> None:

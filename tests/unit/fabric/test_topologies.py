@@ -24,15 +24,27 @@ CASES: dict[str, dict[str, Any]] = {
     "hyperx": {"kind": "hyperx", "dims": [4, 3], "cables": [1, 2], "nodes_per_switch": 2},
     "full-mesh": {"kind": "hyperx", "dims": [7]},
     "dragonfly": {
-        "kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 2, "groups": 9,
+        "kind": "dragonfly",
+        "nodes_per_router": 2,
+        "routers": 4,
+        "global_ports": 2,
+        "groups": 9,
     },
     "dragonfly-few-groups": {
-        "kind": "dragonfly", "nodes_per_router": 1, "routers": 4, "global_ports": 3, "groups": 4,
+        "kind": "dragonfly",
+        "nodes_per_router": 1,
+        "routers": 4,
+        "global_ports": 3,
+        "groups": 4,
         "global_cables": "consecutive",
     },
     "dragonfly-plus": {
-        "kind": "dragonfly-plus", "nodes_per_leaf": 2, "leaves": 3, "spines": 2,
-        "global_ports": 2, "groups": 5,
+        "kind": "dragonfly-plus",
+        "nodes_per_leaf": 2,
+        "leaves": 3,
+        "spines": 2,
+        "global_ports": 2,
+        "groups": 5,
     },
     "k-ary-n-tree": {"kind": "k-ary-n-tree", "k": 3, "n": 3},
     "modified-k-ary-n-tree": {"kind": "modified-k-ary-n-tree", "k": 3, "n": 3, "width": 2},
@@ -41,14 +53,24 @@ CASES: dict[str, dict[str, Any]] = {
     "pgft": {"kind": "pgft", "children": [4, 4], "parents": [1, 2], "cables": [1, 2]},
     "two-rails-one-leaf": {"kind": "pgft", "children": [4, 4], "parents": [1, 4], "rails": 2},
     "four-rails-own-leaves": {
-        "kind": "pgft", "children": [3, 8], "parents": [1, 3], "rails": 4, "rail_leaf": "own",
+        "kind": "pgft",
+        "children": [3, 8],
+        "parents": [1, 3],
+        "rails": 4,
+        "rail_leaf": "own",
     },
     "two-planes": {"kind": "k-ary-n-tree", "k": 4, "n": 2, "planes": 2},
     "yellowstone-small": {
-        "kind": "yellowstone", "hosts_per_tor": 2, "tors_per_group": 3, "groups": 2,
-        "directors": 2, "leaves": 5, "spines": 3, "servers_per_leaf": 2,
+        "kind": "yellowstone",
+        "hosts_per_tor": 2,
+        "tors_per_group": 3,
+        "groups": 2,
+        "directors": 2,
+        "leaves": 5,
+        "spines": 3,
+        "servers_per_leaf": 2,
     },
-}  # fmt: skip
+}
 
 
 def conforms(fabric: Fabric, counts: tuple[int, int, int]) -> None:
@@ -128,8 +150,11 @@ def test_yellowstone_has_the_shape_of_figure_2() -> None:
     names = [fabric.switch_name[v - fabric.n_nodes] for v in up]
     # "ToR19 to ToR36 … to Leaf 3 and Leaf 4 of ORCA 1, Leaf 32 and Leaf 33 of ORCA 2"
     assert names[:4] == [
-        "director1-leaf003", "director1-leaf004", "director2-leaf032", "director2-leaf033",
-    ]  # fmt: skip
+        "director1-leaf003",
+        "director1-leaf004",
+        "director2-leaf032",
+        "director2-leaf033",
+    ]
     assert np.bincount(fabric.link_src).max() == 36
 
 
@@ -250,26 +275,54 @@ def test_one_lane_rules_become_tables() -> None:
         ({"kind": "torus", "dims": [3, 3, 3], "rates": ["1 Gb/s", "2 Gb/s"]}, "2 entries for 3"),
         ({"kind": "torus", "dims": [3], "rates": ["fast"]}, "not a rate"),
         ({"kind": "torus", "dims": [3], "rates": [["0 Gb/s"]]}, "rates"),
-        ({"kind": "torus", "dims": [4], "rates": [[]]},
-         "rates: dimension 0 has an empty list of rates"),
-        ({"kind": "dragonfly", "nodes_per_router": 1, "routers": 1, "global_ports": 0,
-          "groups": 2}, "0 global ports, enough for at most 1 group"),
-        ({"kind": "dragonfly", "nodes_per_router": 1, "routers": 1, "global_ports": 1,
-          "groups": 3}, "1 global port, enough for at most 2 groups"),
+        (
+            {"kind": "torus", "dims": [4], "rates": [[]]},
+            "rates: dimension 0 has an empty list of rates",
+        ),
+        (
+            {
+                "kind": "dragonfly",
+                "nodes_per_router": 1,
+                "routers": 1,
+                "global_ports": 0,
+                "groups": 2,
+            },
+            "0 global ports, enough for at most 1 group",
+        ),
+        (
+            {
+                "kind": "dragonfly",
+                "nodes_per_router": 1,
+                "routers": 1,
+                "global_ports": 1,
+                "groups": 3,
+            },
+            "1 global port, enough for at most 2 groups",
+        ),
         ({"kind": "torus", "dims": [3], "host_rate": "0 Gb/s"}, "host_rate: '0 Gb/s': Input"),
         ({"kind": "torus", "dims": [65535, 65535]}, "is available"),
-        ({"kind": "dragonfly", "nodes_per_router": 1, "routers": 2, "global_ports": 1,
-          "groups": 9}, "groups = 9"),
+        (
+            {
+                "kind": "dragonfly",
+                "nodes_per_router": 1,
+                "routers": 2,
+                "global_ports": 1,
+                "groups": 9,
+            },
+            "groups = 9",
+        ),
         ({"kind": "pgft", "children": [2, 2], "parents": [2, 2]}, "begins with 2"),
         ({"kind": "pgft", "children": [3, 2], "parents": [1, 2], "rails": 2}, "rails = 2"),
         ({"kind": "yellowstone", "leaves": 28}, "leaves = 28"),
         ({"kind": "k-ary-n-tree", "k": 2**32 - 1, "n": 2}, "the engine's limit is 65,535"),
         ({"kind": "k-ary-n-tree", "k": 2**40, "n": 2}, "k: 1099511627776: Input should be less"),
-        ({"kind": "pgft", "children": [2**31] * 16, "parents": [1] + [2**31] * 15},
-         "the engine's limit is 65,535"),
+        (
+            {"kind": "pgft", "children": [2**31] * 16, "parents": [1] + [2**31] * 15},
+            "the engine's limit is 65,535",
+        ),
         ({"kind": "torus", "dims": [1], "cables": [2**32]}, "cables: 4294967296: Input should"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_explained(options: dict[str, Any], says: str) -> None:
     with pytest.raises((ScenarioError, FabricError)) as error:
         build(options)

@@ -23,9 +23,16 @@ from tailback.traffic.program import Label, Program, ProgramBuilder
 
 BYTE_PER_NS = 8.0  # Gb/s
 SMALL = FatTree(
-    hosts_per_leaf=4, leaves=2, aggregation=2, pods=2, cores=4, aggregation_uplinks=2,
-    host_rate="8 Gb/s", leaf_rate="8 Gb/s", core_rate="8 Gb/s",
-)  # fmt: skip
+    hosts_per_leaf=4,
+    leaves=2,
+    aggregation=2,
+    pods=2,
+    cores=4,
+    aggregation_uplinks=2,
+    host_rate="8 Gb/s",
+    leaf_rate="8 Gb/s",
+    core_rate="8 Gb/s",
+)
 
 
 def test_parking_lot() -> None:

@@ -103,11 +103,15 @@ def test_a_port_of_six_bits_stays_small() -> None:
 @pytest.mark.parametrize(
     "top",
     [
-        "telemetry_port -GSCHEME=0 -GBITS=5", "telemetry_port -GSCHEME=1 -GBITS=1 -GRANDOM=1",
-        "telemetry_port -GSCHEME=2 -GBITS=1 -GRANDOM=2", "telemetry_port -GSCHEME=3 -GBITS=1",
-        "coordinated_pipeline", "random_sender", "vcrc_update",
+        "telemetry_port -GSCHEME=0 -GBITS=5",
+        "telemetry_port -GSCHEME=1 -GBITS=1 -GRANDOM=1",
+        "telemetry_port -GSCHEME=2 -GBITS=1 -GRANDOM=2",
+        "telemetry_port -GSCHEME=3 -GBITS=1",
+        "coordinated_pipeline",
+        "random_sender",
+        "vcrc_update",
     ],
-)  # fmt: skip
+)
 def test_the_sources_have_no_warnings(top: str) -> None:
     sources = [str(path) for path in sorted((HARDWARE / "rtl").glob("*.sv"))]
     # Files hold several modules each.

@@ -59,8 +59,11 @@ def test_a_bad_placement_leaves_no_neighbours_on_a_leaf(plan: Plan) -> None:
 
 def test_causes_add_up(plan: Plan) -> None:
     setting = _applied(plan, "slow-cable:l0-s0=50%", "imbalance:2=3", "bursts:h02-h12*2,1s/2s")
-    assert [cause["kind"] for cause in setting.causes] == ["slow-cable", "imbalance",
-                                                           "cross-traffic"]  # fmt: skip
+    assert [cause["kind"] for cause in setting.causes] == [
+        "slow-cable",
+        "imbalance",
+        "cross-traffic",
+    ]
     assert setting.environment == {"TAILBACK_LAB_SLOW": "2:3.0"}
     assert [(f.source, f.target, f.on_s, f.off_s) for f in setting.flows] == [
         ("h02", "h12", 1.0, 2.0)
@@ -119,8 +122,14 @@ def test_draws_repeat_and_cover_every_kind(plan: Plan) -> None:
 
 
 def test_only_what_the_lab_can_have_is_drawn() -> None:
-    plan = Plan(parse({"fabric": {"leaves": 2, "spines": 1, "hosts_per_leaf": 1},
-                       "job": {"hosts": ["h00", "h10"]}}))  # fmt: skip
+    plan = Plan(
+        parse(
+            {
+                "fabric": {"leaves": 2, "spines": 1, "hosts_per_leaf": 1},
+                "job": {"hosts": ["h00", "h10"]},
+            }
+        )
+    )
     kinds = set()
     for seed in range(100):
         for text in draw(seed, plan):

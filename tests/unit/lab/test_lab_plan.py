@@ -48,9 +48,16 @@ def test_the_largest_lab_has_distinct_addresses_and_interfaces() -> None:
 
 def test_addresses_of_ipv6_end_like_those_of_ipv4() -> None:
     old, new = (
-        Plan(parse({"fabric": {"leaves": 10, "spines": 10, "hosts_per_leaf": 10, "ip": ip},
-                    "job": {"hosts": ["h00"]}})) for ip in (4, 6)
-    )  # fmt: skip
+        Plan(
+            parse(
+                {
+                    "fabric": {"leaves": 10, "spines": 10, "hosts_per_leaf": 10, "ip": ip},
+                    "job": {"hosts": ["h00"]},
+                }
+            )
+        )
+        for ip in (4, 6)
+    )
     assert len({link.address for link in new.links}) == 400
     for there, back in zip(new.links[::2], new.links[1::2], strict=True):
         network = ipaddress.ip_network(f"{there.address}/64", strict=False)
@@ -83,8 +90,9 @@ def test_an_interface_has_the_number_of_its_link(plan: Plan) -> None:
 def _lines(plan: Plan, node: str, program: str, spines: list[str]) -> list[str]:
     commands = [plan.create(), *plan.configure(), *plan.settle({}, spines)]
     wanted = (program, "-n", plan.namespace(node))
-    return [line for one in commands if one.arguments[:3] == wanted
-            for line in one.text.splitlines()]  # fmt: skip
+    return [
+        line for one in commands if one.arguments[:3] == wanted for line in one.text.splitlines()
+    ]
 
 
 def test_a_leaf_reaches_every_other_leaf_by_all_spines_in_use(plan: Plan) -> None:
@@ -113,7 +121,10 @@ def test_commands_touch_only_namespaces_of_the_lab(plan: Plan) -> None:
             continue
         for line in command.text.splitlines():
             words = line.split()
-            named = {after for word, after in pairwise(words)
-                     if word in ("netns", "add") and after.startswith("tblab")}  # fmt: skip
+            named = {
+                after
+                for word, after in pairwise(words)
+                if word in ("netns", "add") and after.startswith("tblab")
+            }
             assert named
             assert named <= mine

@@ -48,9 +48,10 @@ def _move(plan: Plan, source: str, target: str) -> int:
 
 
 def _read(plan: Plan, node: str) -> dict[str, tuple[int, ...]]:
-    with system.inside(plan.namespace(node)), socket.socket(
-        socket.AF_NETLINK, socket.SOCK_RAW, 0
-    ) as kernel:  # fmt: skip
+    with (
+        system.inside(plan.namespace(node)),
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel,
+    ):
         return counters.read(kernel)
 
 
@@ -114,10 +115,18 @@ def test_down_ends_what_runs_there_and_can_be_repeated(
         assert "4 hosts, 2 leaves, 2 spines" in capsys.readouterr().out
         # A stubborn process of an earlier run, as one that was killed leaves it.
         stubborn = subprocess.Popen(
-            ["ip", "netns", "exec", plan.namespace("h00"), sys.executable, "-c",
-             "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-             "print('on', flush=True); time.sleep(600)"], stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [
+                "ip",
+                "netns",
+                "exec",
+                plan.namespace("h00"),
+                sys.executable,
+                "-c",
+                "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+                "print('on', flush=True); time.sleep(600)",
+            ],
+            stdout=subprocess.PIPE,
+        )
         assert stubborn.stdout is not None
         stubborn.stdout.readline()
         threading.Thread(target=stubborn.wait, daemon=True).start()
@@ -155,8 +164,9 @@ def test_up_that_is_killed_before_it_made_anything_is_taken_down() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../../tmp", "none"])
-def test_down_removes_nothing_that_is_no_lab(name: str, tmp_path: Path,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_down_removes_nothing_that_is_no_lab(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(system, "require", lambda _tools: None)
     state = tmp_path / "state"
     (state / "other").mkdir(parents=True)
@@ -199,17 +209,43 @@ def test_a_run_writes_what_a_diagnosis_may_see_and_the_truth_apart(
 ) -> None:
     spec, out = tiny("tbj"), tmp_path / "case"
     with up(spec) as plan:
-        code = tailback(["lab", "run", "--lab", spec.name, "--out", str(out), "--quiet", "--cause",
-                         "slow-cable:l0-s1=50%", "--cause", "cross-traffic:h01-h11",
-                         "--", str(halo), "2", "1", "5", "20000", "2"])  # fmt: skip
+        code = tailback(
+            [
+                "lab",
+                "run",
+                "--lab",
+                spec.name,
+                "--out",
+                str(out),
+                "--quiet",
+                "--cause",
+                "slow-cable:l0-s1=50%",
+                "--cause",
+                "cross-traffic:h01-h11",
+                "--",
+                str(halo),
+                "2",
+                "1",
+                "5",
+                "20000",
+                "2",
+            ]
+        )
         assert code == 0, capsys.readouterr().err
         # The next run finds the nominal network.
         shown = system.run(system.Command(("tc", "-n", plan.namespace("l0"), "qdisc", "show")))
         assert "rate 20Mbit" not in shown
         assert not (fabric.STATE / spec.name / "run").exists()
     seen = {path.name for path in out.iterdir()}
-    assert seen == {"trace", "links.csv", "rank_host.csv", "counters.csv.gz", "clock.csv", "truth",
-                    "manifest.json"}  # fmt: skip
+    assert seen == {
+        "trace",
+        "links.csv",
+        "rank_host.csv",
+        "counters.csv.gz",
+        "clock.csv",
+        "truth",
+        "manifest.json",
+    }
     truth = json.loads((out / "truth" / "truth.json").read_text())
     assert [cause["kind"] for cause in truth["causes"]] == ["slow-cable", "cross-traffic"]
     assert "slow-cable" not in (out / "links.csv").read_text()
@@ -225,8 +261,17 @@ def test_a_run_writes_what_a_diagnosis_may_see_and_the_truth_apart(
     assert moved["h00", "e0"] > 5 * 2 * 20_000
     assert moved["h01", "e0"] > moved["h11", "e0"]
     capsys.readouterr()
-    command = ["diagnose", str(out / "trace"), "--fabric", str(out / "links.csv"), "--rankfile",
-               str(out / "rank_host.csv"), "--out", str(tmp_path / "found"), "--quiet"]  # fmt: skip
+    command = [
+        "diagnose",
+        str(out / "trace"),
+        "--fabric",
+        str(out / "links.csv"),
+        "--rankfile",
+        str(out / "rank_host.csv"),
+        "--out",
+        str(tmp_path / "found"),
+        "--quiet",
+    ]
     assert tailback(command) in (0, 3)
     with (out / "clock.csv").open() as file:
         zeros = [float(row["trace_zero_unix_s"]) for row in csv.DictReader(file)]
@@ -240,8 +285,27 @@ def test_a_program_that_fails_is_quoted_and_the_lab_stays_usable(
 ) -> None:
     spec, out = tiny("tbf"), tmp_path / "case"
     with up(spec) as plan:
-        assert tailback(["lab", "run", "--lab", spec.name, "--out", str(out), "--quiet",
-                         "--", str(halo), "3", "1", "1", "8", "1"]) == 2  # fmt: skip
+        assert (
+            tailback(
+                [
+                    "lab",
+                    "run",
+                    "--lab",
+                    spec.name,
+                    "--out",
+                    str(out),
+                    "--quiet",
+                    "--",
+                    str(halo),
+                    "3",
+                    "1",
+                    "1",
+                    "8",
+                    "1",
+                ]
+            )
+            == 2
+        )
         assert "halo: 3 x 1 is not 2 ranks" in capsys.readouterr().err
         assert not out.exists()
         assert _move(plan, "h00", "h10") == SENT
@@ -252,11 +316,29 @@ def test_a_run_that_is_killed_leaves_nothing_after_down(halo: Path, tmp_path: Pa
     spec = tiny("tbx")
     with up(spec) as plan:
         running = subprocess.Popen(
-            [sys.executable, "-m", "tailback", "lab", "run", "--lab", spec.name, "--out",
-             str(tmp_path / "case"), "--cause", "slow-cable:l0-s0=50%", "--",
-             str(halo), "2", "1", "100000", "1000", "10"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "tailback",
+                "lab",
+                "run",
+                "--lab",
+                spec.name,
+                "--out",
+                str(tmp_path / "case"),
+                "--cause",
+                "slow-cable:l0-s0=50%",
+                "--",
+                str(halo),
+                "2",
+                "1",
+                "100000",
+                "1000",
+                "10",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         notes = fabric.STATE / spec.name / "run" / "trace"
         while not notes.exists():
             assert running.poll() is None

@@ -23,8 +23,9 @@ leaf1,spine,3,100
 
 def scenario(folder: Path, rate: int, pattern: dict[str, object]) -> tb.Scenario:
     (folder / "links.csv").write_text(LINKS.format(rate=rate))
-    return tb.load_scenario({"fabric": {"file": str(folder / "links.csv")},
-                             "job": [{"pattern": pattern}]})  # fmt: skip
+    return tb.load_scenario(
+        {"fabric": {"file": str(folder / "links.csv")}, "job": [{"pattern": pattern}]}
+    )
 
 
 @pytest.mark.parametrize(

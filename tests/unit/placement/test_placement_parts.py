@@ -118,8 +118,10 @@ def test_a_scenario_says_the_slots_of_its_hosts() -> None:
     }
     prepared = prepare(parse(data))
     assert prepared.fabric.node_host[prepared.observed.node].tolist() == [0] * 3 + [1] * 3 + [
-        5, 5, 7,
-    ]  # fmt: skip
+        5,
+        5,
+        7,
+    ]
     files = {file.writer: file for file in rank_files(prepared, prepared.observed.node)[0]}
     openmpi = files["openmpi"]
     assert "rank 7=" in openmpi.text and openmpi.text.endswith("slot=0\n")

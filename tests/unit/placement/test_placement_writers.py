@@ -74,10 +74,12 @@ def test_text_and_command(name: str) -> None:
         ([1, 1, 1, 1], ["node001:4"]),
         # Nothing helps here.
         ([1, 0, 0, 1, 1, 0], ["node001:1", "node000:2", "node001:2", "node000:1"]),
-        ([0, 1, 2, 1, 0, 2], [
-            "node000:1", "node001:1", "node002:1", "node001:1", "node000:1", "node002:1"]),
+        (
+            [0, 1, 2, 1, 0, 2],
+            ["node000:1", "node001:1", "node002:1", "node001:1", "node000:1", "node002:1"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_hydra_sees_each_host_once_where_it_can(
     nodes: list[int], lines: list[str], tmp_path: Path
 ) -> None:
@@ -101,9 +103,26 @@ def test_slots_follow_the_adapters() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a b", "a\nrank 1=evil", "a=b", "a;reboot", "$(x)", "`x`", "a:3", "", "-oProxy", "#x", "a,b",
-     "nöde", "a" * 254, "a\x00b", "node001\n", ".", "a/b"],
-)  # fmt: skip
+    [
+        "a b",
+        "a\nrank 1=evil",
+        "a=b",
+        "a;reboot",
+        "$(x)",
+        "`x`",
+        "a:3",
+        "",
+        "-oProxy",
+        "#x",
+        "a,b",
+        "nöde",
+        "a" * 254,
+        "a\x00b",
+        "node001\n",
+        ".",
+        "a/b",
+    ],
+)
 @pytest.mark.parametrize("writer", WRITERS.names())
 def test_hostile_host_names(writer: str, name: str) -> None:
     fabric = fabric_of([(0,), (0,)], [0], names=["good", name])

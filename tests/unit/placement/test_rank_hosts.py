@@ -192,9 +192,14 @@ def test_lists_of_hosts() -> None:
     assert expand_hosts("n[1-2]x[3,5],y z;w") == ["n1x3", "n1x5", "n2x3", "n2x5", "y", "z", "w"]
     assert expand_hosts("a[008-010]") == ["a008", "a009", "a010"]
     assert expand_hosts("") == []
-    for wrong, says in (("a[3-1]", "backwards"), ("a[", "unmatched"), ("a[x]", "neither a number"),
-                        ("a[1-9999999]", "more than"), ("a[0-999][0-999][0-9]", "more than"),
-                        ("a]", "unmatched")):  # fmt: skip
+    for wrong, says in (
+        ("a[3-1]", "backwards"),
+        ("a[", "unmatched"),
+        ("a[x]", "neither a number"),
+        ("a[1-9999999]", "more than"),
+        ("a[0-999][0-999][0-9]", "more than"),
+        ("a]", "unmatched"),
+    ):
         with pytest.raises(PlacementError, match=says):
             expand_hosts(wrong)
 

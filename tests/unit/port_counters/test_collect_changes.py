@@ -323,8 +323,9 @@ def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
 def test_a_dead_device_is_said_once_and_once_more_when_it_answers_again(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
     board, collection, lines = MetricsBoard(), Collection(tmp_path / "c"), []
-    made = session(subnet, CollectorSettings(interval_ns=500 * MS, sweeps=60), collection, board,
-                   lines.append)  # fmt: skip
+    made = session(
+        subnet, CollectorSettings(interval_ns=500 * MS, sweeps=60), collection, board, lines.append
+    )
     dead = subnet.devices[0x1002]
     after_sweeps(subnet, board, 2, lambda: setattr(dead, "dead", True))
     after_sweeps(subnet, board, 50, lambda: setattr(dead, "dead", False))

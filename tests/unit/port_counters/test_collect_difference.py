@@ -25,9 +25,16 @@ TICK = 22.0
 
 def target(**facts: object) -> PortTarget:
     base: dict[str, object] = {
-        "guid": 2**63 + 5, "node_name": "sw", "switch": True, "port": 3, "lid": 7, "gbps": 54.5,
-        "tick_ns": TICK, "tick_source": "published", "extended": True,
-    }  # fmt: skip
+        "guid": 2**63 + 5,
+        "node_name": "sw",
+        "switch": True,
+        "port": 3,
+        "lid": 7,
+        "gbps": 54.5,
+        "tick_ns": TICK,
+        "tick_source": "published",
+        "extended": True,
+    }
     return PortTarget(**(base | facts))
 
 
@@ -46,8 +53,9 @@ def step(before: dict[str, int], after: dict[str, int], **facts: object) -> pl.D
 
 
 def test_a_plain_interval() -> None:
-    row = step({"wait": 10, "words": 100, "packets": 5}, {"wait": 11_000_010, "words": 350,
-               "packets": 9}).row(0, named=True)  # fmt: skip
+    row = step(
+        {"wait": 10, "words": 100, "packets": 5}, {"wait": 11_000_010, "words": 350, "packets": 9}
+    ).row(0, named=True)
     assert row["interval_ns"] == SECOND and row["node_guid"] == 2**63 + 5 and row["port"] == 3
     assert (row["xmit_wait_ticks"], row["data_bytes"], row["packets"]) == (11_000_000, 1000, 4)
     assert row["stall_ns"] == 11_000_000 * TICK
@@ -116,15 +124,19 @@ def test_readings_have_the_common_shape() -> None:
     assert made["round"].to_list() == [None, 4]
     assert made["capacity_gbps"].to_list() == [54.5, None]
     assert made["flags"].to_list() == [
-        int(Flag.LATCHED | Flag.AT_LEAST), int(Flag.DATA_LATCHED | Flag.DATA_AT_LEAST)
-    ]  # fmt: skip
+        int(Flag.LATCHED | Flag.AT_LEAST),
+        int(Flag.DATA_LATCHED | Flag.DATA_AT_LEAST),
+    ]
 
 
 def test_pairs_do_not_cross_ports_or_rounds() -> None:
     series = rows(
-        {"time_ns": 1, "target": 0}, {"time_ns": 2, "target": 1}, {"time_ns": 3, "target": 0},
-        {"time_ns": 4, "target": 0, "round": 1}, {"time_ns": 5, "target": 0, "round": 1},
-    )  # fmt: skip
+        {"time_ns": 1, "target": 0},
+        {"time_ns": 2, "target": 1},
+        {"time_ns": 3, "target": 0},
+        {"time_ns": 4, "target": 0, "round": 1},
+        {"time_ns": 5, "target": 0, "round": 1},
+    )
     before, after = pairs(series)
     assert list(zip(before["time_ns"], after["time_ns"], strict=True)) == [(1, 3), (4, 5)]
 
@@ -146,8 +158,9 @@ def test_no_number_is_larger_than_the_truth(before: int, growth: int, resets: bo
     start = 0 if resets else before
     after = min(start + growth, TOP)
     table = TargetTable.of([target()])
-    made = difference(rows({"time_ns": 1, "wait": before}),
-                      rows({"time_ns": 5 * SECOND, "wait": after}), table)  # fmt: skip
+    made = difference(
+        rows({"time_ns": 1, "wait": before}), rows({"time_ns": 5 * SECOND, "wait": after}), table
+    )
     flags = Flag(int(made.flags[0]))
     ticks = int(made.ticks[0])
     if flags & Flag.AT_LEAST:

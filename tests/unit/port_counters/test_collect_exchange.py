@@ -170,9 +170,10 @@ def test_discovery_goes_around_a_dead_switch_and_says_so() -> None:
     subnet.devices[0x1002].dead = True
     found = discover(make(subnet, timeout_ms=5))
     assert {t.guid for t in found.targets} == {
-        d.guid for d in subnet.devices.values() if (d.guid & 0xFFF) < 0x20 and d.guid not in
-        (0x1002, 0x1003)
-    }  # fmt: skip
+        d.guid
+        for d in subnet.devices.values()
+        if (d.guid & 0xFFF) < 0x20 and d.guid not in (0x1002, 0x1003)
+    }
     assert found.problems == [("switch1", "port 4: the device behind it is not known: timeout")]
 
 

@@ -235,8 +235,10 @@ def test_a_collector_killed_again_and_again_loses_a_second_at_most(tmp_path: Pat
     for _ in range(5):
         child = subprocess.Popen(
             [sys.executable, "-c", COLLECTOR, str(out), str(killed_ns[-1] + ROUND_NS)],
-            env=environment, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert child.stdout is not None
         said = [child.stdout.readline() for _ in range(draw.randint(40, 120))]
         child.send_signal(signal.SIGKILL)

@@ -121,9 +121,11 @@ def test_rounds_are_made_as_002_makes_them(tmp_path: Path) -> None:
     readings = table(tmp_path / "c", "readings")
     assert summary.rounds == 9 and readings.height == 45
     rounds = readings.group_by("round").agg(
-        pl.col("node_guid").n_unique(), pl.col("port").n_unique(), pl.len(),
+        pl.col("node_guid").n_unique(),
+        pl.col("port").n_unique(),
+        pl.len(),
         pl.col("time_ns").sort().diff().min().alias("least"),
-    )  # fmt: skip
+    )
     assert sorted(rounds["round"].to_list()) == list(range(1, 10))
     assert set(rounds["node_guid"]) == set(rounds["port"]) == {1} and set(rounds["len"]) == {5}
     assert rounds["least"].min() >= 4 * MS  # type: ignore[operator]
@@ -397,9 +399,11 @@ def test_ports_from_a_discovery_file_of_one_line_a_port(tmp_path: Path) -> None:
     path.write_text(PORTS)
     found = {(t.guid, t.port): t for t in read_targets(path).targets}
     assert {key: (t.lid, t.gbps) for key, t in found.items()} == {
-        (0x1000, 4): (11, 100), (0x1000, 5): (11, 100), (0x2001, 1): (12, 100),
+        (0x1000, 4): (11, 100),
+        (0x1000, 5): (11, 100),
+        (0x2001, 1): (12, 100),
         (0x3000, 6): (13, 100),
-    }  # fmt: skip
+    }
     assert found[0x1000, 4].tick_source == "unknown"
     places = from_discovery(path)
     assert not any("identified by name only" in note for note in places.notes)

@@ -46,9 +46,14 @@ Ca 1 "H-0000000000000020" # "n2 HCA-1"
 def readings(**columns: list[int | None] | float | str) -> pl.DataFrame:
     """Two readings of one EDR port, a second apart."""
     row: dict[str, object] = {
-        "time_ns": [0, SECOND], "node_name": "leaf", "port": 1, "capacity_gbps": 100.0,
-        "tick_ns": EDR_TICK_NS, "wait_limit": TOP, **columns,
-    }  # fmt: skip
+        "time_ns": [0, SECOND],
+        "node_name": "leaf",
+        "port": 1,
+        "capacity_gbps": 100.0,
+        "tick_ns": EDR_TICK_NS,
+        "wait_limit": TOP,
+        **columns,
+    }
     two = {name: v if isinstance(v, list) else [v, v] for name, v in row.items()}
     return conform(READINGS, pl.DataFrame(two))
 
@@ -100,8 +105,13 @@ def test_a_simulated_packet_is_booked_at_once_however_short_the_interval() -> No
 
 
 def test_derived_intervals_are_bounded_too() -> None:
-    row = {"time_ns": [SECOND] * 2, "interval_ns": [SECOND] * 2, "capacity_gbps": [54.5] * 2,
-           "stall_fraction": [475.2, 0.5], "utilization": [0.1, 9.0]}  # fmt: skip
+    row = {
+        "time_ns": [SECOND] * 2,
+        "interval_ns": [SECOND] * 2,
+        "capacity_gbps": [54.5] * 2,
+        "stall_fraction": [475.2, 0.5],
+        "utilization": [0.1, 9.0],
+    }
     found = CounterData(intervals=conform(INTERVALS, pl.DataFrame(row))).all_intervals()
     assert found["stall_fraction"].to_list() == [None, 0.5]
     assert found["utilization"].to_list() == [0.1, None]
@@ -290,10 +300,12 @@ WAITS = {1: (TOP, TOP), 2: (1000, 1000 + 10**9)}
 
 def prometheus(folder: Path, metric: str, labels: dict[int, dict[str, str]]) -> list[object]:
     series = [
-        {"metric": {"__name__": metric, **labels[port]},
-         "values": [[at, f"{v}.0"] for at, v in zip(TWO_INSTANTS, values, strict=True)]}
+        {
+            "metric": {"__name__": metric, **labels[port]},
+            "values": [[at, f"{v}.0"] for at, v in zip(TWO_INSTANTS, values, strict=True)],
+        }
         for port, values in WAITS.items()
-    ]  # fmt: skip
+    ]
     answer = {"status": "success", "data": {"resultType": "matrix", "result": series}}
     return [put(folder, "answer.json", json.dumps(answer))]
 
@@ -304,8 +316,9 @@ def from_collector(folder: Path) -> list[object]:
 
 
 def from_node_exporter(folder: Path) -> list[object]:
-    labels = {port: {"instance": "n1:9100", "device": "mlx5_0", "port": str(port)}
-              for port in WAITS}  # fmt: skip
+    labels = {
+        port: {"instance": "n1:9100", "device": "mlx5_0", "port": str(port)} for port in WAITS
+    }
     return prometheus(folder, "node_infiniband_port_transmit_wait_total", labels)
 
 
@@ -318,16 +331,22 @@ def from_sysclassib(folder: Path) -> list[object]:
 
 
 def from_ibnet(folder: Path) -> list[object]:
-    lines = [f"{at},0,n1,{port},7,{values[n]}" for n, at in enumerate(TWO_INSTANTS)
-             for port, values in WAITS.items()]  # fmt: skip
+    lines = [
+        f"{at},0,n1,{port},7,{values[n]}"
+        for n, at in enumerate(TWO_INSTANTS)
+        for port, values in WAITS.items()
+    ]
     head = "#Time,Time_usec,ProducerName,port,lid,PortXmitWait"
     return [put(folder, "ibnet.csv", "\n".join([head, *lines]) + "\n")]
 
 
 def from_recording(folder: Path) -> list[object]:
     head = "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait"
-    lines = [f"{at},n1,mlx5_0/{port},0,0,{values[n]}" for n, at in enumerate(TWO_INSTANTS)
-             for port, values in WAITS.items()]  # fmt: skip
+    lines = [
+        f"{at},n1,mlx5_0/{port},0,0,{values[n]}"
+        for n, at in enumerate(TWO_INSTANTS)
+        for port, values in WAITS.items()
+    ]
     return [put(folder, "infiniband-n1-0.csv", "\n".join([head, *lines]) + "\n")]
 
 
@@ -340,12 +359,17 @@ def from_sysfs(folder: Path) -> list[object]:
 
 def from_perfquery(folder: Path, kind: str = "", capabilities: str = "0x1300") -> list[object]:
     files = [
-        put(folder, f"{n}.txt", "".join(
-            f"# Port {kind}counters: Lid 7 port {port} (CapMask: {capabilities})\n"
-            f"PortXmitWait:....{values[n]}\n" for port, values in WAITS.items()
-        ))
+        put(
+            folder,
+            f"{n}.txt",
+            "".join(
+                f"# Port {kind}counters: Lid 7 port {port} (CapMask: {capabilities})\n"
+                f"PortXmitWait:....{values[n]}\n"
+                for port, values in WAITS.items()
+            ),
+        )
         for n in range(2)
-    ]  # fmt: skip
+    ]
     return [*files, "--every", "60 s"]
 
 
@@ -355,21 +379,31 @@ def from_perfquery_extended(folder: Path) -> list[object]:
 
 def from_ibqueryerrors(folder: Path) -> list[object]:
     files = [
-        put(folder, f"{n}.txt", 'Errors for "leaf"\n' + "".join(
-            f"   GUID 0xa port {port}: [PortXmitWait == {values[n]}]\n"
-            for port, values in WAITS.items()
-        ))
+        put(
+            folder,
+            f"{n}.txt",
+            'Errors for "leaf"\n'
+            + "".join(
+                f"   GUID 0xa port {port}: [PortXmitWait == {values[n]}]\n"
+                for port, values in WAITS.items()
+            ),
+        )
         for n in range(2)
-    ]  # fmt: skip
+    ]
     return [*files, "--every", "60 s"]
 
 
 def archived_readings(**columns: object) -> pl.DataFrame:
     return pl.DataFrame(
-        {"time_ns": [at * SECOND for at in TWO_INSTANTS] * 2, "node_guid": [10] * 4,
-         "node_name": ["leaf"] * 4, "port": [1, 1, 2, 2],
-         "xmit_wait_ticks": [*WAITS[1], *WAITS[2]], **columns}
-    )  # fmt: skip
+        {
+            "time_ns": [at * SECOND for at in TWO_INSTANTS] * 2,
+            "node_guid": [10] * 4,
+            "node_name": ["leaf"] * 4,
+            "port": [1, 1, 2, 2],
+            "xmit_wait_ticks": [*WAITS[1], *WAITS[2]],
+            **columns,
+        }
+    )
 
 
 def from_archive_of_rounds(folder: Path) -> list[object]:
@@ -385,10 +419,20 @@ def from_archive_of_intervals(folder: Path) -> list[object]:
 
 @pytest.mark.parametrize(
     "source",
-    [from_collector, from_node_exporter, from_sysclassib, from_ibnet, from_recording, from_sysfs,
-     from_perfquery, from_perfquery_extended, from_ibqueryerrors, from_archive_of_rounds,
-     from_archive_of_intervals],
-)  # fmt: skip
+    [
+        from_collector,
+        from_node_exporter,
+        from_sysclassib,
+        from_ibnet,
+        from_recording,
+        from_sysfs,
+        from_perfquery,
+        from_perfquery_extended,
+        from_ibqueryerrors,
+        from_archive_of_rounds,
+        from_archive_of_intervals,
+    ],
+)
 def test_full_counter_ranks_first_in_every_source(
     source: Callable[[Path], list[object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,9 +36,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A scheduler on the loopback with two workers, each a process of one thread."""
     folder = tmp_path_factory.mktemp("cluster")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1",
-        dashboard_address="127.0.0.1:0", local_directory=str(folder), silence_logs=50,
-    ) as made:  # fmt: skip
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        local_directory=str(folder),
+        silence_logs=50,
+    ) as made:
         yield made.scheduler_address
 
 
@@ -164,10 +169,22 @@ def test_what_is_no_address_of_a_scheduler_is_refused_at_once(given: str) -> Non
     # In a process of its own: a client that is given up waits when the interpreter ends.
     began = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-m", "tailback", "counters", "leaf06-12h00.txt", "leaf06-12h01.txt",
-         "--cluster", given],
-        capture_output=True, text=True, cwd="examples/counters", timeout=120, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tailback",
+            "counters",
+            "leaf06-12h00.txt",
+            "leaf06-12h01.txt",
+            "--cluster",
+            given,
+        ],
+        capture_output=True,
+        text=True,
+        cwd="examples/counters",
+        timeout=120,
+        check=False,
+    )
     assert time.monotonic() - began < 30
     assert ended.returncode == 2
     assert f"no Dask scheduler answers at {given!r}" in ended.stderr

@@ -120,8 +120,10 @@ def test_empty_and_damaged_files_are_named_and_the_others_are_read(tmp_path: Pat
         file.write_text(content)
     source = load(files, every_ns=15 * SECOND)
     assert [note.partition(": ")[2].partition(":")[0] for note in source.notes[:3]] == [
-        "1.txt", "2.txt", "3.txt",
-    ]  # fmt: skip
+        "1.txt",
+        "2.txt",
+        "3.txt",
+    ]
     _, judged = analyse(source, PortInventory(), AnalysisOptions(tick_ns=22.0))
     assert judged.ports["seconds"].to_list() == [60.0]
     assert judged.ports["stall_fraction"].to_list() == [pytest.approx(22 / 60, rel=1e-6)]

@@ -48,9 +48,13 @@ def one(*rows: dict[str, Any]) -> dict[str, Any]:
 def test_plain_interval() -> None:
     row = one(
         {"time_ns": 0, "xmit_wait_ticks": 1000, "data_bytes": 0, "capacity_gbps": 8.0},
-        {"time_ns": SECOND, "xmit_wait_ticks": 11_363_636 + 1000, "data_bytes": 500_000_000,
-         "capacity_gbps": 8.0},
-    )  # fmt: skip
+        {
+            "time_ns": SECOND,
+            "xmit_wait_ticks": 11_363_636 + 1000,
+            "data_bytes": 500_000_000,
+            "capacity_gbps": 8.0,
+        },
+    )
     assert row["interval_ns"] == SECOND
     assert row["xmit_wait_ticks"] == 11_363_636
     assert row["stall_fraction"] == pytest.approx(0.25, abs=1e-6)
@@ -218,9 +222,13 @@ def test_clock_set_back_gives_no_interval_across_and_true_ones_on_both_sides(ste
 
 def test_readings_in_any_order_are_put_in_order_of_time() -> None:
     readings = pl.DataFrame(
-        {"time_ns": [n * SECOND for n in range(9)], "node_name": "leaf", "port": 1,
-         "xmit_wait_ticks": [n * n * 1000 for n in range(9)]}
-    )  # fmt: skip
+        {
+            "time_ns": [n * SECOND for n in range(9)],
+            "node_name": "leaf",
+            "port": 1,
+            "xmit_wait_ticks": [n * n * 1000 for n in range(9)],
+        }
+    )
     expected = difference(conform(READINGS, readings), tick_ns=22.0)
     for seed in range(5):
         mixed = conform(READINGS, readings.sample(fraction=1, shuffle=True, seed=seed))

@@ -50,13 +50,16 @@ def torus(minutes: int = 30, size: int = 6, seed: int = 1) -> tuple[pl.DataFrame
             pl.DataFrame(
                 {
                     "time_ns": np.repeat(np.arange(minutes), len(where)) * 60 * 10**9,
-                    "interval_ns": np.full(n, 60 * 10**9), "port": np.full(n, 1),
-                    "node_name": names * minutes, "direction": [direction] * n,
-                    "stall_fraction": stall, "internal_stall_fraction": stall * 1.2,
+                    "interval_ns": np.full(n, 60 * 10**9),
+                    "port": np.full(n, 1),
+                    "node_name": names * minutes,
+                    "direction": [direction] * n,
+                    "stall_fraction": stall,
+                    "internal_stall_fraction": stall * 1.2,
                     "utilization": used,
                 }
             )
-        )  # fmt: skip
+        )
     coordinates = pl.DataFrame(
         {"node_name": names, **{a: [w[i] for w in where] for i, a in enumerate("xyz")}}
     )
@@ -83,10 +86,15 @@ def test_whole_percentages_are_what_they_are(millionths: bool) -> None:
     rows = conform(
         INTERVALS,
         pl.DataFrame(
-            {"node_name": "r", "direction": "X+", "time_ns": whole, "interval_ns": 1,
-             "stall_fraction": [t * 1_000_000 * 1e-8 if millionths else t / 100 for t in whole]}
+            {
+                "node_name": "r",
+                "direction": "X+",
+                "time_ns": whole,
+                "interval_ns": 1,
+                "stall_fraction": [t * 1_000_000 * 1e-8 if millionths else t / 100 for t in whole],
+            }
         ),
-    )  # fmt: skip
+    )
     table = links.ccdf(rows.lazy(), "credit")
     assert table["percent"].to_list() == whole
     where = pl.DataFrame({"node_name": ["r"], "x": [0], "y": [0], "z": [0]})
@@ -134,10 +142,14 @@ def drawn_means(
     value[members] *= factor
     number = np.repeat(np.arange(nodes), links_a_node)
     sums = pl.DataFrame(
-        {"node_guid": number, "node_name": number.astype(str),
-         "port": np.tile(np.arange(links_a_node), nodes), "total": value.ravel() / 1e4,
-         "n": np.ones(value.size, np.int64)}
-    )  # fmt: skip
+        {
+            "node_guid": number,
+            "node_name": number.astype(str),
+            "port": np.tile(np.arange(links_a_node), nodes),
+            "total": value.ravel() / 1e4,
+            "n": np.ones(value.size, np.int64),
+        }
+    )
     return sums, [str(number) for number in members]
 
 
@@ -302,9 +314,13 @@ def test_nothing_hot() -> None:
     assert "digraph" in dot_text(graph)
     with pytest.raises(CounterError, match="outside 0 to 100"):
         evolution.evolve(
-            every(np.zeros(0, np.int64), 1), np.zeros(0, np.int64), np.zeros(0),
-            np.zeros((0, 2), np.int64), [], threshold=0,
-        )  # fmt: skip
+            every(np.zeros(0, np.int64), 1),
+            np.zeros(0, np.int64),
+            np.zeros(0),
+            np.zeros((0, 2), np.int64),
+            [],
+            threshold=0,
+        )
 
 
 def test_torus_features_stay_in_their_ring() -> None:
@@ -327,10 +343,13 @@ def test_links_of_a_tree_are_neighbours_where_one_feeds_the_other() -> None:
     rows = conform(
         INTERVALS,
         pl.DataFrame(
-            {"time_ns": [1, 1, 2], "link": [first, second, second],
-             "stall_fraction": [0.9, 0.5, 0.6]}
+            {
+                "time_ns": [1, 1, 2],
+                "link": [first, second, second],
+                "stall_fraction": [0.9, 0.5, 0.6],
+            }
         ),
-    )  # fmt: skip
+    )
     graph = evolution.from_fabric(rows, fabric)
     assert graph.features["extent"].to_list() == [2, 1]
     assert graph.edges.rows() == [(0, 1)]
@@ -376,9 +395,15 @@ def whole_study() -> study.Study:
     other = study.infiniband(archive.part(0, 300, 1).lazy(), archive.classes())
     other.tables = other.tables | {k: v for k, v in out.tables.items() if k.startswith("ccdf")}
     other.tables["tier_stalls"] = pl.DataFrame(
-        {"panel": ["a → b"] * 2, "order": [0, 0], "column": [0, 1], "row": [0, 0], "link": [0, 1],
-         "percent": [10.0, None]}
-    )  # fmt: skip
+        {
+            "panel": ["a → b"] * 2,
+            "order": [0, 0],
+            "column": [0, 1],
+            "row": [0, 0],
+            "link": [0, 1],
+            "percent": [10.0, None],
+        }
+    )
     other.evolution, other.comparison, other.slices = out.evolution, out.comparison, out.slices
     return other
 

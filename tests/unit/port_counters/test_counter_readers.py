@@ -60,9 +60,11 @@ def test_perfquery_wide_wins_over_plain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [WIDE.replace("0x0000002", "0x0000000").replace("6000000000", "0"),
-     PLAIN.replace("0x1300", "0x0300").replace(":....................100", ":......0")],
-)  # fmt: skip
+    [
+        WIDE.replace("0x0000002", "0x0000000").replace("6000000000", "0"),
+        PLAIN.replace("0x1300", "0x0300").replace(":....................100", ":......0"),
+    ],
+)
 def test_a_wait_the_device_does_not_count_is_null_not_zero(tmp_path: Path, text: str) -> None:
     row = read_counters(put(tmp_path, "a.txt", text)).readings.row(0, named=True)
     assert row["xmit_wait_ticks"] is None
@@ -72,16 +74,22 @@ def test_a_wait_the_device_does_not_count_is_null_not_zero(tmp_path: Path, text:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        (PLAIN.replace(":....................100", ":....................1o0"),
-         "line 7, column 34", "not a counter value"),
+        (
+            PLAIN.replace(":....................100", ":....................1o0"),
+            "line 7, column 34",
+            "not a counter value",
+        ),
         (WIDE.replace("5000000000", str(2**64)), "line 3, column 34", "not a counter value"),
         (PLAIN + PLAIN, "line 8, column 1", "appears twice without a time stamp"),
         (PLAIN + "what is this\n", "line 8, column 1", "not a counter"),
         (PLAIN + "PortXmitWait:...1\n", "line 8, column 1", "appears twice"),
-        (PLAIN.replace("PortXmitPkts:....................10", "PortXmitPkts:....5000000000"),
-         "line 6, column 18", "32-bit"),
+        (
+            PLAIN.replace("PortXmitPkts:....................10", "PortXmitPkts:....5000000000"),
+            "line 6, column 18",
+            "32-bit",
+        ),
     ],
-)  # fmt: skip
+)
 def test_perfquery_mistakes(tmp_path: Path, text: str, place: str, message: str) -> None:
     with pytest.raises(CounterError, match=message) as error:
         read_counters(put(tmp_path, "a.txt", text))
@@ -147,9 +155,20 @@ def test_gemini_counters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lanes", "tiles", "least"),
-    [("24", 8, 8), ("23", 8, 8), ("22", 8, 8), ("21", 8, 7), ("9", 8, 3), ("8", 8, 3), ("2", 2, 1),
-     ("1", 1, 1), ("0", 8, 0), ("", 8, 8), ("30", 8, 8)],
-)  # fmt: skip
+    [
+        ("24", 8, 8),
+        ("23", 8, 8),
+        ("22", 8, 8),
+        ("21", 8, 7),
+        ("9", 8, 3),
+        ("8", 8, 3),
+        ("2", 2, 1),
+        ("1", 1, 1),
+        ("0", 8, 0),
+        ("", 8, 8),
+        ("30", 8, 8),
+    ],
+)
 def test_a_gemini_link_that_lost_lanes(tmp_path: Path, lanes: str, tiles: int, least: int) -> None:
     head = "#Time, CompId, Y+_traffic (B), X+_traffic (B), X+_credit_stall (ns), "
     rows = [f"{60 * n}.5, 7, 0, 0, {n * 6 * 10**9}, {lanes}\n" for n in (1, 2)]
@@ -202,9 +221,8 @@ def test_a_counter_of_a_sampler_that_stopped_is_not_a_port_that_never_waits(tmp_
     """The sampler reads PortCounters, whose 32 bits stop at all ones; no column says so."""
     text = "#Time,Time_usec,ProducerName,lid,port,PortXmitData,PortXmitPkts,PortXmitWait\n"
     for second, (data, packets, wait) in enumerate(
-        [(1, 2, 4294967000), (4294967295, 3, 4294967295), (4294967295, 4, 4294967295),
-         (9, 5, 7)]
-    ):  # fmt: skip
+        [(1, 2, 4294967000), (4294967295, 3, 4294967295), (4294967295, 4, 4294967295), (9, 5, 7)]
+    ):
         text += f"{second}.0,0,n1,3,2,{data},{packets},{wait}\n"
     found = read_counters(put(tmp_path, "c.csv", text))
     latched = Flag.LATCHED | Flag.AT_LEAST | Flag.DATA_LATCHED | Flag.DATA_AT_LEAST
@@ -212,8 +230,10 @@ def test_a_counter_of_a_sampler_that_stopped_is_not_a_port_that_never_waits(tmp_
     assert made["xmit_wait_ticks"].to_list() == [295, None, 7]
     assert made["data_bytes"].to_list() == [4 * 4294967294, None, 36]
     assert [Flag(f) for f in made["flags"]] == [
-        latched, latched, Flag.RESET | Flag.AT_LEAST | Flag.DATA_AT_LEAST
-    ]  # fmt: skip
+        latched,
+        latched,
+        Flag.RESET | Flag.AT_LEAST | Flag.DATA_AT_LEAST,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -329,8 +349,11 @@ def test_real_ibqueryerrors_and_sysfs() -> None:
     assert fabric.readings.row(0, named=True)["xmit_wait_ticks"] == 1286300
     tree = read_counters(real("procfs-sysfs/infiniband")).readings
     assert tree.select("node_name", "port", "xmit_wait_ticks").rows() == [
-        ("hfi1_0", 1, 0), ("mlx4_0", 1, 3599), ("mlx4_0", 2, 3846), ("mlx5_0", 1, 0),
-    ]  # fmt: skip
+        ("hfi1_0", 1, 0),
+        ("mlx4_0", 1, 3599),
+        ("mlx4_0", 2, 3846),
+        ("mlx5_0", 1, 0),
+    ]
 
 
 @pytest.mark.data
@@ -368,7 +391,9 @@ def test_real_cray_samples(tmp_path: Path, name: str, ports: int) -> None:
     found = read_counters(put(tmp_path, "a.csv", head + "\n" + row + "\n"))
     assert found.readings.height == ports
     assert found.readings["time_ns"].unique().to_list() == [1421272080009395000]
-    wanted = {"cray_gemini_r_sampler": ("Y+", 5443101840963, 1937719501518),
-              "cray_aries_r_sampler": (None, 2808457000, 276319362)}[name]  # fmt: skip
+    wanted = {
+        "cray_gemini_r_sampler": ("Y+", 5443101840963, 1937719501518),
+        "cray_aries_r_sampler": (None, 2808457000, 276319362),
+    }[name]
     rows = found.readings.select("direction", "data_bytes", "stall_ns").rows()
     assert wanted in rows

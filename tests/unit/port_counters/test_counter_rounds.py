@@ -44,11 +44,14 @@ def test_the_example_of_table_iii_counts_as_explained() -> None:
     start, interval = 1456409893470000000, 124199424
     frame = pl.DataFrame(
         {
-            "round": [1, 1], "node_guid": [1, 1], "port": [1, 1],
-            "time_ns": [start, start + interval], "turnaround_ns": [18350267, 24841529],
+            "round": [1, 1],
+            "node_guid": [1, 1],
+            "port": [1, 1],
+            "time_ns": [start, start + interval],
+            "turnaround_ns": [18350267, 24841529],
             "xmit_wait_ticks": [2426695474, 2433352285],
         }
-    )  # fmt: skip
+    )
     row = rounds.summarise(frame.lazy()).row(0, named=True)
     assert row["maximum"] == pytest.approx(1.179, abs=5e-4)
     assert (row["above_one"], row["unexplained"]) == (1, 0)
@@ -67,8 +70,9 @@ def test_one_pass_equals_equation_3_round_by_round() -> None:
         answer = own["turnaround_ns"].to_numpy().astype(np.int64)
         fraction = definitions.forced_idle_fraction(
             own["xmit_wait_ticks"].to_numpy().astype(np.int64),
-            own["time_ns"].to_numpy() - answer // 2, answer,
-        )  # fmt: skip
+            own["time_ns"].to_numpy() - answer // 2,
+            answer,
+        )
         assert row["intervals"] == 99
         assert row["nonzero"] == (fraction > 0).sum()
         assert row["maximum"] == pytest.approx(fraction.max(), rel=1e-6)
@@ -96,9 +100,11 @@ def test_rounds_side_by_side_are_put_together_file_by_file(
     frame = small(40)
     expected = rounds.summarise(frame.lazy())
     # Four at a time, a reading of each in turn, as the collector's sets are written.
-    order = frame.with_columns(
-        _set=pl.col("round") // 4, _at=pl.int_range(pl.len()).over("round")
-    ).sort("_set", "_at", "round").drop("_set", "_at")  # fmt: skip
+    order = (
+        frame.with_columns(_set=pl.col("round") // 4, _at=pl.int_range(pl.len()).over("round"))
+        .sort("_set", "_at", "round")
+        .drop("_set", "_at")
+    )
     for number, rows in enumerate(order.iter_slices(550)):
         rows.write_parquet(tmp_path / f"{number:06d}.parquet")
     assert len(list(tmp_path.iterdir())) == 8
@@ -134,11 +140,14 @@ def test_the_general_way_through_intervals_agrees() -> None:
 def test_resets_and_latched_counters_are_left_out() -> None:
     frame = pl.DataFrame(
         {
-            "round": [1] * 5, "node_guid": [1] * 5, "port": [1] * 5,
-            "time_ns": [0, 100, 200, 300, 400], "xmit_wait_ticks": [10, 11, 2, 4, 4],
+            "round": [1] * 5,
+            "node_guid": [1] * 5,
+            "port": [1] * 5,
+            "time_ns": [0, 100, 200, 300, 400],
+            "xmit_wait_ticks": [10, 11, 2, 4, 4],
             "flags": [0, 0, 0, 0, int(Flag.AT_LEAST | Flag.LATCHED)],
         }
-    )  # fmt: skip
+    )
     row = rounds.summarise(frame.lazy(), 10.0).row(0, named=True)
     assert (row["intervals"], row["left_out"], row["nonzero"]) == (2, 2, 2)
     assert row["maximum"] == pytest.approx(0.2)
@@ -147,10 +156,14 @@ def test_resets_and_latched_counters_are_left_out() -> None:
 def test_a_fraction_that_no_turnaround_explains() -> None:
     frame = pl.DataFrame(
         {
-            "round": [1, 1, 1], "node_guid": [1] * 3, "port": [1] * 3, "time_ns": [0, 100, 200],
-            "turnaround_ns": [20, 20, 20], "xmit_wait_ticks": [0, 11, 24],
+            "round": [1, 1, 1],
+            "node_guid": [1] * 3,
+            "port": [1] * 3,
+            "time_ns": [0, 100, 200],
+            "turnaround_ns": [20, 20, 20],
+            "xmit_wait_ticks": [0, 11, 24],
         }
-    )  # fmt: skip
+    )
     row = rounds.summarise(frame.lazy(), 10.0).row(0, named=True)
     assert (row["above_one"], row["unexplained"]) == (2, 1)
 
@@ -158,11 +171,15 @@ def test_a_fraction_that_no_turnaround_explains() -> None:
 def made(values: list[float]) -> pl.DataFrame:
     return pl.DataFrame(
         {
-            "category": ["ToR"] * len(values), "port_type": ["up"] * len(values),
-            "intervals": [99] * len(values), "nonzero": [int(v > 0) for v in values],
-            "maximum": values, "total_nonzero": values, "unexplained": [0] * len(values),
+            "category": ["ToR"] * len(values),
+            "port_type": ["up"] * len(values),
+            "intervals": [99] * len(values),
+            "nonzero": [int(v > 0) for v in values],
+            "maximum": values,
+            "total_nonzero": values,
+            "unexplained": [0] * len(values),
         }
-    )  # fmt: skip
+    )
 
 
 def test_boxes_and_outliers_against_numpy() -> None:
@@ -209,10 +226,16 @@ def test_table_iii_takes_the_tick_of_the_readings_and_what_the_summary_counts() 
     flags[12] = int(Flag.RESET | Flag.AT_LEAST)
     frame = pl.DataFrame(
         {
-            "round": 1, "time_ns": time, "node_guid": 1, "port": 1, "xmit_wait_ticks": wait,
-            "tick_ns": [None, *[5.0] * 19], "turnaround_ns": 1000, "flags": flags,
+            "round": 1,
+            "time_ns": time,
+            "node_guid": 1,
+            "port": 1,
+            "xmit_wait_ticks": wait,
+            "tick_ns": [None, *[5.0] * 19],
+            "turnaround_ns": 1000,
+            "flags": flags,
         }
-    )  # fmt: skip
+    )
     for rows in (frame.lazy(), frame.drop("turnaround_ns").lazy()):
         table = yellowstone_tables.table_iii(rows, rounds.summarise(rows))
         assert table["fraction"].to_list() == [0.5, None]
@@ -265,9 +288,13 @@ def test_classes_of_a_fat_tree() -> None:
     assert table.height == fabric.n_links
     kinds = {(c, t) for c, t in table.select("category", "port_type").rows()}
     assert kinds == {
-        ("Host", "up"), ("ToR", "down"), ("ToR", "up"), ("Leaf", "down"), ("Leaf", "up"),
+        ("Host", "up"),
+        ("ToR", "down"),
+        ("ToR", "up"),
+        ("Leaf", "down"),
+        ("Leaf", "up"),
         ("Spine", "down"),
-    }  # fmt: skip
+    }
     named = classes.classify(fabric, {"Glade": f"^{fabric.node_name[0][:2]}"})
     assert any(c.startswith("Glade") for c in named["category"].unique())
     with pytest.raises(CounterError, match="not a regular expression"):

@@ -24,9 +24,15 @@ def both(
 ) -> dict[str, object]:
     """One interval by the collector, checked to be the one that the reader of its readings has."""
     target = PortTarget(
-        guid=7, node_name="sw", switch=True, port=3, lid=7, gbps=gbps, tick_ns=22.0,
+        guid=7,
+        node_name="sw",
+        switch=True,
+        port=3,
+        lid=7,
+        gbps=gbps,
+        tick_ns=22.0,
         tick_source="given",
-    )  # fmt: skip
+    )
     table = TargetTable.of([target])
     rows = np.zeros(2, RAW)
     times = ({"time_ns": SECOND}, {"time_ns": SECOND + round(seconds * SECOND)})
@@ -95,9 +101,15 @@ def test_a_counter_that_fell_to_more_than_can_be_did_not_begin_at_zero() -> None
     assert Flag(second["flags"]) == RESET | DATA_RESET  # type: ignore[arg-type]
     assert second["stall_fraction"] is None
     readings = pl.DataFrame(
-        {"time_ns": [0, SECOND, 2 * SECOND], "node_name": "r", "port": 0, "lanes": 8,
-         "stall_ns": [9 * 10**12, 8 * 10**12, 10**9], "internal_stall_ns": [10**12, 10**11, 10**10]}
-    )  # fmt: skip
+        {
+            "time_ns": [0, SECOND, 2 * SECOND],
+            "node_name": "r",
+            "port": 0,
+            "lanes": 8,
+            "stall_ns": [9 * 10**12, 8 * 10**12, 10**9],
+            "internal_stall_ns": [10**12, 10**11, 10**10],
+        }
+    )
     found = difference(conform(READINGS, readings))
     assert found["stall_fraction"].to_list() == [None, 0.125]
     assert found["internal_stall_fraction"].to_list() == [None, 1.25]
@@ -126,17 +138,21 @@ value = st.one_of(st.integers(0, TOP), st.integers(TOP - 9, TOP), st.integers(0,
 
 @settings(deadline=None, max_examples=30)
 @given(
-    before=st.tuples(value, value, value), after=st.tuples(value, value, value),
-    gbps=st.sampled_from([0.0, 8.0, 400.0]), seconds=st.sampled_from([0.001, 1.0, 600.0]),
-)  # fmt: skip
+    before=st.tuples(value, value, value),
+    after=st.tuples(value, value, value),
+    gbps=st.sampled_from([0.0, 8.0, 400.0]),
+    seconds=st.sampled_from([0.001, 1.0, 600.0]),
+)
 def test_both_ways_agree_on_everything(
     before: tuple[int, int, int], after: tuple[int, int, int], gbps: float, seconds: float
 ) -> None:
     names = ("words", "packets", "wait")
     row = both(
-        dict(zip(names, before, strict=True)), dict(zip(names, after, strict=True)),
-        gbps=gbps, seconds=seconds,
-    )  # fmt: skip
+        dict(zip(names, before, strict=True)),
+        dict(zip(names, after, strict=True)),
+        gbps=gbps,
+        seconds=seconds,
+    )
     # A number without a flag is the plain difference; nothing is ever negative or wider.
     if Flag(int(str(row["flags"]))) == Flag(0):
         assert row["xmit_wait_ticks"] == after[2] - before[2]
@@ -147,10 +163,12 @@ def test_both_ways_agree_on_everything(
 def test_a_counter_of_64_bits_never_comes_round() -> None:
     rows = pl.DataFrame(
         {
-            "time_ns": [0, SECOND], "port": [1, 1], "node_name": ["a", "a"],
+            "time_ns": [0, SECOND],
+            "port": [1, 1],
+            "node_name": ["a", "a"],
             "packets": pl.Series([2**64 - 3, 5], dtype=pl.UInt64),
             "packets_limit": pl.Series([2**64 - 1] * 2, dtype=pl.UInt64),
         }
-    )  # fmt: skip
+    )
     out = difference(rows).row(0, named=True)
     assert (out["packets"], out["flags"]) == (5, int(DATA_RESET))

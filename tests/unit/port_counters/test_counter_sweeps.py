@@ -25,9 +25,11 @@ START = 1_500_000_000 * 10**9
 def of_one(time_s: list[float], length_s: list[float], percent: list[float]) -> evolution.Evolution:
     """The graph of a single place."""
     rows = pl.DataFrame(
-        {"time_ns": [round(t * 1e9) for t in time_s],
-         "interval_ns": [round(n * 1e9) for n in length_s]}
-    )  # fmt: skip
+        {
+            "time_ns": [round(t * 1e9) for t in time_s],
+            "interval_ns": [round(n * 1e9) for n in length_s],
+        }
+    )
     return evolution.evolve(
         rows, np.zeros(len(time_s), np.int64), np.array(percent), np.zeros((0, 2), np.int64), ["a"]
     )
@@ -42,11 +44,17 @@ def ring_rows(late_ns: NDArray[np.int64], minutes: int = 50) -> tuple[pl.DataFra
     rows = conform(
         INTERVALS,
         pl.DataFrame(
-            {"time_ns": time.ravel(), "interval_ns": MINUTE, "node_name": names * minutes,
-             "direction": "X+", "link": np.tile(np.arange(n), minutes),
-             "stall_fraction": stall.ravel(), "utilization": stall.ravel()}
+            {
+                "time_ns": time.ravel(),
+                "interval_ns": MINUTE,
+                "node_name": names * minutes,
+                "direction": "X+",
+                "link": np.tile(np.arange(n), minutes),
+                "stall_fraction": stall.ravel(),
+                "utilization": stall.ravel(),
+            }
         ),
-    )  # fmt: skip
+    )
     return rows, pl.DataFrame({"node_name": names, "x": range(n), "y": 0, "z": 0})
 
 
@@ -89,8 +97,9 @@ def test_the_graph_does_not_depend_on_when_a_port_is_read(kind: str) -> None:
 
 
 def test_links_of_a_tree_are_read_one_after_another() -> None:
-    fabric = fat_tree(FatTree(hosts_per_leaf=2, leaves=2, aggregation=2, pods=2, cores=2,
-                              aggregation_uplinks=1))  # fmt: skip
+    fabric = fat_tree(
+        FatTree(hosts_per_leaf=2, leaves=2, aggregation=2, pods=2, cores=2, aggregation_uplinks=1)
+    )
     graphs = []
     for late_ns in (np.zeros((50, fabric.n_links), np.int64), late("clocks", 50, fabric.n_links)):
         rows, _ = ring_rows(late_ns)
@@ -114,9 +123,12 @@ def test_nothing_goes_on_over_a_gap() -> None:
 
 def test_the_largest_counts_where_a_place_comes_twice_in_a_step() -> None:
     rows = pl.DataFrame(
-        {"time_ns": np.array([60, 120, 121]) * 10**9, "interval_ns": MINUTE,
-         "stall_fraction": [0.5, None, 0.7]}
-    )  # fmt: skip
+        {
+            "time_ns": np.array([60, 120, 121]) * 10**9,
+            "interval_ns": MINUTE,
+            "stall_fraction": [0.5, None, 0.7],
+        }
+    )
     place = np.zeros(3, np.int64)
     percent = np.array([50, np.nan, 70])
     graph = evolution.evolve(rows, place, percent, np.zeros((0, 2), np.int64), ["a"])

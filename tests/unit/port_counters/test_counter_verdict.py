@@ -22,11 +22,18 @@ def hour(name: str, stall: list[float | None], used: list[float | None]) -> pl.D
     return conform(
         INTERVALS,
         pl.DataFrame(
-            {"node_name": name, "port": 1, "direction": "up", "stall_fraction": stall,
-             "utilization": used, "interval_ns": MINUTE, "capacity_gbps": 100.0,
-             "time_ns": [MINUTE * (1 + n) for n in range(len(stall))]}
+            {
+                "node_name": name,
+                "port": 1,
+                "direction": "up",
+                "stall_fraction": stall,
+                "utilization": used,
+                "interval_ns": MINUTE,
+                "capacity_gbps": 100.0,
+                "time_ns": [MINUTE * (1 + n) for n in range(len(stall))],
+            }
         ),
-    )  # fmt: skip
+    )
 
 
 def classed(ports: pl.DataFrame) -> pl.DataFrame:
@@ -36,9 +43,12 @@ def classed(ports: pl.DataFrame) -> pl.DataFrame:
 def test_a_port_counts_by_the_time_in_which_its_stall_is_known() -> None:
     latched: list[float | None] = [1.0, *[None] * 59]
     rows = pl.concat(
-        [hour("a", latched, [0.5] * 60), hour("b", [0.0] * 60, [0.1, *[None] * 59]),
-         hour("c", [None] * 60, [None] * 60)]
-    )  # fmt: skip
+        [
+            hour("a", latched, [0.5] * 60),
+            hour("b", [0.0] * 60, [0.1, *[None] * 59]),
+            hour("c", [None] * 60, [None] * 60),
+        ]
+    )
     ports = verdict.by_port(rows.lazy())
     by_name = {row["node_name"]: row for row in ports.iter_rows(named=True)}
     assert [by_name[n]["stall_known_intervals"] for n in "abc"] == [1, 60, 0]
@@ -59,14 +69,21 @@ def test_rounds_count_by_the_intervals_that_were_not_left_out() -> None:
     low = int(Flag.RESET | Flag.AT_LEAST)
     parts = [
         pl.DataFrame(
-            {"round": number, "node_guid": number, "node_name": f"s{number}", "port": 1,
-             "time_ns": [0, 100, 200, 300, 400], "xmit_wait_ticks": [0, *waits],
-             "flags": [0, *flags]}
+            {
+                "round": number,
+                "node_guid": number,
+                "node_name": f"s{number}",
+                "port": 1,
+                "time_ns": [0, 100, 200, 300, 400],
+                "xmit_wait_ticks": [0, *waits],
+                "flags": [0, *flags],
+            }
         )
         for number, waits, flags in (
-            (1, [10, 11, 12, 13], [0, low, low, low]), (2, [0, 0, 0, 0], [0] * 4),
+            (1, [10, 11, 12, 13], [0, low, low, low]),
+            (2, [0, 0, 0, 0], [0] * 4),
         )
-    ]  # fmt: skip
+    ]
     summary = rounds.summarise(pl.concat(parts).lazy(), 10.0)
     ports = verdict.from_rounds(summary.with_columns(node_name=pl.col("node_guid").cast(pl.String)))
     assert ports["stall_known_intervals"].to_list() == [1, 4]
@@ -90,12 +107,17 @@ def judged(
     rows = conform(
         INTERVALS,
         pl.DataFrame(
-            {"node_name": [name.split(" → ")[0] for name in names], "port": fabric.link_src_port,
-             "stall_fraction": [stalled.get(name, 0.0) for name in names],
-             "utilization": [used.get(name, 0.1) for name in names], "interval_ns": MINUTE,
-             "time_ns": MINUTE, "capacity_gbps": 100.0}
+            {
+                "node_name": [name.split(" → ")[0] for name in names],
+                "port": fabric.link_src_port,
+                "stall_fraction": [stalled.get(name, 0.0) for name in names],
+                "utilization": [used.get(name, 0.1) for name in names],
+                "interval_ns": MINUTE,
+                "time_ns": MINUTE,
+                "capacity_gbps": 100.0,
+            }
         ),
-    )  # fmt: skip
+    )
     rows = rows.filter(~pl.Series([name in unread for name in names]))
     return verdict.assess(verdict.by_port(rows.lazy()), classes.classify(fabric), threshold=0.01)
 
@@ -117,20 +139,32 @@ def full_names(found: Origins, fabric: Fabric) -> list[str]:
         # Spine 2 waits as well: the start is the port to the host behind it.
         (
             {"leaf0 → agg2": 0.3, "agg2 → leaf1": 0.2},
-            {"leaf1 → n2": 0.9, "leaf1 → n3": 0.2}, (), ["leaf1 → n2"],
+            {"leaf1 → n2": 0.9, "leaf1 → n3": 0.2},
+            (),
+            ["leaf1 → n2"],
         ),
         # A port that was not read may pass the waiting on.
         ({"leaf0 → agg2": 0.3}, {"leaf1 → n2": 0.9}, ("agg2 → leaf1",), ["leaf1 → n2"]),
         # One that was read and does not wait passes nothing on.
         ({"leaf0 → agg2": 0.3}, {"leaf1 → n2": 0.9}, (), []),
         # Ports beside and before the stalled one are full, none after it.
-        ({"leaf0 → agg2": 0.3}, {"leaf0 → agg3": 0.9, "n0 → leaf0": 0.9, "leaf0 → n1": 0.9,
-                                   "agg3 → leaf1": 0.9, "agg2 → leaf0": 0.9}, (), []),
+        (
+            {"leaf0 → agg2": 0.3},
+            {
+                "leaf0 → agg3": 0.9,
+                "n0 → leaf0": 0.9,
+                "leaf0 → n1": 0.9,
+                "agg3 → leaf1": 0.9,
+                "agg2 → leaf0": 0.9,
+            },
+            (),
+            [],
+        ),
         # No route goes up again after it went down.
         ({"agg2 → leaf1": 0.3}, {"leaf1 → agg3": 0.9}, (), []),
         ({"leaf0 → n0": 0.3}, {"leaf0 → agg2": 0.9, "agg2 → leaf1": 0.9}, (), []),
     ],
-)  # fmt: skip
+)
 def test_waiting_begins_only_downstream_of_ports_that_wait(
     stalled: dict[str, float], used: dict[str, float], unread: tuple[str, ...], expected: list[str]
 ) -> None:
@@ -160,28 +194,37 @@ def test_no_full_port_is_named_that_no_route_reaches_from_a_waiting_one() -> Non
         reached = {names.index(name) for name in stalled}
         for _ in range(4):  # no path is longer
             reached |= {
-                after for link in reached for after in range(fabric.n_links)
+                after
+                for link in reached
+                for after in range(fabric.n_links)
                 if fabric.link_src[after] == fabric.link_dst[link]
                 and fabric.link_dst[after] != fabric.link_src[link]
                 and fabric.link_dst[link] >= fabric.n_nodes
                 and not (up[link] < 0 < up[after])
-            }  # fmt: skip
+            }
         assert set(found.full["link"].to_list()) <= reached
 
 
 def test_class_tables_keep_every_class() -> None:
     """Ports outside the fabric, without a stall, or without any known interval."""
     summary = pl.DataFrame(
-        {"round": [0, 1, 2, 3], "category": ["ToR", "ToR", None, "Leaf"],
-         "port_type": ["up", "down", None, "up"], "intervals": [5, 5, 5, 0],
-         "nonzero": [2, 0, 1, 0], "maximum": [0.5, 0.0, 0.1, None],
-         "total_nonzero": [0.6, 0.0, 0.1, 0.0], "unexplained": [0] * 4}
-    )  # fmt: skip
+        {
+            "round": [0, 1, 2, 3],
+            "category": ["ToR", "ToR", None, "Leaf"],
+            "port_type": ["up", "down", None, "up"],
+            "intervals": [5, 5, 5, 0],
+            "nonzero": [2, 0, 1, 0],
+            "maximum": [0.5, 0.0, 0.1, None],
+            "total_nonzero": [0.6, 0.0, 0.1, 0.0],
+            "unexplained": [0] * 4,
+        }
+    )
     every = {("ToR", "up"), ("ToR", "down"), ("other", "any"), ("Leaf", "up")}
     tables = (
-        yellowstone_tables.table_i(summary), yellowstone_tables.table_ii(summary),
+        yellowstone_tables.table_i(summary),
+        yellowstone_tables.table_ii(summary),
         yellowstone_tables.zero_shares(summary),
-    )  # fmt: skip
+    )
     for table in tables:
         assert set(table.select("category", "port_type").rows()) == every
     shares = {row[0]: row[4] for row in tables[2].filter(port_type="up").rows()}

@@ -59,9 +59,15 @@ def test_counter_beyond_32_bits_was_not_full_at_32_ones() -> None:
     """The values of the whole series tell the width, so all of its intervals have numbers."""
     values = [TOP - 8, TOP, TOP + 8]
     readings = pl.DataFrame(
-        {"time_ns": [0, MINUTE, 2 * MINUTE], "node_name": "leaf", "port": 1,
-         "xmit_wait_ticks": values, "packets": values, "data_bytes": [4 * v for v in values]}
-    )  # fmt: skip
+        {
+            "time_ns": [0, MINUTE, 2 * MINUTE],
+            "node_name": "leaf",
+            "port": 1,
+            "xmit_wait_ticks": values,
+            "packets": values,
+            "data_bytes": [4 * v for v in values],
+        }
+    )
     rows = difference(conform(READINGS, readings), tick_ns=22.0)
     assert rows["xmit_wait_ticks"].to_list() == rows["packets"].to_list() == [8, 8]
     assert rows["data_bytes"].to_list() == [32, 32]
@@ -70,8 +76,11 @@ def test_counter_beyond_32_bits_was_not_full_at_32_ones() -> None:
 
 @pytest.mark.parametrize("stated", [None, TOP, 2**64 - 1])
 def test_counters_at_32_ones_are_full_whatever_their_source_states(stated: int | None) -> None:
-    columns = {"xmit_wait_ticks": ("wait_limit", 1), "packets": ("packets_limit", 1),
-               "data_bytes": ("data_limit", 4)}  # fmt: skip
+    columns = {
+        "xmit_wait_ticks": ("wait_limit", 1),
+        "packets": ("packets_limit", 1),
+        "data_bytes": ("data_limit", 4),
+    }
     readings = {"time_ns": [0, MINUTE], "node_name": "leaf", "port": 1}
     for counter, (limit, unit) in columns.items():
         readings |= {counter: TOP * unit, limit: None if stated is None else stated}
@@ -144,9 +153,13 @@ def test_simulated_counters_are_read_from_the_start_in_nanoseconds() -> None:
     run.summary.update(end_ps=2_500_000, counters_ps=1_000_000)
     schema = TABLES["counters"].polars_schema
     row = dict.fromkeys(schema) | {
-        "link": 0, "time_ps": 1_000_000, "data_bytes": 900, "packets": 2, "stall_ps": 400_000,
+        "link": 0,
+        "time_ps": 1_000_000,
+        "data_bytes": 900,
+        "packets": 2,
+        "stall_ps": 400_000,
         "inq_ps": 300_000,
-    }  # fmt: skip
+    }
     run.tables["counters"] = pl.DataFrame([row], schema=schema)
     found = from_run(run).readings.filter(pl.col("link") == 0)  # type: ignore[arg-type]
     assert found["time_ns"].to_list() == [0, 1000, 2000, 2500]

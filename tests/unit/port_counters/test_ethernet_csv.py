@@ -53,8 +53,15 @@ def test_compressed_and_in_several_files(tmp_path: Path) -> None:
 
 def test_ports_are_joined_to_links_by_device_and_interface(tmp_path: Path) -> None:
     places = from_discovery(put(tmp_path, LINKS, "links.csv"))
-    source = load([put(tmp_path, ROWS + "2026-11-22T11:06:11Z,l0,eth9,1,1,0,0,1\n"
-                                        "2026-11-22T11:06:12Z,l0,eth9,9,1,0,0,1\n")])  # fmt: skip
+    source = load(
+        [
+            put(
+                tmp_path,
+                ROWS + "2026-11-22T11:06:11Z,l0,eth9,1,1,0,0,1\n"
+                "2026-11-22T11:06:12Z,l0,eth9,9,1,0,0,1\n",
+            )
+        ]
+    )
     archive, notes = source.intervals(places, None)
     rows = {row["interface"]: row for row in archive.rows.collect().iter_rows(named=True)}
     assert places.fabric is not None

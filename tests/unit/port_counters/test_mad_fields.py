@@ -66,9 +66,15 @@ def test_the_rate_of_a_port(width: int, speed: int, extended: int, gbps: float |
 
 @pytest.mark.parametrize(
     ("state", "active", "up"),
-    [(0, False, False), (1, False, False), (2, False, True), (3, False, True), (4, True, True),
-     (5, False, False)],
-)  # fmt: skip
+    [
+        (0, False, False),
+        (1, False, False),
+        (2, False, True),
+        (3, False, True),
+        (4, True, True),
+        (5, False, False),
+    ],
+)
 def test_the_state_of_a_port(state: int, active: bool, up: bool) -> None:
     """1 is down, 2 initialising, 3 armed, 4 active; the upper half of the octet is the speed."""
     found = mads.port_info(datagram(o32=0xF0 | state, o16=0x12, o17=0x34))

@@ -119,8 +119,10 @@ def test_ports_of_another_fabric_are_told(places: PortInventory) -> None:
 
 def test_classes_and_peers(places: PortInventory) -> None:
     table = with_classes(pl.DataFrame(), places)
-    found = {(r["node_name"], r["port"]): (r["category"], r["port_type"])
-             for r in table.iter_rows(named=True)}  # fmt: skip
+    found = {
+        (r["node_name"], r["port"]): (r["category"], r["port_type"])
+        for r in table.iter_rows(named=True)
+    }
     assert found["n1 HCA-1", 1] == ("Host", "up")
     assert found["sw 0x0000000000000010", 1] == ("Leaf", "down")
     peers = {(r["name"], r["port"]): r["peer"] for r in places.ports.iter_rows(named=True)}
@@ -137,11 +139,18 @@ def test_classes_and_peers(places: PortInventory) -> None:
         ),
         (
             {"kind": "k-ary-n-tree", "k": 2, "n": 4},
-            {"Tier0 up", "Tier0 down", "Tier1 up", "Tier1 down", "Tier2 up", "Tier2 down",
-             "Tier3 down"},
+            {
+                "Tier0 up",
+                "Tier0 down",
+                "Tier1 up",
+                "Tier1 down",
+                "Tier2 up",
+                "Tier2 down",
+                "Tier3 down",
+            },
         ),
     ],
-)  # fmt: skip
+)
 def test_a_run_classes_ports_as_its_fabric_does(
     topology: dict[str, Any], classes: set[str], tmp_path: Path
 ) -> None:
@@ -157,9 +166,16 @@ def test_a_run_classes_ports_as_its_fabric_does(
 def test_ticks_by_speed_and_by_word() -> None:
     rows = conform(
         READINGS,
-        pl.DataFrame({"time_ns": [0] * 3, "port": [1, 2, 3], "node_name": ["a"] * 3,
-                      "xmit_wait_ticks": [1, 1, None], "capacity_gbps": [54.5, None, None]}),
-    )  # fmt: skip
+        pl.DataFrame(
+            {
+                "time_ns": [0] * 3,
+                "port": [1, 2, 3],
+                "node_name": ["a"] * 3,
+                "xmit_wait_ticks": [1, 1, None],
+                "capacity_gbps": [54.5, None, None],
+            }
+        ),
+    )
     out, notes = fill_ticks(rows, None)
     assert out["tick_ns"].to_list() == [pytest.approx(8 * 8 / 54.5), None, None]
     assert out["tick_high_ns"].to_list() == [pytest.approx(8 * 32 * 4 / 54.5), None, None]

@@ -21,8 +21,13 @@ from tailback.port_counters.readers.prometheus import METRICS
 from tailback.port_counters.schema import CounterError
 from tests.factories.counter_files import put
 
-TAILBACK = {"__name__": "tailback_port_xmit_bytes_total", "node": "leaf0", "port": "3",
-            "guid": "0x00000000000000ab", "instance": "collector:9433"}  # fmt: skip
+TAILBACK = {
+    "__name__": "tailback_port_xmit_bytes_total",
+    "node": "leaf0",
+    "port": "3",
+    "guid": "0x00000000000000ab",
+    "instance": "collector:9433",
+}
 TIMES = (1_700_000_000, 1_700_000_010.5)
 
 
@@ -55,15 +60,28 @@ def test_metrics_of_collect_become_readings_of_one_port(tmp_path: Path) -> None:
 
 
 def test_metrics_of_node_exporter_name_interfaces_and_adapters(tmp_path: Path) -> None:
-    ethernet = {"__name__": "node_network_transmit_bytes_total", "instance": "h1:9100",
-                "device": "eth1"}  # fmt: skip
+    ethernet = {
+        "__name__": "node_network_transmit_bytes_total",
+        "instance": "h1:9100",
+        "device": "eth1",
+    }
     dropped = {**ethernet, "__name__": "node_network_transmit_drop_total"}
-    adapter = {**ethernet, "__name__": "node_infiniband_port_data_transmitted_bytes_total",
-               "device": "mlx5_0", "port": "1"}  # fmt: skip
-    path = put(tmp_path, "a.json", answer(
-        series(ethernet, 10, 20), series(dropped, 0, 4), series(adapter, 100, 300),
-        series({**adapter, "device": "mlx5_1"}, 500, 900),
-    ))  # fmt: skip
+    adapter = {
+        **ethernet,
+        "__name__": "node_infiniband_port_data_transmitted_bytes_total",
+        "device": "mlx5_0",
+        "port": "1",
+    }
+    path = put(
+        tmp_path,
+        "a.json",
+        answer(
+            series(ethernet, 10, 20),
+            series(dropped, 0, 4),
+            series(adapter, 100, 300),
+            series({**adapter, "device": "mlx5_1"}, 500, 900),
+        ),
+    )
     rows = read_counters(path).readings.sort("node_name", "time_ns")
     # The name of a host, not of the exporter on it; adapters of one host stay apart.
     assert rows["node_name"].to_list() == ["h1"] * 2 + ["h1 mlx5_0"] * 2 + ["h1 mlx5_1"] * 2

@@ -19,15 +19,27 @@ LDMS = "#Time,Time_usec,ProducerName,component_id\n1.1,100000,host1,1\n"
         (LDMS[:9], "line 1", "without counters of links", "ibnet"),
         ('# "Time", Load\n1,2\n', "line 1", "'Time', 'Load'", "sampler of links"),
         ("#Time," + "x" * 70_000, "line 1", "without counters of links", "ibnet"),
-        ("\n# ldms_ls -h n1 -l\nn1/ibnet: consistent, last update: Thu\n", "line 2", "ldms_ls",
-         "store_csv"),
-        ("nid62_60020/cray_aries_r: consistent, last update: Thu [2us]\n", "line 1", "ldms_ls",
-         "store_csv"),
-        ("\n\nPortSelect: 1\nPortXmitData: 5\n", "line 3", "without the name of their port",
-         "# Port counters"),
+        (
+            "\n# ldms_ls -h n1 -l\nn1/ibnet: consistent, last update: Thu\n",
+            "line 2",
+            "ldms_ls",
+            "store_csv",
+        ),
+        (
+            "nid62_60020/cray_aries_r: consistent, last update: Thu [2us]\n",
+            "line 1",
+            "ldms_ls",
+            "store_csv",
+        ),
+        (
+            "\n\nPortSelect: 1\nPortXmitData: 5\n",
+            "line 3",
+            "without the name of their port",
+            "# Port counters",
+        ),
     ],
     ids=["ldms", "cut", "quoted", "long", "list", "set", "port"],
-)  # fmt: skip
+)
 def test_what_it_is_and_what_is_missing(
     text: str, place: str, said: str, remedy: str, tmp_path: Path
 ) -> None:

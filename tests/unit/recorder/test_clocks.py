@@ -63,8 +63,9 @@ def test_clocks_are_compared_again_where_they_drift(
     monkeypatch.setenv("MPIR_CVAR_NUM_CLIQUES", "2")
     (tmp_path / "drift.c").write_text(DRIFTING)
     (tmp_path / "app.c").write_text(BARRIERS)
-    subprocess.run(["cc", "-shared", "-fPIC", "drift.c", "-o", "drift.so", "-ldl"],
-                   cwd=tmp_path, check=True)  # fmt: skip
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "drift.c", "-o", "drift.so", "-ldl"], cwd=tmp_path, check=True
+    )
     subprocess.run(["mpicc.mpich", "app.c", "-o", "app"], cwd=tmp_path, check=True)
     monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "drift.so"))
     apart = {}

@@ -56,15 +56,18 @@ def test_jobs_of_listings_end_when_they_are_gone(programs: Path, tmp_path: Path)
     program(programs, "sacct", NO_ACCOUNTING)
     # Job 17 is in the first listing alone; 18 is still to start.
     program(
-        programs, "squeue",
+        programs,
+        "squeue",
         f'test "$SLURM_TIME_FORMAT" = %s || exit 2\n'
         f'test -e {tmp_path}/later || echo "17|{began}|RUNNING|n[3-4]"; touch {tmp_path}/later\n'
         f'echo "90|{began}|RUNNING|n[0-1]"; echo "19|{began}|COMPLETING|n7"; echo "18|N/A|R|"',
-    )  # fmt: skip
+    )
     (note,) = listed(tmp_path, SLURM)
     assert note.startswith("jobs.txt is from ") and "squeue: jobs that began and ended" in note
-    jobs = {str(job): (hosts, end) for job, _, end, hosts in read_jobs(tmp_path / "jobs.txt")
-            .jobs.rows()}  # fmt: skip
+    jobs = {
+        str(job): (hosts, end)
+        for job, _, end, hosts in read_jobs(tmp_path / "jobs.txt").jobs.rows()
+    }
     assert set(jobs) == {"17", "19", "90"}
     assert jobs["17"][0] == ["n3", "n4"] and jobs["90"] == (["n0", "n1"], None)
     # It ended between the listings, which the recorder took while this test ran.
@@ -76,9 +79,10 @@ def test_accounting_is_preferred_to_listings(programs: Path, tmp_path: Path) -> 
     program(programs, "squeue", 'echo "17|1795000000|RUNNING|n3"')
     row = "21|1795000000|1795000009|COMPLETED|n5"
     program(
-        programs, "sacct",
+        programs,
+        "sacct",
         f'echo "$*" > {tmp_path}/asked; echo "JobIDRaw|Start|End|State|NodeList"; echo "{row}"',
-    )  # fmt: skip
+    )
     assert listed(tmp_path, SLURM) == []
     assert read_jobs(tmp_path / "jobs.txt").jobs["job"].to_list() == ["21"]
     # It is asked for the time of the recording, in local time.

@@ -355,10 +355,11 @@ def test_started_neighbourhood_collectives_become_messages(tools: Path, compiler
 @pytest.mark.parametrize(
     ("compiler", "head", "variables"),
     [
-        ("mpif90", "include 'mpif.h'", PLAIN), ("mpif90", "use mpi_f08", TYPED),
+        ("mpif90", "include 'mpif.h'", PLAIN),
+        ("mpif90", "use mpi_f08", TYPED),
         ("mpif90.mpich", "include 'mpif.h'", PLAIN),
     ],
-)  # fmt: skip
+)
 def test_started_neighbourhood_collectives_of_fortran(
     tools: Path, compiler: str, head: str, variables: str
 ) -> None:

@@ -167,8 +167,9 @@ def test_programs_at_the_same_time_are_told_apart(
     one = f"mpirun.{family} {options} -n 2 {folder / family}"
     found = record(["sh", "-c", f"{one} & {one}; wait"], tmp_path / "out", mpicc=f"mpicc.{family}")
     assert found.ranks == 2 and found.not_recorded == []
-    assert any(note.startswith("1 other MPI program of this command (2 ranks)")
-               for note in found.notes)  # fmt: skip
+    assert any(
+        note.startswith("1 other MPI program of this command (2 ranks)") for note in found.notes
+    )
 
 
 @pytest.mark.tools
@@ -236,6 +237,9 @@ def test_hosts_whose_clocks_nobody_compared_are_joined_by_their_system_clocks(
     ranks = read_rank_files(tmp_path)
     # At 1000 s of UTC, the clock of a is at 0 s and that of b at 100 s.
     assert [[offset for _, offset, _ in one.offsets] for one in ranks] == [
-        [0], [0], [], [-100 * second]
-    ]  # fmt: skip
+        [0],
+        [0],
+        [],
+        [-100 * second],
+    ]
     assert all(one.by_utc for one in ranks if one.recorded)

@@ -88,8 +88,16 @@ def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path)
     kinds = Counter(trace.messages.kind.tolist())
     # By rank: a Sendrecv; 5 + 3 non-blocking exchanges; a blocking and a non-blocking collective.
     assert {kind: kinds[kind] for kind in (0, 1, 2, 3, 4, 5, 8, 9, 10)} == {
-        0: 2, 1: 16, 2: 16, 3: 16, 4: 2, 5: 16, 8: 2, 9: 2, 10: 2
-    }  # fmt: skip
+        0: 2,
+        1: 16,
+        2: 16,
+        3: 16,
+        4: 2,
+        5: 16,
+        8: 2,
+        9: 2,
+        10: 2,
+    }
     assert found.calls == len(trace.calls.rank)
     assert found.exit_code == 0 and found.unfinished == 0
     assert any(path.startswith("exchange (app.c:") for path in trace.paths)
@@ -176,10 +184,17 @@ def test_calls_of_mpi_4_are_those_that_a_library_may_lack() -> None:
     by_name = {call.name: call for call in calls()}
     large = [one.declared for one in by_name["MPI_Alltoallv_c"].arguments]
     assert large[1:4] == [
-        "const MPI_Count sendcounts[]", "const MPI_Aint sdispls[]", "MPI_Datatype sendtype"
-    ]  # fmt: skip
-    assert {"MPI_Send_c", "MPI_Put_c", "MPI_Win_allocate_c", "MPI_Iallreduce_c",
-            "MPI_Allreduce_init_c"} <= by_name.keys()  # fmt: skip
+        "const MPI_Count sendcounts[]",
+        "const MPI_Aint sdispls[]",
+        "MPI_Datatype sendtype",
+    ]
+    assert {
+        "MPI_Send_c",
+        "MPI_Put_c",
+        "MPI_Win_allocate_c",
+        "MPI_Iallreduce_c",
+        "MPI_Allreduce_init_c",
+    } <= by_name.keys()
     assert not {"MPI_Waitall_c", "MPI_Comm_dup_c", "MPI_Barrier_c", "MPI_Psend_init_c"} & set(
         by_name
     )

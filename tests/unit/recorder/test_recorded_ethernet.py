@@ -54,9 +54,14 @@ def test_the_interface_is_that_which_sent_the_messages(
 ) -> None:
     trace, now = recording
     others = {"docker0": (9 * SENT, 0), "eth0": (2000, 0)}
-    write_counters(trace, now, {
-        "a": {**others, "eth2": (int(1.05 * SENT), 0)}, "c": {**others, "eth2": (4000, 0)},
-    })  # fmt: skip
+    write_counters(
+        trace,
+        now,
+        {
+            "a": {**others, "eth2": (int(1.05 * SENT), 0)},
+            "c": {**others, "eth2": (4000, 0)},
+        },
+    )
     found = diagnosed(trace, fabric=edges).diagnosis.explanation
     assert found is not None
     evidence = "; ".join(found.sources)
@@ -73,17 +78,22 @@ def test_traffic_at_another_time_is_not_that_of_the_messages(
 ) -> None:
     trace, now = recording
     # The file system's network sends as much, after the job.
-    write_counters(trace, now, {
-        "a": {"eth0": (0, 3 * SENT), "eth2": (SENT, 0)}, "c": {"eth0": (0, 0), "eth2": (0, 0)},
-    })  # fmt: skip
+    write_counters(
+        trace,
+        now,
+        {
+            "a": {"eth0": (0, 3 * SENT), "eth2": (SENT, 0)},
+            "c": {"eth0": (0, 0), "eth2": (0, 0)},
+        },
+    )
     assert "the adapter of host a is interface eth2, which sent" in counted(trace, edges)
 
 
 def test_an_open_interface_is_not_used(recording: tuple[Path, datetime], edges: Path) -> None:
     trace, now = recording
-    write_counters(trace, now, {
-        host: {"eth0": (2000, 0), "eth2": (3000, 0)} for host in ("a", "c")
-    })  # fmt: skip
+    write_counters(
+        trace, now, {host: {"eth0": (2000, 0), "eth2": (3000, 0)} for host in ("a", "c")}
+    )
     evidence = counted(trace, edges)
     assert "recorded counters not used (ethernet-a-0.csv …)" in evidence
     assert "which interface is the adapter of 2 hosts (a …) is open (eth0, eth2)" in evidence
@@ -100,10 +110,14 @@ def test_a_fabric_that_names_the_interface_decides(
         "c,eth2,right,p1,10\nleft,p3,right,p3,10\nleft,p4,right,p4,10\n"
     )
     # docker0 would have the number of the fabric's port.
-    write_counters(trace, now, {
-        "a": {"docker0": (5 * SENT, 0), "eth2": (SENT, 0)},
-        "c": {"docker0": (5 * SENT, 0), "eth2": (3000, 0)},
-    })  # fmt: skip
+    write_counters(
+        trace,
+        now,
+        {
+            "a": {"docker0": (5 * SENT, 0), "eth2": (SENT, 0)},
+            "c": {"docker0": (5 * SENT, 0), "eth2": (3000, 0)},
+        },
+    )
     found = diagnosed(trace, fabric=edges).diagnosis.explanation
     assert found is not None and found.cost("other-traffic") is None
     assert "counters of 2 links" in "; ".join(found.sources)
@@ -115,9 +129,14 @@ def test_pauses_of_the_job_s_interface_are_told_on_the_screen(
     from tailback.cli.render import diagnosis_lines
 
     trace, now = recording
-    write_counters(trace, now, {
-        "a": {"eth0": (2000, 0), "eth2": (SENT, 0)}, "c": {"eth0": (0, 0), "eth2": (0, 0)},
-    })  # fmt: skip
+    write_counters(
+        trace,
+        now,
+        {
+            "a": {"eth0": (2000, 0), "eth2": (SENT, 0)},
+            "c": {"eth0": (0, 0), "eth2": (0, 0)},
+        },
+    )
     rows = "".join(
         f"{stamp(at, now)},a,{name},rx_prio3_pause,{value}\n"
         for at, value in ((0, 100), (400, 12_445))

@@ -64,9 +64,7 @@ def test_a_list_that_the_user_gives_replaces_that_of_the_recording(
 
 
 @pytest.mark.parametrize("text", [HEADER + "17|soon|", "", '{"jobs": [{"job_id": 1, "ti'])
-def test_a_damaged_list_is_left_out_and_named(
-    recording: tuple[Path, datetime], text: str
-) -> None:  # fmt: skip
+def test_a_damaged_list_is_left_out_and_named(recording: tuple[Path, datetime], text: str) -> None:
     trace, _ = recording
     (trace / "jobs.txt").write_text(text)
     evidence = evidence_of(trace)
@@ -115,9 +113,12 @@ def test_ranks_that_were_killed_before_they_wrote_anything_are_told(tmp_path: Pa
 def test_half_a_line_of_a_table_of_counters_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "ethernet-a-0.csv"
     for text, kept in (
-        ("h\n1,2\n3", "h\n1,2\n"), ("h\n1,2\n", "h\n1,2\n"), ("h", ""), ("", ""),
+        ("h\n1,2\n3", "h\n1,2\n"),
+        ("h\n1,2\n", "h\n1,2\n"),
+        ("h", ""),
+        ("", ""),
         ("h\n" + "1,2\n" * 30_000 + "3,", "h\n" + "1,2\n" * 30_000),
-    ):  # fmt: skip
+    ):
         file.write_text(text)
         _drop_half_line(file)
         assert file.read_text() == kept

@@ -36,11 +36,13 @@ def test_bytes_packets_and_stalls_of_a_recorded_port(tmp_path: Path) -> None:
     (tmp_path / "fabric.txt").write_text(DISCOVERY + ADAPTERS)
     file = tmp_path / "infiniband-a-0.csv"
     file.write_text(
-        HEAD + row("a", 0, 5 * MIB, 7) + row("a", 100, 9 * MIB, 1007)
+        HEAD
+        + row("a", 0, 5 * MIB, 7)
+        + row("a", 100, 9 * MIB, 1007)
         # A second adapter, which the fabric does not have.
         + row("a", 0, 0, port="mlx5_1/1", guid="0000:0000:0000:0099")
         + row("a", 100, 4096, port="mlx5_1/1", guid="0000:0000:0000:0099")
-    )  # fmt: skip
+    )
     assert reader_of(file).__name__.endswith("recorded_infiniband")
     archive, _ = load([file]).intervals(from_discovery(tmp_path / "fabric.txt"), None)
     rows = archive.rows.collect().sort("node_guid").to_dicts()
@@ -58,9 +60,11 @@ def test_missing_counters_of_a_recorded_port_are_flagged(tmp_path: Path) -> None
     file = tmp_path / "infiniband-a-0.csv"
     full = 2**32 - 1
     file.write_text(
-        HEAD + row("a", 0, 4 * full, full) + row("a", 100, 8 * full, 2**40)
+        HEAD
+        + row("a", 0, 4 * full, full)
+        + row("a", 100, 8 * full, 2**40)
         + "2026-11-22T11:06:11Z,a,mlx5_0/1,,,,,,,,,,,,\n"
-    )  # fmt: skip
+    )
     found = read_counters(file).readings
     assert found["flags"].to_list() == [0, 0, int(Flag.NO_COUNTER)]
     assert found["node_guid"].to_list() == [0x10, 0x10, 0]
@@ -193,8 +197,12 @@ def test_the_recorder_writes_what_the_reader_needs(
     (device / "node_guid").write_text("b859:9f03:00c9:1a2c\n")
     (device / "ports" / "1" / "rate").write_text("100 Gb/sec (4X EDR)\n")
     # The words of a counter that is full are more bytes than 64 bits hold.
-    values = {"port_xmit_data": 1000, "port_xmit_packets": 3, "port_xmit_wait": 2**32 - 1,
-              "port_rcv_data": 2**64 - 1}  # fmt: skip
+    values = {
+        "port_xmit_data": 1000,
+        "port_xmit_packets": 3,
+        "port_xmit_wait": 2**32 - 1,
+        "port_rcv_data": 2**64 - 1,
+    }
     for name, value in values.items():
         (counters / name).write_text(f"{value}\n")
     (counters / "symbol_error").write_text("4\n")

@@ -57,10 +57,14 @@ def test_partners_sizes_and_completion(tmp_path: Path, monkeypatch: pytest.Monke
     (without_manifest(tmp_path / "evidence") / "rank_host.csv").unlink()
     program = read_trace(tmp_path / "evidence")
     found = Counter(
-        (program.labels[program.label[row]].call, int(program.op_rank[row]),
-         int(program.peer[row]), int(program.amount[row]))
+        (
+            program.labels[program.label[row]].call,
+            int(program.op_rank[row]),
+            int(program.peer[row]),
+            int(program.amount[row]),
+        )
         for row in program.sends.nonzero()[0]
-    )  # fmt: skip
+    )
     expected: Counter[tuple[str, int, int, int]] = Counter()
     for rank in range(4):
         to, back = (rank + 1) % 4, (rank + 3) % 4

@@ -74,8 +74,9 @@ def test_pauses_discards_and_marks_of_drivers_are_recorded(
     assert counts["tx_discards_phy"] == counts["rx_ecn_mark"] == 2 * interfaces
     assert counts["rx_prio3_pause"] == counts["rx_prio3_pause_duration"] >= 4 * interfaces
     assert "rx_packets" not in counts
-    assert any("counted while the program ran" in note and "rx_prio3_pause" in note
-               for note in found.notes)  # fmt: skip
+    assert any(
+        "counted while the program ran" in note and "rx_prio3_pause" in note for note in found.notes
+    )
 
 
 def test_only_statistics_that_rise_are_told(tmp_path: Path) -> None:

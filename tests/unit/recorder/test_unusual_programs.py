@@ -154,9 +154,11 @@ def tools(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def recorded(folder: Path, compiler: str, name: str, text: str, *options: str) -> Program:
     (folder / name).write_text(text)
     subprocess.run(
-        [compiler, "-g", name, "-o", "app", "-lpthread"], cwd=folder, check=True,
+        [compiler, "-g", name, "-o", "app", "-lpthread"],
+        cwd=folder,
+        check=True,
         capture_output=True,
-    )  # fmt: skip
+    )
     mpich = compiler.endswith(".mpich")
     start = ["mpirun.mpich"] if mpich else ["mpirun", "--oversubscribe"]
     record([*start, "-np", "4", str(folder / "app"), *options], folder / "evidence")

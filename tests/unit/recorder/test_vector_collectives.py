@@ -257,9 +257,11 @@ def test_shares_of_ranks_are_those_of_the_call(tools: Path, compiler: str) -> No
     assert messages(program, "MPI_Iscatterv") == rooted(0, 1, False)
     # Around the ring every rank passes all shares on but that of its right neighbour.
     ring: Pairs = Counter(
-        (rank, (rank + 1) % 4, share(own)) for rank in range(4) for own in range(4)
+        (rank, (rank + 1) % 4, share(own))
+        for rank in range(4)
+        for own in range(4)
         if own != (rank + 1) % 4
-    )  # fmt: skip
+    )
     assert messages(program, "MPI_Iallgatherv") == ring
     assert messages(program, "MPI_Allgatherv") == Counter(
         {(a, b, 4 * size): times for (a, b, size), times in ring.items()}

@@ -80,8 +80,10 @@ def test_placements_are_repeated_until_their_gain_is_clear(block: int, repetitio
     # Repetitions differ by 1, so a difference of 3 says nothing.
     high = repetitions - 1
     assert [(c.name, c.low_ps, c.high_ps) for c in tried] == [
-        ("tile", 100, 100 + high), ("random", 103, 103 + high), ("block", block, block + 2),
-    ]  # fmt: skip
+        ("tile", 100, 100 + high),
+        ("random", 103, 103 + high),
+        ("block", block, block + 2),
+    ]
 
 
 def test_the_best_placement_is_recommended_with_its_gain() -> None:
@@ -115,10 +117,12 @@ def test_only_placements_are_counted_as_placements_tried() -> None:
     same = [
         Candidate(name=name, kind=kind, elapsed_ps=100, low_ps=100, high_ps=100)
         for name, kind in (
-            ("block", "placement"), ("tile", "placement"),
-            ("max-min-rates", "rate-control"), ("adaptive-routing", "routing"),
+            ("block", "placement"),
+            ("tile", "placement"),
+            ("max-min-rates", "rate-control"),
+            ("adaptive-routing", "routing"),
         )
-    ]  # fmt: skip
+    ]
     remedy = recommend(run, diagnose_cause(run), same)
     assert remedy is not None and remedy.action.startswith("The one placement tried gains no more")
     none = recommend(run, diagnose_cause(run), [same[0], *same[2:]])
@@ -141,14 +145,20 @@ def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
     [
         (None, "placement mine-compact instead"),
         (PlacementVariant("tile"), "placement mine-compact instead"),
-        (PlacementVariant("tile", HostChoice.FEWEST_SWITCHES),
-         "placement mine-compact (on allowed hosts, under few switches)"),
-        (PlacementVariant("tile", recomputed=True),
-         "placement mine-compact (recomputed with default options"),
-        (PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION),
-         "placement mine-compact (ranks shifted, on allowed hosts"),
+        (
+            PlacementVariant("tile", HostChoice.FEWEST_SWITCHES),
+            "placement mine-compact (on allowed hosts, under few switches)",
+        ),
+        (
+            PlacementVariant("tile", recomputed=True),
+            "placement mine-compact (recomputed with default options",
+        ),
+        (
+            PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION),
+            "placement mine-compact (ranks shifted, on allowed hosts",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_placement_is_follows_from_its_variant_not_from_its_name(
     variant: PlacementVariant | None, expected: str
 ) -> None:
@@ -158,8 +168,15 @@ def test_what_a_placement_is_follows_from_its_variant_not_from_its_name(
     (idea,) = REMEDIES["placement"](run, diagnose_cause(run), means)
     assert idea.variant is variant
     now = Candidate(name="block", elapsed_ps=100, low_ps=100, high_ps=100)
-    tried = now.model_copy(update={"name": idea.name, "variant": idea.variant, "elapsed_ps": 50,
-                                   "low_ps": 50, "high_ps": 50})  # fmt: skip
+    tried = now.model_copy(
+        update={
+            "name": idea.name,
+            "variant": idea.variant,
+            "elapsed_ps": 50,
+            "low_ps": 50,
+            "high_ps": 50,
+        }
+    )
     remedy = recommend(run, diagnose_cause(run), [now, tried])
     assert remedy is not None and expected in remedy.action
     assert Remedy.model_validate_json(remedy.model_dump_json()).candidates == remedy.candidates

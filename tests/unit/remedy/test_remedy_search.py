@@ -47,14 +47,32 @@ def half(first: int) -> str:
 CONTENDED: dict[str, Any] = {
     "fabric": {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}},
     "job": [
-        {"hosts": half(0), "placement": "round-robin", "pattern": {
-            "kind": "ring", "ranks": 32, "messages": 3, "size": "128 KiB", "post": "sequence"}},
-        {"hosts": half(4), "observed": False, "name": "other", "pattern": {
-            "kind": "uniform", "ranks": 32, "messages": 12, "size": "128 KiB",
-            "post": "sequence"}},
+        {
+            "hosts": half(0),
+            "placement": "round-robin",
+            "pattern": {
+                "kind": "ring",
+                "ranks": 32,
+                "messages": 3,
+                "size": "128 KiB",
+                "post": "sequence",
+            },
+        },
+        {
+            "hosts": half(4),
+            "observed": False,
+            "name": "other",
+            "pattern": {
+                "kind": "uniform",
+                "ranks": 32,
+                "messages": 12,
+                "size": "128 KiB",
+                "post": "sequence",
+            },
+        },
     ],
     "engine": {"eager": "1 MiB", "packet": "2 KiB", "buffer": "16 KiB"},
-}  # fmt: skip
+}
 """A ring beside random traffic whose full buffers block it: half of each leaf is theirs."""
 
 
@@ -126,15 +144,26 @@ def test_a_loop_that_all_begin_alike_is_rotated(
 
 GHOST: dict[str, Any] = {
     "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}},
-    "job": [{"ranks_per_host": 6, "placement": "tile", "pattern": {
-        "kind": "minighost", "dims": [6, 4, 4], "cells": [60, 60, 60], "variables": 5}}],
+    "job": [
+        {
+            "ranks_per_host": 6,
+            "placement": "tile",
+            "pattern": {
+                "kind": "minighost",
+                "dims": [6, 4, 4],
+                "cells": [60, 60, 60],
+                "variables": 5,
+            },
+        }
+    ],
     "engine": {"eager": "1 GiB"},
-}  # fmt: skip
+}
 EDGES: dict[str, Any] = {
     "fabric": {"fat_tree": {**TREE, "leaves": 8}},
-    "job": [{"pattern": {
-        "kind": "stencil2d", "dims": [8, 8], "size": "256 KiB", "boundary": "skip"}}],
-}  # fmt: skip
+    "job": [
+        {"pattern": {"kind": "stencil2d", "dims": [8, 8], "size": "256 KiB", "boundary": "skip"}}
+    ],
+}
 
 
 @pytest.mark.parametrize(
@@ -168,9 +197,10 @@ def test_adaptive_and_vc_routing_are_proved(
 ) -> None:
     pattern = {"kind": "permutation", "ranks": 64, "size": "128 KiB"}
     scenario = {
-        "fabric": {"fat_tree": {**TREE, "leaves": 8}}, "job": [{"pattern": pattern}],
+        "fabric": {"fat_tree": {**TREE, "leaves": 8}},
+        "job": [{"pattern": pattern}],
         "engine": {"routing": "deterministic"},
-    }  # fmt: skip
+    }
     found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     tried = candidates(found)
     assert found["cause"] == "routing" and found["remedy"]["name"] == "adaptive-routing"
@@ -184,8 +214,13 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Minimal routes are not at fault where a placement could do better; detours help as well."""
-    topology = {"kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 1,
-                "groups": 5}  # fmt: skip
+    topology = {
+        "kind": "dragonfly",
+        "nodes_per_router": 2,
+        "routers": 4,
+        "global_ports": 1,
+        "groups": 5,
+    }
     pattern = {"kind": "permutation", "ranks": 40, "size": "256 KiB"}
     scenario: dict[str, Any] = {"fabric": {"topology": topology}, "job": [{"pattern": pattern}]}
     assert set(other_rules(parse(scenario))) == {"valiant", "ugal"}
@@ -203,13 +238,24 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
 @pytest.mark.parametrize("rule", ["valiant", "ugal"])
 def test_even_spreading_is_also_asked_where_routes_make_detours(rule: str) -> None:
     """A neighbour exchange that the routes send round by other groups: that is routing's fault."""
-    topology = {"kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 1,
-                "groups": 5}  # fmt: skip
-    prepared = prepare(parse({
-        "fabric": {"topology": topology, "routes": rule},
-        "job": [{"pattern": {"kind": "ring", "ranks": 40, "size": "256 KiB", "messages": 2}}],
-        "engine": {"buffer": "16 KiB"},
-    }))  # fmt: skip
+    topology = {
+        "kind": "dragonfly",
+        "nodes_per_router": 2,
+        "routers": 4,
+        "global_ports": 1,
+        "groups": 5,
+    }
+    prepared = prepare(
+        parse(
+            {
+                "fabric": {"topology": topology, "routes": rule},
+                "job": [
+                    {"pattern": {"kind": "ring", "ranks": 40, "size": "256 KiB", "messages": 2}}
+                ],
+                "engine": {"buffer": "16 KiB"},
+            }
+        )
+    )
     rules = other_rules(prepared.scenario)
     assert rule not in rules and "minimal" in rules and len(rules) == 2
     run, evaluate = simulate(prepared), make_evaluate(prepared)
@@ -252,9 +298,7 @@ def test_rates_are_not_tried_where_they_cannot_win() -> None:
     run, evaluate = simulate(prepared), make_evaluate(prepared)
     diagnosis = diagnose_cause(run, evaluate)
     for floor_ps, status in ((1, Status.PROVED), (run.elapsed_ps, Status.RULED_OUT)):
-        context = RemedyContext(
-            evaluate, kinds=frozenset({"rate-control"}), floor_ps=floor_ps
-        )  # fmt: skip
+        context = RemedyContext(evaluate, kinds=frozenset({"rate-control"}), floor_ps=floor_ps)
         tried = find_remedy(run, diagnosis, context, seeds=1).candidates
         rates = [one for one in tried if one.kind == "rate-control"]
         assert len(rates) == 2
@@ -268,22 +312,40 @@ def test_paced_packets_leave_small_messages_alone() -> None:
     # Rates are a function of the scenario: two proofs agree to the bit.
     once, again = (evaluate(Change(rates="max-min")).elapsed_ps for _ in range(2))
     assert once == again < evaluate(Change()).elapsed_ps
-    tiny = {**CONTENDED, "job": [
-        {**job, "pattern": {**job["pattern"], "size": "4 KiB"}} for job in CONTENDED["job"]
-    ]}  # fmt: skip
-    small = prepare(parse({**tiny, "engine": {**CONTENDED["engine"],
-                                              "injection": "per-destination"}}))  # fmt: skip
+    tiny = {
+        **CONTENDED,
+        "job": [
+            {**job, "pattern": {**job["pattern"], "size": "4 KiB"}} for job in CONTENDED["job"]
+        ],
+    }
+    small = prepare(
+        parse({**tiny, "engine": {**CONTENDED["engine"], "injection": "per-destination"}})
+    )
     as_is = make_evaluate(small)
     assert as_is(Change(rates="max-min")).elapsed_ps == as_is(Change()).elapsed_ps
 
 
 def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
     """Four ranks of a node send to four of another: one line, which their rates fill together."""
-    prepared = prepare(parse({
-        "fabric": {"fat_tree": TREE}, "engine": {"eager": "1 GiB"},
-        "job": [{"ranks_per_host": 4, "pattern": {
-            "kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "order": ["+y"]}}],
-    }))  # fmt: skip
+    prepared = prepare(
+        parse(
+            {
+                "fabric": {"fat_tree": TREE},
+                "engine": {"eager": "1 GiB"},
+                "job": [
+                    {
+                        "ranks_per_host": 4,
+                        "pattern": {
+                            "kind": "stencil2d",
+                            "dims": [4, 2],
+                            "size": "256 KiB",
+                            "order": ["+y"],
+                        },
+                    }
+                ],
+            }
+        )
+    )
     evaluate = make_evaluate(prepared)
     for rates in ("max-min", "assignment"):
         assert evaluate(Change(rates=rates)).elapsed_ps < 1.1 * evaluate(Change()).elapsed_ps
@@ -325,17 +387,29 @@ def evaluator(run: Run, times: dict[str, int], asked: list[Change]) -> Any:
 
 def test_two_kinds_that_help_are_proved_together() -> None:
     run, asked = endpoint_run(), list[Change]()
-    times = {"now": 100, "placement": 80, "program": 60, "placement+program": 40,
-             "routing": 99, "rates": 99}  # fmt: skip
+    times = {
+        "now": 100,
+        "placement": 80,
+        "program": 60,
+        "placement+program": 40,
+        "routing": 99,
+        "rates": 99,
+    }
     ranks = run.tables["ranks"].height
-    program = prepare(parse({
-        "fabric": {"preset": "full"},
-        "job": [{"pattern": {"kind": "reduce-naive", "ranks": ranks, "arrays": 2}}],
-    })).observed.program  # fmt: skip
+    program = prepare(
+        parse(
+            {
+                "fabric": {"preset": "full"},
+                "job": [{"pattern": {"kind": "reduce-naive", "ranks": ranks, "arrays": 2}}],
+            }
+        )
+    ).observed.program
     means = RemedyContext(
-        evaluator(run, times, asked), placements={"tile": np.arange(ranks, dtype=np.uint32)},
-        program=program, kinds=frozenset({"placement", "pattern"}),
-    )  # fmt: skip
+        evaluator(run, times, asked),
+        placements={"tile": np.arange(ranks, dtype=np.uint32)},
+        program=program,
+        kinds=frozenset({"placement", "pattern"}),
+    )
     found = find_remedy(run, diagnose_cause(run), means, seeds=1)
     assert found.remedy is not None
     change = found.change(found.remedy)
@@ -352,8 +426,9 @@ def test_two_kinds_that_help_are_proved_together() -> None:
 
 
 def candidate(name: str, kind: Any, time: int) -> Candidate:
-    return Candidate(name=name, kind=kind, action=f"Do {name}.", elapsed_ps=time, low_ps=time,
-                     high_ps=time)  # fmt: skip
+    return Candidate(
+        name=name, kind=kind, action=f"Do {name}.", elapsed_ps=time, low_ps=time, high_ps=time
+    )
 
 
 @pytest.mark.parametrize(
@@ -362,11 +437,14 @@ def candidate(name: str, kind: Any, time: int) -> Candidate:
         (PlacementVariant("tile"), "tile", ""),
         (PlacementVariant("shift"), "shift", "the same nodes, ranks shifted"),
         (PlacementVariant("tile", HostChoice.FEWEST_SWITCHES), "tile-compact", "on allowed hosts"),
-        (PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION), "shift-keep-off",
-         "not under congested switches"),
+        (
+            PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION),
+            "shift-keep-off",
+            "not under congested switches",
+        ),
         (PlacementVariant("tile", recomputed=True), "tile-again", "recomputed with default"),
     ],
-)  # fmt: skip
+)
 def test_a_placement_is_explained_by_how_it_was_made_and_not_by_its_name(
     variant: PlacementVariant, name: str, explained: str
 ) -> None:
@@ -430,10 +508,13 @@ def test_changes_of_different_things_add_up() -> None:
 
 
 def test_the_fluid_model_answers_the_same_changes() -> None:
-    scenario = parse({
-        "fabric": {"fat_tree": TREE}, "engine": {"routing": "deterministic"},
-        "job": [{"pattern": {"kind": "permutation", "ranks": 32, "size": "256 KiB"}}],
-    })  # fmt: skip
+    scenario = parse(
+        {
+            "fabric": {"fat_tree": TREE},
+            "engine": {"routing": "deterministic"},
+            "job": [{"pattern": {"kind": "permutation", "ranks": 32, "size": "256 KiB"}}],
+        }
+    )
     prepared = prepare(scenario)
     quick = make_fluid_evaluate(prepared, FluidOptions(windows=0))
     packets = make_evaluate(prepared)
@@ -506,8 +587,12 @@ def test_the_placement_in_use_stays_and_is_made_anew(
     """Under its own name it would neither be as it is nor be proved."""
     pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
     tree = {"hosts_per_leaf": 8, "leaves": 6, "aggregation": 1}
-    job = {"placement": placement, "placement_options": options, "pattern": pattern,
-           "hosts": "3-7,8-15,16-23,24-31,32-47"}  # fmt: skip
+    job = {
+        "placement": placement,
+        "placement_options": options,
+        "pattern": pattern,
+        "hosts": "3-7,8-15,16-23,24-31,32-47",
+    }
     prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [job]}))
     made, _ = make_candidates(prepared, [placement], simulate(prepared), lambda *_: None)
     used = PlacementVariant(placement)
@@ -519,11 +604,12 @@ def test_the_placement_in_use_stays_and_is_made_anew(
 def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     """Four hosts to spare: those of the leaf that the other job overruns are not used."""
     scenario = {
-        **CONTENDED, "job": [
+        **CONTENDED,
+        "job": [
             {**CONTENDED["job"][0], "pattern": {**CONTENDED["job"][0]["pattern"], "ranks": 28}},
             CONTENDED["job"][1],
         ],
-    }  # fmt: skip
+    }
     # Unless they are allowed, they stay as they are.
     alone = prepare(parse(scenario))
     run = simulate(alone)
@@ -537,9 +623,11 @@ def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     fabric = prepared.fabric
     free = set(prepared.observed.problem.slot_node.tolist()) - set(made[keep_off].tolist())
     assert len(free) == 4
-    links = run.tables["truth"].group_by("link").agg(
-        share=pl.col("observed_congested_packets").sum() / pl.col("observed_packets").sum()
-    )  # fmt: skip
+    links = (
+        run.tables["truth"]
+        .group_by("link")
+        .agg(share=pl.col("observed_congested_packets").sum() / pl.col("observed_packets").sum())
+    )
     into = dict(links.rows())
     leaf = {int(fabric.node_switch[node]) for node in free}
     down = np.flatnonzero(fabric.link_up == -1)

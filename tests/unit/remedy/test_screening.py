@@ -29,10 +29,13 @@ NODES = np.zeros(1, np.uint32)
 
 def some_run(routing: str = "deterministic", elapsed_ps: int = 0) -> Run:
     """A run of which only the scenario and the time matter."""
-    scenario = parse({
-        "fabric": {"preset": "full"}, "engine": {"routing": routing},
-        "job": [{"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}],
-    })  # fmt: skip
+    scenario = parse(
+        {
+            "fabric": {"preset": "full"},
+            "engine": {"routing": routing},
+            "job": [{"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}],
+        }
+    )
     return Run(scenario, {}, {"elapsed_ps": elapsed_ps})
 
 

@@ -60,10 +60,11 @@ def test_the_stall_is_that_of_the_messages(run: Run, found: Attribution) -> None
         run.tables["ranks"].select(src_rank="rank", src="node"), on="src_rank"
     )
     log = log.with_columns(
-        beyond=pl.col("arrival_ps").cast(pl.Float64) - pl.col("start_ps")
+        beyond=pl.col("arrival_ps").cast(pl.Float64)
+        - pl.col("start_ps")
         - pl.col("size_bytes") * 80.0,
         hops=pl.col("switch_hops") // pl.col("packets"),
-    )  # fmt: skip
+    )
     lost = log.with_columns(lost=pl.col("beyond") - pl.col("beyond").min().over("hops"))["lost"]
     assert found.flame.value + found.elsewhere == pytest.approx(float(lost.sum()), rel=1e-9)
 

@@ -36,11 +36,15 @@ def rows(stall: list[list[float]]) -> pl.DataFrame:
     return conform(
         INTERVALS,
         pl.DataFrame(
-            {"link": np.repeat(np.arange(links), windows),
-             "time_ns": np.tile(10 * np.arange(1, windows + 1), links),
-             "interval_ns": 10, "stall_ns": table.ravel(), "stall_fraction": table.ravel() / 10}
+            {
+                "link": np.repeat(np.arange(links), windows),
+                "time_ns": np.tile(10 * np.arange(1, windows + 1), links),
+                "interval_ns": 10,
+                "stall_ns": table.ravel(),
+                "stall_fraction": table.ravel() / 10,
+            }
         ),
-    )  # fmt: skip
+    )
 
 
 def test_a_long_stall_is_spread_backwards() -> None:
@@ -53,14 +57,16 @@ def test_a_long_stall_is_spread_backwards() -> None:
 
 
 def test_tier_panels_hold_every_link_once() -> None:
-    fabric = fat_tree(FatTree(hosts_per_leaf=3, leaves=4, aggregation=2, pods=2, cores=2,
-                              aggregation_uplinks=2))  # fmt: skip
+    fabric = fat_tree(
+        FatTree(hosts_per_leaf=3, leaves=4, aggregation=2, pods=2, cores=2, aggregation_uplinks=2)
+    )
     panels = tier_panels(fabric)
     placed = np.concatenate([panel.links[panel.links >= 0] for panel in panels])
     assert np.array_equal(np.sort(placed), np.arange(fabric.n_links))
     assert [panel.title for panel in panels][:2] == [
-        "aggregation → core", "core → aggregation",
-    ]  # fmt: skip
+        "aggregation → core",
+        "core → aggregation",
+    ]
     counts = {panel.title: panel.links.shape for panel in panels}
     assert counts["leaf → aggregation"] == (2, 8) and counts["host → leaf"] == (3, 8)
     # Where the lowest switches are not called leaves, the words are those of Alali et al. (2017).
@@ -80,18 +86,30 @@ def small_torus(y: str) -> Run:
             parse(
                 {
                     "fabric": {
-                        "topology": {"kind": "blue-waters", "dims": [6, 6, 3],
-                                     "rates": ["9.4 GB/s", y, "15 GB/s"]}
+                        "topology": {
+                            "kind": "blue-waters",
+                            "dims": [6, 6, 3],
+                            "rates": ["9.4 GB/s", y, "15 GB/s"],
+                        }
                     },
                     "engine": {"packet": "4 KiB", "buffer": "32 KiB"},
                     "telemetry": {"windows": 8},
-                    "job": [{"pattern": {"kind": "paced", "ranks": 216, "size": "32 KiB",
-                                         "load": 0.5, "duration": "120 us",
-                                         "line_rate": "83.2 Gb/s"}}],
+                    "job": [
+                        {
+                            "pattern": {
+                                "kind": "paced",
+                                "ranks": 216,
+                                "size": "32 KiB",
+                                "load": 0.5,
+                                "duration": "120 us",
+                                "line_rate": "83.2 Gb/s",
+                            }
+                        }
+                    ],
                 }
             )
         )
-    )  # fmt: skip
+    )
 
 
 def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
@@ -107,8 +125,9 @@ def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
     assert narrow["X"] > 2 * wide["X"]
     run.write(tmp_path / "run")
     out = tmp_path / "page.html"
-    assert tailback(["evolution", str(tmp_path / "run"), "--threshold", "5",
-                     "--out", str(out)]) == 0  # fmt: skip
+    assert (
+        tailback(["evolution", str(tmp_path / "run"), "--threshold", "5", "--out", str(out)]) == 0
+    )
     text = out.read_text()
     assert "z = 2" in text and "<h1>" in text
     assert re.search(
@@ -136,10 +155,14 @@ def test_names_never_become_markup() -> None:
     given = conform(
         INTERVALS,
         pl.DataFrame(
-            {"node_name": where["node_name"].to_list() * 2, "time_ns": [1] * 4 + [2] * 4,
-             "direction": "X+", "stall_fraction": [0.9, 0.8, 0.0, 0.5] * 2}
+            {
+                "node_name": where["node_name"].to_list() * 2,
+                "time_ns": [1] * 4 + [2] * 4,
+                "direction": "X+",
+                "stall_fraction": [0.9, 0.8, 0.0, 0.5] * 2,
+            }
         ),
-    )  # fmt: skip
+    )
     graph = from_torus(given, where, "X+")
     page = render_evolution(graph, torus_panels(where, graph.places), title=evil)
     assert page == render_evolution(graph, torus_panels(where, graph.places), title=evil)
@@ -157,8 +180,12 @@ def test_evolution_of_a_run_with_counter_probes(
     """All nodes of a small torus send to one: X links into its column stall."""
     topology = {"kind": "torus", "dims": [4, 4], "nodes_per_switch": 1}
     job = {"pattern": {"kind": "reduce-naive", "ranks": 16, "arrays": 8, "size": "64 KiB"}}
-    data = {"fabric": {"topology": topology}, "job": [job], "probes": {"counters": "20 us"},
-            "engine": {"routing": "deterministic"}}  # fmt: skip
+    data = {
+        "fabric": {"topology": topology},
+        "job": [job],
+        "probes": {"counters": "20 us"},
+        "engine": {"routing": "deterministic"},
+    }
     simulate(parse(data)).write(tmp_path / "run")
     page = str(tmp_path / "page.html")
     assert tailback(["evolution", str(tmp_path / "run"), "--out", page]) == 0
@@ -273,5 +300,7 @@ def test_the_study_scenarios_are_whole(name: str) -> None:
     scenario = load(ROOT / "examples" / name / f"{name}.toml")
     prepared = prepare(scenario)
     assert len(prepared.jobs) == 4
-    assert sum(len(job.node) for job in prepared.jobs) == {"yellowstone": 4556,
-                                                           "blue-waters": 3456}[name]  # fmt: skip
+    assert (
+        sum(len(job.node) for job in prepared.jobs)
+        == {"yellowstone": 4556, "blue-waters": 3456}[name]
+    )

@@ -74,10 +74,13 @@ def test_a_late_sender_window_by_window(write: Build) -> None:
 def test_a_collective_has_a_wait_at_each_end(write: Build) -> None:
     enters, leaves = (1_000, 2_001_000, 501_000), (2_002_000, 2_002_000, 2_302_000)
     scripts = [
-        [*collective(0, 1_000), *collective(enter, leave, "ALLREDUCE"),
-         *collective(2_400_000, 2_401_000)]
+        [
+            *collective(0, 1_000),
+            *collective(enter, leave, "ALLREDUCE"),
+            *collective(2_400_000, 2_401_000),
+        ]
         for enter, leave in zip(enters, leaves, strict=True)
-    ]  # fmt: skip
+    ]
     found = made(rank_timeline(tables(write(scripts)), windows=1))
     # Rank 2 waits from 501 to 2001 µs for rank 1, and leaves 300 µs after the others.
     assert spent(found, "wait_nxn", 2) == [1500]
@@ -110,14 +113,18 @@ def test_the_sums_of_a_rank_are_those_of_its_split(write: Build) -> None:
     # Imbalance and noise are waits; here they keep the kind they are of.
     waits = {"imbalance", "noise", "late_sender"}
     named = pl.when(pl.col("part").is_in(list(waits))).then(pl.lit("late_sender"))
-    by = read["split"].group_by("rank", part=named.otherwise(pl.col("part"))).agg(
-        pl.col("value_ps").sum()
-    )  # fmt: skip
+    by = (
+        read["split"]
+        .group_by("rank", part=named.otherwise(pl.col("part")))
+        .agg(pl.col("value_ps").sum())
+    )
     parts = {(rank, part): value for rank, part, value in by.iter_rows() if value}
     totals = {
         (rank, kind): int(found.totals_ps[k, rank])
-        for k, kind in enumerate(found.kinds) for rank in range(2) if found.totals_ps[k, rank]
-    }  # fmt: skip
+        for k, kind in enumerate(found.kinds)
+        for rank in range(2)
+        if found.totals_ps[k, rank]
+    }
     assert totals == parts
 
 
@@ -184,9 +191,18 @@ def test_the_figure_for_paper(write: Build) -> None:
 
 def test_a_message_to_a_rank_that_receives_late(write: Build) -> None:
     first, last = collective(0, 1_000), collective(4_003_000, 4_004_000)
-    found = made(rank_timeline(tables(write([
-        [*first, *send(1_000, 2_002_000, to=1), *last],
-        [*first, *receive(2_001_000, 2_002_000, source=0), *last],
-    ])), windows=2))  # fmt: skip
+    found = made(
+        rank_timeline(
+            tables(
+                write(
+                    [
+                        [*first, *send(1_000, 2_002_000, to=1), *last],
+                        [*first, *receive(2_001_000, 2_002_000, source=0), *last],
+                    ]
+                )
+            ),
+            windows=2,
+        )
+    )
     # From 1 to 2001 µs, all of it before 2002 µs, the middle of the measured time.
     assert spent(found, "late_receiver", 0) == [2000, 0]

@@ -24,9 +24,13 @@ from tailback.simulation import simulate
 
 TREE = {"hosts_per_leaf": 16, "leaves": 16, "aggregation": 8}
 THREE_LEVELS = {
-    "hosts_per_leaf": 8, "leaves": 4, "aggregation": 4, "pods": 8, "cores": 8,
+    "hosts_per_leaf": 8,
+    "leaves": 4,
+    "aggregation": 4,
+    "pods": 8,
+    "cores": 8,
     "aggregation_uplinks": 2,
-}  # fmt: skip
+}
 STENCIL = {"kind": "stencil2d", "dims": [16, 16], "size": "256 KiB", "rounds": 2}
 UNIFORM = {"kind": "uniform", "ranks": 256, "size": "128 KiB", "messages": 4}
 PERMUTATION = {"kind": "permutation", "ranks": 256, "size": "256 KiB", "messages": 4}
@@ -36,29 +40,45 @@ def ran(pattern: dict[str, Any], tree: dict[str, int], seed: int, routing: str =
     job = {"pattern": pattern, "placement": "random"}
     return simulate(
         parse(
-            {"seed": seed, "fabric": {"fat_tree": tree}, "job": [job],
-             "engine": {"routing": routing}}
+            {
+                "seed": seed,
+                "fabric": {"fat_tree": tree},
+                "job": [job],
+                "engine": {"routing": routing},
+            }
         )
-    )  # fmt: skip
+    )
 
 
 def rare(seed: int) -> Run:
     """A row-major stencil as of examples/stencil2d: few packets meet congestion into nodes."""
     pattern = {
-        "kind": "stencil2d", "dims": [64, 8], "size": "128 KiB", "post": "timed",
+        "kind": "stencil2d",
+        "dims": [64, 8],
+        "size": "128 KiB",
+        "post": "timed",
         "order": ["+x", "+y", "-x", "-y"],
-    }  # fmt: skip
+    }
     engine = {
-        "packet": "2 KiB", "buffer": "64 KiB", "buffering": "output", "switch_delay": "60 ns",
-        "send_delay": "1 us", "eager": "1 MiB", "routing": "adaptive",
-    }  # fmt: skip
+        "packet": "2 KiB",
+        "buffer": "64 KiB",
+        "buffering": "output",
+        "switch_delay": "60 ns",
+        "send_delay": "1 us",
+        "eager": "1 MiB",
+        "routing": "adaptive",
+    }
     tree = {"hosts_per_leaf": 32, "leaves": 16, "aggregation": 16}
     return simulate(
         parse(
-            {"seed": seed, "fabric": {"fat_tree": tree}, "engine": engine,
-             "job": [{"pattern": pattern, "placement": "block"}]}
+            {
+                "seed": seed,
+                "fabric": {"fat_tree": tree},
+                "engine": engine,
+                "job": [{"pattern": pattern, "placement": "block"}],
+            }
         )
-    )  # fmt: skip
+    )
 
 
 def test_the_view_states_what_the_verdict_rests_on() -> None:
@@ -84,12 +104,13 @@ def test_links_without_congestion_are_always_held_and_not_counted() -> None:
 @pytest.mark.parametrize(
     ("pattern", "tree", "routing"),
     [
-        (STENCIL, TREE, "adaptive"), (UNIFORM, TREE, "adaptive"),
+        (STENCIL, TREE, "adaptive"),
+        (UNIFORM, TREE, "adaptive"),
         (PERMUTATION, TREE, "deterministic"),
         ({**UNIFORM, "messages": 2}, THREE_LEVELS, "adaptive"),
     ],
     ids=["stencil", "uniform", "permutation", "three levels"],
-)  # fmt: skip
+)
 def test_ninety_five_percent_is_ninety_five_percent(
     pattern: dict[str, Any], tree: dict[str, int], routing: str
 ) -> None:
@@ -133,11 +154,13 @@ def test_intervals_with_the_bundle_hold_the_truth(seed: int) -> None:
 @pytest.mark.parametrize(
     ("pattern", "tree", "routing"),
     [
-        (PERMUTATION, TREE, "deterministic"), (UNIFORM, TREE, "deterministic"),
-        (STENCIL, THREE_LEVELS, "deterministic"), (UNIFORM, THREE_LEVELS, "random"),
+        (PERMUTATION, TREE, "deterministic"),
+        (UNIFORM, TREE, "deterministic"),
+        (STENCIL, THREE_LEVELS, "deterministic"),
+        (UNIFORM, THREE_LEVELS, "random"),
     ],
     ids=["permutation", "uniform", "stencil, three levels", "random, three levels"],
-)  # fmt: skip
+)
 def test_bundles_whose_links_carry_different_flows(
     pattern: dict[str, Any], tree: dict[str, int], routing: str
 ) -> None:

@@ -63,9 +63,14 @@ def grey(png: bytes) -> NDArray[np.float64]:
 
 OTHER_FABRICS = {
     "torus_rings": {"kind": "torus", "dims": [4, 3, 2]},
-    "dragonfly_groups": {"kind": "dragonfly", "groups": 5, "nodes_per_router": 1, "routers": 4,
-                         "global_ports": 1},
-}  # fmt: skip
+    "dragonfly_groups": {
+        "kind": "dragonfly",
+        "groups": 5,
+        "nodes_per_router": 1,
+        "routers": 4,
+        "global_ports": 1,
+    },
+}
 """Figures of one kind of network, and a small one of it."""
 
 
@@ -85,12 +90,26 @@ def drawn(name: str, options: Options | None = None, on: FigureCase | None = Non
 
 def test_every_figure_is_registered() -> None:
     assert NAMES == [
-        "back_pressure", "before_after", "change_back_pressure", "change_congested_fraction",
-        "change_fabric_raster", "change_how_sure", "change_link_time", "change_rank_matrix",
-        "congested_fraction", "distance_histogram", "dragonfly_groups",
-        "fabric_raster", "how_sure",
-        "link_time", "rank_matrix", "rank_timeline", "time_course", "torus_rings", "waterfall",
-    ]  # fmt: skip
+        "back_pressure",
+        "before_after",
+        "change_back_pressure",
+        "change_congested_fraction",
+        "change_fabric_raster",
+        "change_how_sure",
+        "change_link_time",
+        "change_rank_matrix",
+        "congested_fraction",
+        "distance_histogram",
+        "dragonfly_groups",
+        "fabric_raster",
+        "how_sure",
+        "link_time",
+        "rank_matrix",
+        "rank_timeline",
+        "time_course",
+        "torus_rings",
+        "waterfall",
+    ]
     assert all(entry.summary.endswith(".") for entry in FIGURES)
 
 
@@ -132,10 +151,18 @@ def test_scales_of_different_quantities_differ() -> None:
 def test_more_congestion_is_darker() -> None:
     base = make_run()
     light, dark = (
-        Run(base.scenario, base.tables | {"samples": base.tables["samples"].with_columns(
-            congested_weight=(pl.col("hop_weight") * share).cast(pl.UInt64))}, base.summary)
+        Run(
+            base.scenario,
+            base.tables
+            | {
+                "samples": base.tables["samples"].with_columns(
+                    congested_weight=(pl.col("hop_weight") * share).cast(pl.UInt64)
+                )
+            },
+            base.summary,
+        )
         for share in (0.1, 0.9)
-    )  # fmt: skip
+    )
     for name in ("congested_fraction", "fabric_raster", "link_time"):
         means = [grey(drawn(name, on=make_case(run, None))).mean() for run in (light, dark)]
         assert means[0] - means[1] > 1.5, f"{name}: {means}"
@@ -162,11 +189,24 @@ def test_congested_fraction_is_the_quotient_of_the_sums() -> None:
 def test_utilization_has_the_right_unit() -> None:
     base = make_run()
     # One packet's worth of 12,500 bytes a window of 1 µs at 100 Gb/s is exactly the line rate.
-    rows = conform("samples", pl.DataFrame({
-        "window": [0, 1], "job": 0, "label": 0, "link": 1, "hop_samples": 1, "hop_weight": 3,
-        "hop_variance": 6, "hop_bytes": [12500, 6250], "congested_samples": 0,
-        "congested_weight": 0, "congested_variance": 0,
-    }))  # fmt: skip
+    rows = conform(
+        "samples",
+        pl.DataFrame(
+            {
+                "window": [0, 1],
+                "job": 0,
+                "label": 0,
+                "link": 1,
+                "hop_samples": 1,
+                "hop_weight": 3,
+                "hop_variance": 6,
+                "hop_bytes": [12500, 6250],
+                "congested_samples": 0,
+                "congested_weight": 0,
+                "congested_variance": 0,
+            }
+        ),
+    )
     evidence = FigureData(Run(base.scenario, base.tables | {"samples": rows}, base.summary))
     assert evidence.load().utilization(evidence.rate_gbps)[1] == pytest.approx(0.75)
 
@@ -229,8 +269,11 @@ def test_groups_are_joined_by_their_worst_link() -> None:
     links = evidence.links
     value = np.zeros(evidence.n_links)
     pod = dict(evidence.run.tables["switches"].select("name", "pod").iter_rows())
-    hot = next(link for link in links.iter_rows(named=True)
-               if pod.get(link["src_name"]) == 1 and pod.get(link["dst_name"]) == 3)  # fmt: skip
+    hot = next(
+        link
+        for link in links.iter_rows(named=True)
+        if pod.get(link["src_name"]) == 1 and pod.get(link["dst_name"]) == 3
+    )
     value[hot["link"]] = 0.7
     cells = between_groups(evidence, value)
     assert cells[1, 3] == 0.7 and np.nansum(cells) == pytest.approx(0.7)
@@ -281,8 +324,9 @@ def test_parallel_cables_do_not_hide_each_other() -> None:
     double = cables.with_columns(
         link=pl.Series([count, count + 1], dtype=pl.UInt32),
         reverse=pl.Series([count + 1, count], dtype=pl.UInt32),
-        src_port=pl.col("src_port") + 50, dst_port=pl.col("dst_port") + 50,
-    )  # fmt: skip
+        src_port=pl.col("src_port") + 50,
+        dst_port=pl.col("dst_port") + 50,
+    )
     tables = run.tables | {"links": pl.concat([run.tables["links"], double])}
     layout = FigureData(Run(run.scenario, tables, run.summary)).layout
     segments = {tuple(segment) for segment in layout.segments.tolist()}
@@ -290,10 +334,16 @@ def test_parallel_cables_do_not_hide_each_other() -> None:
 
 
 def test_a_fabric_of_one_switch_is_drawn() -> None:
-    run = simulate(parse({
-        "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 1}},
-        "job": [{"name": "two", "pattern": {"kind": "alltoall", "ranks": 2, "size": "64 B"}}],
-    }))  # fmt: skip
+    run = simulate(
+        parse(
+            {
+                "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 1}},
+                "job": [
+                    {"name": "two", "pattern": {"kind": "alltoall", "ranks": 2, "size": "64 B"}}
+                ],
+            }
+        )
+    )
     layout = FigureData(run).layout
     assert len(layout.halves) == 0 and layout.segments.shape == (0, 4)
     assert draw("congested_fraction", make_case(run, None, None, None)) is not None
@@ -305,8 +355,9 @@ def test_a_step_of_the_waterfall_has_the_colour_of_its_cause() -> None:
     assert diagnosis is not None
     ideal, *_, observed = diagnosis.waterfall
     for name, cause in names.items():
-        step = ideal.model_copy(update={"name": name, "elapsed_ps": 61_200_000,
-                                        "delta_ps": 19_300_000})  # fmt: skip
+        step = ideal.model_copy(
+            update={"name": name, "elapsed_ps": 61_200_000, "delta_ps": 19_300_000}
+        )
         found = diagnosis.model_copy(update={"waterfall": [ideal, step, observed]})
         picture = draw("waterfall", replace(case(), diagnosis=found))
         assert picture is not None
@@ -452,12 +503,16 @@ def test_windows_with_few_samples_have_no_point_in_the_course() -> None:
     last = base.tables["windows"]["window"].max()
     # Nine samples of each tier and direction in the last window.
     kept = base.tables["samples"].filter(pl.col("window") != last)
-    few = kept.group_by("link").first().join(
-        base.tables["links"].select("link", "tier", "direction"), on="link"
-    ).group_by("tier", "direction").first()  # fmt: skip
-    few = few.with_columns(
-        window=pl.lit(last, pl.UInt32), hop_samples=pl.lit(9, pl.UInt64)
-    ).select(kept.columns)  # fmt: skip
+    few = (
+        kept.group_by("link")
+        .first()
+        .join(base.tables["links"].select("link", "tier", "direction"), on="link")
+        .group_by("tier", "direction")
+        .first()
+    )
+    few = few.with_columns(window=pl.lit(last, pl.UInt32), hop_samples=pl.lit(9, pl.UInt64)).select(
+        kept.columns
+    )
     samples = pl.concat([kept, few])
     # Without the simulator's record samples stand where they arrived.
     tables = base.tables | {"samples": samples, "truth": base.tables["truth"].clear()}

@@ -56,9 +56,11 @@ class Reader(html.parser.HTMLParser):
 def page(hostile: str = "") -> str:
     run = make_run(prefix=hostile, phases=(hostile + "+x", "-x", "+y", "-y"))
     return render_report(
-        run, make_diagnosis(run, hostile=hostile),
-        after=make_run(prefix=hostile, tiled=True), files={"rankfile" + hostile: "rank 0=a\n"},
-    )  # fmt: skip
+        run,
+        make_diagnosis(run, hostile=hostile),
+        after=make_run(prefix=hostile, tiled=True),
+        files={"rankfile" + hostile: "rank 0=a\n"},
+    )
 
 
 @cache
@@ -98,11 +100,18 @@ def test_parts_are_in_order_verdict_first() -> None:
 
 def test_page_says_what_the_diagnosis_says() -> None:
     text = " ".join(" ".join(read().text).split())
-    for part in ("61 µs", "41.9 µs", "61.2 µs → 44 µs",
-                 "TB002, 86 % of congested packets",
-                 "Place ranks in 8×4 tiles", "mpirun -np 4608 --rankfile rankfile ./app",
-                 "needs a power of two of ranks", "Seed", "stencil on a fat tree",
-                 "3 messages were received before they were sent"):  # fmt: skip
+    for part in (
+        "61 µs",
+        "41.9 µs",
+        "61.2 µs → 44 µs",
+        "TB002, 86 % of congested packets",
+        "Place ranks in 8×4 tiles",
+        "mpirun -np 4608 --rankfile rankfile ./app",
+        "needs a power of two of ranks",
+        "Seed",
+        "stencil on a fat tree",
+        "3 messages were received before they were sent",
+    ):
         assert part in text, part
 
 
@@ -155,8 +164,12 @@ def test_congested_packets_that_cost_no_time_are_told() -> None:
     run = make_run()
     diagnosis = make_diagnosis(run)
     routing = diagnosis.findings[0].model_copy(update={"cause": "routing", "share": 0.31})
-    free = [bar.model_copy(update={"delta_ps": 0, "low_ps": 0, "high_ps": 0})
-            if bar.name == "routing" else bar for bar in diagnosis.waterfall]  # fmt: skip
+    free = [
+        bar.model_copy(update={"delta_ps": 0, "low_ps": 0, "high_ps": 0})
+        if bar.name == "routing"
+        else bar
+        for bar in diagnosis.waterfall
+    ]
     changed = {"findings": [*diagnosis.findings, routing], "waterfall": free}
     text = render_report(run, diagnosis.model_copy(update=changed))
     said = "<strong>Routing imbalance</strong> congests packets but costs no time"
@@ -173,10 +186,21 @@ def test_every_figure_is_drawn_once() -> None:
     assert read().all("img") == []
     canvases = {attributes["id"] for attributes in read().all("canvas")}
     assert canvases == {
-        "waterfall", "before_after", "fabric", "raster", "course", "time_course", "matrix",
-        "distance_histogram", "flame", "change_back_pressure", "change_how_sure",
-        "change_distance", "samples", "points",
-    }  # fmt: skip
+        "waterfall",
+        "before_after",
+        "fabric",
+        "raster",
+        "course",
+        "time_course",
+        "matrix",
+        "distance_histogram",
+        "flame",
+        "change_back_pressure",
+        "change_how_sure",
+        "change_distance",
+        "samples",
+        "points",
+    }
     data, _ = unpack(read())
     assert canvases >= {*data["bars"], *data["columns"]}
 
@@ -281,16 +305,20 @@ def test_files_stand_beside_the_command_that_uses_them() -> None:
     both = {"hosts.slurm": "a", "rankfile": "b"}
     paired = _steps(diagnosis, both)
     assert [(d and d[0], c and c.split()[0]) for d, c in paired] == [
-        ("rankfile", "mpirun"), ("hosts.slurm", "SLURM_HOSTFILE=hosts.slurm"),
-    ]  # fmt: skip
+        ("rankfile", "mpirun"),
+        ("hosts.slurm", "SLURM_HOSTFILE=hosts.slurm"),
+    ]
     only = _steps(diagnosis, {"hosts.slurm": "a"})
     assert [(d and d[0], c and c.split()[0]) for d, c in only] == [
-        ("hosts.slurm", "SLURM_HOSTFILE=hosts.slurm"), (None, "mpirun"),
-    ]  # fmt: skip
+        ("hosts.slurm", "SLURM_HOSTFILE=hosts.slurm"),
+        (None, "mpirun"),
+    ]
     more = _steps(diagnosis, both | {"notes": "c"})
     assert [(d and d[0], c is None) for d, c in more] == [
-        ("rankfile", False), ("hosts.slurm", False), ("notes", True),
-    ]  # fmt: skip
+        ("rankfile", False),
+        ("hosts.slurm", False),
+        ("notes", True),
+    ]
 
 
 def test_tapered_report_is_small(tmp_path: Path) -> None:
@@ -311,9 +339,15 @@ def test_a_diagnosis_without_remedy_or_waterfall() -> None:
         update={"code": "TB005", "cause": "undetermined", "title": "Too few samples", "links": []}
     )
     diagnosis = told.model_copy(
-        update={"remedy": None, "waterfall": [], "findings": [open_], "top_links": [],
-                "cause": "undetermined", "warnings": []}
-    )  # fmt: skip
+        update={
+            "remedy": None,
+            "waterfall": [],
+            "findings": [open_],
+            "top_links": [],
+            "cause": "undetermined",
+            "warnings": [],
+        }
+    )
     found = Reader(render_report(run, diagnosis))
     assert "remedy" not in [a.get("id") for a in found.all("section")]
     assert "Too few samples" in " ".join(found.text)
@@ -349,13 +383,22 @@ def test_doubt_is_said_at_the_top() -> None:
 
 def test_shares_by_cause_add_up() -> None:
     def finding(cause: Any, share: float) -> Finding:
-        return Finding(code="TB000", cause=cause, title="", explanation="", share=share, phases=[],
-                       links=[], advice="")  # fmt: skip
+        return Finding(
+            code="TB000",
+            cause=cause,
+            title="",
+            explanation="",
+            share=share,
+            phases=[],
+            links=[],
+            advice="",
+        )
 
     found = _shares([finding("pattern", 0.2), finding("placement", 0.5), finding("pattern", 0.1)])
     assert [(c, round(s, 6), round(w, 6)) for c, s, w in found] == [
-        ("placement", 0.0, 0.5), ("pattern", 0.5, 0.3),
-    ]  # fmt: skip
+        ("placement", 0.0, 0.5),
+        ("pattern", 0.5, 0.3),
+    ]
     over = _shares([finding("pattern", 0.9), finding("placement", 0.9)])
     assert sum(width for _, _, width in over) == pytest.approx(1.0)
 

@@ -44,9 +44,13 @@ def test_viewer_is_built_from_its_source(tmp_path: Path) -> None:
         pytest.skip("needs the viewer's tools: run 'npm ci' in web/")
     path = os.pathsep.join([node, os.environ.get("PATH", "")])
     done = subprocess.run(
-        ["sh", str(WEB / "build.sh"), str(tmp_path)], env=os.environ | {"PATH": path},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        ["sh", str(WEB / "build.sh"), str(tmp_path)],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     made = sorted(path.name for path in tmp_path.iterdir())
     assert made == ["evolution.css", "evolution.js", "viewer.css", "viewer.js"]
@@ -76,9 +80,16 @@ def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path, shared:
     environment = os.environ | {"PATH": path}
     built = tmp_path / "interval.mjs"
     subprocess.run(
-        [WEB / "node_modules" / ".bin" / "esbuild", WEB / "src" / "interval.ts", "--format=esm",
-         f"--outfile={built}", "--log-level=error"], env=environment, check=True,
-    )  # fmt: skip
+        [
+            WEB / "node_modules" / ".bin" / "esbuild",
+            WEB / "src" / "interval.ts",
+            "--format=esm",
+            f"--outfile={built}",
+            "--log-level=error",
+        ],
+        env=environment,
+        check=True,
+    )
     ask = (
         f"import {{ interval, ofDifference }} from {str(built)!r};"
         f"const sums = {json.dumps(sums)};"
@@ -86,9 +97,12 @@ def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path, shared:
         ".concat([[ofDifference([0.25, 0.125, 0.5], [0.5, 0.375, 1])]])));"
     )
     done = subprocess.run(
-        ["node", "--input-type=module", "--eval", ask], env=environment,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        ["node", "--input-type=module", "--eval", ask],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     plain, hashed, (change,) = json.loads(done.stdout)
     excess = hop_excess(packets, variance)
     met_excess = congested_excess(congested, met_variance, excess)
@@ -131,10 +145,18 @@ def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(
     environment = os.environ | {"PATH": path}
     built = tmp_path / "shrinkage.mjs"
     subprocess.run(
-        [WEB / "node_modules" / ".bin" / "esbuild", WEB / "src" / "shrinkage.ts", "--bundle",
-         "--format=esm", f"--outfile={built}", "--log-level=warning"],
-        env=environment, check=True, timeout=60,
-    )  # fmt: skip
+        [
+            WEB / "node_modules" / ".bin" / "esbuild",
+            WEB / "src" / "shrinkage.ts",
+            "--bundle",
+            "--format=esm",
+            f"--outfile={built}",
+            "--log-level=warning",
+        ],
+        env=environment,
+        check=True,
+        timeout=60,
+    )
     script = (
         f"import {{ shrink, grouping, estimatesOf }} from {json.dumps(str(built))};"
         f"const groups = grouping({bundle.tolist()}, {kind.tolist()});"
@@ -144,9 +166,13 @@ def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(
         ".map((name) => [...found[name]])));"
     )
     done = subprocess.run(
-        ["node", "--input-type=module", "-e", script], env=environment, check=True,
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        ["node", "--input-type=module", "-e", script],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     said = np.array(json.loads(done.stdout), np.float64)
     told = np.stack([found.value, found.error, found.low, found.high])
     assert np.allclose(said, told, rtol=1e-9, atol=1e-12, equal_nan=True)
@@ -161,7 +187,15 @@ def test_lock_file_names_no_registry() -> None:
 def test_viewer_never_asks_the_network() -> None:
     source = "\n".join(p.read_text() for p in sorted((WEB / "src").glob("*.ts")))
     forbidden = (
-        "fetch(", "XMLHttpRequest", "WebSocket", "EventSource", "sendBeacon", "innerHTML",
-        "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
-    )  # fmt: skip
+        "fetch(",
+        "XMLHttpRequest",
+        "WebSocket",
+        "EventSource",
+        "sendBeacon",
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+    )
     assert [word for word in forbidden if word in source] == []

@@ -38,18 +38,26 @@ def random_run(seed: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         if name not in counts
     }
     phase = ["b", None, "a", "b", "c"]
-    samples = pl.DataFrame({
-        "window": window, "job": np.where(label < 3, 1, 4).astype(np.uint32), "label": label,
-        "link": link, **{name: (counts | sizes)[name] for name in SUMS},
-        "phase": [phase[at] for at in label.tolist()],
-    })  # fmt: skip
+    samples = pl.DataFrame(
+        {
+            "window": window,
+            "job": np.where(label < 3, 1, 4).astype(np.uint32),
+            "label": label,
+            "link": link,
+            **{name: (counts | sizes)[name] for name in SUMS},
+            "phase": [phase[at] for at in label.tolist()],
+        }
+    )
     known = rng.random(WINDOWS * LINKS) < 0.6
     observed = rng.integers(0, 30, WINDOWS * LINKS).astype(np.uint64)
-    truth = pl.DataFrame({
-        "window": np.repeat(windows, LINKS), "link": np.tile(np.arange(LINKS, dtype=np.uint32),
-                                                             WINDOWS),
-        "observed_packets": observed, "observed_congested_packets": observed // 3,
-    }).filter(pl.Series(known) & (pl.col("link") != 2))  # fmt: skip
+    truth = pl.DataFrame(
+        {
+            "window": np.repeat(windows, LINKS),
+            "link": np.tile(np.arange(LINKS, dtype=np.uint32), WINDOWS),
+            "observed_packets": observed,
+            "observed_congested_packets": observed // 3,
+        }
+    ).filter(pl.Series(known) & (pl.col("link") != 2))
     start = np.arange(WINDOWS, dtype=np.uint64) * 100
     times = pl.DataFrame({"window": windows, "start_ps": start, "end_ps": start + 100})
     return samples, truth, times
@@ -125,10 +133,17 @@ def test_samples_stand_where_a_plain_way_puts_them(seed: int) -> None:
                     part = round(each * last) - round(each * first) if n else row[name]
                     cell[name] = cell.get(name, 0) + part
     plain = pl.DataFrame(
-        [{"window": times["window"][to], "job": job, "label": label, "link": link,
-          **{name: cell.get(name, 0) for name in SUMS}}
-         for (to, job, label, link), cell in sums.items()]
-    ).sort("window", "label", "link")  # fmt: skip
+        [
+            {
+                "window": times["window"][to],
+                "job": job,
+                "label": label,
+                "link": link,
+                **{name: cell.get(name, 0) for name in SUMS},
+            }
+            for (to, job, label, link), cell in sums.items()
+        ]
+    ).sort("window", "label", "link")
     assert plain.height == found.height
     for name in plain.columns:
         assert found[name].to_list() == plain[name].to_list(), name

@@ -11,16 +11,27 @@ from tailback.report.story import story_of
 from tests.factories.report_data import make_diagnosis, make_run
 
 SITE = CallSite(
-    place="leaf00: 4 down-links", link=3, ours=True, line="MPI_Isend in ring", phase="ring",
-    call="MPI_Isend", tag=1, communicator="MPI_COMM_WORLD", share=0.5, stall=2.0,
+    place="leaf00: 4 down-links",
+    link=3,
+    ours=True,
+    line="MPI_Isend in ring",
+    phase="ring",
+    call="MPI_Isend",
+    tag=1,
+    communicator="MPI_COMM_WORLD",
+    share=0.5,
+    stall=2.0,
     ranks=frozenset({1}),
-)  # fmt: skip
+)
 
 
 def test_a_line_that_congests_several_groups_of_links_is_named_once() -> None:
     diagnosis = make_diagnosis(make_run())
-    sites = [SITE, replace(SITE, place="leaf01: 2 down-links", link=9),
-             replace(SITE, line="MPI_Isend in halo", phase="halo")]  # fmt: skip
+    sites = [
+        SITE,
+        replace(SITE, place="leaf01: 2 down-links", link=9),
+        replace(SITE, line="MPI_Isend in halo", phase="halo"),
+    ]
     steps = story_of(diagnosis, "Placement of ranks", diagnosis.top_links, sites, [])
     step = next(step for step in steps if step.name == "Phase and call")
     assert [item.text for item in step.items] == ["MPI_Isend in ring", "MPI_Isend in halo"]
@@ -31,13 +42,24 @@ def test_every_cable_of_which_one_may_be_slow_is_listed() -> None:
     names = [f"l{i}[1] → s{i}" for i in range(12)]
     found = [f"{names[1]} (25 of 100 Gb/s)", f"{names[11]} (25 of 100 Gb/s)"]
     cost = Cost(
-        cause=diagnosis.cause, ps=5, low_ps=4, high_ps=6, share=0.5, subject=one_of(found),
-        evidence="", rests_on=("model",),
-    )  # fmt: skip
+        cause=diagnosis.cause,
+        ps=5,
+        low_ps=4,
+        high_ps=6,
+        share=0.5,
+        subject=one_of(found),
+        evidence="",
+        rests_on=("model",),
+    )
     explained = Explanation(
-        elapsed_ps=10, parts={"computation": 10}, costs=[cost], not_explained_ps=0,
-        model_error_ps=0, missing=[], sources=[],
-    )  # fmt: skip
+        elapsed_ps=10,
+        parts={"computation": 10},
+        costs=[cost],
+        not_explained_ps=0,
+        model_error_ps=0,
+        missing=[],
+        sources=[],
+    )
     told = diagnosis.model_copy(update={"explanation": explained})
     steps = story_of(told, "Slow link", diagnosis.top_links, [], names)
     step = next(step for step in steps if step.name == "Root links")

@@ -17,21 +17,35 @@ from tailback.simulation import simulate
 from tailback.simulation.decode import decode_samples
 
 SUMS = (
-    "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
-    "congested_samples", "congested_weight", "congested_variance",
-)  # fmt: skip
+    "hop_samples",
+    "hop_weight",
+    "hop_variance",
+    "hop_bytes",
+    "congested_samples",
+    "congested_weight",
+    "congested_variance",
+)
 
 
 def stencil(scheme: str) -> Run:
     """A stencil in four phases, row by row on the hosts: leaf up-links are congested."""
-    pattern = {"kind": "stencil2d", "dims": [8, 16], "size": "2 MiB",
-               "order": ["+x", "+y", "-x", "-y"]}  # fmt: skip
-    return simulate(parse({
-        "name": "stencil", "seed": 1,
-        "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
-        "job": [{"placement": "block", "pattern": pattern}],
-        "telemetry": {"scheme": scheme},
-    }))  # fmt: skip
+    pattern = {
+        "kind": "stencil2d",
+        "dims": [8, 16],
+        "size": "2 MiB",
+        "order": ["+x", "+y", "-x", "-y"],
+    }
+    return simulate(
+        parse(
+            {
+                "name": "stencil",
+                "seed": 1,
+                "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
+                "job": [{"placement": "block", "pattern": pattern}],
+                "telemetry": {"scheme": scheme},
+            }
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +122,6 @@ def test_delivered_data_stands_where_it_arrived(run: Run) -> None:
     course = Timeline(evidence, evidence.windows.height)
     last = evidence.samples.join(
         evidence.links.filter("to_node").select("link"), on="link", how="semi"
-    )["window"].max()  # fmt: skip
+    )["window"].max()
     assert isinstance(last, int)
     assert np.flatnonzero(course.delivered_bytes())[-1] == last

@@ -70,8 +70,13 @@ def test_a_diagnosis_names_links_as_the_network_does(
 
 def test_directions_of_a_torus(tmp_path: Path) -> None:
     run = simulate(load_scenario(written(tmp_path, TORUS)))
-    words = dict(zip(run.tables["links"].sort("link").select("src_name", "dst_name").rows(),
-                     link_directions(run.tables), strict=True))  # fmt: skip
+    words = dict(
+        zip(
+            run.tables["links"].sort("link").select("src_name", "dst_name").rows(),
+            link_directions(run.tables),
+            strict=True,
+        )
+    )
     assert words["r0-0-0", "r1-0-0"] == "X+"
     assert words["r0-0-0", "r3-0-0"] == "X-"
     assert words["r1-3-2", "r1-0-2"] == "Y+"
@@ -92,8 +97,12 @@ def test_links_of_a_dragonfly(tmp_path: Path) -> None:
 def test_a_tree_has_no_such_words(tmp_path: Path) -> None:
     path = tmp_path / "tree.toml"
     path.write_text(
-        SCENARIO.replace("[fabric.topology]\n{topology}", "[fabric.fat_tree]\nhosts_per_leaf = 16\n"
-                         "leaves = 4\naggregation = 2"), encoding="utf-8")  # fmt: skip
+        SCENARIO.replace(
+            "[fabric.topology]\n{topology}",
+            "[fabric.fat_tree]\nhosts_per_leaf = 16\nleaves = 4\naggregation = 2",
+        ),
+        encoding="utf-8",
+    )
     run = simulate(load_scenario(path))
     assert link_directions(run.tables) == []
     assert "leaf → aggregation" in _names(FigureData(run))

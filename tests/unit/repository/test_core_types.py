@@ -97,9 +97,13 @@ def test_what_comes_of_runs() -> None:
     program = builder.build()
     nodes = np.array([0, 3], np.uint32)
     placed = PlacedProgram(
-        program, node=nodes, host=nodes, start_ps=np.zeros(2, np.uint64), label_observed=[True],
+        program,
+        node=nodes,
+        host=nodes,
+        start_ps=np.zeros(2, np.uint64),
+        label_observed=[True],
         label_service=[0],
-    )  # fmt: skip
+    )
     settings = EngineSettings.of(
         parse({"fabric": {"preset": "tapered"}, "job": [{"pattern": {"kind": "alltoall"}}]})
     )

@@ -51,8 +51,14 @@ def test_the_fabric_is_discovered_again_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_program_is_recorded_again(tmp_path: Path) -> None:
-    need({"mpicc.openmpi": "libopenmpi-dev", "mpirun.openmpi": "openmpi-bin",
-          "eztrace": "eztrace", "otf2-print": "otf2-tools"})  # fmt: skip
+    need(
+        {
+            "mpicc.openmpi": "libopenmpi-dev",
+            "mpirun.openmpi": "openmpi-bin",
+            "eztrace": "eztrace",
+            "otf2-print": "otf2-tools",
+        }
+    )
     out = tmp_path / "trace"
     run("record.sh", out, 2, 2, 2, 1)
     again = read_trace(out)

@@ -134,6 +134,9 @@ def test_files_of_the_engine_use_each_other_one_way(  # type: ignore[no-untyped-
     written(tmp_path, f"{engine}/lib.rs", "mod host;\npub mod switch;\npub use host::Settings;")
     written(tmp_path, f"{engine}/switch/port.rs", low)
     written(tmp_path, f"{engine}/switch/mod.rs", "mod port;\npub use port::{Port as P, self};")
-    written(tmp_path, f"{engine}/host.rs", "use crate::{switch::{P, port}, switch};\n"
-            "pub struct Adapter(P);\npub struct Settings;")  # fmt: skip
+    written(
+        tmp_path,
+        f"{engine}/host.rs",
+        "use crate::{switch::{P, port}, switch};\npub struct Adapter(P);\npub struct Settings;",
+    )
     assert bool([*rules.engine_one_way(tmp_path)]) == broken

@@ -80,7 +80,7 @@ def test_a_machine_that_has_all_gets_as_far_as_the_download(machine: Path) -> No
         ("rustc", "exit 1", "does not run"),
         ("python3.11", "exit 1", "no Python of at least 3.11"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_downloaded_is_checked_before_any_download(
     machine: Path, name: str, stand_in: str, expected: str
 ) -> None:
@@ -97,8 +97,12 @@ def test_the_gate_unsets_what_a_machine_sets_for_itself(tmp_path: Path) -> None:
     kept = {"PIP_CERT": "/y", "HOME": "/z"}
     environment = {**taken, **kept, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ended = subprocess.run(
-        [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [tmp_path / ".ci" / "run"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     names = {line.partition("=")[0] for line in ended.stdout.splitlines()}
     assert not names & set(taken) and names >= set(kept)
 
@@ -116,9 +120,12 @@ def test_what_tests_import_finds_no_other_home(tmp_path: Path) -> None:
     environment = {k: v for k, v in environment.items() if not k.startswith(("XDG_", "PYTEST_"))}
     command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
     subprocess.run(
-        [*command, "tests/browser/test_evolution.py"], cwd=ROOT, stdout=subprocess.PIPE, check=True,
+        [*command, "tests/browser/test_evolution.py"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
         env=environment | {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,11 +47,17 @@ def test_a_table_that_is_cut(
 @pytest.mark.parametrize(
     ("name", "column"),
     [
-        ("links", "dst"), ("links", "src_name"), ("labels", "phase"), ("windows", "end_ps"),
-        ("packets", "header"), ("packets", "label"), ("truth", "link"), ("samples", "hop_weight"),
+        ("links", "dst"),
+        ("links", "src_name"),
+        ("labels", "phase"),
+        ("windows", "end_ps"),
+        ("packets", "header"),
+        ("packets", "label"),
+        ("truth", "link"),
+        ("samples", "hop_weight"),
         ("messages", "src_rank"),
     ],
-)  # fmt: skip
+)
 def test_nulls_where_nothing_is_unknown(
     name: str, column: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,10 +88,14 @@ def test_numbers_out_of_order(run: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("elapsed_ps", float("inf")), ("elapsed_ps", "soon"), ("average_path_length", None),
-        ("average_path_length", "long"), ("model", "fluid"), ("one_in", []),
+        ("elapsed_ps", float("inf")),
+        ("elapsed_ps", "soon"),
+        ("average_path_length", None),
+        ("average_path_length", "long"),
+        ("model", "fluid"),
+        ("one_in", []),
     ],
-)  # fmt: skip
+)
 def test_a_summary_that_no_run_has(
     key: str, value: Any, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

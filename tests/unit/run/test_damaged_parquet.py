@@ -57,21 +57,32 @@ def test_no_flipped_byte_ends_the_process(tmp_path: Path, seed: int) -> None:
     # In a process of its own: what ends it would end the tests.
     done = subprocess.run(
         [sys.executable, "-c", READ_DAMAGED, str(path), str(seed)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-500:]
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"data_page_version": "2.0"}, {"compression": "none"}, {"use_dictionary": False},
-     {"row_group_size": 10}, {"write_page_index": True}],
-)  # fmt: skip
+    [
+        {},
+        {"data_page_version": "2.0"},
+        {"compression": "none"},
+        {"use_dictionary": False},
+        {"row_group_size": 10},
+        {"write_page_index": True},
+    ],
+)
 def test_whole_files_of_other_writers_are_read(tmp_path: Path, options: dict[str, object]) -> None:
     draw = random.Random(1)
-    table = pa.table({
-        "a": list(range(100)), "b": [f"x{k % 5}" for k in range(100)],
-        "c": [[draw.random()] * (k % 3) for k in range(100)],
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "a": list(range(100)),
+            "b": [f"x{k % 5}" for k in range(100)],
+            "c": [[draw.random()] * (k % 3) for k in range(100)],
+        }
+    )
     pq.write_table(table, tmp_path / "a.parquet", **options)
     assert read_table(tmp_path / "a.parquet").equals(pl.DataFrame(pl.from_arrow(table)))

@@ -58,11 +58,12 @@ def flip(file: Path, bit: int) -> None:
 
 def same(run: Run, other: Run) -> bool:
     """Whether two runs hold the same: tables, summary, scenario."""
-    return (
-        all(run.tables[name].equals(table) for name, table in other.tables.items())
-        and (run.summary, run.scenario, run.notes, run.performance)
-        == (other.summary, other.scenario, other.notes, other.performance)
-    )  # fmt: skip
+    return all(run.tables[name].equals(table) for name, table in other.tables.items()) and (
+        run.summary,
+        run.scenario,
+        run.notes,
+        run.performance,
+    ) == (other.summary, other.scenario, other.notes, other.performance)
 
 
 def test_every_flipped_bit_of_a_run_is_reported_by_file(whole: Path, tmp_path: Path) -> None:
@@ -170,8 +171,11 @@ def test_every_cut_and_flip_of_a_parquet_file_is_refused_or_decoded(table: Path)
 def test_one_module_alone_opens_parquet() -> None:
     root = Path(atomic_exchange.__file__).parent
     opened = re.compile(r"\b(?:read|scan)_parquet\(")
-    found = [str(file.relative_to(root)) for file in root.rglob("*.py")
-             if opened.search(file.read_text(encoding="utf-8"))]  # fmt: skip
+    found = [
+        str(file.relative_to(root))
+        for file in root.rglob("*.py")
+        if opened.search(file.read_text(encoding="utf-8"))
+    ]
     assert found == ["parquet.py"]
 
 
@@ -232,8 +236,14 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
                 if left[0] < 0:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-            for module, name in ((os, "mkdir"), (os, "rename"), (os, "unlink"), (os, "rmdir"),
-                                 (os, "chmod"), (atomic_exchange, "_exchange")):  # fmt: skip
+            for module, name in (
+                (os, "mkdir"),
+                (os, "rename"),
+                (os, "unlink"),
+                (os, "rmdir"),
+                (os, "chmod"),
+                (atomic_exchange, "_exchange"),
+            ):
                 real = getattr(module, name)
 
                 def struck(*arguments: Any, real: Any = real, **options: Any) -> Any:
@@ -356,8 +366,11 @@ def read_all(out: Path) -> list[pl.DataFrame]:
 def test_every_flipped_bit_of_a_collection_is_reported_by_file(collected: Path) -> None:
     good = read_all(collected)
     # Nobody reads the log of events back; what the folder is, the collector alone asks.
-    files = [*collected.glob("*/000001.parquet"), *collected.glob("carry-*"),
-             *collected.glob("sha256/*")]  # fmt: skip
+    files = [
+        *collected.glob("*/000001.parquet"),
+        *collected.glob("carry-*"),
+        *collected.glob("sha256/*"),
+    ]
     assert len(files) == 4
     reported = 0
     for file, bit in flips(files):

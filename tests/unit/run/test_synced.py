@@ -24,8 +24,12 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Events:
     """What is synced, renamed or removed, in order; files by the inode's name at that time."""
     events: Events = []
     fsync, rename, replace, link, unlink = (
-        os.fsync, os.rename, os.replace, os.link, os.unlink,
-    )  # fmt: skip
+        os.fsync,
+        os.rename,
+        os.replace,
+        os.link,
+        os.unlink,
+    )
     exchange = atomic_exchange._exchange
 
     def synced(descriptor: int) -> None:
@@ -116,9 +120,10 @@ def exported_file(path: Path) -> None:
 
 def written_study(path: Path) -> None:
     scenario = {
-        "name": "tiny", "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 2}},
+        "name": "tiny",
+        "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 2}},
         "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "4 KiB"}}],
-    }  # fmt: skip
+    }
     plan_sweep(scenario, {"seed": [1]}, path.parent)
 
 

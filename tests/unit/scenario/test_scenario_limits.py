@@ -147,13 +147,15 @@ def test_what_needs_per_destination_says_so_as_it_is_written(
         ({"green": "8 KiB"}, ["green"]),
         ({"scheme": "dcms", "green": "8 KiB", "hold": "1 us"}, ["green"]),
         ({"hold": "1 us", "calm_marking_rate": 3}, ["calm_marking_rate", "hold"]),
-        ({"scheme": "rgbcc", "increase": 2, "limit": 9, "timer": "1 us"},
-         ["increase", "limit", "timer"]),
+        (
+            {"scheme": "rgbcc", "increase": 2, "limit": 9, "timer": "1 us"},
+            ["increase", "limit", "timer"],
+        ),
         # These it has: where credit is missing a light turns red as well.
         ({"scheme": "rgbcc", "victims": True, "green": "8 KiB", "marking_rate": 1}, []),
         ({"victims": True, "increase": 2, "green": "16 KiB"}, []),
     ],
-)  # fmt: skip
+)
 def test_a_key_that_the_scheme_does_not_use_is_noted(
     control: dict[str, Any], idle: list[str]
 ) -> None:
@@ -177,16 +179,25 @@ def test_the_page_says_what_kind_of_value_a_key_has(key: str, values: str) -> No
 
 def test_a_rate_comes_back_as_it_was() -> None:
     rate = 100 / 3
-    given = parse({
-        "fabric": {"preset": "tapered"}, "engine": {"local_rate": f"{rate!r} Gb/s"},
-        "job": [{"pattern": {"kind": "ring"}}],
-    })  # fmt: skip
+    given = parse(
+        {
+            "fabric": {"preset": "tapered"},
+            "engine": {"local_rate": f"{rate!r} Gb/s"},
+            "job": [{"pattern": {"kind": "ring"}}],
+        }
+    )
     again = Scenario.model_validate_json(given.model_dump_json())
     assert again.engine.local_rate == rate
-    assert '"100 Gb/s"' in parse({
-        "fabric": {"preset": "tapered"}, "engine": {"local_rate": "100 Gb/s"},
-        "job": [{"pattern": {"kind": "ring"}}],
-    }).model_dump_json()  # fmt: skip
+    assert (
+        '"100 Gb/s"'
+        in parse(
+            {
+                "fabric": {"preset": "tapered"},
+                "engine": {"local_rate": "100 Gb/s"},
+                "job": [{"pattern": {"kind": "ring"}}],
+            }
+        ).model_dump_json()
+    )
 
 
 @pytest.mark.parametrize(

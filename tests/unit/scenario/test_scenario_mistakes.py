@@ -17,9 +17,11 @@ from tests.factories.repository import DEMO
 
 SOUND: dict[str, Any] = {
     "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
-    "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}, "hosts": hosts}
-            for hosts in ("0-3", "4-7", "8-11")],
-}  # fmt: skip
+    "job": [
+        {"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}, "hosts": hosts}
+        for hosts in ("0-3", "4-7", "8-11")
+    ],
+}
 """A scenario of three jobs, as TOML gives it."""
 
 
@@ -32,20 +34,29 @@ def sound(**changes: Any) -> dict[str, Any]:
     ("data", "expected"),
     [
         # A required key that is misspelt counts as misspelt, not as missing.
-        (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leafs": 4, "aggregation": 2}}),
-         ("[fabric.fat_tree] leafs: unknown key 'leafs'", "did you mean 'leaves'?")),
-        (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leaves": 4}}),
-         ("[fabric.fat_tree] aggregation: key is missing", "add it: aggregation switches per pod")),
-        ({"job": SOUND["job"]}, ("fabric: key is missing", 'add it: write [fabric]', "preset =")),
+        (
+            sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leafs": 4, "aggregation": 2}}),
+            ("[fabric.fat_tree] leafs: unknown key 'leafs'", "did you mean 'leaves'?"),
+        ),
+        (
+            sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leaves": 4}}),
+            (
+                "[fabric.fat_tree] aggregation: key is missing",
+                "add it: aggregation switches per pod",
+            ),
+        ),
+        ({"job": SOUND["job"]}, ("fabric: key is missing", "add it: write [fabric]", "preset =")),
         ({"fabric": {"preset": "full"}, "jobs": []}, ("unknown key 'jobs'", "did you mean 'job'?")),
         (sound(job=SOUND["job"][0]), ("job: {", "not a list of tables", "write [[job]] in two")),
         (sound(fabric="tapered"), ("fabric: 'tapered' is not a table", 'preset = "tapered"')),
         (sound(engine=[]), ("engine: [] is not a table", "write [engine]")),
-        (sound(engine={"services": 2, "lane_weights": ["4 KiB", "0 B"]}),
-         ("[engine] lane_weights: a weight of 0 bytes is not allowed", "at least one packet")),
+        (
+            sound(engine={"services": 2, "lane_weights": ["4 KiB", "0 B"]}),
+            ("[engine] lane_weights: a weight of 0 bytes is not allowed", "at least one packet"),
+        ),
         (sound(job=[{"pattern": "ring"}]), ("[job] pattern: 'ring' is not a table", "{ kind =")),
     ],
-)  # fmt: skip
+)
 def test_the_wrong_form_is_told_with_the_right_one(
     data: dict[str, Any], expected: tuple[str, ...]
 ) -> None:

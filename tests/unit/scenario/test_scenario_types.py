@@ -33,11 +33,19 @@ from tailback.traffic.patterns import PATTERNS
 from tailback.units import BYTES, GBPS, parse_bytes, parse_gbps, parse_time_ps, transfer_ps
 
 MODELS: list[type[BaseModel]] = [
-    Scenario, FatTree, Degraded, JobSection, AdaptiveSection, CongestionControlSection,
+    Scenario,
+    FatTree,
+    Degraded,
+    JobSection,
+    AdaptiveSection,
+    CongestionControlSection,
     PacingSection,
-    EngineSection, TelemetrySection, ProbesSection,
-    *(entry.part for entry in TOPOLOGIES), *(entry.part for entry in PATTERNS),
-]  # fmt: skip
+    EngineSection,
+    TelemetrySection,
+    ProbesSection,
+    *(entry.part for entry in TOPOLOGIES),
+    *(entry.part for entry in PATTERNS),
+]
 TREE = {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 2}
 JOB = {"pattern": {"kind": "ring", "ranks": 4, "size": "8 KiB"}}
 
@@ -101,10 +109,12 @@ def test_no_field_takes_a_value_of_another_type(
         ({"engine": {"eager": "1e999999999999999999999999 B"}}, ["out of range"]),
         ({"telemetry": {"count_injection": "yes"}}, ["'yes'", "true or false, without quotes"]),
         ({"job": [{**JOB, "compute_scale": True}]}, ["true:", "number without quotes"]),
-        ({"job": [{"pattern": {"kind": "ring", "ranks": True, "size": "1 B"}}]},
-         ["[job.pattern] ranks: true:", "whole number without quotes"]),
+        (
+            {"job": [{"pattern": {"kind": "ring", "ranks": True, "size": "1 B"}}]},
+            ["[job.pattern] ranks: true:", "whole number without quotes"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_type_is_refused_with_a_remedy(data: dict[str, Any], expected: list[str]) -> None:
     with pytest.raises(ScenarioError) as caught:
         prepare(parse({"fabric": {"fat_tree": TREE}, "job": [JOB], **data}))

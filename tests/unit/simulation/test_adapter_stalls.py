@@ -21,7 +21,7 @@ def test_adapters_behind_a_slow_link_stall_and_others_do_not() -> None:
                 "job": [{"pattern": {"kind": "alltoall", "ranks": 8, "size": "1 MiB"}}],
             }
         )
-    )  # fmt: skip
+    )
     fabric = prepared.fabric
     inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
     up = int(np.flatnonzero(inner)[0])

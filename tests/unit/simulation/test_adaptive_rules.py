@@ -24,21 +24,25 @@ def scenario(adaptive: dict[str, Any], **engine: Any) -> Scenario:
         {
             "fabric": {
                 "fat_tree": {
-                    "hosts_per_leaf": 1, "leaves": 2, "aggregation": 2, "leaf_delay": "5 us",
+                    "hosts_per_leaf": 1,
+                    "leaves": 2,
+                    "aggregation": 2,
+                    "leaf_delay": "5 us",
                 }
             },
             "job": [
-                {"pattern": {
-                    "kind": "timed", "ranks": 2, "messages": [[0, 0, 1, PACKETS * 4096]]
-                }}
+                {"pattern": {"kind": "timed", "ranks": 2, "messages": [[0, 0, 1, PACKETS * 4096]]}}
             ],
             "engine": {
-                "packet": "4 KiB", "buffer": "64 KiB", "send_delay": "0 s", "eager": "1 MiB",
+                "packet": "4 KiB",
+                "buffer": "64 KiB",
+                "send_delay": "0 s",
+                "eager": "1 MiB",
                 **engine,
                 "adaptive": adaptive,
             },
         }
-    )  # fmt: skip
+    )
 
 
 def up_links(given: Scenario) -> list[int]:
@@ -128,15 +132,22 @@ def test_the_number_of_threads_changes_nothing() -> None:
             {
                 "fabric": {
                     "fat_tree": {
-                        "hosts_per_leaf": 4, "leaves": 4, "aggregation": 3, "leaf_delay": "50 ns",
+                        "hosts_per_leaf": 4,
+                        "leaves": 4,
+                        "aggregation": 3,
+                        "leaf_delay": "50 ns",
                     }
                 },
                 "job": [{"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}],
             }
-        ).fabric.fat_tree  # fmt: skip
+        ).fabric.fat_tree
         given.job[0].pattern = {
-            "kind": "uniform", "ranks": 16, "size": "40 KiB", "messages": 3, "post": "all",
-        }  # fmt: skip
+            "kind": "uniform",
+            "ranks": 16,
+            "size": "40 KiB",
+            "messages": 3,
+            "post": "all",
+        }
         one, two = (simulate(given, threads=threads) for threads in (1, 2))
         for table in ("truth", "messages"):
             assert one.tables[table].equals(two.tables[table]), (per, table)

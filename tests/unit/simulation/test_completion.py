@@ -60,8 +60,13 @@ def test_each_message_posted_on_delivery_costs_its_latency(
 
 
 def test_a_stencil_posted_on_delivery_takes_its_turns() -> None:
-    pattern = {"kind": "stencil2d", "dims": [4, 1], "size": "32 KiB", "periodic": True,
-               "order": ["-x", "+x"]}  # fmt: skip
+    pattern = {
+        "kind": "stencil2d",
+        "dims": [4, 1],
+        "size": "32 KiB",
+        "periodic": True,
+        "order": ["-x", "+x"],
+    }
     times = []
     for post in ("sequence", "delivered", "acknowledged"):
         job = {"pattern": {**pattern, "post": post}, "hosts": "0-3"}

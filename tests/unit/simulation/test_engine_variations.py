@@ -34,9 +34,13 @@ def given(
 
 def test_buffers_and_delays_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = given(
-        monkeypatch, EngineVariation(buffers=0.5, delays=1.5),
-        buffer="64 KiB", switch_delay="100 ns", send_delay="1 us", local_delay="400 ns",
-    )  # fmt: skip
+        monkeypatch,
+        EngineVariation(buffers=0.5, delays=1.5),
+        buffer="64 KiB",
+        switch_delay="100 ns",
+        send_delay="1 us",
+        local_delay="400 ns",
+    )
     assert seen["buffer_bytes"] == 32 << 10 and "injection" not in seen
     delays = [seen[f"{name}_delay_ps"] for name in ("switch", "send", "local")]
     assert delays == [150_000, 1_500_000, 600_000]

@@ -80,7 +80,7 @@ def test_a_flow_keeps_to_one_path_under_ecmp() -> None:
         ({**DCQCN, "dcqcn": {"kmin": "1 MB"}}, "not below kmax", "raise kmax"),
         ({"congestion_control": {"scheme": "dcqcn"}}, "no queue per destination", "per-dest"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused(engine: dict[str, Any], problem: str, remedy: str) -> None:
     with pytest.raises(TailbackError) as caught:
         run(**engine)

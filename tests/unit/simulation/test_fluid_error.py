@@ -16,8 +16,11 @@ TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}}
 
 def data(kind: str, **engine: Any) -> dict[str, Any]:
     size = {"dims": [4, 4]} if kind == "stencil2d" else {"ranks": 16}
-    return {"fabric": TREE, "job": [{"pattern": {"kind": kind, "size": "64 KiB", **size}}],
-            "engine": engine}  # fmt: skip
+    return {
+        "fabric": TREE,
+        "job": [{"pattern": {"kind": kind, "size": "64 KiB", **size}}],
+        "engine": engine,
+    }
 
 
 @pytest.mark.parametrize("routing", ["deterministic", "adaptive", "vc", "ecmp"])
@@ -39,8 +42,12 @@ def test_many_senders_to_one_have_an_interval_of_their_own() -> None:
     assert classes == {"reduce-naive": True, "alltoall": False, "stencil2d": False}
 
 
-OTHER_JOB = {"pattern": {"kind": "uniform", "ranks": 4, "size": "1 MiB"}, "hosts": "12-15",
-             "name": "other", "observed": False}  # fmt: skip
+OTHER_JOB = {
+    "pattern": {"kind": "uniform", "ranks": 4, "size": "1 MiB"},
+    "hosts": "12-15",
+    "name": "other",
+    "observed": False,
+}
 
 
 @pytest.mark.parametrize(
@@ -52,15 +59,16 @@ OTHER_JOB = {"pattern": {"kind": "uniform", "ranks": 4, "size": "1 MiB"}, "hosts
         ({}, [], FluidOptions(paths="random"), "choice of paths"),
         ({"buffer": "4 KiB"}, [], FluidOptions(), "buffers"),
     ],
-)  # fmt: skip
+)
 def test_what_was_not_measured_has_no_interval(
     engine: dict[str, Any], jobs: list[dict[str, Any]], options: FluidOptions, reason: str
 ) -> None:
     scenario = data("stencil2d", **engine)
     if jobs:
         scenario["job"][0] = {
-            "pattern": {"kind": "ring", "ranks": 12, "size": "64 KiB"}, "hosts": "0-11"
-        }  # fmt: skip
+            "pattern": {"kind": "ring", "ranks": 12, "size": "64 KiB"},
+            "hosts": "0-11",
+        }
     scenario["job"] += jobs
     fluid = simulate_fluid(prepare(parse(scenario)), options)
     assert "packets_low_ps" not in fluid.summary

@@ -39,10 +39,18 @@ def pairs(**fabric: Any) -> dict[str, Any]:
     """Two ranks on each of two hosts; ranks 0 → 1 and 2 → 3 send 1 MiB within their hosts."""
     return {
         "fabric": {"fat_tree": TREE, **fabric},
-        "job": [{"pattern": {"kind": "timed", "ranks": 4, "messages": [
-            [0, 0, 1, SIZE], [0, 2, 3, SIZE]]}, "ranks_per_host": 2}],
+        "job": [
+            {
+                "pattern": {
+                    "kind": "timed",
+                    "ranks": 4,
+                    "messages": [[0, 0, 1, SIZE], [0, 2, 3, SIZE]],
+                },
+                "ranks_per_host": 2,
+            }
+        ],
         "engine": {"local_delay": 0, "send_delay": 0, "local_rate": "800 Gb/s"},
-    }  # fmt: skip
+    }
 
 
 def took(run: Run) -> list[int]:
@@ -257,9 +265,11 @@ def test_an_edge_list_states_the_rate_of_a_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "error"),
-    [("l0,l0,900\n", r"'l0' has a rate within itself, and is no host"),
-     ("h0,h0,900\n", r"line 5.*'h0' has another rate within itself already")],
-)  # fmt: skip
+    [
+        ("l0,l0,900\n", r"'l0' has a rate within itself, and is no host"),
+        ("h0,h0,900\n", r"line 5.*'h0' has another rate within itself already"),
+    ],
+)
 def test_wrong_lines_of_an_edge_list_are_refused(tmp_path: Path, line: str, error: str) -> None:
     (tmp_path / "edges.csv").write_text(EDGES + line)
     with pytest.raises(FabricError, match=error):
@@ -268,11 +278,15 @@ def test_wrong_lines_of_an_edge_list_are_refused(tmp_path: Path, line: str, erro
 
 @pytest.mark.parametrize(
     ("rates", "error"),
-    [([{"hosts": "0-1", "rate": "1 Gb/s"}, {"hosts": "1", "rate": "2 Gb/s"}],
-      r"\[\[fabric.in_host\]\] hosts: host .* has two rates"),
-     ([{"hosts": "nowhere", "rate": "1 Gb/s"}], r"\[\[fabric.in_host\]\] hosts.*nowhere"),
-     ([{"hosts": "0", "rate": "1e-13 Gb/s"}], r"\[\[fabric.in_host\]\] rate")],
-)  # fmt: skip
+    [
+        (
+            [{"hosts": "0-1", "rate": "1 Gb/s"}, {"hosts": "1", "rate": "2 Gb/s"}],
+            r"\[\[fabric.in_host\]\] hosts: host .* has two rates",
+        ),
+        ([{"hosts": "nowhere", "rate": "1 Gb/s"}], r"\[\[fabric.in_host\]\] hosts.*nowhere"),
+        ([{"hosts": "0", "rate": "1e-13 Gb/s"}], r"\[\[fabric.in_host\]\] rate"),
+    ],
+)
 def test_wrong_rates_are_refused(rates: list[dict[str, str]], error: str) -> None:
     with pytest.raises(ScenarioError, match=error):
         prepare(parse(pairs(in_host=rates)))

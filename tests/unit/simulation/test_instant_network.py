@@ -23,9 +23,11 @@ def waiting_ranks(size: int) -> PreparedScenario:
     builder.wait(1, builder.irecv(1, 0, size, 0, label))
     builder.compute(1, 5 * US)
     scenario = parse(
-        {"fabric": {"fat_tree": {"hosts_per_leaf": 1, "leaves": 2, "aggregation": 1}},
-         "job": [{"pattern": {"kind": "ring", "ranks": 2, "messages": 1, "size": "4 KiB"}}]}
-    )  # fmt: skip
+        {
+            "fabric": {"fat_tree": {"hosts_per_leaf": 1, "leaves": 2, "aggregation": 1}},
+            "job": [{"pattern": {"kind": "ring", "ranks": 2, "messages": 1, "size": "4 KiB"}}],
+        }
+    )
     return prepare(scenario).with_program(builder.build())
 
 

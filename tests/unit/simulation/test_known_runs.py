@@ -51,10 +51,13 @@ def test_the_same_question_by_another_name_is_answered_from_memory(
     evaluate = make_evaluate(prepared, known=[(Change(measure=True), run)])
     now = prepared.observed.node
     same = [
-        Change(), Change(measure=True), Change(background=False), Change(routing="adaptive"),
+        Change(),
+        Change(measure=True),
+        Change(background=False),
+        Change(routing="adaptive"),
         Change(placement=now.copy(), placement_name="by another name"),
         Change(program=prepared.observed.program),
-    ]  # fmt: skip
+    ]
     assert {evaluate(change).elapsed_ps for change in same} == {run.elapsed_ps}
     assert simulated == []
 
@@ -65,10 +68,15 @@ def test_other_questions_are_simulated_and_answered_as_without_memory(
     evaluate = make_evaluate(prepared, known=[(Change(measure=True), simulate(prepared))])
     back = np.ascontiguousarray(prepared.observed.node[::-1])
     others = [
-        Change(network="healthy"), Change(network="star"), Change(network="instant"),
-        Change(placement=back), Change(routing="deterministic"), Change(seed_offset=1),
-        Change(limits=((20, 5.0),)), Change(computations=True),
-    ]  # fmt: skip
+        Change(network="healthy"),
+        Change(network="star"),
+        Change(network="instant"),
+        Change(placement=back),
+        Change(routing="deterministic"),
+        Change(seed_offset=1),
+        Change(limits=((20, 5.0),)),
+        Change(computations=True),
+    ]
     kept = [evaluate(change) for change in others]
     assert len(simulated) == len(others)
     alone = [make_evaluate(prepared)(change) for change in others]
@@ -96,8 +104,9 @@ def test_a_candidate_is_simulated_once_for_its_time_and_its_proof(
 @pytest.mark.parametrize("network", ["star", "no-contention"])
 def test_networks_without_choices_are_simulated_with_one_seed(
     network: Literal["star", "no-contention"],
-    prepared: PreparedScenario, simulated: list[dict[str, Any]],
-) -> None:  # fmt: skip
+    prepared: PreparedScenario,
+    simulated: list[dict[str, Any]],
+) -> None:
     evaluate = make_evaluate(prepared)
     seeds = [Change(network=network, seed_offset=seed) for seed in range(3)]
     times = {evaluate(change).elapsed_ps for change in seeds}

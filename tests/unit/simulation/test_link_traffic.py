@@ -40,8 +40,14 @@ def test_up_and_down_links_of_a_leaf_are_interchangeable() -> None:
 
 
 def test_links_of_all_equal_switches_of_a_pod_are_interchangeable() -> None:
-    shape = {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 2, "pods": 2, "cores": 4,
-             "aggregation_uplinks": 2}  # fmt: skip
+    shape = {
+        "hosts_per_leaf": 2,
+        "leaves": 2,
+        "aggregation": 2,
+        "pods": 2,
+        "cores": 4,
+        "aggregation_uplinks": 2,
+    }
     group, fabric = groups_of({"fat_tree": shape})
     sizes = np.bincount(group[group >= 0])
     # Of each leaf two up and two down, of each pod four up and four down.
@@ -76,9 +82,7 @@ def traffic(
     link = np.tile(np.arange(32), steps)
     part = np.repeat(np.arange(steps), 32)
     group = np.repeat(np.arange(8), 4)
-    return LinkTraffic.of_marks(
-        link, part, rows.ravel(), np.ones(steps, np.int64), factor, group
-    )  # fmt: skip
+    return LinkTraffic.of_marks(link, part, rows.ravel(), np.ones(steps, np.int64), factor, group)
 
 
 def test_links_of_a_group_have_its_mean_if_only_chance_tells_them_apart() -> None:
@@ -111,9 +115,13 @@ def test_links_without_others_like_them_need_more_steps() -> None:
     generator = np.random.default_rng(3)
     grouped = traffic(generator, [0.25] * 4, 20)
     alone = LinkTraffic(
-        grouped.total, grouped.variance, grouped.own, np.zeros(0), grouped.steps,
+        grouped.total,
+        grouped.variance,
+        grouped.own,
+        np.zeros(0),
+        grouped.steps,
         np.full(32, -1),
-    )  # fmt: skip
+    )
     assert not grouped.precision().why_not
     few = alone.precision()
     assert few.why_not and few.more > 1 and few.half > LINK_PRECISION
@@ -152,9 +160,16 @@ def test_bytes_of_links_are_within_two_percent(seed: int) -> None:
 
 def test_detours_are_simulated_until_links_are_known() -> None:
     """In a dragonfly no two links are alike: what a few steps carry says little of each link."""
-    dragonfly = {"topology": {"kind": "dragonfly", "groups": 5, "routers": 2,
-                              "nodes_per_router": 2, "global_ports": 2},
-                 "routes": "ugal"}  # fmt: skip
+    dragonfly = {
+        "topology": {
+            "kind": "dragonfly",
+            "groups": 5,
+            "routers": 2,
+            "nodes_per_router": 2,
+            "global_ports": 2,
+        },
+        "routes": "ugal",
+    }
     job = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "8 KiB"}, "repeat": 400}
     engine = {"routing": "adaptive", "skip_repeats": True}
     run = simulate(prepare(parse({"fabric": dragonfly, "job": [job], "engine": engine})), threads=1)

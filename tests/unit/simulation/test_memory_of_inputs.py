@@ -94,10 +94,19 @@ def test_repetitions_are_refused_by_the_same_limit(monkeypatch: pytest.MonkeyPat
     [
         ("hosts", {"hosts_per_leaf": 1_000_000, "leaves": 2, "aggregation": 2}),
         ("cables", {"hosts_per_leaf": 1, "leaves": 2, "aggregation": 2, "leaf_cables": 70_000}),
-        ("up", {"hosts_per_leaf": 1, "leaves": 1, "aggregation": 1, "pods": 2, "cores": 1,
-                "aggregation_uplinks": 40_000}),
+        (
+            "up",
+            {
+                "hosts_per_leaf": 1,
+                "leaves": 1,
+                "aggregation": 1,
+                "pods": 2,
+                "cores": 1,
+                "aggregation_uplinks": 40_000,
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_switch_of_too_many_ports_is_refused_before_it_is_built(
     kind: str, shape: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,10 +120,15 @@ def test_a_switch_of_too_many_ports_is_refused_before_it_is_built(
     [
         {"kind": "torus", "dims": [2], "nodes_per_switch": 70_000},
         {"kind": "pgft", "children": [70_000, 2], "parents": [1, 500]},
-        {"kind": "dragonfly", "nodes_per_router": 70_000, "routers": 2, "global_ports": 1,
-         "groups": 2},
+        {
+            "kind": "dragonfly",
+            "nodes_per_router": 70_000,
+            "routers": 2,
+            "global_ports": 1,
+            "groups": 2,
+        },
     ],
-)  # fmt: skip
+)
 def test_a_topology_of_too_many_ports_is_refused_before_it_is_built(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +146,7 @@ def test_a_topology_of_too_many_ports_is_refused_before_it_is_built(
         {"kind": "hyperx", "dims": [4, 4]},
         {"kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 2, "groups": 9},
     ],
-)  # fmt: skip
+)
 def test_ports_by_formula_are_those_of_the_fabric(options: dict[str, Any]) -> None:
     topology = parse_topology(options)
     fabric = topology.fabric()
@@ -145,8 +159,10 @@ def test_a_million_ranks_on_four_hosts_are_refused_at_once(
 ) -> None:
     monkeypatch.setattr(sys.modules["tailback.simulation.prepare"], "load_traffic", pytest.fail)
     tree = {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 2}
-    for pattern in ({"kind": "ring", "ranks": 1_000_000, "size": "1 B"},
-                    {"kind": "stencil2d", "dims": [1000, 1000]}):  # fmt: skip
+    for pattern in (
+        {"kind": "ring", "ranks": 1_000_000, "size": "1 B"},
+        {"kind": "stencil2d", "dims": [1000, 1000]},
+    ):
         with pytest.raises(PlacementError, match="1000000 ranks, the chosen hosts hold 4 slots"):
             prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]}))
 

@@ -26,14 +26,20 @@ ELASTIC = {"kind": "elastic", "rates": "assigned"}
 
 def scenario(pacing: dict[str, Any], fabric: dict[str, Any] = TREE, **engine: Any) -> Any:
     """16 ranks on a tree; the traffic is replaced where a test needs its own."""
-    return parse({
-        "fabric": fabric,
-        "job": [{"pattern": {"kind": "permutation", "ranks": 16, "size": "1 MiB"}}],
-        "engine": {
-            "routing": "deterministic", "injection": "per-destination", "eager": "1 GiB",
-            "send_delay": "0 ns", "pacing": pacing, **engine,
-        },
-    })  # fmt: skip
+    return parse(
+        {
+            "fabric": fabric,
+            "job": [{"pattern": {"kind": "permutation", "ranks": 16, "size": "1 MiB"}}],
+            "engine": {
+                "routing": "deterministic",
+                "injection": "per-destination",
+                "eager": "1 GiB",
+                "send_delay": "0 ns",
+                "pacing": pacing,
+                **engine,
+            },
+        }
+    )
 
 
 def program(rounds: list[list[tuple[int, int, int]]], ranks: int = 16) -> Program:
@@ -104,8 +110,16 @@ def test_each_step_is_rated_by_its_own_heaviest_links() -> None:
     both = [(1, 0, 3 << 20), (2, 0, 1 << 20)]
     # Rank by rank: 1 and 2 send in three of the four, 3 in two, 5 in one.
     assert rates([incast, alone, incast, both], ELASTIC) == [
-        33333, 33333, 75000, 33333, 33333, 25000, 33333, 33333, 100000,
-    ]  # fmt: skip
+        33333,
+        33333,
+        75000,
+        33333,
+        33333,
+        25000,
+        33333,
+        33333,
+        100000,
+    ]
     half = {**ELASTIC, "share": 0.5}
     assert rates([alone], half) == [50000]
     # Max-min shares equally where the assignment shares by size.

@@ -41,8 +41,11 @@ def test_the_final_counters_are_the_truth(probed: Run) -> None:
     truth = truth_of(probed).filter(pl.col("packets") > 0)
     both = truth.join(last, on="link", suffix="_counted").sort("link")
     assert both.height == truth.height == last.height > 100
-    for column, name in (("bytes", "data_bytes"), ("packets", "packets_counted"),
-                         ("busy_ps", "busy_ps_counted")):  # fmt: skip
+    for column, name in (
+        ("bytes", "data_bytes"),
+        ("packets", "packets_counted"),
+        ("busy_ps", "busy_ps_counted"),
+    ):
         assert both[column].to_list() == both[name].to_list(), column
     switches = both.filter(~pl.col("from_node"))
     assert switches["stall_ps"].to_list() == switches["stall_ps_counted"].to_list()
@@ -58,9 +61,11 @@ def test_counters_of_a_run_are_read_like_those_of_a_switch(probed: Run, tmp_path
     links, step = probed.tables["links"].height, 20_000_000
     instants = -(-probed.summary["end_ps"] // step)
     assert intervals.height == links * instants
-    sums = intervals.group_by("link").agg(
-        pl.col("data_bytes", "packets", "stall_ns").sum(), pl.col("interval_ns").sum()
-    ).sort("link")  # fmt: skip
+    sums = (
+        intervals.group_by("link")
+        .agg(pl.col("data_bytes", "packets", "stall_ns").sum(), pl.col("interval_ns").sum())
+        .sort("link")
+    )
     truth = truth_of(probed)
     assert sums["data_bytes"].to_list() == truth["bytes"].to_list()
     assert sums["packets"].to_list() == truth["packets"].to_list()
@@ -149,8 +154,10 @@ def check_counts(run: Run) -> NDArray[np.float64]:
     links = truth["link"].to_numpy()
     assert carried.packets is not None
     off, inside = [], []
-    for counts, name in ((carried.packets, "observed_packets"),
-                         (carried.congested, "observed_congested_packets")):  # fmt: skip
+    for counts, name in (
+        (carried.packets, "observed_packets"),
+        (carried.congested, "observed_congested_packets"),
+    ):
         n = truth[name].to_numpy().astype(np.float64)
         w, variance = counts.packets[links], counts.variance[links]
         low, high = counts.interval()
@@ -216,13 +223,16 @@ def test_the_sums_of_full_reservoirs_are_of_one_packet_in_so_many(packets: int |
     truth = truth_of(run).filter(~pl.col("from_node")).select("link", "^observed.*packets$")
     estimates = link_estimates(select(run.tables, Selection()))
     found = truth.join(estimates, on="link", how="left").sort("link").fill_null(0)
-    for name, real in (("packets", "observed_packets"),
-                       ("congested", "observed_congested_packets")):  # fmt: skip
+    for name, real in (
+        ("packets", "observed_packets"),
+        ("congested", "observed_congested_packets"),
+    ):
         assert found[name].sum() == pytest.approx(truth[real].sum(), rel=0.08), name
     some = found.filter(pl.col("observed_packets") > 300)
     assert some.height == truth.height
-    low, high, n = (some[name].to_numpy() for name in ("packets_low", "packets_high",
-                                                       "observed_packets"))  # fmt: skip
+    low, high, n = (
+        some[name].to_numpy() for name in ("packets_low", "packets_high", "observed_packets")
+    )
     assert np.mean((low <= n) & (n <= high)) > 0.9
     if packets == 500:
         assert run.tables["packets"].height <= 500
@@ -296,8 +306,10 @@ def test_one_in_k_packets_keeps_no_step_with_the_messages(
     check_counts(run)
     carried, truth = decode_link_counts(run), truth_of(run).filter(~pl.col("from_node"))
     assert carried.packets is not None
-    for counts, name in ((carried.packets, "observed_packets"),
-                         (carried.congested, "observed_congested_packets")):  # fmt: skip
+    for counts, name in (
+        (carried.packets, "observed_packets"),
+        (carried.congested, "observed_congested_packets"),
+    ):
         found = counts.packets[truth["link"].to_numpy()].sum()
         assert found == pytest.approx(truth[name].sum(), rel=0.08), name
 
@@ -344,8 +356,9 @@ def test_captures_hold_the_packets_of_the_run(tmp_path: Path) -> None:
     assert [time for time, _ in captured] == (packets["time_ps"] // 1000).to_list()
     for (_, packet), row in zip(captured, packets.iter_rows(named=True), strict=True):
         assert (packet.source_lid, packet.destination_lid) == (
-            row["src_node"] + 1, row["dst_node"] + 1,
-        )  # fmt: skip
+            row["src_node"] + 1,
+            row["dst_node"] + 1,
+        )
         assert (packet.psn, packet.sample) == (row["sequence"], row["header"])
         assert packet.payload == bytes(64)
     assert command(["export", "pcap", str(path), str(out)]) == 2  # exists
@@ -370,8 +383,11 @@ def test_tshark_reads_the_samples_of_a_run(tmp_path: Path) -> None:
     wanted = [option for field in fields for option in ("-e", field)]
     shown = subprocess.run(
         [tshark, "-r", str(out), "-T", "json", "--disable-protocol", "rpcordma", *wanted],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     dissected = [row["_source"]["layers"] for row in json.loads(shown.stdout)]
     packets = run.tables["packets"].sort("time_ps", "packet").head(50)
     assert len(dissected) == 50

@@ -39,8 +39,9 @@ def prepared(
 
 def both(*jobs: dict[str, Any], **options: Any) -> tuple[Run, Run]:
     """The whole run and the one with steps left out."""
-    whole, skipped = (simulate(prepared(*jobs, skip=skip, **options), threads=1)
-                      for skip in (False, True))  # fmt: skip
+    whole, skipped = (
+        simulate(prepared(*jobs, skip=skip, **options), threads=1) for skip in (False, True)
+    )
     return whole, skipped
 
 
@@ -57,8 +58,14 @@ def test_a_run_that_repeats_itself_is_extrapolated_exactly() -> None:
     assert skipped.elapsed_ps == whole.elapsed_ps
     assert skipped.tables["ranks"].equals(whole.tables["ranks"])
     assert per_link(skipped).equals(per_link(whole))
-    for name in ("packets", "observed_packets", "packet_hops", "messages", "end_ps",
-                 "job_elapsed_ps"):  # fmt: skip
+    for name in (
+        "packets",
+        "observed_packets",
+        "packet_hops",
+        "messages",
+        "end_ps",
+        "job_elapsed_ps",
+    ):
         assert skipped.summary[name] == whole.summary[name], name
     low, high = (skipped.summary["skipped"][f"elapsed_{end}_ps"] for end in ("low", "high"))
     assert low == high == whole.elapsed_ps
@@ -93,9 +100,19 @@ def test_screens_say_what_was_skipped(tmp_path: Path, capsys: pytest.CaptureFixt
         (["export", "counts", out], "111 of the 120 steps"),
         (["export", "attribution", out, table], "111 of the 120 steps"),
         (["place", *args, "--method", "block", "--simulate"], "block: skipped: 111 of the 120"),
-        (["sweep", str(scenario), "--over", "engine.skip_repeats=true", "--quiet",
-          "--out", str(tmp_path / "study")], "steps of 1 run are extrapolated: elapsed ± 0.0 %"),
-    ):  # fmt: skip
+        (
+            [
+                "sweep",
+                str(scenario),
+                "--over",
+                "engine.skip_repeats=true",
+                "--quiet",
+                "--out",
+                str(tmp_path / "study"),
+            ],
+            "steps of 1 run are extrapolated: elapsed ± 0.0 %",
+        ),
+    ):
         assert tailback(arguments) in (0, 3)
         shown = capsys.readouterr()
         assert expected in " ".join((shown.out + shown.err).split()), arguments
@@ -203,7 +220,7 @@ STEP = (2_000_000, 10_000)
         ([STEP] * 60 + [(9_000_000, 10_000)] + [STEP] * 59, 9 + 1 + 9),
         ([STEP] * 60 + [(2_000_000, 40_000)] * 60, 9 + 9),
     ],
-)  # fmt: skip
+)
 def test_a_program_that_changes_is_not_skipped_over(
     steps: list[tuple[int, int]], simulated: int
 ) -> None:
@@ -227,8 +244,12 @@ def test_a_drift_ends_a_skip() -> None:
 
 def test_traffic_of_others_ends_a_skip() -> None:
     ours = {"pattern": ALLTOALL | {"ranks": 8}, "hosts": "0-3,8-11", "repeat": 300}
-    others = {"pattern": {"kind": "uniform", "ranks": 8, "size": "64 KiB", "messages": 6},
-              "hosts": "4-7,12-15", "repeat": 60, "observed": False}  # fmt: skip
+    others = {
+        "pattern": {"kind": "uniform", "ranks": 8, "size": "64 KiB", "messages": 6},
+        "hosts": "4-7,12-15",
+        "repeat": 60,
+        "observed": False,
+    }
     whole, skipped = both(ours, others, routing="adaptive")
     rows = skipped.tables["skips"].filter(pl.col("job") == 0)
     assert rows.height == 2, skipped.notes
@@ -267,8 +288,10 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_an_attempt_in_vain_is_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that wait for nobody move apart: nothing is skipped, one simulation, equal tables."""
-    job = {"pattern": {"kind": "permutation", "ranks": 16, "size": "32 KiB", "messages": 2},
-           "repeat": 60}  # fmt: skip
+    job = {
+        "pattern": {"kind": "permutation", "ranks": 16, "size": "32 KiB", "messages": 2},
+        "repeat": 60,
+    }
     runs = list[object]()
     engine = _core.simulate
 
@@ -288,8 +311,10 @@ def test_an_attempt_in_vain_is_the_whole_run(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_check_costs_no_new_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps that become stationary late are left out of the simulation that has shown it."""
-    job = {"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB", "compute": "20 us"},
-           "repeat": TIMES}  # fmt: skip
+    job = {
+        "pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB", "compute": "20 us"},
+        "repeat": TIMES,
+    }
     runs = list[object]()
     engine = _core.simulate
     monkeypatch.setattr(

@@ -20,8 +20,13 @@ Step = Callable[[int, int], list[list[str]]]
 def halo(rank: int, ranks: int) -> list[str]:
     """Exchange with both neighbours."""
     left, right = (rank - 1) % ranks, (rank + 1) % ranks
-    return [f"irecv {left} 7 30000 6", f"irecv {right} 7 30000 6", f"isend {right} 7 30000 6",
-            f"isend {left} 7 30000 6", "waitall 4"]  # fmt: skip
+    return [
+        f"irecv {left} 7 30000 6",
+        f"irecv {right} 7 30000 6",
+        f"isend {right} 7 30000 6",
+        f"isend {left} 7 30000 6",
+        "waitall 4",
+    ]
 
 
 def both(folder: Path, step: Step, ranks: int, steps: int, repeat: int = 1) -> tuple[Run, Run]:
@@ -49,10 +54,13 @@ def both(folder: Path, step: Step, ranks: int, steps: int, repeat: int = 1) -> t
 def pipeline(_: int, ranks: int) -> list[list[str]]:
     """The first and the last rank have half of the operations of the others."""
     return [
-        [*([f"recv {rank - 1} 7 30000 6"] if rank else []), "compute 30000",
-         *([f"send {rank + 1} 7 30000 6"] if rank < ranks - 1 else [])]
+        [
+            *([f"recv {rank - 1} 7 30000 6"] if rank else []),
+            "compute 30000",
+            *([f"send {rank + 1} 7 30000 6"] if rank < ranks - 1 else []),
+        ]
         for rank in range(ranks)
-    ]  # fmt: skip
+    ]
 
 
 def gather(_: int, ranks: int) -> list[list[str]]:
@@ -60,8 +68,9 @@ def gather(_: int, ranks: int) -> list[list[str]]:
     workers = range(1, ranks)
     root = [f"send {rank} 7 20000 6" for rank in workers]
     root += [f"recv {rank} 8 40000 6" for rank in workers]
-    others = [["recv 0 7 20000 6", f"compute {1000 * rank}", "send 0 8 40000 6"]
-              for rank in workers]  # fmt: skip
+    others = [
+        ["recv 0 7 20000 6", f"compute {1000 * rank}", "send 0 8 40000 6"] for rank in workers
+    ]
     return [root, *others]
 
 
@@ -124,8 +133,10 @@ def test_a_rank_that_computes_longer_later_on_ends_a_stretch(tmp_path: Path) -> 
     # The mean over the ranks changes by 0.6 %, less than a drift that is noticed.
     def step(number: int, ranks: int) -> list[list[str]]:
         slow = [number >= 150 and rank == 3 for rank in range(ranks)]
-        return [[f"compute {110_000 if slow[rank] else 100_000}", *halo(rank, ranks)]
-                for rank in range(ranks)]  # fmt: skip
+        return [
+            [f"compute {110_000 if slow[rank] else 100_000}", *halo(rank, ranks)]
+            for rank in range(ranks)
+        ]
 
     whole, skipped = both(tmp_path, step, 16, 300)
     assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.01
@@ -135,13 +146,19 @@ def test_a_rank_that_computes_longer_later_on_ends_a_stretch(tmp_path: Path) -> 
 def test_computations_that_move_within_a_step_end_a_stretch(tmp_path: Path) -> None:
     # What each rank computes in a step stays the same, but no longer at the same time as others.
     def step(number: int, ranks: int) -> list[list[str]]:
-        first = [50_000 if number < 150 else 80_000 if rank % 2 else 20_000
-                 for rank in range(ranks)]  # fmt: skip
+        first = [
+            50_000 if number < 150 else 80_000 if rank % 2 else 20_000 for rank in range(ranks)
+        ]
         return [
-            [f"compute {first[rank]}", *halo(rank, ranks), f"compute {100_000 - first[rank]}",
-             f"send {rank ^ 1} 3 100 6", f"recv {rank ^ 1} 3 100 6"]
+            [
+                f"compute {first[rank]}",
+                *halo(rank, ranks),
+                f"compute {100_000 - first[rank]}",
+                f"send {rank ^ 1} 3 100 6",
+                f"recv {rank ^ 1} 3 100 6",
+            ]
             for rank in range(ranks)
-        ]  # fmt: skip
+        ]
 
     whole, skipped = both(tmp_path, step, 16, 300)
     assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.01

@@ -35,12 +35,14 @@ def prepared(size: str = "256 KiB") -> PreparedScenario:
     """A stencil on a small 2:1 tapered tree."""
     pattern = {"kind": "stencil2d", "dims": [4, 4], "size": size}
     return prepare(
-        parse({
-            "fabric": {"fat_tree": TREE},
-            "job": [{"name": "app", "pattern": pattern}],
-            "engine": {"eager": "1 MiB"},
-        })
-    )  # fmt: skip
+        parse(
+            {
+                "fabric": {"fat_tree": TREE},
+                "job": [{"name": "app", "pattern": pattern}],
+                "engine": {"eager": "1 MiB"},
+            }
+        )
+    )
 
 
 def test_a_fluid_run_has_the_tables_of_a_packet_run(tmp_path: Path) -> None:
@@ -100,13 +102,21 @@ def test_windows_cover_the_run_and_no_link_is_busier_than_time() -> None:
         ),
         (
             "adaptive",
-            {"topology": {"kind": "dragonfly", "nodes_per_router": 2, "routers": 2,
-                          "global_ports": 1, "groups": 3}, "routes": "ugal"},
+            {
+                "topology": {
+                    "kind": "dragonfly",
+                    "nodes_per_router": 2,
+                    "routers": 2,
+                    "global_ports": 1,
+                    "groups": 3,
+                },
+                "routes": "ugal",
+            },
             "split",
             0.4,
         ),
     ],
-)  # fmt: skip
+)
 def test_near_the_packet_engine_where_nothing_queues_for_long(
     routing: str, fabric: dict[str, Any], paths: str, within: float
 ) -> None:
@@ -124,10 +134,15 @@ def test_near_the_packet_engine_where_nothing_queues_for_long(
 def test_one_message_takes_what_the_packet_engine_says() -> None:
     """No choice, no contention: software, wire and path, to a packet's time."""
     pattern = {"kind": "ring", "ranks": 2, "size": "64 KiB"}
-    case = prepare(parse({
-        "fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}],
-        "engine": {"eager": "1 MiB"},
-    }))  # fmt: skip
+    case = prepare(
+        parse(
+            {
+                "fabric": {"fat_tree": TREE},
+                "job": [{"pattern": pattern}],
+                "engine": {"eager": "1 MiB"},
+            }
+        )
+    )
     exact = simulate_fluid(case, FluidOptions(quantum_ps=0))
     assert exact.elapsed_ps == pytest.approx(simulate(case).elapsed_ps, abs=4096 * 80)
 

@@ -14,8 +14,12 @@ from tailback.simulation import simulate
 
 TORUS = {"kind": "torus", "dims": [4, 4], "delay": "20 ns"}
 DRAGONFLY = {
-    "kind": "dragonfly", "groups": 5, "nodes_per_router": 1, "routers": 4, "global_ports": 1,
-}  # fmt: skip
+    "kind": "dragonfly",
+    "groups": 5,
+    "nodes_per_router": 1,
+    "routers": 4,
+    "global_ports": 1,
+}
 
 
 def run(topology: dict[str, Any], routes: str | None = None, **engine: Any) -> Any:
@@ -30,11 +34,18 @@ def run(topology: dict[str, Any], routes: str | None = None, **engine: Any) -> A
 @pytest.mark.parametrize(
     ("topology", "routes"),
     [
-        (TORUS, None), (TORUS, "dimension-order"), (TORUS, "valiant"), (TORUS, "ugal"),
-        (TORUS, "up-down"), (DRAGONFLY, None), (DRAGONFLY, "minimal"), (DRAGONFLY, "valiant"),
-        (DRAGONFLY, "ugal"), (DRAGONFLY, "up-down"),
+        (TORUS, None),
+        (TORUS, "dimension-order"),
+        (TORUS, "valiant"),
+        (TORUS, "ugal"),
+        (TORUS, "up-down"),
+        (DRAGONFLY, None),
+        (DRAGONFLY, "minimal"),
+        (DRAGONFLY, "valiant"),
+        (DRAGONFLY, "ugal"),
+        (DRAGONFLY, "up-down"),
     ],
-)  # fmt: skip
+)
 def test_everything_arrives_with_one_packet_of_buffer(
     topology: dict[str, Any], routes: str | None
 ) -> None:
@@ -81,8 +92,12 @@ def test_mistakes_are_explained() -> None:
         run(TORUS, "ugal", routing="vc")
     assert caught_vc.value.place == "[fabric] routes"
     with pytest.raises(ScenarioError, match="routes needs a topology"):
-        parse({"fabric": {"preset": "tapered", "routes": "valiant"},
-               "job": [{"pattern": {"kind": "ring"}}]})  # fmt: skip
+        parse(
+            {
+                "fabric": {"preset": "tapered", "routes": "valiant"},
+                "job": [{"pattern": {"kind": "ring"}}],
+            }
+        )
     with pytest.raises(ScenarioError, match="unknown"):
         run({"kind": "tours", "dims": [4, 4]})
 

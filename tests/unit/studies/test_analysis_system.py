@@ -58,8 +58,10 @@ def test_findings_follow_from_the_figures() -> None:
     base = analysis_system.Stalls(np.full(6, 0.5), 0.01, (0.0, 0.0))
     changed = {"the nearest draw": base, "no copies": replace(base, shares=np.full(6, 0.1))}
     near = analysis_system.SHARES[analysis_system.GLADE_DOWN]
-    tried = {"slow servers": replace(base, shares=np.full(6, near)),
-             "reads": replace(base, shares=np.zeros(6))}  # fmt: skip
+    tried = {
+        "slow servers": replace(base, shares=np.full(6, near)),
+        "reads": replace(base, shares=np.zeros(6)),
+    }
     said = "\n".join(analysis_system.findings(changed, tried))
     assert "at most half as many if no copies (10 %)" in said
     assert "slow servers (54 %). Fewer: reads." in said

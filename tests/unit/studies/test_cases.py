@@ -22,8 +22,7 @@ from tests.factories.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
 
-GHOST: dict[str, Any] = {"kind": "minighost", "dims": [3, 4, 2], "cells": [6, 4, 2],
-                         "variables": 3}  # fmt: skip
+GHOST: dict[str, Any] = {"kind": "minighost", "dims": [3, 4, 2], "cells": [6, 4, 2], "variables": 3}
 
 
 def sends(program: Program) -> np.ndarray:
@@ -82,8 +81,10 @@ def test_minighost_may_wait_after_each_direction_and_send_synchronously() -> Non
         map(tuple, sends(usual)[:, :4].tolist())
     )
     delivered = build({**GHOST, "sums": "none", "completion": "delivered"}, None, 1)
-    kinds = [(int((p.kind == Op.ISEND).sum()), int((p.kind == Op.ISSEND).sum()))
-             for p in (usual, delivered)]  # fmt: skip
+    kinds = [
+        (int((p.kind == Op.ISEND).sum()), int((p.kind == Op.ISSEND).sum()))
+        for p in (usual, delivered)
+    ]
     assert kinds == [(kinds[0][0], 0), (0, kinds[0][0])] and kinds[0][0] > 0
 
 
@@ -181,8 +182,14 @@ def test_background_slows_the_ring_and_the_ring_alone_takes_what_was_published()
 
 def small_ghost(placement: str, method: str = "bspma", sums: str = "variable") -> Run:
     """miniGhost scaled down: again a row of x is a node and a plane a leaf of a 2:1 tree."""
-    pattern = {"kind": "minighost", "dims": [6, 8, 4], "cells": [60, 60, 60], "method": method,
-               "sums": sums, "compute": "1 ms"}  # fmt: skip
+    pattern = {
+        "kind": "minighost",
+        "dims": [6, 8, 4],
+        "cells": [60, 60, 60],
+        "method": method,
+        "sums": sums,
+        "compute": "1 ms",
+    }
     job = {"ranks_per_host": 6, "placement": placement, "pattern": pattern}
     tree = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 4}
     engine = {"buffering": "output", "eager": "1 GiB"}
@@ -201,8 +208,10 @@ def test_tiling_and_fewer_sums_shorten_the_communication_of_minighost() -> None:
     found = case_minighost.layers(tiled)
     assert set(found["tag"]) == {1000, 2000, 3000, 4000, 5000, 6000}
     # Nobody sends upwards into the first layer, nor downwards into the last.
-    up, down = (found.filter((pl.col("axis") == "y") & (pl.col("tag") == tag))
-                for tag in case_minighost.TAGS["y"])  # fmt: skip
+    up, down = (
+        found.filter((pl.col("axis") == "y") & (pl.col("tag") == tag))
+        for tag in case_minighost.TAGS["y"]
+    )
     assert 0 not in up["layer"] and up["count"][0] - 1 not in down["layer"]
     names = {name for row in case_minighost.tag_grid() for name, _ in row}
     assert names <= set(case_minighost.by_tag(tiled).tables["labels"]["phase"])
@@ -240,14 +249,21 @@ def test_reasons_change_one_thing_that_a_scenario_may_say(name: str) -> None:
         assert len(parts) == (0 if same else 1), (number, setting.name)
         for job in changed.job:
             assert job.pattern is not None
-            build({**job.pattern, "dims": [3, 4, 2]} if "dims" in job.pattern else
-                  {**job.pattern, "ranks": 8}, None, 1)  # fmt: skip
+            build(
+                {**job.pattern, "dims": [3, 4, 2]}
+                if "dims" in job.pattern
+                else {**job.pattern, "ranks": 8},
+                None,
+                1,
+            )
 
 
 def test_reasons_are_a_table_and_a_chart() -> None:
     question = case_reasons.QUESTIONS["background"]
-    found = [case_reasons.Outcome(name, 60.0 + n, 58.0, 62.0 + n, ("x", "y"))
-             for n, name in enumerate(("as it is", "other"))]  # fmt: skip
+    found = [
+        case_reasons.Outcome(name, 60.0 + n, 58.0, 62.0 + n, ("x", "y"))
+        for n, name in enumerate(("as it is", "other"))
+    ]
     text = case_reasons.table(question, found)
     assert text.splitlines()[0].count("|") == 4 and "| other | x | y |" in text
     drawn = case_reasons.chart(question, found)

@@ -25,9 +25,11 @@ def run(net: rates.Network, pacing: str, buffer: int) -> tuple[float, NDArray[np
     """Time over the optimum, realised over computed rates, packets in queues on average."""
     plan = net.assigned()
     run = net.run(
-        plan.rate_gbps, buffer_bytes=buffer * rates.PACKET,
-        probes=rates.ProbeSettings(queues_ps=rates.SAMPLE_PS), **rates.PACING[pacing],
-    )  # fmt: skip
+        plan.rate_gbps,
+        buffer_bytes=buffer * rates.PACKET,
+        probes=rates.ProbeSettings(queues_ps=rates.SAMPLE_PS),
+        **rates.PACING[pacing],
+    )
     ratio = rates.realised(run, plan.rate_gbps)
     return run.elapsed_ps / 1000 / plan.completion_ns, ratio, rates.mean_queue(run)[0]
 
@@ -101,11 +103,14 @@ def test_dcms_lets_who_harms_nobody_and_lights_let_victims_be() -> None:
     nets = control.networks()
     none, slow, dcms, lights = (
         {name: control.measure(nets[name], settings, name == "hot spot") for name in nets}
-        for settings in (control.SCHEMES["no control"], *(
-            {"congestion_control": control.SETS[name]}
-            for name in ("IB CC, slow timer", "DCMS, slow timer", "RGBCC, 8 and 4 packets")
-        ))
-    )  # fmt: skip
+        for settings in (
+            control.SCHEMES["no control"],
+            *(
+                {"congestion_control": control.SETS[name]}
+                for name in ("IB CC, slow timer", "DCMS, slow timer", "RGBCC, 8 and 4 packets")
+            ),
+        )
+    )
     assert slow["permutation"]["time"] > 1.5
     assert dcms["permutation"]["time"] < 1.02 and lights["permutation"]["time"] < 1.05
     worst = "worst_victim_gbps"

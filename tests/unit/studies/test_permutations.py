@@ -119,9 +119,11 @@ def test_impossible_shapes_are_named(tree: KaryTree, routing: TreeRouting, messa
 
 def test_gains_are_time_saved_or_speed_gained() -> None:
     rows = (
-        (1, improvement.PLAIN, 6.0, 6.0), (1, "adaptive, width 2", 4.0, 4.0),
-        (8, improvement.PLAIN, 24.0, 20.0), (8, "adaptive, width 2", 30.0, 18.0),
-    )  # fmt: skip
+        (1, improvement.PLAIN, 6.0, 6.0),
+        (1, "adaptive, width 2", 4.0, 4.0),
+        (8, improvement.PLAIN, 24.0, 20.0),
+        (8, "adaptive, width 2", 30.0, 18.0),
+    )
     times = {
         (n, name): {"no_control": free, "paced": paced, "assignment": paced}
         for n, name, free, paced in rows

@@ -50,8 +50,9 @@ def test_draws_nearest_to_the_published_shares_are_kept() -> None:
 
 
 def test_a_mix_lasts_if_no_node_is_offered_more_than_it_takes() -> None:
-    mix = job_mixes.Mix(12, 8192, load=0.2, files=0.1, reads=0.5, copies=0.3, active=1.0,
-                        scattered=True)  # fmt: skip
+    mix = job_mixes.Mix(
+        12, 8192, load=0.2, files=0.1, reads=0.5, copies=0.3, active=1.0, scattered=True
+    )
     line = job_mixes.LINE_GBPS
     slower = ((1.0, 1.0, True), (0.3, 0.6, True), (0.1, 1.0, False), (1.0, 0.4, False))
     for drain, servers, lasts in slower:
@@ -114,8 +115,11 @@ def test_findings_of_the_inference_follow_from_its_figures() -> None:
     for without, said in ((0.01, "slow hosts explain them"), (0.4, "slow hosts do not explain")):
         after = near.copy()
         after[at] = without
-        changed = {"the nearest draw": near, "hosts take data at line rate": after,
-                   "servers take data at line rate": near}  # fmt: skip
+        changed = {
+            "the nearest draw": near,
+            "hosts take data at line rate": after,
+            "servers take data at line rate": near,
+        }
         text = inference.findings(draws_of([0.0, 0.9]), changed)[0]
         assert said in text and f"{100 * without:.2g} % if its hosts take data at line rate" in text
 
@@ -135,14 +139,18 @@ def test_pooled_minutes_of_several_loads_correlate_where_one_load_does_not() -> 
     """Within each minute use and stall are unrelated; both rise with the load."""
     random = np.random.default_rng(1)
     minutes = {
-        load: pl.DataFrame({
-            "link": np.arange(200), "direction": ["X+"] * 200, "node_name": ["n"] * 200,
-            "utilization": load * (1 + 0.2 * random.random(200)),
-            "stall_fraction": load * (0.5 + 0.2 * random.random(200)),
-            "internal_stall_fraction": np.zeros(200),
-        })
+        load: pl.DataFrame(
+            {
+                "link": np.arange(200),
+                "direction": ["X+"] * 200,
+                "node_name": ["n"] * 200,
+                "utilization": load * (1 + 0.2 * random.random(200)),
+                "stall_fraction": load * (0.5 + 0.2 * random.random(200)),
+                "internal_stall_fraction": np.zeros(200),
+            }
+        )
         for load in (0.1, 0.5)
-    }  # fmt: skip
+    }
     alone, both = (torus_fit.pooled(minutes, loads)["X"] for loads in ((0.5,), (0.1, 0.5)))
     assert alone is not None and both is not None
     assert abs(alone) < 0.3 and both > 0.9

@@ -12,12 +12,15 @@ from studies.published.papers import PAPERS
 
 FIGURES = {
     "thesis": [
-        "Figure 3.1", "Table 3.1", *(f"Figure 4.{n}" for n in range(1, 18)), "Table 4.1",
+        "Figure 3.1",
+        "Table 3.1",
+        *(f"Figure 4.{n}" for n in range(1, 18)),
+        "Table 4.1",
         *(f"Figure 5.{n}" for n in range(1, 8)),
     ],
     "infiniband": [*(f"Figure {n}" for n in range(1, 8)), "Table I", "Table II", "Table III"],
     "torus": [*(f"Figure {n}" for n in range(1, 11)), "Table I"],
-}  # fmt: skip
+}
 """Every numbered figure and table of the papers that number them."""
 
 
@@ -95,15 +98,25 @@ def test_no_number_of_ours_is_typed_in_a_reason() -> None:
     """Every number in a reason is quoted, published, or in the name of a row or a setting."""
     for entries in PAPERS.values():
         for one in entries:
-            cells = [*one.cells, *one.quoted, *(
-                side.cell for claim in one.claims
-                for top in (claim.left, claim.right) if not isinstance(top, float)
-                for side in ((top.top, top.bottom) if isinstance(top, index.Ratio) else (top,))
-            )]  # fmt: skip
+            cells = [
+                *one.cells,
+                *one.quoted,
+                *(
+                    side.cell
+                    for claim in one.claims
+                    for top in (claim.left, claim.right)
+                    if not isinstance(top, float)
+                    for side in ((top.top, top.bottom) if isinstance(top, index.Ratio) else (top,))
+                ),
+            ]
             known = " ".join(
-                [one.theirs, *(c.row for c in cells), *(index.theirs(c) for c in cells),
-                 *(str(claim.right) for claim in one.claims)]
-            )  # fmt: skip
+                [
+                    one.theirs,
+                    *(c.row for c in cells),
+                    *(index.theirs(c) for c in cells),
+                    *(str(claim.right) for claim in one.claims),
+                ]
+            )
             text = re.sub(r"\[[^]]*\]\([^)]*\)|\{\d+\}|\d+³", "", one.reason)
             for number in re.findall(r"\d[\d,.]*\d|\d", text):
                 assert number in known or number in ALLOWED, (one.name, number)

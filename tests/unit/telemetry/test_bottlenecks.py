@@ -72,8 +72,9 @@ def tagged(fabric: Fabric, packets: int, seed: int) -> tuple[pl.DataFrame, PairC
     assert found["packet"].tolist() == np.flatnonzero(true >= 0).tolist()
     assert found["seen"].tolist() == locators(true[true >= 0]).tolist()
     header = np.where(true >= 0, level.max(axis=1) << 7 | locators(true), 0).astype(np.uint64)
-    table = pl.DataFrame({"packet": ids, "src_node": src, "dst_node": dst.astype(np.uint32),
-                          "header": header})  # fmt: skip
+    table = pl.DataFrame(
+        {"packet": ids, "src_node": src, "dst_node": dst.astype(np.uint32), "header": header}
+    )
     return table, pairs, true
 
 

@@ -22,9 +22,14 @@ from tailback.telemetry.hashed import HashedSamples, count_links
 
 FABRICS = {
     "torus": {"kind": "torus", "dims": [4, 3], "nodes_per_switch": 2},
-    "dragonfly": {"kind": "dragonfly", "nodes_per_router": 1, "routers": 4, "global_ports": 2,
-                  "groups": 9},
-}  # fmt: skip
+    "dragonfly": {
+        "kind": "dragonfly",
+        "nodes_per_router": 1,
+        "routers": 4,
+        "global_ports": 2,
+        "groups": 9,
+    },
+}
 
 
 def drawn(fabric, choices: ForwardingChoices, packets: int, seed: int):
@@ -54,8 +59,9 @@ def test_every_path_is_among_the_candidates(name: str) -> None:
 
 
 def test_a_tree_s_routes_give_the_candidates_of_its_stages() -> None:
-    shape = FatTree(hosts_per_leaf=2, leaves=3, aggregation=2, pods=2, cores=2,
-                    aggregation_uplinks=2)  # fmt: skip
+    shape = FatTree(
+        hosts_per_leaf=2, leaves=3, aggregation=2, pods=2, cores=2, aggregation_uplinks=2
+    )
     fabric = fat_tree(shape)
     network = network_of(fabric)
     rule = _core.NetworkRouting.of_network(network)
@@ -104,9 +110,18 @@ def test_counts_and_their_variance_on_a_torus() -> None:
     for seed in range(6):
         ids = np.random.default_rng(seed).integers(0, 1 << 24, len(hops), dtype=np.uint32)
         found = _core.run_scheme(
-            "coordinated", ids, hops, links + np.uint32(1), np.zeros_like(links, np.uint8), seed,
-            bits=2, size=1, probability=0.2, hash="gf", field_bits=24,
-        )  # fmt: skip
+            "coordinated",
+            ids,
+            hops,
+            links + np.uint32(1),
+            np.zeros_like(links, np.uint8),
+            seed,
+            bits=2,
+            size=1,
+            probability=0.2,
+            hash="gf",
+            field_bits=24,
+        )
         packet = found["packet"]
         samples = HashedSamples(
             ids[packet], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8), 2, 24
@@ -114,8 +129,9 @@ def test_counts_and_their_variance_on_a_torus() -> None:
         plan = pair_plan(pairs, ends, hops)(packet, found["hop"])
         counts = count_links(_core, samples, plan, values, True)
         some = counts.variance > 0
-        standard.append(((counts.packets - truth) / np.sqrt(np.where(some, counts.variance, 1)))[
-            some])  # fmt: skip
+        standard.append(
+            ((counts.packets - truth) / np.sqrt(np.where(some, counts.variance, 1)))[some]
+        )
     off = np.concatenate(standard)
     assert len(off) > 300
     assert abs(off.mean()) < 4 / np.sqrt(len(off))

@@ -156,10 +156,12 @@ def congested(rule: dict[str, Any], **control: Any) -> list[int]:
     run = run_of(
         rule,
         engine={
-            "buffer": "32 KiB", "eager": "1 MiB", "injection": "per-destination",
+            "buffer": "32 KiB",
+            "eager": "1 MiB",
+            "injection": "per-destination",
             "congestion_control": CONTROL | control,
         },
-    )  # fmt: skip
+    )
     return truth_of(run)["congested_packets"].to_list()
 
 

@@ -176,10 +176,17 @@ def coverage(packets: int, fraction: float, hops: int, met: int, seed: int = 5) 
     w = hops * rng.binomial(packets, 1 / hops, 40_000).astype(float)
     m = met * rng.binomial(hot, 1 / met, 40_000).astype(float)
     rows = pl.DataFrame(
-        {"link": np.arange(40_000), "hop_samples": w / hops, "hop_weight": w,
-         "hop_variance": w * (hops - 1), "hop_bytes": w, "congested_samples": m / met,
-         "congested_weight": m, "congested_variance": m * (met - 1)}
-    )  # fmt: skip
+        {
+            "link": np.arange(40_000),
+            "hop_samples": w / hops,
+            "hop_weight": w,
+            "hop_variance": w * (hops - 1),
+            "hop_bytes": w,
+            "congested_samples": m / met,
+            "congested_weight": m,
+            "congested_variance": m * (met - 1),
+        }
+    )
     frame = link_estimates(rows)
     truth = hot / packets
     inside = (frame["fraction_low"] <= truth + 1e-12) & (truth - 1e-12 <= frame["fraction_high"])
@@ -208,10 +215,17 @@ def test_intervals_of_one_reservoir_cover_95_percent(packets: int, fraction: flo
     met = rng.binomial(hot, 1 / hops, 40_000)
     n = met + rng.binomial(packets - hot, 1 / hops, 40_000)
     rows = pl.DataFrame(
-        {"link": np.arange(40_000), "hop_samples": n, "hop_weight": hops * n,
-         "hop_variance": hops * (hops - 1) * n, "hop_bytes": n, "congested_samples": met,
-         "congested_weight": hops * met, "congested_variance": hops * (hops - 1) * met}
-    )  # fmt: skip
+        {
+            "link": np.arange(40_000),
+            "hop_samples": n,
+            "hop_weight": hops * n,
+            "hop_variance": hops * (hops - 1) * n,
+            "hop_bytes": n,
+            "congested_samples": met,
+            "congested_weight": hops * met,
+            "congested_variance": hops * (hops - 1) * met,
+        }
+    )
     covered, width = [], []
     for shared in (True, False):
         frame, truth = link_estimates(rows, shared=shared), hot / packets
@@ -248,11 +262,16 @@ def test_packet_counts_cover_95_percent_with_paths_of_two_lengths() -> None:
     few = rng.binomial(60, 0.2, 40_000).astype(float)
     rows = pl.DataFrame(
         {
-            "link": np.arange(40_000), "hop_samples": 300 + few, "hop_weight": 300 + 5 * few,
-            "hop_variance": 20 * few, "hop_bytes": few, "congested_samples": 0,
-            "congested_weight": 0, "congested_variance": 0,
+            "link": np.arange(40_000),
+            "hop_samples": 300 + few,
+            "hop_weight": 300 + 5 * few,
+            "hop_variance": 20 * few,
+            "hop_bytes": few,
+            "congested_samples": 0,
+            "congested_weight": 0,
+            "congested_variance": 0,
         }
-    )  # fmt: skip
+    )
     frame = link_estimates(rows)
     inside = ((frame["packets_low"] <= 360) & (frame["packets_high"] >= 360)).mean()
     assert 0.93 <= float(inside) <= 0.97  # type: ignore[arg-type]

@@ -28,11 +28,15 @@ SCHEMES = {
     "coordinated": {"scheme": "coordinated", "hash_bits": 5},
     "coordinated, two slots": {"scheme": "coordinated", "hash_bits": 2, "slots": 2},
     "compact": {"scheme": "compact", "hash_bits": 3, "count_bits": 2, "stamping": "leaf"},
-    "compact, lost headers": {"scheme": "compact", "hash_bits": 2, "count_bits": 3,
-                              "header_loss": 0.2},
+    "compact, lost headers": {
+        "scheme": "compact",
+        "hash_bits": 2,
+        "count_bits": 3,
+        "header_loss": 0.2,
+    },
     "single-bit": {"scheme": "single-bit", "hash_bits": 1, "count_bits": 2, "stamping": "leaf"},
     "xor-digest": {"scheme": "xor-digest", "hash_bits": 5},
-}  # fmt: skip
+}
 
 
 def scenario(telemetry: dict[str, object]) -> dict[str, object]:
@@ -128,17 +132,23 @@ def capture(folder: Path, header: int | None) -> tuple[Path, Path]:
         packets = run.tables["packets"].with_columns(header=pl.lit(header, pl.UInt64))
         run = replace(run, tables={**run.tables, "packets": packets})
     write_pcap(folder / "all.pcap", packets_of(run, payload=4096))
-    text = ('[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 2\n[[job]]\npattern ='
-            ' { kind = "uniform", ranks = 16 }\n')  # fmt: skip
+    text = (
+        "[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 2\n[[job]]\npattern ="
+        ' { kind = "uniform", ranks = 16 }\n'
+    )
     (folder / "s.toml").write_text(text + '[telemetry]\nscheme = "coordinated"\nhash_bits = 5\n')
     return folder / "all.pcap", folder / "s.toml"
 
 
 @pytest.mark.parametrize(
     ("header", "code", "says"),
-    [(None, 0, "VERDICT"), (0, 3, "have reserved bits of 0"), (1, 3, "do not depend on"),
-     (0x21, 3, "do not depend on")],
-)  # fmt: skip
+    [
+        (None, 0, "VERDICT"),
+        (0, 3, "have reserved bits of 0"),
+        (1, 3, "do not depend on"),
+        (0x21, 3, "do not depend on"),
+    ],
+)
 def test_capture_without_samples_has_no_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], header: int | None, code: int, says: str
 ) -> None:

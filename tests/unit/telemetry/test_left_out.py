@@ -22,8 +22,13 @@ TREE = {"fat_tree": {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 2}}
 
 def run(*, skip: bool, scheme: str = "full") -> Run:
     """A stencil whose computation is as long as its communication."""
-    pattern = {"kind": "stencil3d", "dims": [4, 4, 2], "size": "64 KiB", "compute": "60 us",
-               "post": "all"}  # fmt: skip
+    pattern = {
+        "kind": "stencil3d",
+        "dims": [4, 4, 2],
+        "size": "64 KiB",
+        "compute": "60 us",
+        "post": "all",
+    }
     return simulate(
         prepare(
             parse(

@@ -24,14 +24,25 @@ def case(name: str, bits: int, seed: int):
     ).astype(np.uint32)
     ids = random.integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
     found = _core.run_scheme(
-        name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1),
-        np.zeros_like(links, np.uint8), seed, bits=bits, size=3, probability=0.2, hash="gf",
+        name,
+        ids,
+        np.full(PACKETS, HOPS, np.uint8),
+        links + np.uint32(1),
+        np.zeros_like(links, np.uint8),
+        seed,
+        bits=bits,
+        size=3,
+        probability=0.2,
+        hash="gf",
         field_bits=FIELD,
-    )  # fmt: skip
+    )
     samples = HashedSamples(
-        ids[found["packet"]], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8),
-        bits, FIELD,
-    )  # fmt: skip
+        ids[found["packet"]],
+        found["seen"].astype(np.uint8),
+        found["weight"].astype(np.uint8),
+        bits,
+        FIELD,
+    )
     stages, population = [], []
     for hop in range(HOPS):
         rows = np.flatnonzero((found["hop"] == hop) | (found["hop"] == 255))

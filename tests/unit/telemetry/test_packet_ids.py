@@ -88,9 +88,7 @@ def test_a_capture_tells_the_ids(pairs_run: tuple[dict[str, str], Run], tmp_path
         return np.array([getattr(packet, name) for packet in found], np.uint32)
 
     pair = "destination_qp" if found[0].source_qp is None else "source_qp"
-    ids = packet_ids(
-        column("psn"), column("source_lid"), column("destination_lid"), column(pair)
-    )  # fmt: skip
+    ids = packet_ids(column("psn"), column("source_lid"), column("destination_lid"), column(pair))
     assert ids.tolist() == ids_of(run.tables["packets"].sort("time_ps", "packet")).tolist()
 
 

@@ -233,9 +233,15 @@ def test_bottlenecks_lead_to_the_verdict_of_whole_links(cause: str) -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "bits", "messages", "seed"),
-    [("full", 1, 1, 1), ("full", 1, 1, 3), ("compact", 1, 2, 1), ("compact", 1, 2, 2),
-     ("compact", 2, 2, 2), ("coordinated", 1, 1, 1)],
-)  # fmt: skip
+    [
+        ("full", 1, 1, 1),
+        ("full", 1, 1, 3),
+        ("compact", 1, 2, 1),
+        ("compact", 1, 2, 2),
+        ("compact", 2, 2, 2),
+        ("coordinated", 1, 1, 1),
+    ],
+)
 def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, seed: int) -> None:
     """TB005 asks for so many packets: with them it is silent, whatever packets carry."""
 
@@ -282,10 +288,14 @@ def test_static_routes_leave_one_way_to_each_node(scheme: str) -> None:
     """Of two jobs one after the other none is charged with links that only the other one used."""
     hosts = [",".join(str(n) for n in range(36) if n % 4 // 2 == part) for part in (0, 1)]
     jobs = [
-        {"name": name, "hosts": where, "start": start,
-         "pattern": {"kind": "uniform", "ranks": 18, "messages": 20, "size": "64 KiB"}}
+        {
+            "name": name,
+            "hosts": where,
+            "start": start,
+            "pattern": {"kind": "uniform", "ranks": 18, "messages": 20, "size": "64 KiB"},
+        }
         for name, where, start in zip("ab", hosts, ("0 ps", "20 ms"), strict=True)
-    ]  # fmt: skip
+    ]
     engine = {"buffer": "32 KiB", "eager": "1 MiB", "routing": "deterministic"}
     run = decode_samples(run_of({"scheme": scheme}, job=jobs, engine=engine))
     log = run.tables["messages"].join(run.tables["labels"], on="label")
@@ -294,9 +304,12 @@ def test_static_routes_leave_one_way_to_each_node(scheme: str) -> None:
         job=(pl.col("start_ps") > first_ends).cast(pl.UInt32)
     )
     used = (
-        run.tables["truth"].join(windows, on="window").filter(pl.col("observed_packets") > 0)
-        .select("job", "link").unique()
-    )  # fmt: skip
+        run.tables["truth"]
+        .join(windows, on="window")
+        .filter(pl.col("observed_packets") > 0)
+        .select("job", "link")
+        .unique()
+    )
     charged = run.tables["samples"].select("job", "link").unique()
     assert charged.height > 100
     assert charged.join(used, on=["job", "link"], how="anti").height == 0
@@ -420,9 +433,13 @@ def test_paths_of_several_lengths_are_told() -> None:
     ],
 )
 def test_damaged_packets_are_refused(
-    scheme: str, column: str, value: int, says: str, tmp_path: Path,
+    scheme: str,
+    column: str,
+    value: int,
+    says: str,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     folder = without_manifest(run_of({"scheme": scheme}, messages=2).write(tmp_path / "run"))
     file = folder / "packets.parquet"
     packets = pl.read_parquet(file)

@@ -142,8 +142,11 @@ def test_samples_carry_the_calls_of_both_sides() -> None:
     assert large / small == pytest.approx(4.0, rel=0.15)
     messages = run.tables["messages"]
     assert ((messages["size_bytes"] > 65536) == (messages["receive_label"] == 3)).all()
-    assert set(two_sided(reversed_receives=True).tables["messages"].filter(
-        pl.col("size_bytes") > 65536)["receive_label"]) == {2}  # fmt: skip
+    assert set(
+        two_sided(reversed_receives=True)
+        .tables["messages"]
+        .filter(pl.col("size_bytes") > 65536)["receive_label"]
+    ) == {2}
 
 
 def test_congestion_belongs_to_the_sending_or_the_receiving_call() -> None:
@@ -176,9 +179,11 @@ def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
     from tests.factories.unchecked_runs import without_manifest
 
     path = without_manifest(run_of(HASHED, messages=10).write(tmp_path / "run"))
-    for name, columns in (("samples", ["receive_label", "receiver"]),
-                          ("packets", ["receive_label", "links"]),
-                          ("messages", ["receive_label"])):  # fmt: skip
+    for name, columns in (
+        ("samples", ["receive_label", "receiver"]),
+        ("packets", ["receive_label", "links"]),
+        ("messages", ["receive_label"]),
+    ):
         file = path / f"{name}.parquet"
         pl.read_parquet(file).drop(columns).write_parquet(file)
     run = tb.read_run(path)

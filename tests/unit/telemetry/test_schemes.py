@@ -41,10 +41,18 @@ def run(
 ) -> tuple[dict[str, NDArray[np.uint32]], NDArray[np.uint32]]:
     ids = np.random.default_rng(seed).integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
     found = _core.run_scheme(
-        name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1),
-        np.full_like(links, levels, np.uint8), seed, bits=bits, size=size, probability=0.2,
-        hash="gf", field_bits=FIELD,
-    )  # fmt: skip
+        name,
+        ids,
+        np.full(PACKETS, HOPS, np.uint8),
+        links + np.uint32(1),
+        np.full_like(links, levels, np.uint8),
+        seed,
+        bits=bits,
+        size=size,
+        probability=0.2,
+        hash="gf",
+        field_bits=FIELD,
+    )
     return found, ids
 
 
@@ -55,9 +63,12 @@ def counted(
     found, ids = run(name, links, seed, bits, size)
     known = name == "coordinated"
     samples = HashedSamples(
-        ids[found["packet"]], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8),
-        bits, FIELD,
-    )  # fmt: skip
+        ids[found["packet"]],
+        found["seen"].astype(np.uint8),
+        found["weight"].astype(np.uint8),
+        bits,
+        FIELD,
+    )
     stages = []
     for hop in range(HOPS):
         here = np.arange(hop * WIDTH, (hop + 1) * WIDTH, dtype=np.uint32)
@@ -77,9 +88,16 @@ def truth(links: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(
-    ("name", "bits"), [("single_bit", 1), ("compact", 1), ("compact", 2), ("coordinated", 1),
-                       ("coordinated", 4), ("coordinated", 5)],
-)  # fmt: skip
+    ("name", "bits"),
+    [
+        ("single_bit", 1),
+        ("compact", 1),
+        ("compact", 2),
+        ("coordinated", 1),
+        ("coordinated", 4),
+        ("coordinated", 5),
+    ],
+)
 def test_hashed_counts(name: str, bits: int, links, truth) -> None:
     """Mean and variance are the closed forms; a 95 % interval holds the truth 93 to 97 times."""
     runs = [counted(name, links, seed, bits) for seed in range(RUNS)]

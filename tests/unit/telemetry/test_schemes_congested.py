@@ -34,9 +34,18 @@ def counts(
     for seed in range(RUNS):
         ids = np.random.default_rng(seed).integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
         found = _core.run_scheme(
-            name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1), levels, seed, bits=1,
-            size=1 if name == "full" else 3, probability=0.2, hash="gf", field_bits=FIELD,
-        )  # fmt: skip
+            name,
+            ids,
+            np.full(PACKETS, HOPS, np.uint8),
+            links + np.uint32(1),
+            levels,
+            seed,
+            bits=1,
+            size=1 if name == "full" else 3,
+            probability=0.2,
+            hash="gf",
+            field_bits=FIELD,
+        )
         for congested in (False, True):
             rows = found["congested"].astype(bool) == congested
             seen, weight = found["seen"][rows], found["weight"][rows]

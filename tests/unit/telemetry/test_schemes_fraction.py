@@ -31,9 +31,18 @@ def fractions(
     for seed in range(runs):
         ids = np.random.default_rng(seed).integers(0, 1 << FIELD, packets, dtype=np.uint32)
         found = _core.run_scheme(
-            name, ids, np.full(packets, HOPS, np.uint8), links + np.uint32(1), levels, seed, bits=1,
-            size=1 if name == "full" else 3, probability=0.2, hash="gf", field_bits=FIELD,
-        )  # fmt: skip
+            name,
+            ids,
+            np.full(packets, HOPS, np.uint8),
+            links + np.uint32(1),
+            levels,
+            seed,
+            bits=1,
+            size=1 if name == "full" else 3,
+            probability=0.2,
+            hash="gf",
+            field_bits=FIELD,
+        )
         counts = []
         for congested in (False, True):
             rows = found["congested"].astype(bool) == congested
@@ -42,9 +51,17 @@ def fractions(
                 counts.append(np.bincount(seen - np.uint32(1), weight, minlength=len(n)))
             else:
                 own = ids[found["packet"][rows]]
-                counts.append(_core.decode(
-                    own, seen.astype(np.uint8), weight.astype(np.uint8), values, 1, FIELD, "auto"
-                ))  # fmt: skip
+                counts.append(
+                    _core.decode(
+                        own,
+                        seen.astype(np.uint8),
+                        weight.astype(np.uint8),
+                        values,
+                        1,
+                        FIELD,
+                        "auto",
+                    )
+                )
         out.append(counts[1] / counts[0])
     return np.array(out), m / n, n, float(levels.sum()), levels.sum(axis=1)
 

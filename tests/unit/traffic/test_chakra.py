@@ -46,18 +46,21 @@ def test_dependencies_by_control_and_by_data_are_kept(tmp_path: Path) -> None:
 
 
 def test_computation_that_depends_on_no_message_overlaps_it(tmp_path: Path) -> None:
-    program = read_trace(write(
-        tmp_path,
-        [receive(0, 1, 9, 0), compute(1, 5), compute(2, 6, after=[0, 1])],
-        [send(0, 0, 9, 0)],
-    ))  # fmt: skip
+    program = read_trace(
+        write(
+            tmp_path,
+            [receive(0, 1, 9, 0), compute(1, 5), compute(2, 6, after=[0, 1])],
+            [send(0, 0, 9, 0)],
+        )
+    )
     assert operations(program, 0) == ["IRECV", "COMPUTE", "WAIT", "COMPUTE"]
 
 
 def test_a_collective_of_all_ranks_becomes_messages(tmp_path: Path) -> None:
     """A sum of 64 B on four ranks: two rounds of recursive doubling."""
-    ranks = [[compute(0, 3), node(1, 7, after=[0], comm_type=0, comm_size=64),
-              compute(2, 4, after=[1])]] * 4  # fmt: skip
+    ranks = [
+        [compute(0, 3), node(1, 7, after=[0], comm_type=0, comm_size=64), compute(2, 4, after=[1])]
+    ] * 4
     program = read_trace(write(tmp_path, *ranks))
     sends = program.kind == Op.ISEND
     assert (int(sends.sum()), int(program.amount[sends].sum())) == (8, 8 * 64)

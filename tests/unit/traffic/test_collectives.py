@@ -41,14 +41,16 @@ def test_reduce_receives_children_nearest_first() -> None:
         CollectiveStep((), ((child, 40),)) for child in (1, 2, 4)
     ]
     assert schedule("MPI_Reduce", 8, 6, 0, 40, 40) == [
-        CollectiveStep((), ((7, 40),)), CollectiveStep(((4, 40),), ()),
-    ]  # fmt: skip
+        CollectiveStep((), ((7, 40),)),
+        CollectiveStep(((4, 40),), ()),
+    ]
 
 
 def test_allreduce_folds_the_surplus_over_a_power_of_two() -> None:
     assert schedule("MPI_Allreduce", 6, 0, 0, 80, 80) == [
-        CollectiveStep(((1, 80),), ()), CollectiveStep((), ((1, 80),)),
-    ]  # fmt: skip
+        CollectiveStep(((1, 80),), ()),
+        CollectiveStep((), ((1, 80),)),
+    ]
     assert peers("MPI_Allreduce", 6, 1, 80) == [(3,), (4,), (0,)]
     assert peers("MPI_Allreduce", 8, 5, 80) == [(4,), (7,), (1,)]
 
@@ -72,11 +74,15 @@ def test_alltoall_by_block() -> None:
 
 def test_allgather_by_size_and_parity() -> None:
     assert [s.sends[0] for s in schedule("MPI_Allgather", 8, 1, 0, 10, 10)] == [
-        (0, 10), (3, 20), (5, 40),
-    ]  # fmt: skip
+        (0, 10),
+        (3, 20),
+        (5, 40),
+    ]
     assert [s.sends[0] for s in schedule("MPI_Allgather", 6, 1, 0, 10, 10)] == [
-        (0, 10), (5, 20), (3, 20),
-    ]  # fmt: skip
+        (0, 10),
+        (5, 20),
+        (3, 20),
+    ]
     assert peers("MPI_Allgather", 6, 1, 10_000) == [(0,), (2,), (0,)]
     assert peers("MPI_Allgather", 5, 1, 10_000) == [(2,)] * 4
 
@@ -86,17 +92,23 @@ def test_gather_by_block_and_ranks() -> None:
         CollectiveStep((), tuple((peer, 500) for peer in range(1, 8)))
     ]
     assert [s.receives[0] for s in schedule("MPI_Gather", 16, 0, 0, 500, 500)] == [
-        (1, 500), (2, 1000), (4, 2000), (8, 4000),
-    ]  # fmt: skip
+        (1, 500),
+        (2, 1000),
+        (4, 2000),
+        (8, 4000),
+    ]
     assert schedule("MPI_Gather", 4, 2, 0, 7000, 0) == [
-        CollectiveStep((), ((0, 0),)), CollectiveStep(((0, 1024), (0, 5976)), ()),
-    ]  # fmt: skip
+        CollectiveStep((), ((0, 0),)),
+        CollectiveStep(((0, 1024), (0, 5976)), ()),
+    ]
 
 
 def test_reduce_scatter_halves_then_rings() -> None:
     assert [s.sends[0] for s in schedule("MPI_Reduce_scatter", 8, 0, 0, 800, 800)] == [
-        (4, 400), (2, 200), (1, 100),
-    ]  # fmt: skip
+        (4, 400),
+        (2, 200),
+        (1, 100),
+    ]
     assert peers("MPI_Reduce_scatter", 8, 0, 2**20) == [(1,)] * 7
     block = schedule("MPI_Reduce_scatter_block", 8, 0, 0, 0, 100)
     assert block == schedule("MPI_Reduce_scatter", 8, 0, 0, 800, 0)

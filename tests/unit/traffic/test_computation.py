@@ -41,9 +41,13 @@ def program(amount: np.ndarray, extra: dict[int, int] | None = None) -> Program:
                 rows += [(rank, Op.IRECV, other, 8, 2, 1), (rank, Op.WAITALL, -1, 0, 0, 1)]
     rank, kind, peer, size, tag, label = (np.array(column) for column in zip(*rows, strict=True))
     operations = Operations(
-        rank=rank, kind=kind.astype(np.uint8), peer=peer.astype(np.int32),
-        amount=size.astype(np.uint64), tag=tag, label=label.astype(np.uint32),
-    )  # fmt: skip
+        rank=rank,
+        kind=kind.astype(np.uint8),
+        peer=peer.astype(np.int32),
+        amount=size.astype(np.uint64),
+        tag=tag,
+        label=label.astype(np.uint32),
+    )
     labels = [Label("halo", "MPI_Isend", 1), Label("border", "MPI_Isend", 2)]
     return assemble("made", RANKS, operations, labels)
 
@@ -145,14 +149,19 @@ def chain(steps: int, work: int, overhead: int) -> Program:
             rows += [(rank, Op.COMPUTE, -1, work, 0, 0)]
             if rank < RANKS - 1:
                 rows += [
-                    (rank, Op.ISEND, rank + 1, 64, 1, 0), (rank, Op.WAIT, -1, 0, 0, 0),
+                    (rank, Op.ISEND, rank + 1, 64, 1, 0),
+                    (rank, Op.WAIT, -1, 0, 0, 0),
                     (rank, Op.COMPUTE, -1, overhead, 0, 0),
-                ]  # fmt: skip
+                ]
     rank, kind, peer, size, tag, label = (np.array(column) for column in zip(*rows, strict=True))
     operations = Operations(
-        rank=rank, kind=kind.astype(np.uint8), peer=peer.astype(np.int32),
-        amount=size.astype(np.uint64), tag=tag, label=label.astype(np.uint32),
-    )  # fmt: skip
+        rank=rank,
+        kind=kind.astype(np.uint8),
+        peer=peer.astype(np.int32),
+        amount=size.astype(np.uint64),
+        tag=tag,
+        label=label.astype(np.uint32),
+    )
     return assemble("chain", RANKS, operations, [Label("sweep", "MPI_Send", 1)])
 
 

@@ -27,17 +27,27 @@ SAMPLE = "dumpi-testtrace/tests/traces"
 
 
 def message(peer: int, count: int, tag: int = 0, comm: int = WORLD, **more: Any) -> dict[str, Any]:
-    return {"count": count, "datatype": INT, "dest": peer, "source": peer, "tag": tag,
-            "comm": comm, **more}  # fmt: skip
+    return {
+        "count": count,
+        "datatype": INT,
+        "dest": peer,
+        "source": peer,
+        "tag": tag,
+        "comm": comm,
+        **more,
+    }
 
 
 def operations(program: Program, rank: int) -> list[tuple[str, int, int]]:
     low, high = (int(program.rank_start[rank + k]) for k in (0, 1))
     return [
-        (Op(int(program.kind[at])).name, int(program.peer[at]),
-         int(program.amount[at] if program.kind[at] != Op.WAIT else program.request[at]))
+        (
+            Op(int(program.kind[at])).name,
+            int(program.peer[at]),
+            int(program.amount[at] if program.kind[at] != Op.WAIT else program.request[at]),
+        )
         for at in range(low, high)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.data
@@ -48,8 +58,10 @@ def test_the_test_trace_of_dumpi_adds_up() -> None:
     assert (program.n_ranks, int(sends.sum())) == (4, 8 + 4 + 8)
     assert int(program.amount[sends].sum()) == 4 * 4 + 8 * 4
     assert {label.phase for label in program.labels} == {
-        "MPI_Barrier", "tag 1337", "MPI_Allreduce",
-    }  # fmt: skip
+        "MPI_Barrier",
+        "tag 1337",
+        "MPI_Allreduce",
+    }
     assert run_blocking(program)
     # Rank 0 computes 24 us after MPI_Init and 6 us before MPI_Comm_size, as the text says.
     assert operations(program, 0)[:2] == [("COMPUTE", -1, 24_000_000), ("COMPUTE", -1, 6_000_000)]
@@ -91,16 +103,32 @@ EXCHANGE: list[Script] = [
         (20, 25, "MPI_Isend", message(1, 5, 7, request=4)),
         (25, 30, "MPI_Irecv", message(-1, 9, -1, request=5)),
         (90, 95, "MPI_Waitall", {"count": 2, "requests": [4, 5], "statuses": [(0, 0), (1, 3)]}),
-        (95, 99, "MPI_Gather", {"commrank": 0, "sendcount": 2, "sendtype": INT, "root": 0,
-                                "comm": WORLD, "recvcount": 2, "recvtype": INT}),
+        (
+            95,
+            99,
+            "MPI_Gather",
+            {
+                "commrank": 0,
+                "sendcount": 2,
+                "sendtype": INT,
+                "root": 0,
+                "comm": WORLD,
+                "recvcount": 2,
+                "recvtype": INT,
+            },
+        ),
     ],
     [
         (20, 40, "MPI_Recv", message(0, 5, 7)),
         (50, 60, "MPI_Send", message(0, 6, 3)),
-        (60, 99, "MPI_Gather", {"commrank": 1, "sendcount": 2, "sendtype": INT, "root": 0,
-                                "comm": WORLD}),
+        (
+            60,
+            99,
+            "MPI_Gather",
+            {"commrank": 1, "sendcount": 2, "sendtype": INT, "root": 0, "comm": WORLD},
+        ),
     ],
-]  # fmt: skip
+]
 
 
 def test_text_and_binary_compile_to_the_same_program(tmp_path: Path) -> None:
@@ -110,9 +138,15 @@ def test_text_and_binary_compile_to_the_same_program(tmp_path: Path) -> None:
     write(tmp_path / "words", *EXCHANGE, as_text=True)
     two = read_trace(tmp_path / "words")
     assert operations(one, 0) == [
-        ("COMPUTE", -1, 10_000), ("ISEND", 1, 20), ("IRECV", 1, 24), ("COMPUTE", -1, 60_000),
-        ("WAIT", -1, 0), ("WAIT", -1, 1), ("IRECV", 1, 8), ("WAIT", -1, 2),
-    ]  # fmt: skip
+        ("COMPUTE", -1, 10_000),
+        ("ISEND", 1, 20),
+        ("IRECV", 1, 24),
+        ("COMPUTE", -1, 60_000),
+        ("WAIT", -1, 0),
+        ("WAIT", -1, 1),
+        ("IRECV", 1, 8),
+        ("WAIT", -1, 2),
+    ]
     for rank in (0, 1):
         assert operations(one, rank) == operations(two, rank)
     assert [label.call for label in one.labels] == [label.call for label in two.labels]
@@ -122,13 +156,19 @@ def test_ranks_of_a_split_communicator_are_translated(tmp_path: Path) -> None:
     """Even ranks in reverse, odd ranks as they are: local rank 0 is 2 and 1."""
 
     def script(rank: int) -> Script:
-        split = {"oldcomm": WORLD, "color": rank % 2, "key": -rank if rank % 2 == 0 else rank,
-                 "newcomm": 4}  # fmt: skip
+        split = {
+            "oldcomm": WORLD,
+            "color": rank % 2,
+            "key": -rank if rank % 2 == 0 else rank,
+            "newcomm": 4,
+        }
         local = {0: 1, 2: 0, 1: 0, 3: 1}[rank]
         call = "MPI_Send" if local == 0 else "MPI_Recv"
-        return [(20, 21, "MPI_Comm_split", split),
-                (30, 31, call, message(1 - local, rank + 1, comm=4)),
-                (40, 41, "MPI_Barrier", {"comm": 4})]  # fmt: skip
+        return [
+            (20, 21, "MPI_Comm_split", split),
+            (30, 31, call, message(1 - local, rank + 1, comm=4)),
+            (40, 41, "MPI_Barrier", {"comm": 4}),
+        ]
 
     program = read_trace(write(tmp_path, *(script(rank) for rank in range(4))))
     sends = (program.kind == Op.ISEND) & (program.amount > 0)
@@ -147,15 +187,25 @@ def test_persistent_requests_send_at_every_start(tmp_path: Path) -> None:
 
     program = read_trace(write(tmp_path, script("MPI_Send_init"), script("MPI_Recv_init")))
     assert [one[0] for one in operations(program, 0) if one[0] != "COMPUTE"] == [
-        "ISEND", "WAIT", "ISEND", "WAIT",
-    ]  # fmt: skip
+        "ISEND",
+        "WAIT",
+        "ISEND",
+        "WAIT",
+    ]
 
 
 def test_counts_of_alltoallv_are_those_of_each_pair(tmp_path: Path) -> None:
     def script(rank: int) -> Script:
-        given = {"commsize": 2, "sendcounts": [1, 2 + rank], "senddispls": [0, 0],
-                 "sendtype": INT, "recvcounts": [1 + rank, 3] if rank else [1, 1],
-                 "recvdispls": [0, 0], "recvtype": INT, "comm": WORLD}  # fmt: skip
+        given = {
+            "commsize": 2,
+            "sendcounts": [1, 2 + rank],
+            "senddispls": [0, 0],
+            "sendtype": INT,
+            "recvcounts": [1 + rank, 3] if rank else [1, 1],
+            "recvdispls": [0, 0],
+            "recvtype": INT,
+            "comm": WORLD,
+        }
         return [(20, 30, "MPI_Alltoallv", given)]
 
     program = read_trace(write(tmp_path, script(0), script(1)))

@@ -80,10 +80,19 @@ def _rich(rank: int) -> Script:
         ("MPI_Isend", {**message, "request": 1}),
         ("MPI_Irecv", {**message, "request": 2}),
         ("MPI_Waitall", {"count": 2, "requests": [1, 2], "statuses": [(0, 0), (other, 4)]}),
-        ("MPI_Alltoallw", {**pair, "sdis": [0, 0], "sendtypes": [INT, INT], "rdis": [0, 0],
-                           "recvtypes": [INT, INT], "comm": WORLD}),
+        (
+            "MPI_Alltoallw",
+            {
+                **pair,
+                "sdis": [0, 0],
+                "sendtypes": [INT, INT],
+                "rdis": [0, 0],
+                "recvtypes": [INT, INT],
+                "comm": WORLD,
+            },
+        ),
         ("MPI_Allreduce", {"count": 1, "datatype": INT, "op": 1, "comm": 9}),
-    ]  # fmt: skip
+    ]
     return [(20 * at + 20, 20 * at + 30, *one) for at, one in enumerate(calls)]
 
 
@@ -93,8 +102,10 @@ def test_thousands_of_damaged_files_end_with_an_error_or_a_program(tmp_path: Pat
     (tmp_path / "two").write_text(text(_rich(1)))
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, "6000", str(tmp_path / "one"), str(tmp_path / "two")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "panicked" not in done.stderr
     assert 2000 < int(done.stdout) < 6000
@@ -119,12 +130,23 @@ def test_a_binary_file_cut_anywhere_is_refused(tmp_path: Path, length: int) -> N
     ("script", "message"),
     [
         ([(20, 21, "MPI_Start", {"request": 9})], "request 9 is started before it is created"),
-        ([(20, 21, "MPI_Waitany", {"count": 1, "requests": [4], "index": 5, "status": []})],
-         "no valid argument 'requests'"),
-        ([(20, 21, "MPI_Cart_sub", {"ndim": 1, "oldcomm": WORLD, "remain_dims": [1],
-                                    "newcomm": 5})], "has no recorded Cartesian grid"),
+        (
+            [(20, 21, "MPI_Waitany", {"count": 1, "requests": [4], "index": 5, "status": []})],
+            "no valid argument 'requests'",
+        ),
+        (
+            [
+                (
+                    20,
+                    21,
+                    "MPI_Cart_sub",
+                    {"ndim": 1, "oldcomm": WORLD, "remain_dims": [1], "newcomm": 5},
+                )
+            ],
+            "has no recorded Cartesian grid",
+        ),
     ],
-)  # fmt: skip
+)
 def test_calls_that_cannot_be_are_refused_with_their_place(
     tmp_path: Path, script: Script, message: str
 ) -> None:

@@ -19,8 +19,10 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def test_the_two_forms_of_calipers_json_are_the_same(tmp_path: Path) -> None:
-    split = ('{"columns":["mpi.rank","mpi.msg.dst","mpi.msg.size"],'
-             '"data":[[0,1,40],[0,1,40],[0,1,40],[1,0,7]]}')  # fmt: skip
+    split = (
+        '{"columns":["mpi.rank","mpi.msg.dst","mpi.msg.size"],'
+        '"data":[[0,1,40],[0,1,40],[0,1,40],[1,0,7]]}'
+    )
     one = read_trace(written(tmp_path, "a.json", CALIPER))
     other = read_trace(written(tmp_path, "b.json", split))
     for program in (one, other):
@@ -55,11 +57,13 @@ def test_a_frame_in_parquet_is_the_same_as_in_csv(tmp_path: Path) -> None:
     sends = {"receiver": [1, 0], "communicator": ["Comm 0"] * 2, "msg_length": [64, 8]}
     pl.DataFrame(
         {
-            "Timestamp (ns)": [11, 15], "Event Type": ["Instant"] * 2,
-            "Name": ["MpiSend", "MpiIsend"], "Process": [0, 1],
+            "Timestamp (ns)": [11, 15],
+            "Event Type": ["Instant"] * 2,
+            "Name": ["MpiSend", "MpiIsend"],
+            "Process": [0, 1],
             "Attributes": pl.DataFrame(sends).to_struct(),
         }
-    ).write_parquet(tmp_path / "events.parquet")  # fmt: skip
+    ).write_parquet(tmp_path / "events.parquet")
     (tmp_path / "t").mkdir()
     csv = read_trace(written(tmp_path / "t", "events.csv", PIPIT))
     parquet = read_trace(tmp_path)

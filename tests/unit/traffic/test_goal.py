@@ -17,8 +17,9 @@ from tests.factories.public_data import real
 
 def schedule(folder: Path, *ranks: str) -> Path:
     """A schedule with these operations of each rank, separated by semicolons."""
-    blocks = [f"rank {rank} {{\n" + ops.replace("; ", "\n") + "\n}\n" for rank, ops in
-              enumerate(ranks)]  # fmt: skip
+    blocks = [
+        f"rank {rank} {{\n" + ops.replace("; ", "\n") + "\n}\n" for rank, ops in enumerate(ranks)
+    ]
     path = folder / "test.goal"
     path.write_text(f"num_ranks {len(ranks)}\n\n" + "\n".join(blocks))
     return path
@@ -44,21 +45,33 @@ def test_the_binary_tree_of_loggopsim_sends_one_byte_to_every_rank_but_the_root(
     assert int(program.amount[sends].sum()) == 31
     # Rank 2 receives before it sends to 6, 10 and 18.
     assert operations(program, 2) == [
-        "IRECV 1>0", "WAIT 0", "ISEND 1>6", "ISEND 1>10", "ISEND 1>18", "WAITALL all",
-    ]  # fmt: skip
+        "IRECV 1>0",
+        "WAIT 0",
+        "ISEND 1>6",
+        "ISEND 1>10",
+        "ISEND 1>18",
+        "WAITALL all",
+    ]
     assert run_blocking(program)
 
 
 def test_what_is_required_is_waited_for_right_before(tmp_path: Path) -> None:
-    program = read_trace(schedule(
-        tmp_path,
-        "a: recv 8b from 1 tag 1; b: recv 9b from 1 tag 2; c: calc 5; c requires b; d: calc 6; "
-        "d requires a; d requires c",
-        "x: send 8b to 0 tag 1; y: send 9b to 0 tag 2",
-    ))  # fmt: skip
+    program = read_trace(
+        schedule(
+            tmp_path,
+            "a: recv 8b from 1 tag 1; b: recv 9b from 1 tag 2; c: calc 5; c requires b; d: calc 6; "
+            "d requires a; d requires c",
+            "x: send 8b to 0 tag 1; y: send 9b to 0 tag 2",
+        )
+    )
     assert operations(program, 0) == [
-        "IRECV 8>1", "IRECV 9>1", "WAIT 1", "COMPUTE 5", "WAIT 0", "COMPUTE 6",
-    ]  # fmt: skip
+        "IRECV 8>1",
+        "IRECV 9>1",
+        "WAIT 1",
+        "COMPUTE 5",
+        "WAIT 0",
+        "COMPUTE 6",
+    ]
 
 
 def test_the_order_is_that_of_dependencies_and_not_that_of_the_file(tmp_path: Path) -> None:
@@ -76,36 +89,47 @@ def test_the_order_is_that_of_dependencies_and_not_that_of_the_file(tmp_path: Pa
 
 
 def test_messages_of_one_tag_meet_in_the_order_they_can_be_sent(tmp_path: Path) -> None:
-    program = read_trace(schedule(
-        tmp_path,
-        "late: send 20b to 1 tag 0; late requires c; c: calc 9; first: send 10b to 1 tag 0",
-        "r: recv 10b from 0 tag 0; s: recv 20b from 0 tag 0; s requires r",
-    ))  # fmt: skip
+    program = read_trace(
+        schedule(
+            tmp_path,
+            "late: send 20b to 1 tag 0; late requires c; c: calc 9; first: send 10b to 1 tag 0",
+            "r: recv 10b from 0 tag 0; s: recv 20b from 0 tag 0; s requires r",
+        )
+    )
     assert operations(program, 1) == ["IRECV 10>0", "WAIT 0", "IRECV 20>0", "WAITALL all"]
     assert not program.notes
     assert run_blocking(program)
 
 
 def test_what_begins_with_a_computation_is_posted_before_it(tmp_path: Path) -> None:
-    program = read_trace(schedule(
-        tmp_path,
-        "r: recv 1b from 1 tag 0; c: calc 9; c requires r; s: send 2b to 1 tag 0; s irequires c",
-        "x: send 1b to 0 tag 0; y: recv 2b from 0 tag 0",
-    ))  # fmt: skip
+    program = read_trace(
+        schedule(
+            tmp_path,
+            "r: recv 1b from 1 tag 0; c: calc 9; c requires r; "
+            "s: send 2b to 1 tag 0; s irequires c",
+            "x: send 1b to 0 tag 0; y: recv 2b from 0 tag 0",
+        )
+    )
     assert operations(program, 0) == [
-        "IRECV 1>1", "WAIT 0", "ISEND 2>1", "COMPUTE 9", "WAITALL all",
-    ]  # fmt: skip
+        "IRECV 1>1",
+        "WAIT 0",
+        "ISEND 2>1",
+        "COMPUTE 9",
+        "WAITALL all",
+    ]
 
 
 def test_a_chain_across_ranks_does_not_block(tmp_path: Path) -> None:
     """Rank 0 can only receive from 2 what follows from its own, later written, send to 1."""
-    program = read_trace(schedule(
-        tmp_path,
-        "a: recv 1b from 2 tag 0; b: calc 1; b requires a; c: calc 3; d: send 1b to 1 tag 0; "
-        "d requires c",
-        "a: recv 1b from 0 tag 0; b: send 1b to 2 tag 0; b requires a",
-        "a: recv 1b from 1 tag 0; b: send 1b to 0 tag 0; b requires a",
-    ))  # fmt: skip
+    program = read_trace(
+        schedule(
+            tmp_path,
+            "a: recv 1b from 2 tag 0; b: calc 1; b requires a; c: calc 3; d: send 1b to 1 tag 0; "
+            "d requires c",
+            "a: recv 1b from 0 tag 0; b: send 1b to 2 tag 0; b requires a",
+            "a: recv 1b from 1 tag 0; b: send 1b to 0 tag 0; b requires a",
+        )
+    )
     assert run_blocking(program)
 
 
@@ -118,17 +142,23 @@ def test_several_cores_and_lonely_messages_are_noted(tmp_path: Path) -> None:
 
 
 def test_a_receive_from_any_source_takes_the_message_that_arrives_first(tmp_path: Path) -> None:
-    program = read_trace(schedule(
-        tmp_path,
-        "a: recv 9b from -1 tag 5; b: recv 9b from -1 tag -1; b requires a; c: calc 2; "
-        "c requires b",
-        "w: calc 30; x: send 8b to 0 tag 6; x requires w; y: send 7b to 0 tag 5; y requires x",
-        "v: calc 20; x: send 3b to 0 tag 5; x requires v; y: send 4b to 0 tag 7; y requires x",
-    ))  # fmt: skip
+    program = read_trace(
+        schedule(
+            tmp_path,
+            "a: recv 9b from -1 tag 5; b: recv 9b from -1 tag -1; b requires a; c: calc 2; "
+            "c requires b",
+            "w: calc 30; x: send 8b to 0 tag 6; x requires w; y: send 7b to 0 tag 5; y requires x",
+            "v: calc 20; x: send 3b to 0 tag 5; x requires v; y: send 4b to 0 tag 7; y requires x",
+        )
+    )
     # At 20 ns rank 2 sends with tags 5 and 7; rank 1 sends at 30 ns, too late for both.
     assert operations(program, 0) == [
-        "IRECV 3>2", "WAIT 0", "IRECV 4>2", "WAIT 1", "COMPUTE 2",
-    ]  # fmt: skip
+        "IRECV 3>2",
+        "WAIT 0",
+        "IRECV 4>2",
+        "WAIT 1",
+        "COMPUTE 2",
+    ]
     assert "2 sends without a matching receive are left out" in program.notes
     assert any("2 receives from any source" in note for note in program.notes)
     assert run_blocking(program)
@@ -141,14 +171,19 @@ def test_ranks_that_receive_from_any_source_and_reply_do_not_block(tmp_path: Pat
     server = "; ".join(
         f"r{k}: recv 8b from -1 tag -1; r{k} requires {before[k]}" for k in range(clients)
     )
-    answers = "; ".join(f"a{k}: send 16b to {k + 1} tag 9; a{k} requires r{clients - 1}"
-                        for k in range(clients))  # fmt: skip
+    answers = "; ".join(
+        f"a{k}: send 16b to {k + 1} tag 9; a{k} requires r{clients - 1}" for k in range(clients)
+    )
     one = (
         "c: calc {0}; q: send 8b to 0 tag {0}; q requires c; p: recv 16b from 0 tag 9; p requires q"
     )
-    program = read_trace(schedule(
-        tmp_path, f"s: calc 1; {server}; {answers}", *(one.format(9 - k) for k in range(clients)),
-    ))  # fmt: skip
+    program = read_trace(
+        schedule(
+            tmp_path,
+            f"s: calc 1; {server}; {answers}",
+            *(one.format(9 - k) for k in range(clients)),
+        )
+    )
     received = program.peer[: int(program.rank_start[1])][
         program.kind[: int(program.rank_start[1])] == Op.IRECV
     ]
@@ -160,11 +195,13 @@ def test_ranks_that_receive_from_any_source_and_reply_do_not_block(tmp_path: Pat
 def test_a_receive_from_any_source_without_a_message_does_not_block_the_rest(
     tmp_path: Path,
 ) -> None:
-    program = read_trace(schedule(
-        tmp_path,
-        "a: recv 9b from -1 tag 1; b: send 5b to 1 tag 2; b requires a",
-        "c: recv 5b from -1 tag 2; d: send 6b to 0 tag 3; d requires c",
-    ))  # fmt: skip
+    program = read_trace(
+        schedule(
+            tmp_path,
+            "a: recv 9b from -1 tag 1; b: send 5b to 1 tag 2; b requires a",
+            "c: recv 5b from -1 tag 2; d: send 6b to 0 tag 3; d requires c",
+        )
+    )
     assert operations(program, 0) == ["ISEND 5>1", "WAITALL all"]
     assert operations(program, 1) == ["IRECV 5>0", "WAIT 0"]
     assert "1 receives without a matching send are left out" in program.notes

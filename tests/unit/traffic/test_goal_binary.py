@@ -71,8 +71,10 @@ def test_the_binary_form_gives_the_program_of_the_text(tmp_path: Path) -> None:
 def test_what_txt2bin_writes_gives_the_program_of_its_input(tmp_path: Path) -> None:
     tool = shutil.which("txt2bin")
     if tool is None:
-        pytest.skip("LogGOPSim's txt2bin is not on PATH: build it from src/LogGOPSim, which needs "
-                    "re2c and gengetopt")  # fmt: skip
+        pytest.skip(
+            "LogGOPSim's txt2bin is not on PATH: build it from src/LogGOPSim, which needs "
+            "re2c and gengetopt"
+        )
     own = tmp_path / "own.goal"
     own.write_text(TEXT)
     for text in (own, real("loggopsim-goal/src/LogGOPSim/binary_tree_32.goal")):
@@ -91,10 +93,12 @@ def test_receives_of_any_message_are_those_of_the_text(tmp_path: Path) -> None:
     )
     wild = 2**32 - 1
     binary = schedule(
-        [Operation(RECEIVE, 9, peer=wild, tag=wild),
-         Operation(RECEIVE, 9, peer=wild, tag=4, ended=(0,))],
+        [
+            Operation(RECEIVE, 9, peer=wild, tag=wild),
+            Operation(RECEIVE, 9, peer=wild, tag=4, ended=(0,)),
+        ],
         [Operation(SEND, 8, peer=0, tag=3), Operation(SEND, 7, peer=0, tag=4)],
-    )  # fmt: skip
+    )
     program = read_trace(written(tmp_path, binary))
     assert columns(program) == columns(read_trace(text))
     assert "2 receives from any source or with any tag are matched" in program.notes[0]

@@ -36,8 +36,11 @@ def test_a_real_trace_has_the_bytes_that_it_states(tmp_path: Path) -> None:
         document["distributedInfo"]["rank"] = rank
         (tmp_path / f"{rank}.pt.trace.json").write_text(json.dumps(document))
     program = read_trace(tmp_path)
-    elements = [event["args"]["In msg nelems"] for event in document["traceEvents"]
-                if event.get("cat") == "kernel" and "AllReduce" in event["name"]]  # fmt: skip
+    elements = [
+        event["args"]["In msg nelems"]
+        for event in document["traceEvents"]
+        if event.get("cat") == "kernel" and "AllReduce" in event["name"]
+    ]
     assert len(elements) == 15
     sums = [k for k, label in enumerate(program.labels) if label.call == "ncclAllReduce"]
     own = program.sends & (program.label == sums[0])
@@ -49,8 +52,13 @@ def test_a_real_trace_has_the_bytes_that_it_states(tmp_path: Path) -> None:
 
 
 def test_computation_beside_a_collective_stays_beside_it(tmp_path: Path) -> None:
-    events = [kernel(0, 10), collective(10, 40, "allreduce", 1000, [0, 1]), kernel(20, 20),
-              kernel(35, 10), kernel(60, 5)]  # fmt: skip
+    events = [
+        kernel(0, 10),
+        collective(10, 40, "allreduce", 1000, [0, 1]),
+        kernel(20, 20),
+        kernel(35, 10),
+        kernel(60, 5),
+    ]
     program = read_trace(write(tmp_path, events, events))
     compute = program.amount[program.kind == Op.COMPUTE][: len(program.kind) // 2].tolist()
     # 10 us before; 25 us beside in two steps; 15 us from the end of the kernel on.
@@ -64,8 +72,9 @@ def test_collectives_of_groups_meet_by_sequence_number(tmp_path: Path) -> None:
     """Rank 1 begins with the second of its group; the number tells, the order would not."""
     first = collective(0, 5, "allreduce", 100, [0, 1], Seq=4)
     second = collective(10, 5, "allreduce", 900, [0, 1], Seq=5)
-    other = collective(20, 5, "_allgather_base", 10, [0, 2], Process_Group_Name="9",
-                       Out_msg_nelems=20)  # fmt: skip
+    other = collective(
+        20, 5, "_allgather_base", 10, [0, 2], Process_Group_Name="9", Out_msg_nelems=20
+    )
     program = read_trace(write(tmp_path, [first, second, other], [second], [other]))
     assert "1 collectives that not all of their ranks recorded alike" in " ".join(program.notes)
     assert run_blocking(program)
@@ -100,8 +109,9 @@ def test_nccl_log_beside_the_trace_says_which_algorithm_ran(tmp_path: Path) -> N
 
 
 def test_other_orders_on_streams_do_not_block(tmp_path: Path) -> None:
-    one, two = (collective(0, 9, "allreduce", 100, [0, 1], Process_Group_Name=name)
-                for name in "ab")  # fmt: skip
+    one, two = (
+        collective(0, 9, "allreduce", 100, [0, 1], Process_Group_Name=name) for name in "ab"
+    )
     late = {"ts": 5, "dur": 9}
     program = read_trace(write(tmp_path, [one, {**two, **late}], [two, {**one, **late}]))
     assert run_blocking(program)
@@ -110,13 +120,19 @@ def test_other_orders_on_streams_do_not_block(tmp_path: Path) -> None:
 
 def test_an_exchange_with_splits_and_sends_to_one_rank(tmp_path: Path) -> None:
     split = {"In_split_size": "[1, 3]", "Out_split_size": "[1, 2]"}
-    program = read_trace(write(
-        tmp_path,
-        [collective(0, 5, "all_to_allv", 40, [0, 1], **split),
-         collective(9, 5, "send", 7, [0, 1], Dst_Rank=1)],
-        [collective(0, 5, "all_to_allv", 30, [0, 1], In_split_size="[2, 1]"),
-         collective(9, 5, "recv", 7, [0, 1], Src_Rank=0)],
-    ))  # fmt: skip
+    program = read_trace(
+        write(
+            tmp_path,
+            [
+                collective(0, 5, "all_to_allv", 40, [0, 1], **split),
+                collective(9, 5, "send", 7, [0, 1], Dst_Rank=1),
+            ],
+            [
+                collective(0, 5, "all_to_allv", 30, [0, 1], In_split_size="[2, 1]"),
+                collective(9, 5, "recv", 7, [0, 1], Src_Rank=0),
+            ],
+        )
+    )
     _, _, found = program.traffic_matrix()
     assert found.tolist() == [120 + 28, 80]
     assert run_blocking(program)

@@ -86,8 +86,10 @@ def test_exchanges_follow_their_counts() -> None:
 
 def _program(call: str, n: int, choice: Choice | None, beside: int = 0) -> GpuProgram:
     one = Collective(call, tuple(range(n)), 1_000_000, "p", "c", choice, peer=1)
-    timeline = [[(0, beside)] if call not in ("SendRecv", "Exchange") or rank < 2 else []
-                for rank in range(n)]  # fmt: skip
+    timeline = [
+        [(0, beside)] if call not in ("SendRecv", "Exchange") or rank < 2 else []
+        for rank in range(n)
+    ]
     if call in ("SendRecv", "Exchange"):
         one = Collective(call, (0, 1), 1_000_000, "p", "c", choice, peer=1)
     return GpuProgram("t", [rank // 3 for rank in range(n)], [one], timeline)

@@ -49,8 +49,9 @@ def test_sends_and_receives_meet(tmp_path: Path) -> None:
 
 def test_older_lines_and_algorithms_that_are_not_modelled(tmp_path: Path) -> None:
     path = sample_log(tmp_path)
-    text = path.read_text().replace("Algo TREE proto LL128 channel{Lo..Hi}={0..1}",
-                                    "Algo 0 proto 1 time 2860.2")  # fmt: skip
+    text = path.read_text().replace(
+        "Algo TREE proto LL128 channel{Lo..Hi}={0..1}", "Algo 0 proto 1 time 2860.2"
+    )
     path.write_text(text)
     assert "ncclAllReduce: tree, ll128, 1 channel" in " ".join(read_trace(path).notes)
     path.write_text(text + tuned("n0", "AllReduce", 6000, "NVLS", "SIMPLE", 15))
@@ -102,14 +103,18 @@ def job_log(
     """
     text, pid = "", [100 + rank * processes // 4 for rank in range(4)]
     for rank in range(4):
-        text += (f"host{rank // 2}:{pid[rank]}:7 [{rank % 2}] NCCL INFO ncclCommInitRank comm "
-                 f"0xa{rank} rank {rank} nranks 4 cudaDev {rank % 2} busId {rank}000 commId 0x77 "
-                 "- Init START\n")  # fmt: skip
+        text += (
+            f"host{rank // 2}:{pid[rank]}:7 [{rank % 2}] NCCL INFO ncclCommInitRank comm "
+            f"0xa{rank} rank {rank} nranks 4 cudaDev {rank % 2} busId {rank}000 commId 0x77 "
+            "- Init START\n"
+        )
     for number in range(3):
         for rank in range(4):
-            line = (f"host{rank // 2}:{pid[rank]}:7 [{rank % 2}] NCCL INFO AllReduce: opCount "
-                    f"{number} sendbuff 0x1 recvbuff 0x2 count 2097152 datatype 7 op 0 root 0 "
-                    f"comm 0xa{rank} [nranks=4] stream 0x5\n")  # fmt: skip
+            line = (
+                f"host{rank // 2}:{pid[rank]}:7 [{rank % 2}] NCCL INFO AllReduce: opCount "
+                f"{number} sendbuff 0x1 recvbuff 0x2 count 2097152 datatype 7 op 0 root 0 "
+                f"comm 0xa{rank} [nranks=4] stream 0x5\n"
+            )
             text += edit(line, rank, number)
     return text
 
@@ -137,10 +142,20 @@ ROW = "     8388608       2097152     float     sum      "
         job_log().replace(" commId 0x77", ""),
         "epoch 1/9" + job_log(),
     ],
-    ids=["many accelerators in a process", "device of the thread", "row ends with a root",
-         "row ends with a verdict", "row ends with a digit", "CRLF", "two calls in a line",
-         "tag of mpirun", "time stamp", "RCCL without commId", "first line glued"],
-)  # fmt: skip
+    ids=[
+        "many accelerators in a process",
+        "device of the thread",
+        "row ends with a root",
+        "row ends with a verdict",
+        "row ends with a digit",
+        "CRLF",
+        "two calls in a line",
+        "tag of mpirun",
+        "time stamp",
+        "RCCL without commId",
+        "first line glued",
+    ],
+)
 def test_calls_belong_to_their_communicators(tmp_path: Path, log: str) -> None:
     (tmp_path / "whole.log").write_text(job_log())
     (tmp_path / "nccl.log").write_text(log)
@@ -153,8 +168,9 @@ def test_calls_belong_to_their_communicators(tmp_path: Path, log: str) -> None:
 def test_pointer_of_a_freed_communicator_names_the_next(tmp_path: Path) -> None:
     second = job_log().replace("0x77", "0x78")
     pair = "".join(line for line in second.splitlines(keepends=True) if line.startswith("host0"))
-    (tmp_path / "x.log").write_text(job_log() + pair.replace("nranks 4", "nranks 2")
-                                    .replace("nranks=4", "nranks=2"))  # fmt: skip
+    (tmp_path / "x.log").write_text(
+        job_log() + pair.replace("nranks 4", "nranks 2").replace("nranks=4", "nranks=2")
+    )
     program = read_trace(tmp_path / "x.log")
     assert {label.communicator for label in program.labels} == {"comm 0x77", "comm 0x78"}
 
@@ -193,9 +209,13 @@ def ring_in_a_host(channels: int) -> str:
 @pytest.mark.parametrize("channels", [1, 2, 8, 24])
 def test_channels_share_the_port_of_their_accelerator(tmp_path: Path, channels: int) -> None:
     (tmp_path / "x.log").write_text(ring_in_a_host(channels))
-    scenario = parse({"fabric": {"preset": "full"},
-                      "job": [{"trace": str(tmp_path / "x.log"), "ranks_per_host": 2}],
-                      "engine": {"local_delay": "1 ps", "send_delay": "1 ps"}})  # fmt: skip
+    scenario = parse(
+        {
+            "fabric": {"preset": "full"},
+            "job": [{"trace": str(tmp_path / "x.log"), "ranks_per_host": 2}],
+            "engine": {"local_delay": "1 ps", "send_delay": "1 ps"},
+        }
+    )
     run = simulate(scenario)
     # Each of two accelerators sends the 64 MiB once, half to reduce and half to gather.
     assert run.elapsed_ps == pytest.approx((64 << 20) / 240e9 * 1e12, rel=0.02)
@@ -216,9 +236,14 @@ def test_another_number_of_hosts_than_logged_is_noted(
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("log", "collectives"),
-    [("nccl-glued/clean.log", 6), ("nccl-glued/glued.log", 6), ("nccl-interleaved/good.log", 10),
-     ("nccl-interleaved/one-device.log", 10), ("nccl-interleaved/interleaved.log", 10)],
-)  # fmt: skip
+    [
+        ("nccl-glued/clean.log", 6),
+        ("nccl-glued/glued.log", 6),
+        ("nccl-interleaved/good.log", 10),
+        ("nccl-interleaved/one-device.log", 10),
+        ("nccl-interleaved/interleaved.log", 10),
+    ],
+)
 def test_collectives_of_interleaved_logs_are_complete(log: str, collectives: int) -> None:
     program = read_trace(real(f"cases/{log}"))
     assert f"{collectives} ncclAllReduce" in program.notes[-1] and len(program.notes) == 1

@@ -33,9 +33,17 @@ def to(peer: int, size: int, **more: int) -> dict[str, int]:
 def test_requests_are_complete_where_a_wait_names_them(tmp_path: Path) -> None:
     program = read_trace(sample(tmp_path))
     assert operations(program, 0) == [
-        "COMPUTE 10000", "IRECV 40", "COMPUTE 10000", "ISEND 50", "COMPUTE 10000", "WAIT 0",
-        "WAIT 1", "COMPUTE 5000", "ISEND 30", "WAIT 2",
-    ]  # fmt: skip
+        "COMPUTE 10000",
+        "IRECV 40",
+        "COMPUTE 10000",
+        "ISEND 50",
+        "COMPUTE 10000",
+        "WAIT 0",
+        "WAIT 1",
+        "COMPUTE 5000",
+        "ISEND 30",
+        "WAIT 2",
+    ]
     # 20 + 20 + 30 + 5 ns and 50 + 10 + 30 ns in calls: MPI_Waitall has two rows and counts once.
     assert program.recording is not None
     assert program.recording.calls_ps == (75 + 90) * 1000 // 2
@@ -43,29 +51,44 @@ def test_requests_are_complete_where_a_wait_names_them(tmp_path: Path) -> None:
 
 
 def test_a_handle_that_is_used_again_is_another_request(tmp_path: Path) -> None:
-    write_export(tmp_path / "all.sqlite", {
-        0: [(0, 1, "MPI_Isend", to(1, 8, requestHandle=9)),
-            (2, 3, "MPI_Wait", {"requestHandle": 9}),
-            (4, 5, "MPI_Isend", to(1, 9, requestHandle=9)),
-            (6, 7, "MPI_Test", {"requestHandle": 4})],
-        1: [(0, 1, "MPI_Recv", to(-1, 8)), (2, 3, "MPI_Recv", to(0, 9))],
-    })  # fmt: skip
+    write_export(
+        tmp_path / "all.sqlite",
+        {
+            0: [
+                (0, 1, "MPI_Isend", to(1, 8, requestHandle=9)),
+                (2, 3, "MPI_Wait", {"requestHandle": 9}),
+                (4, 5, "MPI_Isend", to(1, 9, requestHandle=9)),
+                (6, 7, "MPI_Test", {"requestHandle": 4}),
+            ],
+            1: [(0, 1, "MPI_Recv", to(-1, 8)), (2, 3, "MPI_Recv", to(0, 9))],
+        },
+    )
     program = read_trace(tmp_path)
     assert [one for one in operations(program, 0) if "COMPUTE" not in one] == [
-        "ISEND 8", "WAIT 0", "ISEND 9", "WAITALL 0",
-    ]  # fmt: skip
+        "ISEND 8",
+        "WAIT 0",
+        "ISEND 9",
+        "WAITALL 0",
+    ]
     assert any("from any source" in note for note in program.notes)
     assert run_blocking(program)
 
 
 def test_what_cannot_be_expanded_is_left_out_and_counted(tmp_path: Path) -> None:
     other = {"commHandle": 77, "tag": 1, "remoteRank": 0, "size": 8}
-    write_export(tmp_path / "all.sqlite", {
-        0: [(0, 1, "MPI_Send", to(1, 8)), (2, 3, "MPI_Send", other),
-            (4, 5, "MPI_Sendrecv", to(1, 8)), (6, 7, "MPI_Send", to(-2, 8)),
-            (8, 9, "MPI_Bcast", {"rootRank": 0, "size": 4, "commHandle": WORLD})],
-        1: [(0, 1, "MPI_Recv", to(0, 8))],
-    })  # fmt: skip
+    write_export(
+        tmp_path / "all.sqlite",
+        {
+            0: [
+                (0, 1, "MPI_Send", to(1, 8)),
+                (2, 3, "MPI_Send", other),
+                (4, 5, "MPI_Sendrecv", to(1, 8)),
+                (6, 7, "MPI_Send", to(-2, 8)),
+                (8, 9, "MPI_Bcast", {"rootRank": 0, "size": 4, "commHandle": WORLD}),
+            ],
+            1: [(0, 1, "MPI_Recv", to(0, 8))],
+        },
+    )
     program = read_trace(tmp_path / "all.sqlite")
     assert int(program.sends.sum()) == 1
     notes = " ".join(program.notes)
@@ -132,13 +155,19 @@ def test_a_hostile_export_is_refused(statement: str, said: str, tmp_path: Path) 
 
 
 def test_a_view_in_place_of_a_table_is_not_read(tmp_path: Path) -> None:
-    endless = ("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS start, "
-               "n AS end, n AS globalTid, n AS textId FROM r")  # fmt: skip
+    endless = (
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS start, "
+        "n AS end, n AS globalTid, n AS textId FROM r"
+    )
     path = write_export(
-        tmp_path / "v.sqlite", {0: []},
-        ["DROP TABLE MPI_P2P_EVENTS", f"CREATE VIEW MPI_P2P_EVENTS AS {endless}",
-         "DROP TABLE MPI_COLLECTIVES_EVENTS"],
-    )  # fmt: skip
+        tmp_path / "v.sqlite",
+        {0: []},
+        [
+            "DROP TABLE MPI_P2P_EVENTS",
+            f"CREATE VIEW MPI_P2P_EVENTS AS {endless}",
+            "DROP TABLE MPI_COLLECTIVES_EVENTS",
+        ],
+    )
     with pytest.raises(TraceError, match="holds no calls of MPI"):
         read_trace(path)
 

@@ -316,15 +316,23 @@ def test_without_records_of_completion_a_wait_for_one_takes_one(build: Build, wa
                 *call("MPI_Isend", 40, ("mpi_isend", 1, world, 4, 7, 9)),
                 *call("MPI_Waitall", 50),
             ],
-            first + call("MPI_Recv", 10, ("mpi_recv", 0, world, 3, 5)) + second
+            first
+            + call("MPI_Recv", 10, ("mpi_recv", 0, world, 3, 5))
+            + second
             + call("MPI_Recv", 60, ("mpi_recv", 0, world, 4, 7)),
         ]
-    )  # fmt: skip
+    )
     program = read_trace(path)
     assert [(name, value) for name, value, _ in ops(program, 0) if name != "COMPUTE"] == [
-        ("IRECV", 1), ("IRECV", 1), ("WAIT", 0), ("ISEND", 1), ("WAIT", 2), ("WAIT", 1),
-        ("ISEND", 1), ("WAITALL", -1),
-    ]  # fmt: skip
+        ("IRECV", 1),
+        ("IRECV", 1),
+        ("WAIT", 0),
+        ("ISEND", 1),
+        ("WAIT", 2),
+        ("WAIT", 1),
+        ("ISEND", 1),
+        ("WAITALL", -1),
+    ]
     assert_completes(program)
 
 
@@ -446,8 +454,10 @@ def test_nonblocking_collectives_post_where_they_are_called(build: Build) -> Non
         "1 non-blocking collectives have no record of their completion and are left out"
     ]
     assert {label.call for label in program.labels} == {
-        "MPI_Iallreduce", "MPI_Ibcast", "MPI_Barrier"
-    }  # fmt: skip
+        "MPI_Iallreduce",
+        "MPI_Ibcast",
+        "MPI_Barrier",
+    }
     names = [name for name, _, _ in ops(program, 1) if name != "COMPUTE"]
     steps = ["IRECV", "ISEND"] * 2
     assert names[:5] == [*steps, "IRECV"]

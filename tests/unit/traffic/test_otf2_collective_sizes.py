@@ -19,17 +19,27 @@ ROOT = 2**32 - 1
 
 
 def trace_of(
-    folder: Path, operation: str, rows: list[tuple[int, int, str | None]], times: int = 1,
-    creator: str = "Another", attribute: str = "",
-) -> Program:  # fmt: skip
+    folder: Path,
+    operation: str,
+    rows: list[tuple[int, int, str | None]],
+    times: int = 1,
+    creator: str = "Another",
+    attribute: str = "",
+) -> Program:
     """The program of a trace of one collective: bytes sent and received, and text of each rank."""
     write = writing(folder / str(len(list(folder.iterdir()))))
     from otf2.enums import CollectiveOp
 
     scripts = []
     for sent, received, text in rows:
-        end: tuple[Any, ...] = ("mpi_collective_end", getattr(CollectiveOp, operation),
-                                "MPI_COMM_WORLD", ROOT, sent, received)  # fmt: skip
+        end: tuple[Any, ...] = (
+            "mpi_collective_end",
+            getattr(CollectiveOp, operation),
+            "MPI_COMM_WORLD",
+            ROOT,
+            sent,
+            received,
+        )
         if text is not None:
             end += ({"text": text},)
         name = f"MPI_{operation.capitalize()}"
@@ -57,8 +67,13 @@ def test_texts_are_the_bytes_of_each_pair_and_no_text_is_even(tmp_path: Path) ->
     rows = [(9, 15, "1 8 0"), (30, 12, None), (7, 19, "4 3 0")]
     program = trace_of(tmp_path, "ALLTOALLV", rows, times=2, attribute=ATTRIBUTE)
     assert pairs(program) == {
-        (0, 1, 8): 2, (0, 2, 0): 2, (1, 0, 10): 2, (1, 2, 10): 2, (2, 0, 4): 2, (2, 1, 3): 2
-    }  # fmt: skip
+        (0, 1, 8): 2,
+        (0, 2, 0): 2,
+        (1, 0, 10): 2,
+        (1, 2, 10): 2,
+        (2, 0, 4): 2,
+        (2, 1, 3): 2,
+    }
     assert program.notes == []
 
 
@@ -90,9 +105,11 @@ def test_shares_of_an_allgatherv_are_what_each_rank_sent(
     ]
     program = trace_of(tmp_path, "ALLGATHERV", rows)
     assert pairs(program) == Counter(
-        (rank, (rank + 1) % 3, shares[own]) for rank in range(3) for own in range(3)
+        (rank, (rank + 1) % 3, shares[own])
+        for rank in range(3)
+        for own in range(3)
         if own != (rank + 1) % 3
-    )  # fmt: skip
+    )
     assert program.notes == []
 
 
@@ -114,15 +131,30 @@ def test_shares_of_a_reduce_scatter_on_any_number_of_ranks(tmp_path: Path) -> No
             got[to] += size * number
         assert all(got[rank] >= shares[rank] for rank in range(n))
     assert pairs(trace_of(tmp_path, "REDUCE_SCATTER", [(10, 2, None), (10, 18, None)])) == {
-        (0, 1, 9): 1, (1, 0, 1): 1
-    }  # fmt: skip
+        (0, 1, 9): 1,
+        (1, 0, 1): 1,
+    }
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1 8", "1 8 0 0", "9*1", "2*4 1 0", "1  8 0", "1 x 8", "1 -1 9", "1*8 1", "*9 0 0",
-     "999999999999999999999*1", "99999999999999999999 0 0", "9223372036854775808 0 0", "0 0 0"],
-)  # fmt: skip
+    [
+        "",
+        "1 8",
+        "1 8 0 0",
+        "9*1",
+        "2*4 1 0",
+        "1  8 0",
+        "1 x 8",
+        "1 -1 9",
+        "1*8 1",
+        "*9 0 0",
+        "999999999999999999999*1",
+        "99999999999999999999 0 0",
+        "9223372036854775808 0 0",
+        "0 0 0",
+    ],
+)
 def test_damaged_texts_are_refused(tmp_path: Path, text: str) -> None:
     rows = [(9, 9, text), (9, 9, None), (9, 9, None)]
     with pytest.raises(TraceError, match="bytes to each rank"):

@@ -49,8 +49,13 @@ def test_a_put_between_fences_is_complete_at_both_ends_at_the_second(build: Buil
         ],
     )
     # The target posts right after its first fence, before the computation that follows.
-    assert [name for name, _, _ in ops(program, 0)] == ["COMPUTE", "ISEND", "COMPUTE", "COMPUTE",
-                                                        "WAIT"]  # fmt: skip
+    assert [name for name, _, _ in ops(program, 0)] == [
+        "COMPUTE",
+        "ISEND",
+        "COMPUTE",
+        "COMPUTE",
+        "WAIT",
+    ]
     assert [name for name, _, _ in ops(program, 1)] == ["IRECV", "COMPUTE", "COMPUTE", "WAIT"]
     assert names(program, 0)[0] == ("ISEND", 1, 800)
     assert program.labels[0].call == "MPI_Put" and program.labels[0].communicator == WORLD
@@ -91,8 +96,13 @@ def test_an_exposed_target_waits_where_it_says_and_not_before(build: Build) -> N
             + call("MPI_Win_wait", 20),
         ],
     )
-    assert [name for name, _, _ in ops(program, 1)] == ["COMPUTE", "IRECV", "COMPUTE", "COMPUTE",
-                                                        "WAIT"]  # fmt: skip
+    assert [name for name, _, _ in ops(program, 1)] == [
+        "COMPUTE",
+        "IRECV",
+        "COMPUTE",
+        "COMPUTE",
+        "WAIT",
+    ]
     assert names(program, 0) == [("ISEND", 1, 800), ("WAIT", 0, 0)]
 
 
@@ -111,9 +121,11 @@ def test_a_recorded_completion_counts_before_the_end_of_the_epoch(build: Build) 
     done = call("MPI_Win_flush_local", 14, ("rma_op_complete_blocking", WINDOW, 1))
     program = read(
         build,
-        [fence(1) + put(10, 1, 800) + done + call("MPI_Comm_rank", 17) + fence(20),
-         fence(1) + fence(20)],
-    )  # fmt: skip
+        [
+            fence(1) + put(10, 1, 800) + done + call("MPI_Comm_rank", 17) + fence(20),
+            fence(1) + fence(20),
+        ],
+    )
     assert [name for name, _, _ in ops(program, 0)][2:5] == ["COMPUTE", "WAIT", "COMPUTE"]
 
 
@@ -127,11 +139,13 @@ def test_a_recorded_completion_counts_before_the_end_of_the_epoch(build: Build) 
         # By its clock the target has left its last fence before the put.
         (fence(100) + put(110, 1, 8) + fence(120), fence(1) + fence(10)),
         # Two accesses of the origin, one exposure of the target.
-        (put(1, 1, 8) + call("MPI_Win_complete", 8) + call("MPI_Win_complete", 20),
-         call("MPI_Win_post", 1) + call("MPI_Win_wait", 20)),
+        (
+            put(1, 1, 8) + call("MPI_Win_complete", 8) + call("MPI_Win_complete", 20),
+            call("MPI_Win_post", 1) + call("MPI_Win_wait", 20),
+        ),
     ],
     ids=["unopened", "numbers", "clocks", "exposures"],
-)  # fmt: skip
+)
 def test_an_epoch_that_cannot_be_told_counts_as_a_lock(build: Build, own: Any, other: Any) -> None:
     program = read(build, [own, other])
     assert names(program, 1) == [("IRECV", 0, 8), ("WAIT", 0, 0)]

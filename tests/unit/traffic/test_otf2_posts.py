@@ -84,13 +84,15 @@ class RandomRun:
             return
         known = source if to != NOBODY else NOBODY
         if self.draw.random() < 0.5:
-            self.add(target, self.draw.choice(("MPI_Recv", None)),
-                     ("mpi_recv", known, comm, tag, received))  # fmt: skip
+            self.add(
+                target,
+                self.draw.choice(("MPI_Recv", None)),
+                ("mpi_recv", known, comm, tag, received),
+            )
         else:
             self.request += 1
             self.add(target, "MPI_Irecv", ("mpi_irecv_request", self.request))
-            done = ("mpi_irecv", known, comm, tag, received,
-                    self.request)  # fmt: skip
+            done = ("mpi_irecv", known, comm, tag, received, self.request)
             self.open[target].append((self.request, done))
 
     def complete(self, rank: int) -> None:
@@ -149,10 +151,12 @@ def test_a_call_that_the_trace_cuts_off_ends_with_it(build: Build) -> None:
 def test_a_pause_of_the_recording_is_not_computation(build: Build) -> None:
     pause = [(10, "measurement_on_off", _mode("OFF")), (90, "measurement_on_off", _mode("ON"))]
     receive = call("MPI_Recv", 1, ("mpi_recv", 0, WORLD, 5, 8))
-    path = build([
-        call("MPI_Send", 1, ("mpi_send", 1, WORLD, 5, 8)),
-        receive + pause + call("MPI_Comm_rank", 95),
-    ])  # fmt: skip
+    path = build(
+        [
+            call("MPI_Send", 1, ("mpi_send", 1, WORLD, 5, 8)),
+            receive + pause + call("MPI_Comm_rank", 95),
+        ]
+    )
     assert_equal(streamed(path), of_columns(path))
 
 

@@ -52,8 +52,11 @@ def test_a_message_of_a_matched_probe_is_received_where_it_was_sent(build: Build
     program = read_trace(path)
     assert program.notes == []
     assert moves(ops(program, 0)) == [
-        ("IRECV", 1, 300), ("WAIT", 0, 0), ("IRECV", 2, 20), ("WAIT", 1, 0),
-    ]  # fmt: skip
+        ("IRECV", 1, 300),
+        ("WAIT", 0, 0),
+        ("IRECV", 2, 20),
+        ("WAIT", 1, 0),
+    ]
     assert {label.call for label in program.labels} == {"MPI_Send", "MPI_Mrecv", "MPI_Imrecv"}
     assert_completes(program)
 
@@ -68,8 +71,11 @@ def test_the_probe_decides_the_order_in_which_messages_are_matched(build: Build)
     assert program.notes == []
     # The second message is waited for first.
     assert moves(ops(program, 0)) == [
-        ("IRECV", 1, 100), ("IRECV", 1, 200), ("WAIT", 1, 0), ("WAIT", 0, 0),
-    ]  # fmt: skip
+        ("IRECV", 1, 100),
+        ("IRECV", 1, 200),
+        ("WAIT", 1, 0),
+        ("WAIT", 0, 0),
+    ]
     assert_completes(program)
 
 
@@ -104,8 +110,11 @@ def test_a_request_may_complete_on_another_thread(build: Build) -> None:
     program = read_trace(path)
     assert program.notes == []
     assert moves(ops(program, 0)) == [
-        ("IRECV", 1, 100), ("WAIT", 0, 0), ("IRECV", 1, 200), ("WAIT", 1, 0),
-    ]  # fmt: skip
+        ("IRECV", 1, 100),
+        ("WAIT", 0, 0),
+        ("IRECV", 1, 200),
+        ("WAIT", 1, 0),
+    ]
     assert_completes(program)
 
 
@@ -144,8 +153,12 @@ def test_a_receive_is_posted_before_another_thread_waits(build: Build) -> None:
     )
     program = read_trace(path)
     assert [(name, size) for name, _, size in ops(program, 0)] == [
-        ("COMPUTE", 8_000), ("IRECV", 2**20), ("IRECV", 8), ("WAIT", 0), ("WAIT", 0),
-    ]  # fmt: skip
+        ("COMPUTE", 8_000),
+        ("IRECV", 2**20),
+        ("IRECV", 8),
+        ("WAIT", 0),
+        ("WAIT", 0),
+    ]
     assert_completes(program)
 
 
@@ -190,9 +203,13 @@ def test_a_wait_for_all_is_for_the_requests_of_its_own_thread(build: Build) -> N
     )
     program = read_trace(path)
     assert moves(ops(program, 0)) == [
-        ("IRECV", 1, 30), ("ISEND", 1, 10), ("WAIT", 1, 0),
-        ("ISEND", 1, 20), ("WAIT", 2, 0), ("WAIT", 0, 0),
-    ]  # fmt: skip
+        ("IRECV", 1, 30),
+        ("ISEND", 1, 10),
+        ("WAIT", 1, 0),
+        ("ISEND", 1, 20),
+        ("WAIT", 2, 0),
+        ("WAIT", 0, 0),
+    ]
     assert_completes(program)
 
 

@@ -116,8 +116,15 @@ def test_every_send_has_its_receive_and_no_rank_blocks_for_ever(options: dict[st
 @pytest.mark.parametrize("options", ALL)
 def test_columns_have_the_types_of_the_contract(options: dict[str, object]) -> None:
     program = build(options, None, 7)
-    types = {"rank_start": np.uint64, "kind": np.uint8, "peer": np.int32, "amount": np.uint64,
-             "tag": np.int64, "request": np.int32, "label": np.uint32}  # fmt: skip
+    types = {
+        "rank_start": np.uint64,
+        "kind": np.uint8,
+        "peer": np.int32,
+        "amount": np.uint64,
+        "tag": np.int64,
+        "request": np.int32,
+        "label": np.uint32,
+    }
     for name, dtype in types.items():
         assert columns(program)[name].dtype == dtype, name
     assert int(program.rank_start[-1]) == len(program.kind)

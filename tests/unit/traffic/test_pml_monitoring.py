@@ -73,10 +73,12 @@ def test_receives_then_sends_round_robin_then_wait(tmp_path: Path) -> None:
     ops = [
         (Op(int(k)).name, int(p), int(a))
         for k, p, a in zip(
-            program.kind[: start[1]], program.peer[: start[1]], program.amount[: start[1]],
+            program.kind[: start[1]],
+            program.peer[: start[1]],
+            program.amount[: start[1]],
             strict=True,
         )
-    ]  # fmt: skip
+    ]
     assert ops == [
         ("IRECV", 1, 1),
         ("ISEND", 1, 3),

@@ -59,8 +59,9 @@ def test_ranks_that_all_stay_long_in_barriers_had_too_few_cores(build: Build) ->
     assert found.calls_ps == round(5 * (400 + 50 * 3.5) * 10**6)
 
 
-@pytest.mark.parametrize("stays_us", [[400.0] * RANKS, [5000.0] * (RANKS - 1) + [8.0],
-                                      [400.0] * (RANKS - 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    "stays_us", [[400.0] * RANKS, [5000.0] * (RANKS - 1) + [8.0], [400.0] * (RANKS - 1)]
+)
 def test_every_tool_that_records_times_tells_too_few_cores(
     tmp_path: Path, stays_us: list[float]
 ) -> None:
@@ -89,9 +90,14 @@ def test_waiting_for_a_late_rank_is_no_sign_of_too_few_cores(build: Build) -> No
 
 @pytest.mark.parametrize(
     ("interfaces", "rate_mbit", "stay_us", "crowded"),
-    [(False, 100_000, 400.0, True), (True, 10_000, 400.0, True), (True, 10_000, 250.0, False),
-     (True, 40, 400.0, False), (True, 40, 5000.0, True)],
-)  # fmt: skip
+    [
+        (False, 100_000, 400.0, True),
+        (True, 10_000, 400.0, True),
+        (True, 10_000, 250.0, False),
+        (True, 40, 400.0, False),
+        (True, 40, 5000.0, True),
+    ],
+)
 def test_a_slow_network_explains_long_barriers(
     build: Build, tmp_path: Path, interfaces: bool, rate_mbit: int, stay_us: float, crowded: bool
 ) -> None:
@@ -110,8 +116,9 @@ def test_a_slow_network_explains_long_barriers(
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "crowded"), [(EZTRACE64, True), (EZTRACE16, True),
-                                               (SCOREP64, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "crowded"), [(EZTRACE64, True), (EZTRACE16, True), (SCOREP64, False)]
+)
 def test_real_recordings(name: str, crowded: bool) -> None:
     """EZTrace ran all ranks on one machine; the Score-P trace is of a cluster."""
     found = read(real(name)).recording

@@ -21,12 +21,23 @@ from tailback.traffic.transform import repeat
 
 Options = dict[str, object]
 STENCIL: Options = {"kind": "stencil2d", "dims": [4, 3], "size": "128 KiB", "boundary": "skip"}
-GHOST: Options = {"kind": "minighost", "dims": [3, 4, 2], "cells": [60, 60, 60], "variables": 3,
-                  "compute": "2 us"}  # fmt: skip
+GHOST: Options = {
+    "kind": "minighost",
+    "dims": [3, 4, 2],
+    "cells": [60, 60, 60],
+    "variables": 3,
+    "compute": "2 us",
+}
 RING: Options = {"kind": "ring", "ranks": 6, "size": "64 KiB"}
 LOOP: Options = {"kind": "alltoall-naive", "ranks": 9, "size": "32 KiB"}
-SEVERAL: Options = {"kind": "paced", "ranks": 16, "size": "4 KiB", "load": 0.5,
-                    "duration": "20 us", "servers": 2}  # fmt: skip
+SEVERAL: Options = {
+    "kind": "paced",
+    "ranks": 16,
+    "size": "4 KiB",
+    "load": 0.5,
+    "duration": "20 us",
+    "servers": 2,
+}
 MUDDLE: Options = {"kind": "muddle"}
 """Ranks that go through six phases in six orders; no pattern of the product does."""
 NAIVE: Options = {"kind": "reduce-naive", "ranks": 11, "arrays": 3, "root": 4}
@@ -267,11 +278,13 @@ def crowd_and_pair() -> Program:
 
 def test_turns_let_others_by() -> None:
     """Rank 13 sends to rank 1, beside the crowded rank 0: it stands in the crowd's queue."""
-    scenario = parse({
-        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}},
-        "job": [{"pattern": {"kind": "ring", "ranks": 16, "size": "1 KiB"}}],
-        "engine": {"eager": "1 GiB", "buffer": "16 KiB"},
-    })  # fmt: skip
+    scenario = parse(
+        {
+            "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}},
+            "job": [{"pattern": {"kind": "ring", "ranks": 16, "size": "1 KiB"}}],
+            "engine": {"eager": "1 GiB", "buffer": "16 KiB"},
+        }
+    )
     prepared = prepare(scenario)
     program = crowd_and_pair()
     found = rewritten("taken-turns", program, ("crowd",)).program

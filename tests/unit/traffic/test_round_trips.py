@@ -56,16 +56,35 @@ def test_what_simgrid_records_of_a_program_are_its_messages(tmp_path: Path) -> N
     (tmp_path / "hosts").write_text("h0\nh1\nh2\nh3\n")
     for command in (
         ["smpicc", "ring.c", "-o", "ring"],
-        ["smpirun", "-np", "4", "-platform", "platform.xml", "-hostfile", "hosts", "-trace-ti",
-         "-trace-file", "ring.ti", "--cfg=smpi/simulate-computation:no", "./ring"],
-    ):  # fmt: skip
+        [
+            "smpirun",
+            "-np",
+            "4",
+            "-platform",
+            "platform.xml",
+            "-hostfile",
+            "hosts",
+            "-trace-ti",
+            "-trace-file",
+            "ring.ti",
+            "--cfg=smpi/simulate-computation:no",
+            "./ring",
+        ],
+    ):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     program = read_trace(tmp_path / "ring.ti")
     sends = program.sends & (program.tag >= 0)
     rows = [row for row in sends.nonzero()[0] if program.labels[int(program.label[row])].tag >= 0]
     rank = program.op_rank
-    found = Counter((int(rank[row]), int(program.peer[row]), int(program.amount[row]),
-                     program.labels[int(program.label[row])].tag) for row in rows)  # fmt: skip
+    found = Counter(
+        (
+            int(rank[row]),
+            int(program.peer[row]),
+            int(program.amount[row]),
+            program.labels[int(program.label[row])].tag,
+        )
+        for row in rows
+    )
     assert found == {**{(r, (r + 1) % 4, 4000, 7): 3 for r in range(4)}, (0, 1, 40, 9): 1}
 
 
@@ -81,9 +100,9 @@ def test_otf2_print_prints_the_events_that_are_read(name: str) -> None:
     sends = int((trace.messages.kind <= 1).sum())
     assert sends == words["MPI_SEND"] + words["MPI_ISEND"] > 0
     bytes_printed = sum(
-        int(size) for size in re.findall(r"^MPI_I?SEND .*Length: (\d+)", printed.stdout,
-                                         re.MULTILINE)
-    )  # fmt: skip
+        int(size)
+        for size in re.findall(r"^MPI_I?SEND .*Length: (\d+)", printed.stdout, re.MULTILINE)
+    )
     assert int(trace.messages.bytes[trace.messages.kind <= 1].sum()) == bytes_printed
 
 
@@ -91,10 +110,14 @@ def messages(path: Path) -> Counter[tuple[int, int, int, str]]:
     """Messages that a trace contains: sender, receiver, bytes and call."""
     program = read_trace(path)
     return Counter(
-        (int(program.op_rank[row]), int(program.peer[row]), int(program.amount[row]),
-         program.labels[int(program.label[row])].call)
+        (
+            int(program.op_rank[row]),
+            int(program.peer[row]),
+            int(program.amount[row]),
+            program.labels[int(program.label[row])].call,
+        )
         for row in program.sends.nonzero()[0]
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.data
@@ -111,8 +134,9 @@ def test_dumpi_traces_are_the_same_after_their_own_tools(tmp_path: Path) -> None
         (text / f"{rank.stem}.txt").write_bytes(printed.stdout)
         subprocess.run(
             ["ascii2dumpi", "-o", binary / rank.name, text / f"{rank.stem}.txt"],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+        )
     shutil.copy(folder / "testtrace.meta", binary)
     first = messages(folder / "testtrace.meta")
     assert len(ranks) == 4 and first.total() > 0

@@ -94,20 +94,35 @@ def test_a_folder_without_an_index_is_one_trace() -> None:
     calls = Counter(label.call for label in program.labels)
     assert program.n_ranks == 32
     assert set(calls) == {
-        "MPI_Bcast", "MPI_Alltoall", "MPI_Allreduce", "MPI_Barrier", "MPI_Gather", "MPI_Alltoallv",
-    }  # fmt: skip
+        "MPI_Bcast",
+        "MPI_Alltoall",
+        "MPI_Allreduce",
+        "MPI_Barrier",
+        "MPI_Gather",
+        "MPI_Alltoallv",
+    }
     assert not any("left out" in note for note in program.notes)
     assert any("1 Gflop/s" in note for note in program.notes)
 
 
 def test_a_wait_takes_the_oldest_request_of_its_triple(tmp_path: Path) -> None:
-    path = write(tmp_path, whole(
-        "isend 1 7 10; isend 1 7 20; isend 1 8 30; wait 0 1 8; wait 0 1 7; compute 5; waitall 1",
-        "recv 0 7 10; recv 0 7 20; recv 0 8 30",
-    ))  # fmt: skip
+    path = write(
+        tmp_path,
+        whole(
+            "isend 1 7 10; isend 1 7 20; isend 1 8 30; "
+            "wait 0 1 8; wait 0 1 7; compute 5; waitall 1",
+            "recv 0 7 10; recv 0 7 20; recv 0 8 30",
+        ),
+    )
     assert operations(read_trace(path), 0) == [
-        "ISEND 0", "ISEND 1", "ISEND 2", "WAIT 2", "WAIT 0", "COMPUTE 5000", "WAITALL 0",
-    ]  # fmt: skip
+        "ISEND 0",
+        "ISEND 1",
+        "ISEND 2",
+        "WAIT 2",
+        "WAIT 0",
+        "COMPUTE 5000",
+        "WAITALL 0",
+    ]
 
 
 def test_what_is_open_at_the_end_is_waited_for(tmp_path: Path) -> None:

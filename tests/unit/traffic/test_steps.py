@@ -113,8 +113,17 @@ def test_few_repetitions_are_no_loop() -> None:
 
 
 def test_bounds_of_kept_steps_are_those_of_their_program() -> None:
-    program = build({"kind": "minighost", "dims": [2, 2, 1], "steps": STEPS, "compute": "1 us",
-                     "imbalance": 0.5}, None, 1)  # fmt: skip
+    program = build(
+        {
+            "kind": "minighost",
+            "dims": [2, 2, 1],
+            "steps": STEPS,
+            "compute": "1 us",
+            "imbalance": 0.5,
+        },
+        None,
+        1,
+    )
     for steps in (find_steps(program), repeated(program, 7)):
         assert steps is not None
         kept = np.array([0, 1, 2, 4, 5])
@@ -134,6 +143,7 @@ def test_bytes_of_pairs_do_not_depend_on_how_they_are_found() -> None:
     ring = build({"kind": "ring", "ranks": 40, "size": "2 KiB"}, None, 1)
     assert ring.n_ranks**2 > 4 * ring.sends.sum()
     assert [column.tolist() for column in repeat(ring, 100).traffic_matrix()] == [
-        ring.traffic_matrix()[0].tolist(), ring.traffic_matrix()[1].tolist(),
+        ring.traffic_matrix()[0].tolist(),
+        ring.traffic_matrix()[1].tolist(),
         (100 * ring.traffic_matrix()[2]).tolist(),
-    ]  # fmt: skip
+    ]

@@ -67,9 +67,10 @@ class ParameterStudy:
             require_owner(self.path)
             if ParameterStudy.open(self.path) != self:
                 raise RunError(
-                    "contains another parameter study", file=self.path,
+                    "contains another parameter study",
+                    file=self.path,
                     remedy="choose another folder, or remove this one",
-                )  # fmt: skip
+                )
             return
         if self.path.exists() and any(self.path.iterdir()):
             raise RunError("is not empty", file=self.path, remedy="choose another folder")
@@ -87,9 +88,10 @@ class ParameterStudy:
             _replace(self.path / "sweep.json", json.dumps(content, indent=1).encode())
         except OSError as error:
             raise RunError(
-                f"cannot write there: {error.strerror}", file=self.path,
+                f"cannot write there: {error.strerror}",
+                file=self.path,
                 remedy="choose a folder you may write to",
-            ) from None  # fmt: skip
+            ) from None
 
     @staticmethod
     def open(path: str | Path) -> ParameterStudy:
@@ -104,9 +106,10 @@ class ParameterStudy:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(
-                f"not a parameter study: {error}", file=path,
+                f"not a parameter study: {error}",
+                file=path,
                 remedy="give the folder that 'tailback sweep --out' made",
-            ) from None  # fmt: skip
+            ) from None
 
     def pending(self) -> list[int]:
         """Numbers of the runs that are not done yet, failed ones among them."""
@@ -170,9 +173,10 @@ class ParameterStudy:
         if not files:
             kept = ", ".join((SUMMARY, *self.tables))
             raise RunError(
-                f"no run has written table {table!r}", file=self.path,
+                f"no run has written table {table!r}",
+                file=self.path,
                 remedy=f"continue the study; its tables are: {kept}",
-            )  # fmt: skip
+            )
         return pl.concat(
             [read_table(file, error=RunError) for file in files], how="diagonal_relaxed"
         )

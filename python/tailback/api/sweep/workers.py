@@ -107,8 +107,9 @@ def run_locally(
                     if code >= 0:
                         raise RunError(
                             f"the worker process of run {done} exited with code {code}",
-                            file=folder, remedy="see the message above, and report it as a bug",
-                        )  # fmt: skip
+                            file=folder,
+                            remedy="see the message above, and report it as a bug",
+                        )
                     start(None)
                     yield done, KILLED
         finally:

@@ -43,25 +43,28 @@ def read_benchmark(path: Path) -> BenchmarkData:
         )
     if len(data) > _MAX_BYTES:
         raise CalibrationError(
-            f"{len(data):,} bytes are not the output of a benchmark", file=path,
+            f"{len(data):,} bytes are not the output of a benchmark",
+            file=path,
             remedy="give the output alone",
-        )  # fmt: skip
+        )
     text = data.decode("utf-8-sig", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     found = next((entry.part for entry in BENCHMARKS if entry.part.sniff(text[:_SNIFFED])), None)
     if found is None:
         raise CalibrationError(
-            "no reader recognises this format", file=path,
+            "no reader recognises this format",
+            file=path,
             remedy=f"give what one of these printed: {', '.join(BENCHMARKS.names())}; or a "
             "trace with times (OTF2, DUMPI, Nsight Systems)",
-        )  # fmt: skip
+        )
     out = found.read(text, path)
     for series in out.series:
         _require_possible(series, path)
     if not out.series and out.packet_bytes is None:
         raise CalibrationError(
             f"holds nothing that a calibration uses ({'; '.join(out.notes) or 'no result'})",
-            file=path, remedy="run a point-to-point test: latency, bandwidth or ping-pong",
-        )  # fmt: skip
+            file=path,
+            remedy="run a point-to-point test: latency, bandwidth or ping-pong",
+        )
     return out
 
 

@@ -42,8 +42,10 @@ def read(text: str, path: Path) -> BenchmarkData:
         elif header and len(cells) != len(header):
             raise CalibrationError(
                 f"{len(cells)} cells where the header has {len(header)}: {shown(plain.strip())}",
-                file=path, place=f"line {line}", remedy="the output is cut: run the test again",
-            )  # fmt: skip
+                file=path,
+                place=f"line {line}",
+                remedy="the output is cut: run the test again",
+            )
         elif header and (ring := _RING.fullmatch(cells[0])):
             value = _value(header, cells, line, path)
             points.append(
@@ -53,9 +55,10 @@ def read(text: str, path: Path) -> BenchmarkData:
             left_out.add(cells[0])
     if not points:
         raise CalibrationError(
-            "no latency of random rings among the isolated tests", file=path,
+            "no latency of random rings among the isolated tests",
+            file=path,
             remedy="the output is cut, or the test failed: run it again",
-        )  # fmt: skip
+        )
     if left_out:
         out.notes.append(f"not used: {', '.join(shown(name) for name in sorted(left_out))}")
     n = int(ranks[1]) if ranks else 1
@@ -67,7 +70,9 @@ def _value(header: list[str], cells: list[str], line: int, path: Path) -> str:
     row = dict(zip(header, cells, strict=True))
     if "Avg" not in row or row.get("Units") != "usec":
         raise CalibrationError(
-            f"no mean in µs: {shown(' | '.join(cells))}", file=path, place=f"line {line}",
+            f"no mean in µs: {shown(' | '.join(cells))}",
+            file=path,
+            place=f"line {line}",
             remedy="give the output as the test prints it",
-        )  # fmt: skip
+        )
     return row["Avg"]

@@ -54,8 +54,10 @@ def read(text: str, path: Path) -> BenchmarkData:
         if block.test not in _USED:
             out.notes.append(f"benchmark {shown(block.test)} is not used")
         elif block.processes != 2:
-            out.notes.append(f"{block.test} of {block.processes} processes is not used: pairs of "
-                             "ranks share adapters")  # fmt: skip
+            out.notes.append(
+                f"{block.test} of {block.processes} processes is not used: pairs of "
+                "ranks share adapters"
+            )
         else:
             out.series.append(_series(block, path))
     return out
@@ -83,9 +85,11 @@ def _series(block: _Block, path: Path) -> Series:
     column = next((i for i, name in enumerate(block.header) if name.startswith("t[usec]")), None)
     if column is None:
         raise CalibrationError(
-            f"no column t[usec] in the header: {shown(' '.join(block.header))}", file=path,
-            place=f"line {block.line}", remedy="give the output as the benchmark prints it",
-        )  # fmt: skip
+            f"no column t[usec] in the header: {shown(' '.join(block.header))}",
+            file=path,
+            place=f"line {block.line}",
+            remedy="give the output as the benchmark prints it",
+        )
     points, n = [], 0
     for row in block.rows:
         require_fields(row, block.header, path)

@@ -79,9 +79,11 @@ def _table(text: str, path: Path) -> list[tuple[float, float, float]]:
     require_rows(rows, "nccl-tests", line, path)
     if "time" not in header or "busbw" not in header:
         raise CalibrationError(
-            f"no columns time and busbw in the header: {shown(' '.join(header))}", file=path,
-            place=f"line {line}", remedy=_REMEDY,
-        )  # fmt: skip
+            f"no columns time and busbw in the header: {shown(' '.join(header))}",
+            file=path,
+            place=f"line {line}",
+            remedy=_REMEDY,
+        )
     out = []
     for row in rows:
         # Tests without root or operation leave these columns empty; the results are at the end.
@@ -90,8 +92,10 @@ def _table(text: str, path: Path) -> list[tuple[float, float, float]]:
             raise CalibrationError(
                 f"{len(row.fields)} fields where the header has {len(header)}: "
                 f"{shown(' '.join(row.fields))}",
-                file=path, place=f"line {row.line}", remedy=f"the output is cut: {_REMEDY}",
-            )  # fmt: skip
+                file=path,
+                place=f"line {row.line}",
+                remedy=f"the output is cut: {_REMEDY}",
+            )
         took = row.fields[header.index("time") - missing]
         bus = row.fields[header.index("busbw") - missing]
         bytes_ = size(row.fields[0], row.line, path)

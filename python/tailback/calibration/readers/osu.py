@@ -92,9 +92,10 @@ def _series(block: _Block, path: Path) -> Series:
     if column is None:
         raise CalibrationError(
             f"no column of {block.test} in the header: {shown(', '.join(block.header))}",
-            file=path, place=f"line {block.header_line}",
+            file=path,
+            place=f"line {block.header_line}",
             remedy="give the output as the benchmark prints it",
-        )  # fmt: skip
+        )
     check = next((i for i, name in enumerate(block.header) if name == "validation"), None)
     points = []
     what = "latency in µs" if block.test == "osu_latency" else "bandwidth in MB/s"
@@ -102,10 +103,11 @@ def _series(block: _Block, path: Path) -> Series:
         require_fields(row, block.header, path)
         if check is not None and row.fields[check].lower() != "pass":
             raise CalibrationError(
-                f"the benchmark's own validation says {shown(row.fields[check])}", file=path,
+                f"the benchmark's own validation says {shown(row.fields[check])}",
+                file=path,
                 place=f"line {row.line}",
                 remedy="data arrived damaged: find out why before you calibrate",
-            )  # fmt: skip
+            )
         value = row.fields[column]
         bytes_ = size(row.fields[0], row.line, path)
         points.append((bytes_, positive(value, row.line, what, path), step(value)))

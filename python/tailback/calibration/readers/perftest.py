@@ -102,9 +102,10 @@ def _series(block: _Block, path: Path) -> Series | str:
     if column is None:
         raise CalibrationError(
             f"neither latency nor bandwidth in the header: {shown(' '.join(block.header))}",
-            file=path, place=f"line {block.line}",
+            file=path,
+            place=f"line {block.line}",
             remedy="give the output as the benchmark prints it",
-        )  # fmt: skip
+        )
     unit = 1e9 / 8 if "gb/sec" in lower[column] else float(_MIB)
     points, n = _points(block, column, "bandwidth", path)
     each = unit / (2 if block.both else 1)

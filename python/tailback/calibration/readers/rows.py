@@ -47,9 +47,11 @@ def number(text: str, line: int, what: str, path: Path) -> float:
     value = float(text) if _NUMBER.match(text) else math.nan
     if not math.isfinite(value):
         raise CalibrationError(
-            f"{shown(text)} is not a {what}", file=path, place=f"line {line}",
+            f"{shown(text)} is not a {what}",
+            file=path,
+            place=f"line {line}",
             remedy="the output is damaged: run the benchmark again, and redirect its output alone",
-        )  # fmt: skip
+        )
     return value
 
 
@@ -58,9 +60,11 @@ def positive(text: str, line: int, what: str, path: Path) -> float:
     value = number(text, line, what, path)
     if value == 0:
         raise CalibrationError(
-            f"{shown(text)} cannot be a {what}", file=path, place=f"line {line}",
+            f"{shown(text)} cannot be a {what}",
+            file=path,
+            place=f"line {line}",
             remedy="the output is damaged, or has too few digits: run the benchmark again",
-        )  # fmt: skip
+        )
     return value
 
 
@@ -69,9 +73,11 @@ def size(text: str, line: int, path: Path) -> float:
     value = number(text, line, "message size", path)
     if value != int(value) or value > LARGEST_BYTES:
         raise CalibrationError(
-            f"{shown(text)} is not a message size in bytes", file=path, place=f"line {line}",
+            f"{shown(text)} is not a message size in bytes",
+            file=path,
+            place=f"line {line}",
             remedy="the output is damaged: run the benchmark again",
-        )  # fmt: skip
+        )
     return value
 
 
@@ -92,9 +98,10 @@ def require_fields(row: Row, columns: Sequence[str], path: Path) -> None:
         raise CalibrationError(
             f"{len(row.fields)} fields where the header has {len(columns)}: "
             f"{shown(' '.join(row.fields))}",
-            file=path, place=f"line {row.line}",
+            file=path,
+            place=f"line {row.line}",
             remedy="the output is cut or mixed with other output: run the benchmark again",
-        )  # fmt: skip
+        )
 
 
 def require_whole(rows: Sequence[Row], column: int, path: Path) -> None:
@@ -110,9 +117,10 @@ def require_whole(rows: Sequence[Row], column: int, path: Path) -> None:
     if often == len(decimals) - 1 and decimals[-1] < usual:
         raise CalibrationError(
             f"{shown(rows[-1].fields[column])} has fewer decimals than the lines above",
-            file=path, place=f"line {rows[-1].line}",
+            file=path,
+            place=f"line {rows[-1].line}",
             remedy="the file is cut: remove the line, or run the benchmark again",
-        )  # fmt: skip
+        )
 
 
 def require_rows(found: Sequence[object], what: str, line: int, path: Path) -> None:
@@ -123,6 +131,8 @@ def require_rows(found: Sequence[object], what: str, line: int, path: Path) -> N
     """
     if not found:
         raise CalibrationError(
-            f"no row below the header of {what}", file=path, place=f"line {line}",
+            f"no row below the header of {what}",
+            file=path,
+            place=f"line {line}",
             remedy="the file is cut, or the benchmark failed: run it again",
-        )  # fmt: skip
+        )

@@ -58,7 +58,7 @@ def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, st
         tier=pl.Series(topology.tier[links]),
         direction=pl.Series(topology.direction[links]),
         flat_direction=pl.Series([flat[link] if flat else "" for link in links], dtype=pl.String),
-    )  # fmt: skip
+    )
     totals = kinds.group_by("tier", "direction", "flat_direction").agg(
         pl.col("weight").sum(), first=pl.col("link").sort_by("weight").last()
     )

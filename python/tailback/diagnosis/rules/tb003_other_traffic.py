@@ -53,9 +53,14 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     most = min(float(first["utilization_high"]), 1.0)
     text = wording.other_traffic(
-        share, count, average, t.name[link], float(evidence.whole.fraction[link]), most,
+        share,
+        count,
+        average,
+        t.name[link],
+        float(evidence.whole.fraction[link]),
+        most,
         with_log=evidence.activity.known,
-    )  # fmt: skip
+    )
     return evidence.finding(
         "TB003", "other-traffic", wording.OTHER_TRAFFIC, text, roots, wording.GO_ELSEWHERE
     )

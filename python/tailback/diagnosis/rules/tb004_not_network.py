@@ -60,6 +60,10 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
 def _within_hosts(evidence: RunAnalysis) -> Finding:
     """Ranks that communicate share hosts, so the network cannot delay them."""
     return evidence.finding(
-        "TB004", "not-network", wording.WITHIN_HOSTS, wording.STAYS_WITHIN_HOSTS,
-        evidence.roots.clear(), wording.LOOK_WITHIN_HOSTS,
-    )  # fmt: skip
+        "TB004",
+        "not-network",
+        wording.WITHIN_HOSTS,
+        wording.STAYS_WITHIN_HOSTS,
+        evidence.roots.clear(),
+        wording.LOOK_WITHIN_HOSTS,
+    )

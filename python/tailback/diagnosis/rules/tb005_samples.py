@@ -45,15 +45,22 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         return _undecoded(evidence)
     if why := evidence.run.summary.get("without_samples"):
         return evidence.finding(
-            "TB005", "undetermined", wording.NO_SAMPLE,
-            wording.WITHOUT_SAMPLES.format(why), evidence.roots.clear(),
+            "TB005",
+            "undetermined",
+            wording.NO_SAMPLE,
+            wording.WITHOUT_SAMPLES.format(why),
+            evidence.roots.clear(),
             wording.STATE_TELEMETRY,
-        )  # fmt: skip
+        )
     if not evidence.received:
         return evidence.finding(
-            "TB005", "undetermined", wording.NO_SAMPLE, wording.NOTHING_SAMPLED,
-            evidence.roots.clear(), wording.SWITCH_ON,
-        )  # fmt: skip
+            "TB005",
+            "undetermined",
+            wording.NO_SAMPLE,
+            wording.NOTHING_SAMPLED,
+            evidence.roots.clear(),
+            wording.SWITCH_ON,
+        )
     if not evidence.uncertainty_matters:
         return None
     phase, links = evidence.most_uncertain()
@@ -64,19 +71,30 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         bits = evidence.run.scenario.telemetry.hash_bits if evidence.scheme in HASHED else None
         advice = wording.sample_more(more, phase, bits)
     text = wording.too_few_samples(
-        evidence.received, evidence.links_seen, evidence.links_sure, evidence.unsure_share, more,
+        evidence.received,
+        evidence.links_seen,
+        evidence.links_sure,
+        evidence.unsure_share,
+        more,
         [evidence.topology.name[link] for link in links],
-    )  # fmt: skip
+    )
     return evidence.finding(
-        "TB005", "undetermined", wording.TOO_FEW_SAMPLES, text,
-        evidence.roots.filter(pl.col("verdict") == "unsettled"), advice,
-    )  # fmt: skip
+        "TB005",
+        "undetermined",
+        wording.TOO_FEW_SAMPLES,
+        text,
+        evidence.roots.filter(pl.col("verdict") == "unsettled"),
+        advice,
+    )
 
 
 def _undecoded(evidence: RunAnalysis) -> Finding:
     """Headers arrived, but their scheme cannot be decoded on these routes."""
     return evidence.finding(
-        "TB005", "undetermined", wording.NOT_DECODED,
+        "TB005",
+        "undetermined",
+        wording.NOT_DECODED,
         wording.not_decoded(evidence.run.tables["packets"].height, evidence.scheme),
-        evidence.roots.clear(), wording.FOLLOW_NOTE,
-    )  # fmt: skip
+        evidence.roots.clear(),
+        wording.FOLLOW_NOTE,
+    )

@@ -61,19 +61,31 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
         link, count = int(roots["link"][0]), roots["link"].n_unique()
         name = t.name[link]
         text = wording.filled_slow_link(
-            share, count, name, evidence.network.slow_gbps[link], float(t.rate_gbps[link]),
+            share,
+            count,
+            name,
+            evidence.network.slow_gbps[link],
+            float(t.rate_gbps[link]),
             float(roots["utilization"][0]),
-        )  # fmt: skip
+        )
     else:
         link, count = int(roots["link"][0]), roots["link"].n_unique()
         name = t.name[link]
         text = wording.slow_link(
-            share, count, name, float(evidence.whole.fraction[link]),
+            share,
+            count,
+            name,
+            float(evidence.whole.fraction[link]),
             min(float(roots["utilization_high"][0]), 1.0),
             None if t.to_node[link] else evidence.explained(link),
-        )  # fmt: skip
+        )
     return evidence.finding(
-        "TB007", "slow-link", wording.SLOW_LINK, text, roots,
+        "TB007",
+        "slow-link",
+        wording.SLOW_LINK,
+        text,
+        roots,
         wording.check_cable(name, of_node=node is not None)
-        if evidence.network is None else wording.CHECK_NAMED_CABLES,
-    )  # fmt: skip
+        if evidence.network is None
+        else wording.CHECK_NAMED_CABLES,
+    )

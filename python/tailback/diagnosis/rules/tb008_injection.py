@@ -43,10 +43,13 @@ def injection(evidence: RunAnalysis) -> Finding | None:
     rate = float(evidence.adapters.rate_gbps[node])
     met = wording.met_congestion(evidence.overall.value, evidence.overall.high)
     return evidence.finding(
-        "TB008", "injection", wording.INJECTION,
-        wording.injection(name, evidence.wire_share, rate, met), evidence.roots.clear(),
+        "TB008",
+        "injection",
+        wording.INJECTION,
+        wording.injection(name, evidence.wire_share, rate, met),
+        evidence.roots.clear(),
         wording.SEND_LESS,
-    )  # fmt: skip
+    )
 
 
 def is_quiet(evidence: RunAnalysis) -> bool:

@@ -56,7 +56,10 @@ def in_host(evidence: RunAnalysis) -> Finding | None:
         float((log["size_bytes"].to_numpy() * count)[mine].sum()) * 8000.0 / float(busy[mine].sum())
     )
     return evidence.finding(
-        "TB009", "in-host", wording.IN_HOST,
+        "TB009",
+        "in-host",
+        wording.IN_HOST,
         wording.in_host(rank, ("send", "receive")[direction], share, gbps),
-        evidence.roots.clear(), wording.SEND_LESS_WITHIN_HOSTS,
-    )  # fmt: skip
+        evidence.roots.clear(),
+        wording.SEND_LESS_WITHIN_HOSTS,
+    )

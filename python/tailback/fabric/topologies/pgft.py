@@ -77,16 +77,18 @@ class Tree(Topology):
             if per_leaf % self.rails:
                 raise FabricError(
                     f"rails = {self.rails} do not divide the {per_leaf} nodes of a leaf",
-                    place=PLACE, remedy='choose another number, or rail_leaf = "own"',
-                )  # fmt: skip
+                    place=PLACE,
+                    remedy='choose another number, or rail_leaf = "own"',
+                )
         else:
             leaf = node // per_leaf
             host = leaf // self.rails * per_leaf + node % per_leaf
             if (nodes // per_leaf) % self.rails:
                 raise FabricError(
                     f"rails = {self.rails} do not divide the {nodes // per_leaf} leaves",
-                    place=PLACE, remedy="each rail of a host needs a separate leaf",
-                )  # fmt: skip
+                    place=PLACE,
+                    remedy="each rail of a host needs a separate leaf",
+                )
         return np.tile(host, self.planes).astype(np.uint32)
 
     def _build(self) -> Fabric:

@@ -84,10 +84,13 @@ class Grid(Topology):
         return [
             (size, wrap, cables, rate, self.delay)
             for size, wrap, cables, rate in zip(
-                self.dims, self.wraps(), self.cables * (n // len(self.cables)),
-                rates * (n // len(rates)), strict=True,
+                self.dims,
+                self.wraps(),
+                self.cables * (n // len(self.cables)),
+                rates * (n // len(rates)),
+                strict=True,
             )
-        ]  # fmt: skip
+        ]
 
     def counts(self) -> tuple[int, int, int]:
         """Nodes, switches and cables: size pairs of neighbours per ring, one less on a line."""

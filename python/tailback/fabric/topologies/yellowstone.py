@@ -58,10 +58,17 @@ class Yellowstone(Topology):
     def _build(self) -> Fabric:
         """The fabric: tiers ToR and storage leaf, director leaf and storage spine, spine."""
         counts = [
-            self.hosts_per_tor, self.tors_per_group, self.groups, self.directors, self.leaves,
-            self.spines, self.storage_leaves, self.storage_spines, self.servers_per_leaf,
+            self.hosts_per_tor,
+            self.tors_per_group,
+            self.groups,
+            self.directors,
+            self.leaves,
+            self.spines,
+            self.storage_leaves,
+            self.storage_spines,
+            self.servers_per_leaf,
             self.storage_cables,
-        ]  # fmt: skip
+        ]
         arrays = built(lambda: core.yellowstone_fabric(counts, self.host_rate, self.host_delay))
         tors = self.groups * self.tors_per_group
         names = [f"tor{tor + 1:03d}" for tor in range(tors)]

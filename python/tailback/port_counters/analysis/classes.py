@@ -134,9 +134,11 @@ def placed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
     names = rows.collect_schema().names()
     by_name = classes.unique(["node_name", "port"], keep="none").lazy()
     out = rows.drop("category", "port_type", strict=False).join(
-        by_name.rename({"link": "_link"}), on=["node_name", "port"], how="left",
+        by_name.rename({"link": "_link"}),
+        on=["node_name", "port"],
+        how="left",
         maintain_order="left",
-    )  # fmt: skip
+    )
     if "link" not in names:
         return out.rename({"_link": "link"})
     by_link = classes.lazy().select(

@@ -14,8 +14,13 @@ import polars as pl
 from tailback.port_counters.analysis.evolution import Evolution
 from tailback.units import counted
 
-BANDS: Final = ((40.0, "#f3d9ee"), (50.0, "#dfa6dc"), (60.0, "#b96cc4"), (70.0, "#83409e"),
-                (80.0, "#4a1f6b"))  # fmt: skip
+BANDS: Final = (
+    (40.0, "#f3d9ee"),
+    (50.0, "#dfa6dc"),
+    (60.0, "#b96cc4"),
+    (70.0, "#83409e"),
+    (80.0, "#4a1f6b"),
+)
 """From which percentage a colour applies: light to dark, in order of lightness."""
 
 

@@ -175,24 +175,33 @@ def evolve(
     own_step[feature] = np.searchsorted(apart, key // n_places)
     features = pl.DataFrame(
         {
-            "feature": np.arange(count), "step": own_step, "time_ns": sweeps.time_ns[own_step],
-            "extent": extent, "maximum": largest,
+            "feature": np.arange(count),
+            "step": own_step,
+            "time_ns": sweeps.time_ns[own_step],
+            "extent": extent,
+            "maximum": largest,
             "mean": np.bincount(feature, value, count) / np.maximum(extent, 1),
-            "evolution": pieces, "at_least": at_least,
+            "evolution": pieces,
+            "at_least": at_least,
         },
         schema_overrides=FEATURES,
-    )  # fmt: skip
+    )
     return Evolution(
         features,
         pl.DataFrame({"source": edges[:, 0], "target": edges[:, 1]}, schema_overrides=_PAIR),
         pl.DataFrame({"feature": feature, "place": key % n_places}, schema_overrides=_PAIR),
-        places, threshold, sweeps,
-    )  # fmt: skip
+        places,
+        threshold,
+        sweeps,
+    )
 
 
 _PAIR: Final[dict[str, type[pl.DataType]]] = {
-    "source": pl.UInt32, "target": pl.UInt32, "feature": pl.UInt32, "place": pl.UInt32,
-}  # fmt: skip
+    "source": pl.UInt32,
+    "target": pl.UInt32,
+    "feature": pl.UInt32,
+    "place": pl.UInt32,
+}
 
 
 def _components(
@@ -283,11 +292,13 @@ def from_torus(
         .sort("time_ns", "place")
     )
     return evolve(
-        rows, rows["place"].to_numpy().astype(np.int64),
+        rows,
+        rows["place"].to_numpy().astype(np.int64),
         rows["value"].fill_null(np.nan).to_numpy(),
         torus_neighbours(xyz, (shape[0], shape[1], shape[2]), "XYZ".index(direction[0])),
-        routers["node_name"].to_list(), threshold=threshold,
-    )  # fmt: skip
+        routers["node_name"].to_list(),
+        threshold=threshold,
+    )
 
 
 def from_fabric(
@@ -317,8 +328,11 @@ def from_fabric(
             remedy="the counters are of another fabric",
         )
     return evolve(
-        rows, link,
+        rows,
+        link,
         (rows[measure].cast(pl.Float64) * 100).fill_null(np.nan).to_numpy(),
-        fabric_neighbours(fabric), [fabric.link_name(n) for n in range(fabric.n_links)],
-        threshold=threshold, full=rows["full"].to_numpy(),
-    )  # fmt: skip
+        fabric_neighbours(fabric),
+        [fabric.link_name(n) for n in range(fabric.n_links)],
+        threshold=threshold,
+        full=rows["full"].to_numpy(),
+    )

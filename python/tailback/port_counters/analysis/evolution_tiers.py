@@ -130,10 +130,15 @@ def tier_stalls(
         row, column = np.nonzero(panel.links >= 0)
         parts.append(
             pl.DataFrame(
-                {"panel": [panel.title] * len(row), "order": np.full(len(row), order),
-                 "column": column, "row": row, "link": panel.links[row, column]}
+                {
+                    "panel": [panel.title] * len(row),
+                    "order": np.full(len(row), order),
+                    "column": column,
+                    "row": row,
+                    "link": panel.links[row, column],
+                }
             )
-        )  # fmt: skip
+        )
     places = pl.concat(parts).with_columns(pl.col("link").cast(pl.UInt32))
     joined = places.join(means, on="link", how="left", maintain_order="left")
     return joined.select(pl.col(name).cast(dtype) for name, dtype in TIER_STALLS.items())

@@ -12,12 +12,21 @@ from tailback.input_files import content
 from tailback.port_counters.schema import CounterError
 
 ALIASES: Final = {
-    "node_name": ("node_name", "name", "node", "nid", "host", "hostname", "component_id",
-                  "router", "cname"),
+    "node_name": (
+        "node_name",
+        "name",
+        "node",
+        "nid",
+        "host",
+        "hostname",
+        "component_id",
+        "router",
+        "cname",
+    ),
     "x": ("x", "coord_x", "nettopo_mesh_coord_x", "mesh_coord_x"),
     "y": ("y", "coord_y", "nettopo_mesh_coord_y", "mesh_coord_y"),
     "z": ("z", "coord_z", "nettopo_mesh_coord_z", "mesh_coord_z"),
-}  # fmt: skip
+}
 
 
 def read_geometry(path: Path) -> pl.DataFrame:

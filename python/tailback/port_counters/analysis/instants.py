@@ -50,8 +50,15 @@ def hot_links_pass(threshold: float) -> Aggregate:
 
     The total has an additional column ``full``.
     """
-    columns = ("time_ns", "interval_ns", "link", "xmit_wait_ticks", "stall_fraction",
-               "latched_stall_ns", "flags")  # fmt: skip
+    columns = (
+        "time_ns",
+        "interval_ns",
+        "link",
+        "xmit_wait_ticks",
+        "stall_fraction",
+        "latched_stall_ns",
+        "flags",
+    )
     return Aggregate(partial(_hot_links, threshold=threshold), _all, columns)
 
 

@@ -80,9 +80,15 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         with_widths(in_order(conform(READINGS, readings)).lazy(), _PORT)
         .with_columns(
             interval_ns=pl.when(same).then(interval),
-            data=data.value, sent=packets.value, wait=wait.value, stalled=stall.value,
-            inner=inner.value, dropped=drops.value, held=over.value,
-            paused=paused.value, frames=frames.value,
+            data=data.value,
+            sent=packets.value,
+            wait=wait.value,
+            stalled=stall.value,
+            inner=inner.value,
+            dropped=drops.value,
+            held=over.value,
+            paused=paused.value,
+            frames=frames.value,
             queued=pl.when(same).then(shifted("backlog_bytes")),
             stall_flags=wait.flags | stall.flags | paused.flags,
             data_flags=data.flags | packets.flags | drops.flags,
@@ -90,7 +96,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
             changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
         )
         .filter(pl.col("interval_ns") > 0)
-    )  # fmt: skip
+    )
     return conform(INTERVALS, _interval_columns(rows, tick, tick_high, lanes).collect())
 
 

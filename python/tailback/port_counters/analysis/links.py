@@ -146,16 +146,19 @@ def _moments(piece: Piece, by: str) -> pl.LazyFrame:
             sums.append(value.sum().alias(f"{name}_{part}"))
         of_none = pl.when(n > 0)
         values = {
-            "n": n, "x": of_none.then(mean_x + x / n), "y": of_none.then(mean_y + y / n),
+            "n": n,
+            "x": of_none.then(mean_x + x / n),
+            "y": of_none.then(mean_y + y / n),
             **{
                 key: pl.when(n > 0).then(pl.col(f"{name}_{key}") - one * other / n).otherwise(0.0)
                 for key, one, other in (("xx", x, x), ("yy", y, y), ("xy", x, y))
             },
             **{
                 f"{part}{end}": pl.col(f"{name}_{part}{end}") + pl.col(f"{name}_mean_{part}")
-                for part in "xy" for end in "01"
+                for part in "xy"
+                for end in "01"
             },
-        }  # fmt: skip
+        }
         out += [value.alias(f"{name}_{key}") for key, value in values.items()]
     return piece.rows.select(_key(by), *about).group_by(_key(by)).agg(sums).select(_key(by), *out)
 
@@ -176,12 +179,17 @@ def _whole() -> list[pl.Expr]:
         mean_x, mean_y = ((weight * v).sum() / weight.sum() for v in (x, y))
         dx, dy = x - mean_x, y - mean_y
         values = {
-            "n": n.sum(), "x": mean_x, "y": mean_y,
+            "n": n.sum(),
+            "x": mean_x,
+            "y": mean_y,
             "xx": xx.sum() + (weight * dx * dx).sum(),
             "yy": yy.sum() + (weight * dy * dy).sum(),
             "xy": xy.sum() + (weight * dx * dy).sum(),
-            "x0": x0.min(), "x1": x1.max(), "y0": y0.min(), "y1": y1.max(),
-        }  # fmt: skip
+            "x0": x0.min(),
+            "x1": x1.max(),
+            "y0": y0.min(),
+            "y1": y1.max(),
+        }
         out += [value.alias(f"{name}_{key}") for key, value in values.items()]
     return out
 

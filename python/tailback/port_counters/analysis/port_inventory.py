@@ -155,13 +155,19 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     with_port_names = (
         filled_ticks(table.join(peers, on="link", how="left"), "gbps")
         .select(
-            guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32), port="port",
-            name="node_name", peer="peer", gbps="gbps",
-            tick="_tick", tick_high="_tick_high",
-            interface=pl.lit(None, pl.String), link="link",
+            guid=pl.lit(None, pl.UInt64),
+            lid=pl.lit(None, pl.UInt32),
+            port="port",
+            name="node_name",
+            peer="peer",
+            gbps="gbps",
+            tick="_tick",
+            tick_high="_tick_high",
+            interface=pl.lit(None, pl.String),
+            link="link",
         )
         .join(addressed, on=["name", "port"], how="anti")
-    )  # fmt: skip
+    )
     return PortInventory(
         table,
         pl.concat([addressed, with_port_names.select(*_PORTS)]),
@@ -219,17 +225,24 @@ def from_run(path: Path) -> PortInventory:
     )
     links = tables["links"].join(switches, on="src", how="left", maintain_order="left")
     table = links.select(
-        node_name="src_name", port=pl.col("src_port").cast(pl.UInt16), link="link",
-        category=pl.col("category").fill_null("Host"), port_type="direction",
-    )  # fmt: skip
-    ports = links.select(
-        guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32),
-        port=pl.col("src_port").cast(pl.UInt16), name="src_name",
-        peer=pl.Series(far_ports(tables["links"]), dtype=pl.String),
-        gbps="rate_gbps", tick=pl.lit(None, pl.Float64),
-        tick_high=pl.lit(None, pl.Float64), interface=pl.lit(None, pl.String),
+        node_name="src_name",
+        port=pl.col("src_port").cast(pl.UInt16),
         link="link",
-    )  # fmt: skip
+        category=pl.col("category").fill_null("Host"),
+        port_type="direction",
+    )
+    ports = links.select(
+        guid=pl.lit(None, pl.UInt64),
+        lid=pl.lit(None, pl.UInt32),
+        port=pl.col("src_port").cast(pl.UInt16),
+        name="src_name",
+        peer=pl.Series(far_ports(tables["links"]), dtype=pl.String),
+        gbps="rate_gbps",
+        tick=pl.lit(None, pl.Float64),
+        tick_high=pl.lit(None, pl.Float64),
+        interface=pl.lit(None, pl.String),
+        link="link",
+    )
     upward = links["direction"].replace_strict({"up": 1, "down": -1}, default=0)
     ends = (links["src"], links["dst"], upward)
     source, target, upwards = (column.to_numpy().astype(np.int64) for column in ends)
@@ -431,6 +444,9 @@ def with_classes(frame: pl.DataFrame, inventory: PortInventory) -> pl.DataFrame:
         ["node_name", "port"], maintain_order=True
     )
     return own.select(
-        "node_name", "port", "link", category=pl.lit("Port"),
+        "node_name",
+        "port",
+        "link",
+        category=pl.lit("Port"),
         port_type=pl.col("_d").fill_null("any"),
-    ).select(pl.col(n).cast(t) for n, t in CLASSES.items())  # fmt: skip
+    ).select(pl.col(n).cast(t) for n, t in CLASSES.items())

@@ -91,9 +91,10 @@ def archive(path: Path) -> Archive:
     for column in ("round", "time_ns", "node_guid", "port", "xmit_wait_ticks"):
         if column not in names:
             raise CounterError(
-                f"column {column!r} is missing", file=path,
+                f"column {column!r} is missing",
+                file=path,
                 remedy="an archive has the columns of counter_readings, docs/how-to/counters.md",
-            )  # fmt: skip
+            )
     return Archive(frame, tuple(str(file.absolute()) for file in sound), notes=notes)
 
 
@@ -141,9 +142,16 @@ def _all_linked(readings: pl.LazyFrame) -> bool:
 
 
 _COLUMNS: Final = (
-    "round", "node_guid", "port", "link", "time_ns", "xmit_wait_ticks", "tick_ns", "flags",
+    "round",
+    "node_guid",
+    "port",
+    "link",
+    "time_ns",
+    "xmit_wait_ticks",
+    "tick_ns",
+    "flags",
     "turnaround_ns",
-)  # fmt: skip
+)
 
 
 def _side_by_side(readings: Archive, linked: bool) -> list[Piece]:
@@ -188,8 +196,17 @@ def _one_pass(
 
 def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
     """Rounds that lie in several pieces become one row."""
-    numbers = ("intervals", "nonzero", "fixed", "above_one", "unexplained", "left_out", "latched",
-               "starts", "late")  # fmt: skip
+    numbers = (
+        "intervals",
+        "nonzero",
+        "fixed",
+        "above_one",
+        "unexplained",
+        "left_out",
+        "latched",
+        "starts",
+        "late",
+    )
     return parts.group_by("round", maintain_order=True).agg(
         pl.col("node_guid", "node_name", "port", "link").first(),
         pl.col("maximum").max(),
@@ -229,9 +246,15 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     counted &= pl.col("stalled") <= RATE_TOLERANCE * pl.col("length")
     return (
         readings.select(
-            "round", "node_guid", "port",
-            optional("node_name", pl.String), optional("link", pl.UInt32),
-            same=same, length=length, low=low, latched=latched,
+            "round",
+            "node_guid",
+            "port",
+            optional("node_name", pl.String),
+            optional("link", pl.UInt32),
+            same=same,
+            length=length,
+            low=low,
+            latched=latched,
             stalled=(wait - wait.shift(1)).cast(pl.Float64) * tick,
             slack=((answer + answer.shift(1)) / 2).fill_null(0.0),
             **({"_own": pl.col("_own")} if "_own" in names else {}),
@@ -239,7 +262,7 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
         .with_columns(counted=counted)
         .with_columns(fraction=pl.when("counted").then(pl.col("stalled") / pl.col("length")))
         .drop("low")
-    )  # fmt: skip
+    )
 
 
 def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:

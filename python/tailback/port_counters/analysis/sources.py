@@ -139,8 +139,9 @@ class CounterSource:
         if any(frame["stall_ns"].is_not_null().any() for frame in frames):
             raise CounterError(
                 "has no effect: these counters give stalls as time, not in ticks",
-                place="--tick", remedy="leave it out",
-            )  # fmt: skip
+                place="--tick",
+                remedy="leave it out",
+            )
 
     def _archived(
         self, rows: Archive, inventory: PortInventory, tick_ns: float | None
@@ -225,15 +226,21 @@ def load(
     frames = (counters.readings, counters.intervals)
     if all(frame.is_empty() for frame in frames):
         raise CounterError(
-            "no rows of counters in it", file=paths[0],
+            "no rows of counters in it",
+            file=paths[0],
             remedy="a header alone is not enough: also give the file with its rows",
-        )  # fmt: skip
+        )
     kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
     return CounterSource(
-        [str(kind) for kind in kinds], counters, coordinates=counters.coordinates,
+        [str(kind) for kind in kinds],
+        counters,
+        coordinates=counters.coordinates,
         run=run_folder(paths[0]) if reader in (None, RUN) and engine_run.sniff(paths[0]) else None,
-        unknown=counters.unknown, notes=notes, instants=instants, files=paths,
-    )  # fmt: skip
+        unknown=counters.unknown,
+        notes=notes,
+        instants=instants,
+        files=paths,
+    )
 
 
 def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> CounterData:
@@ -265,9 +272,11 @@ def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
     timed = next((path for path in paths if _has_time_stamps(path, reader)), None)
     if timed is not None or not paths:
         raise CounterError(
-            "has no effect: these counters have time stamps", file=timed, place="--every",
+            "has no effect: these counters have time stamps",
+            file=timed,
+            place="--every",
             remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
-        )  # fmt: skip
+        )
 
 
 def _has_time_stamps(path: Path, reader: str | None) -> bool:
@@ -285,9 +294,10 @@ def _one_run(paths: Sequence[Path], reader: str | None) -> None:
     if run is not None and len(paths) > 1:
         raise CounterError(
             "a simulated run cannot be combined with other files: its clock and network are "
-            "its own", file=run,
+            "its own",
+            file=run,
             remedy="give one run; 'tailback compare' compares two",
-        )  # fmt: skip
+        )
 
 
 def _is_archive(path: Path) -> bool:
@@ -327,9 +337,11 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     return CounterSource(
         list(dict.fromkeys(kinds)),
         archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
-        ports=ports, path=paths[0] if len(paths) == 1 else None, files=paths,
+        ports=ports,
+        path=paths[0] if len(paths) == 1 else None,
+        files=paths,
         notes=list(dict.fromkeys(notes)),
-    )  # fmt: skip
+    )
 
 
 def _has_rounds(path: Path) -> bool:
@@ -383,9 +395,10 @@ def _needs(names: list[str], path: Path) -> None:
     for column in _NEEDED:
         if column not in names:
             raise CounterError(
-                f"column {column!r} is missing", file=path,
+                f"column {column!r} is missing",
+                file=path,
                 remedy="an archive has the columns of counter_intervals, docs/how-to/counters.md",
-            )  # fmt: skip
+            )
 
 
 def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -408,9 +421,10 @@ def _no_loose_readings(rounds: pl.LazyFrame, path: Path) -> None:
         loose = rounds.select(pl.col("round").null_count()).collect(engine="streaming").item()
     if loose:
         raise CounterError(
-            f"{loose} readings belong to no round", file=path,
+            f"{loose} readings belong to no round",
+            file=path,
             remedy="give intervals: of a collection, the folder that holds collection.json",
-        )  # fmt: skip
+        )
 
 
 def _with_columns(

@@ -129,9 +129,14 @@ def sweep(
     if fabric is not None:
         graph = from_fabric(totals["hot"], fabric, threshold=threshold)
     return Study(
-        tables, None, summary, graph, title=title, notes=notes,
+        tables,
+        None,
+        summary,
+        graph,
+        title=title,
+        notes=notes,
         distributions=frozenset(distributions),
-    )  # fmt: skip
+    )
 
 
 def _directed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
@@ -213,8 +218,10 @@ def summary_json(study: Study) -> dict[str, Any]:
     if study.evolution is not None:
         graph = study.evolution
         out["evolution"] = {
-            "threshold_percent": graph.threshold, "features": graph.features.height,
-            "evolutions": graph.features["evolution"].n_unique(), "splits": graph.splits,
+            "threshold_percent": graph.threshold,
+            "features": graph.features.height,
+            "evolutions": graph.features["evolution"].n_unique(),
+            "splits": graph.splits,
             "merges": graph.merges,
-        }  # fmt: skip
+        }
     return out

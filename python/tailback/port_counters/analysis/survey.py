@@ -64,9 +64,10 @@ def analyse(
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         first = str(error).split("\n")[0][:300]
         raise CounterError(
-            f"cannot be decoded: {first}", file=source.path,
+            f"cannot be decoded: {first}",
+            file=source.path,
             remedy="the archive was cut or edited; its columns are in docs/how-to/counters.md",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _survey(
@@ -83,10 +84,14 @@ def _survey(
     if any("not in the fabric" in note for note in notes):
         found.notes = [note for note in found.notes if "the fabric does not have" not in note]
     assessed = verdict.assess(
-        ports, classes, threshold=chosen.threshold, unknown=source.unknown,
+        ports,
+        classes,
+        threshold=chosen.threshold,
+        unknown=source.unknown,
         notes=list(dict.fromkeys([*notes, *found.notes])),
-        events=source.port_events(inventory), peers=inventory.peers(),
-    )  # fmt: skip
+        events=source.port_events(inventory),
+        peers=inventory.peers(),
+    )
     found.tables |= {"ports": assessed.ports, "groups": assessed.groups}
     return found, assessed
 
@@ -148,16 +153,24 @@ def _intervals(
     if torus is None:
         _refuse_io(chosen)
         found = study.sweep(
-            intervals, classes, inventory.fabric, threshold=EVOLUTION_PERCENT, title=title,
+            intervals,
+            classes,
+            inventory.fabric,
+            threshold=EVOLUTION_PERCENT,
+            title=title,
             engine=engine,
-        )  # fmt: skip
+        )
         return found, ports, classes
     worst = torus.ports.drop_nulls(["direction", "stall_fraction"])
     found = study.torus(
-        torus.intervals, torus.coordinates, io_nodes=_io(torus.ports, chosen.io), title=title,
-        engine=engine, direction=str(worst["direction"][0]) if worst.height else "X+",
+        torus.intervals,
+        torus.coordinates,
+        io_nodes=_io(torus.ports, chosen.io),
+        title=title,
+        engine=engine,
+        direction=str(worst["direction"][0]) if worst.height else "X+",
         threshold=EVOLUTION_PERCENT,
-    )  # fmt: skip
+    )
     return found, ports, classes
 
 
@@ -188,8 +201,9 @@ def _refuse_io(chosen: AnalysisOptions) -> None:
         raise CounterError(
             f"{chosen.io!r} names the I/O routers of a torus, and these counters are not of a "
             f"torus",
-            place="--io", remedy="leave it out",
-        )  # fmt: skip
+            place="--io",
+            remedy="leave it out",
+        )
 
 
 def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
@@ -208,7 +222,8 @@ def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
     names = [name for name in known if expression.search(name)]
     if not names:
         raise CounterError(
-            f"{pattern!r} matches no name", place="--io",
+            f"{pattern!r} matches no name",
+            place="--io",
             remedy="names are like " + ", ".join(repr(name[:40]) for name in known[:3]),
-        )  # fmt: skip
+        )
     return names

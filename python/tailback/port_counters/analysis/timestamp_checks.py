@@ -48,11 +48,16 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
                 remedy=_REMEDY[instants],
             )
     done = pl.max_horizontal("utilization", "stall_fraction")
-    ports = intervals.group_by("node_guid", "node_name", "port", "interface").agg(
-        done=done.max(),
-        shortest=pl.col("interval_ns").filter(_rose_too_much() | _fell_too_little()).min(),
-        rose=_rose_too_much().any(), fell=_fell_too_little().any(),
-    ).filter((pl.col("done") > 0) | pl.col("rose") | pl.col("fell"))  # fmt: skip
+    ports = (
+        intervals.group_by("node_guid", "node_name", "port", "interface")
+        .agg(
+            done=done.max(),
+            shortest=pl.col("interval_ns").filter(_rose_too_much() | _fell_too_little()).min(),
+            rose=_rose_too_much().any(),
+            fell=_fell_too_little().any(),
+        )
+        .filter((pl.col("done") > 0) | pl.col("rose") | pl.col("fell"))
+    )
     wrong = ports.filter(pl.col("rose") | pl.col("fell")).sort("rose", "node_name", "port")
     if 2 * wrong.height <= ports.height:
         return

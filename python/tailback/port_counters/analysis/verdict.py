@@ -229,12 +229,29 @@ def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
     # Nulls last: a counter that is not full has no bound, so full ones come first.
     order = [True, True, False, False, False]
     return table.sort(_WORST, descending=order, nulls_last=True).select(
-        *_PORT, "interface", "intervals", "seconds", "stall_known_intervals", "stall_known_seconds",
-        "use_known_seconds", "stalled_intervals", "stall_fraction", "stall_high_fraction",
-        "paused_fraction", "untimed_intervals", "stall_at_least",
-        "latched_stall_seconds", "full_intervals", "maximum", "utilization",
-        "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
-    )  # fmt: skip
+        *_PORT,
+        "interface",
+        "intervals",
+        "seconds",
+        "stall_known_intervals",
+        "stall_known_seconds",
+        "use_known_seconds",
+        "stalled_intervals",
+        "stall_fraction",
+        "stall_high_fraction",
+        "paused_fraction",
+        "untimed_intervals",
+        "stall_at_least",
+        "latched_stall_seconds",
+        "full_intervals",
+        "maximum",
+        "utilization",
+        "capacity_gbps",
+        "lost_gbps",
+        *FLAGS,
+        "start_ns",
+        "end_ns",
+    )
 
 
 def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) -> pl.DataFrame:
@@ -299,10 +316,15 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
             full_ports=FULL_COUNTER.sum(),
         )
         .with_columns(pl.col("stall_fraction", "utilization").fill_nan(None))
-        .sort("full_ports", "stall_fraction", "category", "port_type",
-              descending=[True, True, False, False],
-              nulls_last=True)
-    )  # fmt: skip
+        .sort(
+            "full_ports",
+            "stall_fraction",
+            "category",
+            "port_type",
+            descending=[True, True, False, False],
+            nulls_last=True,
+        )
+    )
 
 
 def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
@@ -447,8 +469,9 @@ def _counter_notes(ports: pl.DataFrame) -> list[str]:
     """Notes on ports with a full counter, and on those with an impossible increment."""
     full = ports.filter(FULL_COUNTER)
     wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
-    return [note(rows) for note, rows in ((full_note, full), (impossible_note, wrong))
-            if rows.height]  # fmt: skip
+    return [
+        note(rows) for note, rows in ((full_note, full), (impossible_note, wrong)) if rows.height
+    ]
 
 
 def sentence(verdict: Verdict) -> str:
@@ -478,9 +501,12 @@ def _stalls(verdict: Verdict) -> str:
     if full.height:
         bound = full["latched_stall_seconds"].min()
         text = full_counters(
-            full.height, verdict.ports.height, mine.height - full.height, verdict.threshold,
+            full.height,
+            verdict.ports.height,
+            mine.height - full.height,
+            verdict.threshold,
             None if bound is None else float(bound),  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
         return f"{text}. {_where(verdict, mine)}".strip()
     lost, capacity = float(mine["lost_gbps"].sum()), float(mine["capacity_gbps"].sum())
     paused = bool(mine["paused_fraction"].is_not_null().all())

@@ -138,9 +138,11 @@ def worst_class(category: str, port_type: str, ports: int, *, full: bool, three_
     """
     most = "has most of them" if full else "loses most"
     if category == "Port":
-        return "" if port_type == "any" else (
-            f"{ports} of them in direction {port_type}, which {most}"
-        )  # fmt: skip
+        return (
+            ""
+            if port_type == "any"
+            else (f"{ports} of them in direction {port_type}, which {most}")
+        )
     key = (category, port_type)
     if key == ("Leaf", "down") and not three_tiers:
         key = ("ToR", "down")  # in a tree of two tiers the leaves are what hosts attach to

@@ -170,8 +170,9 @@ class Journal:
     def _flagged(self, rows: Rows) -> Rows:
         """Readings with ``GAP`` set on the first of each port since readings were lost."""
         targets, first = np.unique(rows["target"], return_index=True)
-        new = [i for t, i in zip(targets.tolist(), first.tolist(), strict=True)
-               if t not in self._seen]  # fmt: skip
+        new = [
+            i for t, i in zip(targets.tolist(), first.tolist(), strict=True) if t not in self._seen
+        ]
         out: Rows = rows.copy()
         out["flags"][new] |= np.uint32(Flag.GAP)
         return out

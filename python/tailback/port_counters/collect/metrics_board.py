@@ -104,11 +104,13 @@ class MetricsBoard:
             kept = [(row, before.get(_identity(target), -1)) for row, target in enumerate(targets)]
             new, old = np.array([pair for pair in kept if pair[1] >= 0], np.int64).reshape(-1, 2).T
             fresh = {
-                "_last": np.zeros(count, RAW), "_stall": np.full(count, np.nan),
-                "_measured": np.full(count, np.nan), "_flags": np.zeros(count, np.uint32),
+                "_last": np.zeros(count, RAW),
+                "_stall": np.full(count, np.nan),
+                "_measured": np.full(count, np.nan),
+                "_flags": np.zeros(count, np.uint32),
                 "_sweep": np.full(count, -MAX_MISSED_SWEEPS - 1),
                 "_jumped": np.zeros(count, np.bool_),
-            }  # fmt: skip
+            }
             if earlier is not None:
                 fresh["_last"][earlier["target"]] = earlier
             for name, column in fresh.items():
@@ -220,29 +222,62 @@ class MetricsBoard:
         words, waits = last["words"].tolist(), last["wait"].tolist()
         # No value where the device has no counter: a 0 would mean that nothing waits there.
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
+        read_s = (last["time_ns"][seen] / 1e9).tolist()
         lines = self._own()
         columns: list[tuple[str, str, str, list[float | int]]] = [
-            ("xmit_bytes_total", "counter", "Bytes sent, as counted by the device.",
-             [words[i] * WORD_BYTES for i in seen.tolist()]),
-            ("xmit_packets_total", "counter", "Packets sent, as counted by the device.",
-             last["packets"][seen].tolist()),
-            ("xmit_wait_ticks_total", "counter", "Ticks with data to send and no credit.",
-             [waits[i] if counted[i] else np.nan for i in seen.tolist()]),
-            ("stall_ratio", "gauge", "Share of the last interval with data and no credit; of a "
-             "full counter, of the last interval in which it counted.",
-             stall[seen].tolist()),
-            ("stall_high_ratio", "gauge", "The most that stall_ratio may be, where the length of a "
-             "tick is known within bounds only.", high[seen].tolist()),
-            ("lost_gbps", "gauge", "Bandwidth lost to stalls, Gb/s: stall_ratio times data rate.",
-             lost[seen].tolist()),
+            (
+                "xmit_bytes_total",
+                "counter",
+                "Bytes sent, as counted by the device.",
+                [words[i] * WORD_BYTES for i in seen.tolist()],
+            ),
+            (
+                "xmit_packets_total",
+                "counter",
+                "Packets sent, as counted by the device.",
+                last["packets"][seen].tolist(),
+            ),
+            (
+                "xmit_wait_ticks_total",
+                "counter",
+                "Ticks with data to send and no credit.",
+                [waits[i] if counted[i] else np.nan for i in seen.tolist()],
+            ),
+            (
+                "stall_ratio",
+                "gauge",
+                "Share of the last interval with data and no credit; of a "
+                "full counter, of the last interval in which it counted.",
+                stall[seen].tolist(),
+            ),
+            (
+                "stall_high_ratio",
+                "gauge",
+                "The most that stall_ratio may be, where the length of a "
+                "tick is known within bounds only.",
+                high[seen].tolist(),
+            ),
+            (
+                "lost_gbps",
+                "gauge",
+                "Bandwidth lost to stalls, Gb/s: stall_ratio times data rate.",
+                lost[seen].tolist(),
+            ),
             ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),
-            ("at_least", "gauge", "1 if the stall counter is at its maximum or was reset.",
-             at_least[seen].astype(int).tolist()),
-            ("latched_stall_seconds", "gauge", "Lower bound of the stall since the last reset of a "
-             "port whose counter is full.", latched[seen].tolist()),
-            ("read_timestamp_seconds", "gauge", "When the port was last read.",
-             (last["time_ns"][seen] / 1e9).tolist()),
-        ]  # fmt: skip
+            (
+                "at_least",
+                "gauge",
+                "1 if the stall counter is at its maximum or was reset.",
+                at_least[seen].astype(int).tolist(),
+            ),
+            (
+                "latched_stall_seconds",
+                "gauge",
+                "Lower bound of the stall since the last reset of a port whose counter is full.",
+                latched[seen].tolist(),
+            ),
+            ("read_timestamp_seconds", "gauge", "When the port was last read.", read_s),
+        ]
         for name, kind, help_text, values in columns:
             lines += family(f"tailback_port_{name}", kind, help_text)
             lines += [
@@ -262,16 +297,23 @@ class MetricsBoard:
             ("mads_sent_total", "counter", "Management datagrams sent.", self.totals.sent),
             ("mads_repeated_total", "counter", "Datagrams sent again.", self.totals.repeated),
             ("mads_per_second", "gauge", "Average since the start.", self.totals.sent / seconds),
-            ("cpu_seconds_total", "counter", "Processor time of the collector.",
-             time.process_time()),
-            ("nodes_unreachable", "gauge", "Devices given up in the last sweep.",
-             self.unreachable),
+            (
+                "cpu_seconds_total",
+                "counter",
+                "Processor time of the collector.",
+                time.process_time(),
+            ),
+            ("nodes_unreachable", "gauge", "Devices given up in the last sweep.", self.unreachable),
             ("counter_resets_total", "counter", "Counters found reset.", self._resets),
             ("counter_wraps_total", "counter", "Counters found wrapped.", self._wraps),
-            ("impossible_readings_total", "counter",
-             "Readings left out: they rose faster than possible.", self._impossible),
+            (
+                "impossible_readings_total",
+                "counter",
+                "Readings left out: they rose faster than possible.",
+                self._impossible,
+            ),
             *self.extra(),
-        ]  # fmt: skip
+        ]
         lines = []
         for name, kind, help_text, value in own:
             lines += family(f"tailback_collector_{name}", kind, help_text)

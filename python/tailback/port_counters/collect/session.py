@@ -194,9 +194,13 @@ class CollectorSession:
         return [
             ("disk_full", "gauge", "1 while readings wait for the disk.", int(journal.full)),
             ("readings_held", "gauge", "Readings that wait in memory.", journal.held),
-            ("readings_lost_total", "counter", "Readings dropped because memory was full.",
-             journal.lost),
-        ]  # fmt: skip
+            (
+                "readings_lost_total",
+                "counter",
+                "Readings dropped because memory was full.",
+                journal.lost,
+            ),
+        ]
 
     def _stopped(self) -> bool:
         limit = self.settings.duration_ns
@@ -248,11 +252,16 @@ class CollectorSession:
                 plan.sets, plan.reads, plan.spacing_ns, plan.reset, plan.seed + number - 1, left
             )
             rounds = RoundScheduler(
-                turn, reader, self._exchange, self._take, self._fail, number,
+                turn,
+                reader,
+                self._exchange,
+                self._take,
+                self._fail,
+                number,
                 clock=self._clock,
                 unreported=None if self.settings.fabric is None else self._state_unreported,
                 silent=self._silent,
-            )  # fmt: skip
+            )
             rounds.run(lambda: self._stopped() or self._wants_discovery())
             self.summary.rounds += rounds.begun
             number = rounds.next_number
@@ -333,13 +342,18 @@ class CollectorSession:
         ended = (self._answered & self._failing.keys()) - failed_now.keys()
         back = {name: self._failing.pop(name) for name in sorted(ended)}
         self._log_some(
-            [f"{name[:64]!r}: reads failed ({', '.join(why)}); not repeated until it answers again"
-             for name, why in new.items()]
-        )  # fmt: skip
+            [
+                f"{name[:64]!r}: reads failed ({', '.join(why)}); "
+                "not repeated until it answers again"
+                for name, why in new.items()
+            ]
+        )
         self._log_some(
-            [f"{name[:64]!r} answers again: {counted(count, 'reading')} failed meanwhile"
-             for name, count in back.items()]
-        )  # fmt: skip
+            [
+                f"{name[:64]!r} answers again: {counted(count, 'reading')} failed meanwhile"
+                for name, count in back.items()
+            ]
+        )
         for name, count in back.items():
             self._event("answers again", node=name, failed=count)
         self._failures.clear()

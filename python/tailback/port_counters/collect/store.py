@@ -230,8 +230,10 @@ class Collection:
         _flag_first(segment.rows, carried.other_speed)
         known = np.concatenate([carried.rows, segment.rows])
         before, after = pairs(known)
-        parts = (("readings", readings_frame(segment.rows, table)),
-                 ("intervals", intervals_frame(before, after, table)))  # fmt: skip
+        parts = (
+            ("readings", readings_frame(segment.rows, table)),
+            ("intervals", intervals_frame(before, after, table)),
+        )
         for folder, frame in parts:
             _replace(self.path / folder / f"{name}.parquet", _parquet_writer(frame))
         if segment.events:

@@ -95,9 +95,10 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
         raise CounterError("no such file or folder", file=path, remedy="check the path")
     if is_input_file(path) and not head_bytes(path, 1):
         raise CounterError(
-            "the file is empty", file=path,
+            "the file is empty",
+            file=path,
             remedy="leave it out; the tool that wrote it may have failed",
-        )  # fmt: skip
+        )
     if format is None and entry is None:
         raise refusal(path)
     return entry.part if entry is not None else READERS[str(format)]

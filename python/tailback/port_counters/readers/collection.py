@@ -41,9 +41,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     del time_ns
     if not sniff(path):
         raise CounterError(
-            "no collection (it has no collection.json)", file=path,
+            "no collection (it has no collection.json)",
+            file=path,
             remedy="give the folder that 'tailback collect --out' wrote",
-        )  # fmt: skip
+        )
     tables, missing = scan(path)
     out = CounterData(notes=[*missing, *notes(path)])
     if tables:

@@ -44,9 +44,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         raise error.located(path) from None
     except (AttributeError, KeyError, TypeError) as error:  # JSON of another shape
         raise RunError(
-            f"damaged run directory: {error!r}", file=path / "run.json",
+            f"damaged run directory: {error!r}",
+            file=path / "run.json",
             remedy="run the scenario again",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def from_run(run: Run, *, time_ns: int = 0) -> CounterData:
@@ -98,7 +99,7 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
             capacity_gbps=pl.col("rate_gbps"),
             source=pl.lit(SIMULATED),
         )
-    )  # fmt: skip
+    )
     return conform(READINGS, frame.collect())
 
 

@@ -75,16 +75,21 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 continue
             if (port := int(match["port"])) > 65535:
                 raise CounterError(
-                    f"port {port} is outside 0 to 65535", file=path,
+                    f"port {port} is outside 0 to 65535",
+                    file=path,
                     remedy="the output was cut or edited; collect it again",
                     place=f"line {number}, column {match.start('port') + 1}",
-                )  # fmt: skip
+                )
             further: dict[str, Any] = {}
             row = _row(_values(path, number, match, unknown, further)) | further
             row |= {
-                "time_ns": when, "node_guid": int(match["guid"], 16), "port": port,
-                "node_name": name, "source": "ibqueryerrors", "flags": missing_flags(row),
-            }  # fmt: skip
+                "time_ns": when,
+                "node_guid": int(match["guid"], 16),
+                "port": port,
+                "node_name": name,
+                "source": "ibqueryerrors",
+                "flags": missing_flags(row),
+            }
             rows.append(row)
         elif line.strip() and not line.startswith("#"):
             if line.lstrip().startswith("Link info:"):
@@ -93,9 +98,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 notes.append(f"line {number} was left out: {quoted_text(line)}")
     if not rows:
         raise CounterError(
-            "no port in it", file=path, place="line 1, column 1",
+            "no port in it",
+            file=path,
+            place="line 1, column 1",
             remedy="give what 'ibqueryerrors --data' printed",
-        )  # fmt: skip
+        )
     if sums:
         notes.append(f"{sums} sums over all ports of a switch (port ALL) were left out")
     return CounterData(
@@ -121,10 +128,11 @@ def _values(
         counter = _COUNTER.match(rest, at)
         if counter is None:
             raise CounterError(
-                f"{quoted_text(rest[at:])} is not a counter", file=path,
+                f"{quoted_text(rest[at:])} is not a counter",
+                file=path,
                 place=f"line {number}, column {offset + at + 1}",
                 remedy="counters are like '[PortXmitWait == 12]'",
-            )  # fmt: skip
+            )
         column = offset + counter.start("value") + 1
         value = parse_counter(counter["value"], path, number, column)
         if counter["name"] in _USED:

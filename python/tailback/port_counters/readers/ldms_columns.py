@@ -84,11 +84,19 @@ class LdmsLayout:
 
 
 _PLACE: Final = {
-    "Time": "time", "Time_usec": "time_usec", "ProducerName": "producer", "CompId": "component",
-    "component_id": "component", "nettopo_mesh_coord_X": "x", "nettopo_mesh_coord_Y": "y",
-    "nettopo_mesh_coord_Z": "z", "lid": "lid", "port": "port", "node_name": "node_name",
+    "Time": "time",
+    "Time_usec": "time_usec",
+    "ProducerName": "producer",
+    "CompId": "component",
+    "component_id": "component",
+    "nettopo_mesh_coord_X": "x",
+    "nettopo_mesh_coord_Y": "y",
+    "nettopo_mesh_coord_Z": "z",
+    "lid": "lid",
+    "port": "port",
+    "node_name": "node_name",
     "port_query_time": "turnaround",
-}  # fmt: skip
+}
 
 _UNIT = re.compile(r"(?P<name>.*?)(?: \((?P<unit>[^()]*)\))?")
 _GEMINI = re.compile(r"(?P<direction>[XYZ][+-])_(?P<what>[A-Za-z_]+)")
@@ -98,9 +106,12 @@ _SYSCLASSIB = re.compile(
 )
 
 _GEMINI_RAW = {
-    "traffic": "data_bytes", "packets": "packets", "credit_stall": "stall_ns",
-    "inq_stall": "internal_stall_ns", "sendlinkstatus": "lanes",
-}  # fmt: skip
+    "traffic": "data_bytes",
+    "packets": "packets",
+    "credit_stall": "stall_ns",
+    "inq_stall": "internal_stall_ns",
+    "sendlinkstatus": "lanes",
+}
 _GEMINI_DERIVED = {
     # LDMS writes percent × 10^6
     "SAMPLE_GEMINI_LINK_CREDIT_STALL": ("stall_fraction", 1e-8),

@@ -81,17 +81,20 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
     found = _header(path)
     if found is None:
         raise CounterError(
-            "an LDMS CSV without its header", file=path, place="line 1, column 1",
+            "an LDMS CSV without its header",
+            file=path,
+            place="line 1, column 1",
             remedy="the first line is '#Time, …', or put it in a file called HEADER next to it",
-        )  # fmt: skip
+        )
     names, skip = found
     known = parse_header(names)
     if known is None:
         raise CounterError(
             "has no column of a known sampler (ibnet, sysclassib, Gemini, Aries)",
-            file=path, place="line 1, column 1",
+            file=path,
+            place="line 1, column 1",
             remedy="its columns are: " + ", ".join(quoted_text(name) for name in names[:12]),
-        )  # fmt: skip
+        )
     text = _table(path, len(names), skip, known)
     out = CounterData(unknown=known.unknown)
     base = _place(text, known, time_ns or 0)
@@ -127,12 +130,16 @@ def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame
     )
     try:
         frame = pl.read_csv(
-            io.BytesIO(content(path, CounterError)), has_header=False, skip_rows=skip,
+            io.BytesIO(content(path, CounterError)),
+            has_header=False,
+            skip_rows=skip,
             infer_schema=False,
-            schema={f"c{i}": pl.String for i in range(width)}, quote_char=None,
-            encoding="utf8-lossy", raise_if_empty=False,
+            schema={f"c{i}": pl.String for i in range(width)},
+            quote_char=None,
+            encoding="utf8-lossy",
+            raise_if_empty=False,
             columns=sorted({*used, width - 1}),
-        )  # fmt: skip
+        )
     except pl.exceptions.PolarsError as error:
         raise _first_ragged(path, width, skip) or CounterError(
             f"cannot be read as CSV: {error}", file=path, place=f"line {skip + 1}, column 1"
@@ -171,10 +178,11 @@ def _numbers(
         row = int(bad.arg_true()[0])
         line = int(lines[row])
         raise CounterError(
-            f"{quoted_text(str(values[row]))} is not a number", file=path,
+            f"{quoted_text(str(values[row]))} is not a number",
+            file=path,
             place=f"line {line}, column {_character(path, line, index)}",
             remedy="the file was cut or edited; leave that line out",
-        )  # fmt: skip
+        )
     return out
 
 
@@ -200,10 +208,11 @@ def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
             fields = row.count(b",") + 1
             if fields != width:
                 return CounterError(
-                    f"{fields} fields where the header has {width}", file=path,
+                    f"{fields} fields where the header has {width}",
+                    file=path,
                     place=f"line {number}, column {len(row.rstrip()) + 1}",
                     remedy="the file was cut, or its header is of another sampler",
-                )  # fmt: skip
+                )
     return None
 
 
@@ -251,10 +260,13 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
     if not port.cumulative:
         return None
     columns = {
-        "time_ns": pl.col("time_ns"), "turnaround_ns": pl.col("turnaround_ns"), **_port(port),
+        "time_ns": pl.col("time_ns"),
+        "turnaround_ns": pl.col("turnaround_ns"),
+        **_port(port),
         "direction": pl.lit(port.direction, pl.String),
-        "flags": pl.lit(0, pl.UInt32), "source": pl.lit(f"ldms {known.family}"),
-    }  # fmt: skip
+        "flags": pl.lit(0, pl.UInt32),
+        "source": pl.lit(f"ldms {known.family}"),
+    }
     for value in port.cumulative:
         worth = int(value.scale)
         columns[value.target] = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth

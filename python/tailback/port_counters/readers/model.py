@@ -29,8 +29,11 @@ from tailback.port_counters.ticks import OMNI_PATH, tick_of
 from tailback.schema import DataType, Table
 
 COORDINATES: Final[dict[str, type[pl.DataType]]] = {
-    "node_name": pl.String, "x": pl.Int32, "y": pl.Int32, "z": pl.Int32,
-}  # fmt: skip
+    "node_name": pl.String,
+    "x": pl.Int32,
+    "y": pl.Int32,
+    "z": pl.Int32,
+}
 
 
 def _schema(table: Table) -> dict[str, DataType]:
@@ -248,10 +251,11 @@ def parse_counter(text: str, path: Path, line: int, column: int, base: int = 10)
         if 0 <= value <= U64_MAX:
             return value
     raise CounterError(
-        f"{quoted_text(text)} is not a counter value (0 to 2^64 − 1)", file=path,
+        f"{quoted_text(text)} is not a counter value (0 to 2^64 − 1)",
+        file=path,
         place=f"line {line}, column {column}",
         remedy="the output was cut or edited; collect it again",
-    )  # fmt: skip
+    )
 
 
 def quoted_text(text: str) -> str:

@@ -116,20 +116,26 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         if (section.lid, section.port, section.extended) in seen:
             raise CounterError(
                 f"Lid {section.lid} port {section.port} appears twice without a time stamp",
-                file=path, place=f"line {section.line}, column 1",
+                file=path,
+                place=f"line {section.line}, column 1",
                 remedy="keep one file per instant, or collect with 'tailback collect'",
-            )  # fmt: skip
+            )
         seen.add((section.lid, section.port, section.extended))
         place = {
-            "time_ns": when, "node_guid": guid, "port": section.port,
-            "node_name": f"lid {section.lid}", "source": "perfquery",
-        }  # fmt: skip
+            "time_ns": when,
+            "node_guid": guid,
+            "port": section.port,
+            "node_name": f"lid {section.lid}",
+            "source": "perfquery",
+        }
         _merge(rows.setdefault((section.lid, section.port), place), section)
     if not sections:
         raise CounterError(
-            "no port counters in it", file=path, place="line 1, column 1",
+            "no port counters in it",
+            file=path,
+            place="line 1, column 1",
             remedy="give what perfquery printed, with its '# Port counters' line",
-        )  # fmt: skip
+        )
     notes = list(dict.fromkeys(notes))
     return CounterData(
         readings_of(list(rows.values())),
@@ -161,16 +167,24 @@ def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[
             continue
         if match := _SECTION.match(line):
             cap, cap2 = match["cap"], match["cap2"]
-            current, other = _PortBlock(
-                number, match["ext"] is not None, int(match["lid"]), int(match["port"]),
-                None if cap is None else int(cap, 16), None if cap2 is None else int(cap2, 16),
-            ), None  # fmt: skip
+            current, other = (
+                _PortBlock(
+                    number,
+                    match["ext"] is not None,
+                    int(match["lid"]),
+                    int(match["port"]),
+                    None if cap is None else int(cap, 16),
+                    None if cap2 is None else int(cap2, 16),
+                ),
+                None,
+            )
             if current.port > 65535:
                 raise CounterError(
-                    f"port {current.port} is outside 0 to 65535", file=path,
+                    f"port {current.port} is outside 0 to 65535",
+                    file=path,
                     remedy="the output was cut or edited; collect it again",
                     place=f"line {number}, column {match.start('port') + 1}",
-                )  # fmt: skip
+                )
             out.append(current)
         elif line.startswith("#"):
             what = _OTHER.match(line)
@@ -189,9 +203,10 @@ def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[
         else:
             raise CounterError(
                 f"{quoted_text(line)} is not a counter",
-                file=path, place=f"line {number}, column 1",
+                file=path,
+                place=f"line {number}, column 1",
                 remedy="lines are like 'PortXmitWait:....................0'",
-            )  # fmt: skip
+            )
     return out, list(unknown), notes
 
 
@@ -213,9 +228,10 @@ def _take(
             )
         if not section.extended and parsed > U32_MAX:
             raise CounterError(
-                f"{parsed} does not fit a 32-bit counter", file=path,
+                f"{parsed} does not fit a 32-bit counter",
+                file=path,
                 place=f"line {number}, column {column}",
-            )  # fmt: skip
+            )
         section.values[name] = parsed
     elif name not in _SELECTORS:
         note_counter(section.further, unknown, name, parsed)

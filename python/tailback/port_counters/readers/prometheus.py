@@ -171,9 +171,11 @@ class PortSeries:
         events = pl.DataFrame(self.events, schema=port_events.READINGS, orient="row")
         # A port of which only errors are known has readings too: it is one of the ports read.
         parts.append(events.select(*_PLACE).unique(maintain_order=True))
-        frame = pl.concat(parts, how="diagonal").group_by(_PLACE, maintain_order=True).agg(
-            pl.col(column).max() for column in self.columns
-        )  # fmt: skip
+        frame = (
+            pl.concat(parts, how="diagonal")
+            .group_by(_PLACE, maintain_order=True)
+            .agg(pl.col(column).max() for column in self.columns)
+        )
         if "capacity_gbps" in self.columns:
             # An interface that is down has no rate.
             rate = pl.when(pl.col("capacity_gbps") > 0).then("capacity_gbps")
@@ -189,16 +191,21 @@ def _series(path: Path) -> list[Any]:
     try:
         answer = json.loads(content(path, CounterError))
     except (ValueError, RecursionError) as error:
-        at = f"line {error.lineno}, column {error.colno}" if isinstance(
-            error, json.JSONDecodeError) else "its text"  # fmt: skip
+        at = (
+            f"line {error.lineno}, column {error.colno}"
+            if isinstance(error, json.JSONDecodeError)
+            else "its text"
+        )
         what = quoted_text(str(error))
         raise CounterError(f"is not JSON: {what}", file=path, place=at, remedy=_REMEDY) from None
     if not isinstance(answer, dict) or answer.get("status") != "success":
         text = answer.get("error", "") if isinstance(answer, dict) else ""
         raise CounterError(
             f"is an error response: {quoted_text(str(text))}",
-            file=path, place="status", remedy=_REMEDY,
-        )  # fmt: skip
+            file=path,
+            place="status",
+            remedy=_REMEDY,
+        )
     result = answer.get("data", {})
     found = result.get("result") if isinstance(result, dict) else None
     if not isinstance(found, list) or not found:

@@ -29,9 +29,15 @@ from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 HAS_TIME_STAMPS = True
 
 ALIASES: Final = {
-    "time": ("time_utc",), "node": ("node",), "interface": ("iface",), "bytes": ("tx_bytes",),
-    "packets": ("tx_packets",), "wait": ("xmit_wait",), "guid": ("node_guid",), "rate": ("rate",),
-}  # fmt: skip
+    "time": ("time_utc",),
+    "node": ("node",),
+    "interface": ("iface",),
+    "bytes": ("tx_bytes",),
+    "packets": ("tx_packets",),
+    "wait": ("xmit_wait",),
+    "guid": ("node_guid",),
+    "rate": ("rate",),
+}
 _NEEDED: Final = ("time", "node", "interface", "bytes", "packets", "wait")
 _PORT: Final = r"^([^/]+)/([0-9]{1,3})$"
 _GUID: Final = re.compile(r"[0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){3}")
@@ -60,21 +66,25 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     table.need("time")
     frame = pl.DataFrame(
         {
-            "time_ns": table.instants("time") + (time_ns or 0), "node_guid": _guids(table),
-            "port": port, "node_name": table.need("node"), "device": device,
+            "time_ns": table.instants("time") + (time_ns or 0),
+            "node_guid": _guids(table),
+            "port": port,
+            "node_name": table.need("node"),
+            "device": device,
             "data_bytes": table.number("bytes", whole=True),
             "packets": table.number("packets", whole=True),
             "xmit_wait_ticks": table.number("wait", whole=True),
             "capacity_gbps": _rates(table),
         }
-    ).with_columns(source=pl.lit("recorded infiniband"), flags=_missing())  # fmt: skip
+    ).with_columns(source=pl.lit("recorded infiniband"), flags=_missing())
     # Host and port number do not tell the ports of several adapters apart.
     several = pl.col("device").n_unique().over("node_name") > 1
     unclear = several & (pl.col("node_guid") == 0)
     frame = frame.with_columns(
-        node_name=pl.when(unclear).then(pl.concat_str("node_name", pl.lit(" "), "device"))
+        node_name=pl.when(unclear)
+        .then(pl.concat_str("node_name", pl.lit(" "), "device"))
         .otherwise("node_name")
-    ).drop("device")  # fmt: skip
+    ).drop("device")
     ticks = [
         adapter_tick(name, gbps, lanes)
         for name, gbps, lanes in zip(device, frame["capacity_gbps"], _lanes(table), strict=True)
@@ -111,9 +121,10 @@ def _guids(table: Delimited) -> pl.Series:
         return pl.Series([0], dtype=pl.UInt64).new_from_index(0, table.rows.height)
     text = table.rows["guid"]
     known = {
-        one: int(one.replace(":", ""), 16) for one in text.unique().drop_nulls().to_list()
+        one: int(one.replace(":", ""), 16)
+        for one in text.unique().drop_nulls().to_list()
         if _GUID.fullmatch(one)
-    }  # fmt: skip
+    }
     out = text.replace_strict(known, default=None, return_dtype=pl.UInt64)
     _refuse(table, "guid", out.is_null() & text.is_not_null(), "a GUID like b859:9f03:00c9:1a2c")
     return out.fill_null(0)

@@ -80,9 +80,12 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 default=time_of(port, None),
             )
             row |= {
-                "time_ns": newest if time_ns is None else time_ns, "node_guid": guid,
-                "port": int(port.name), "node_name": device.name, "source": "sysfs",
-            }  # fmt: skip
+                "time_ns": newest if time_ns is None else time_ns,
+                "node_guid": guid,
+                "port": int(port.name),
+                "node_name": device.name,
+                "source": "sysfs",
+            }
             rows.append(row)
     if not rows:
         raise CounterError(
@@ -93,9 +96,12 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "sysfs has no time stamps: the modification time of the newest counter file was used"
         )
     return CounterData(
-        readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)),
-        by_file_time=time_ns is None, events=events_of(rows),
-    )  # fmt: skip
+        readings_of(rows),
+        unknown=list(unknown),
+        notes=list(dict.fromkeys(notes)),
+        by_file_time=time_ns is None,
+        events=events_of(rows),
+    )
 
 
 def _ports(device: Path) -> Iterator[Path]:

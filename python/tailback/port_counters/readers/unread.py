@@ -27,29 +27,35 @@ def refusal(path: Path) -> CounterError:
         more = ", …" if len(names) > 8 else ""
         return CounterError(
             f"an LDMS CSV without counters of links; its columns are {shown}{more}",
-            file=path, place="line 1",
+            file=path,
+            place="line 1",
             remedy="store the sets of a sampler of links: ibnet or sysclassib (InfiniBand), "
             "cray_gemini_r_sampler or cray_aries_r_sampler; columns of one sampler in a file",
-        )  # fmt: skip
+        )
     if match := _LDMS_LS.search(start):
         line = start.count("\n", 0, match.end()) + 1
         return CounterError(
-            "what ldms_ls printed: one reading, of one host", file=path, place=f"line {line}",
+            "what ldms_ls printed: one reading, of one host",
+            file=path,
+            place=f"line {line}",
             remedy="give the CSV that store_csv wrote over time, with its header",
-        )  # fmt: skip
+        )
     if match := _ONE_PORT.search(start):
         line = start.count("\n", 0, match.start()) + 1
         return CounterError(
-            "counters without the name of their port", file=path, place=f"line {line}",
+            "counters without the name of their port",
+            file=path,
+            place=f"line {line}",
             remedy="keep the line perfquery prints above them: # Port counters: Lid 2 port 1 …",
-        )  # fmt: skip
+        )
     return CounterError(
-        "no reader recognises this format", file=path,
+        "no reader recognises this format",
+        file=path,
         remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
         "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
         "Prometheus server or the page of an exporter, or the folder of a collection, a run or a "
         "diagnosis",
-    )  # fmt: skip
+    )
 
 
 def _beginning(path: Path) -> str:

@@ -51,9 +51,10 @@ def back_pressure(case: FigureCase, options: Options) -> Figure | None:
     share, count = percent(places.value / found.flame.value), len(places.children)
     panels[1].set_title(f"the {count} saturated links with most of it ({share}), one by one")
     what = (
-        f"stall, {unit}: time beyond free flow, summed over messages" if found.unit == "ps"
+        f"stall, {unit}: time beyond free flow, summed over messages"
+        if found.unit == "ps"
         else "congested packets (no message log: no times and no ranks)"
-    )  # fmt: skip
+    )
     panels[1].set_xlabel(
         f"{what}\nbottom: saturated links; above: links that wait for them, the line of the "
         "program (grey), ranks (light)"
@@ -74,17 +75,27 @@ def _draw(
     colour = _colour(frame, row)
     width = frame.value / scale
     axes.add_patch(
-        Rectangle((left / scale, row + 0.04), width, 0.92, facecolor=colour, edgecolor="white",
-                  linewidth=0.5)
-    )  # fmt: skip
+        Rectangle(
+            (left / scale, row + 0.04),
+            width,
+            0.92,
+            facecolor=colour,
+            edgecolor="white",
+            linewidth=0.5,
+        )
+    )
     letters = int(width * points_a_unit / POINTS_A_LETTER) - 1
     if letters >= 4:
         dark = float(luminance(table("stall", 9)[_shade(row)][None, :])[0]) < 0.35
         axes.text(
-            left / scale + 0.4 * POINTS_A_LETTER / points_a_unit, row + 0.5,
-            shorten(title(frame), letters), va="center", fontsize=FONT_SIZE, clip_on=True,
+            left / scale + 0.4 * POINTS_A_LETTER / points_a_unit,
+            row + 0.5,
+            shorten(title(frame), letters),
+            va="center",
+            fontsize=FONT_SIZE,
+            clip_on=True,
             color="white" if frame.link >= 0 and dark else INK,
-        )  # fmt: skip
+        )
     for child in frame.children:
         _draw(axes, child, left, row + 1, scale, points_a_unit)
         left += child.value

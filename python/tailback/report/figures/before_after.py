@@ -62,9 +62,14 @@ def _candidate(
     high = (candidate.high_ps or candidate.elapsed_ps) / scale
     axes.barh(row, time, height=0.62, color=_BEST if best else _OTHER, linewidth=0)
     axes.errorbar(
-        time, row, xerr=[[max(time - low, 0)], [max(high - time, 0)]],
-        color=INK, linewidth=1.0, capsize=3, capthick=1.0,
-    )  # fmt: skip
+        time,
+        row,
+        xerr=[[max(time - low, 0)], [max(high - time, 0)]],
+        color=INK,
+        linewidth=1.0,
+        capsize=3,
+        capthick=1.0,
+    )
     change = candidate.elapsed_ps / remedy.before_ps - 1 if remedy.before_ps else 0.0
     sign = "−" if change < 0 else "+" if change > 0 else "±"
     text = f"{format_time(candidate.elapsed_ps)}  ({sign}{percent(abs(change))})"
@@ -73,7 +78,12 @@ def _candidate(
 
 def _note(axes: Axes, row: int, x: float, span: float, text: str, strong: bool) -> None:
     axes.text(
-        x + 0.012 * span, row, text, va="center", fontsize=8.5, zorder=5,
+        x + 0.012 * span,
+        row,
+        text,
+        va="center",
+        fontsize=8.5,
+        zorder=5,
         fontweight="bold" if strong else "normal",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
-    )  # fmt: skip
+    )

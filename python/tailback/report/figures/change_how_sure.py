@@ -29,8 +29,13 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 65)
     axes.hist(score, edges.tolist(), color="#9fb3c8", linewidth=0)
     middle = (edges[1:] + edges[:-1]) / 2
-    axes.plot(middle, len(score) * normal(middle) * (edges[1] - edges[0]), color=INK,
-              linewidth=1.2, label="if nothing had changed")  # fmt: skip
+    axes.plot(
+        middle,
+        len(score) * normal(middle) * (edges[1] - edges[0]),
+        color=INK,
+        linewidth=1.2,
+        label="if nothing had changed",
+    )
     for edge in (-1.96, 1.96):
         axes.axvline(edge, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
     axes.set_title(found.title, fontsize=9, fontweight="normal")

@@ -34,9 +34,14 @@ def change_link_time(case: FigureCase, options: Options) -> Figure | None:
         draw_band(at, band.cells, edges, colormap(CHANGE), norm(CHANGE))
     axes[-1].set_xlabel(f"time, % of each run's own ({both[0].time_meaning})")
     bar = drawn.colorbar(
-        ScalarMappable(norm(CHANGE), colormap(CHANGE)), ax=axes, location="bottom",
-        fraction=0.03, pad=0.02, aspect=60, shrink=0.6,
-    )  # fmt: skip
+        ScalarMappable(norm(CHANGE), colormap(CHANGE)),
+        ax=axes,
+        location="bottom",
+        fraction=0.03,
+        pad=0.02,
+        aspect=60,
+        shrink=0.6,
+    )
     bar.outline.set_visible(False)
     bar.set_label(
         "change of the highest congested fraction in a cell, after − before (−1 to 1); hatched: "

@@ -37,14 +37,25 @@ def change_rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     count = len(order.rank)
     ends = Normalize(-MAX_HOP_CHANGE, MAX_HOP_CHANGE)
     left.imshow(
-        np.ma.masked_invalid(moved(pairs, order)), cmap=colormap(CHANGE), norm=ends,
-        interpolation="nearest", extent=(0, count, count, 0), zorder=2,
-    )  # fmt: skip
+        np.ma.masked_invalid(moved(pairs, order)),
+        cmap=colormap(CHANGE),
+        norm=ends,
+        interpolation="nearest",
+        extent=(0, count, count, 0),
+        zorder=2,
+    )
     lines(left, order)
     left.set_ylabel("sending rank, in order of its host before")
     left.set_xlabel("receiving rank")
-    bar = drawn.colorbar(ScalarMappable(ends, colormap(CHANGE)), ax=left, location="bottom",
-                         fraction=0.04, pad=0.02, aspect=40, shrink=0.8)  # fmt: skip
+    bar = drawn.colorbar(
+        ScalarMappable(ends, colormap(CHANGE)),
+        ax=left,
+        location="bottom",
+        fraction=0.04,
+        pad=0.02,
+        aspect=40,
+        shrink=0.8,
+    )
     bar.outline.set_visible(False)
     bar.set_label("change of switches visited, mean over bytes (white: none)")
     hops, change = distances(pairs)

@@ -123,8 +123,9 @@ def draw_links(axes: Axes, evidence: FigureData, shading: Shading, compact: bool
     _hosts(axes, evidence, shading, compact)
     _switches(axes, layout)
     axes.set_xlim(-0.9, layout.width + 0.9)
-    axes.set_ylim(-HOST_TOP - layout.node_rows * HOST_HEIGHT - 1.6,
-                  (layout.tiers - 1) * TIER_HEIGHT + 1.0)  # fmt: skip
+    axes.set_ylim(
+        -HOST_TOP - layout.node_rows * HOST_HEIGHT - 1.6, (layout.tiers - 1) * TIER_HEIGHT + 1.0
+    )
 
 
 def line_widths(weight: NDArray[np.float64], most: float) -> NDArray[np.float64]:
@@ -155,11 +156,15 @@ def _edges(axes: Axes, layout: FabricLayout, shading: Shading) -> None:
         less = shading.quantity == CHANGE and key // 100 < middle - 1
         axes.add_patch(
             PathPatch(
-                Path(segments[mine].reshape(-1, 2), codes), fill=False, capstyle="butt", zorder=2,
-                edgecolor=tuple(colours[key // 100]), linestyle=(0, (3, 1)) if less else "-",
+                Path(segments[mine].reshape(-1, 2), codes),
+                fill=False,
+                capstyle="butt",
+                zorder=2,
+                edgecolor=tuple(colours[key // 100]),
+                linestyle=(0, (3, 1)) if less else "-",
                 linewidth=max(key % 100, 0.6) * LINE_WIDTH[1] / THICKNESSES,
             )
-        )  # fmt: skip
+        )
 
 
 def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
@@ -176,29 +181,54 @@ def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) ->
     boxes = np.stack([left, bottom, right, bottom, right, top, left, top], axis=1).reshape(-1, 4, 2)
     known = ~np.isnan(shade[placed])
     axes.add_collection(
-        PolyCollection(list(boxes[known]), array=shade[placed][known],
-                       cmap=colormap(shading.quantity), norm=norm(shading.quantity),
-                       edgecolors="none", rasterized=compact),
+        PolyCollection(
+            list(boxes[known]),
+            array=shade[placed][known],
+            cmap=colormap(shading.quantity),
+            norm=norm(shading.quantity),
+            edgecolors="none",
+            rasterized=compact,
+        ),
         autolim=False,
-    )  # fmt: skip
+    )
     axes.add_collection(
-        PolyCollection(list(boxes[~known]), facecolors=NO_DATA, edgecolors=NO_DATA_HATCH,
-                       linewidths=0.25, rasterized=compact), autolim=False,
-    )  # fmt: skip
+        PolyCollection(
+            list(boxes[~known]),
+            facecolors=NO_DATA,
+            edgecolors=NO_DATA_HATCH,
+            linewidths=0.25,
+            rasterized=compact,
+        ),
+        autolim=False,
+    )
 
 
 def _switches(axes: Axes, layout: FabricLayout) -> None:
     size = float(np.clip(1100 / max(layout.width, 1), 7, 46))
-    axes.scatter(layout.switch_x, layout.switch_y * TIER_HEIGHT, s=size, facecolors="white",
-                 edgecolors=MUTED, linewidths=0.7, zorder=3)  # fmt: skip
+    axes.scatter(
+        layout.switch_x,
+        layout.switch_y * TIER_HEIGHT,
+        s=size,
+        facecolors="white",
+        edgecolors=MUTED,
+        linewidths=0.7,
+        zorder=3,
+    )
     bottom = -HOST_TOP - layout.node_rows * HOST_HEIGHT
     crowd = len(layout.pods)
     for number, left, right in layout.pods:
         if number >= 0:
             axes.plot([left + 0.1, right - 0.1], [bottom - 0.3] * 2, color=MUTED, linewidth=0.8)
             name = f"pod {number}" if crowd < 16 else str(number)
-            axes.text((left + right) / 2, bottom - 0.55, name, ha="center", va="top",
-                      fontsize=8.5, color=INK)  # fmt: skip
+            axes.text(
+                (left + right) / 2,
+                bottom - 0.55,
+                name,
+                ha="center",
+                va="top",
+                fontsize=8.5,
+                color=INK,
+            )
     if crowd >= 16:
         axes.text(-0.9, bottom - 0.55, "pod ", ha="right", va="top", fontsize=8.5)
     for height in range(layout.tiers):
@@ -211,16 +241,27 @@ def _legend(drawn: Figure, axes: Axes, shading: Shading) -> None:
     from matplotlib.cm import ScalarMappable
 
     bar = drawn.colorbar(
-        ScalarMappable(norm(shading.quantity), colormap(shading.quantity)), ax=axes,
-        location="bottom", fraction=0.035, pad=0.02, aspect=60, shrink=0.42, anchor=(0.0, 0.5),
-    )  # fmt: skip
+        ScalarMappable(norm(shading.quantity), colormap(shading.quantity)),
+        ax=axes,
+        location="bottom",
+        fraction=0.035,
+        pad=0.02,
+        aspect=60,
+        shrink=0.42,
+        anchor=(0.0, 0.5),
+    )
     bar.outline.set_visible(False)
     bar.set_label(shading.label, loc="left")
     bar.ax.text(
-        1.04, 0.5,
+        1.04,
+        0.5,
         f"{shading.words}  Upper half of an edge: the up link; lower half: the down link.\n"
         "Width: packets through the link (square root).  Box: the host's ejection link.\n"
         "No line, or a grey framed box: no packet was sampled there (no data, not zero).",
-        transform=bar.ax.transAxes, va="center", fontsize=8, color=MUTED, linespacing=1.35,
-    )  # fmt: skip
+        transform=bar.ax.transAxes,
+        va="center",
+        fontsize=8,
+        color=MUTED,
+        linespacing=1.35,
+    )
     bar.ax.tick_params(color=FAINT)

@@ -37,8 +37,14 @@ def distance_histogram(case: FigureCase, options: Options) -> Figure | None:
     for index, (_, (hops, share, mean)) in enumerate(known):
         at = np.array([every.index(int(h)) for h in hops], np.float64)
         at += (index - (len(known) - 1) / 2) * width
-        bars = axes.bar(at, 100 * share, width * 0.92, color=_COLOURS[index], linewidth=0,
-                        label=f"{names[index]}: {mean:.2f} switches on average")  # fmt: skip
+        bars = axes.bar(
+            at,
+            100 * share,
+            width * 0.92,
+            color=_COLOURS[index],
+            linewidth=0,
+            label=f"{names[index]}: {mean:.2f} switches on average",
+        )
         axes.bar_label(bars, fmt="%.0f", fontsize=8, padding=1.5)
     axes.set_xticks(range(len(every)), [str(hops) for hops in every])
     axes.set_xlabel("switches visited (0: within a host; rounded mean of a message's packets)")

@@ -29,9 +29,11 @@ def dragonfly_groups(case: FigureCase, options: Options) -> Figure | None:
     axes = drawn.add_subplot()
     axes.set_facecolor(NO_DATA)
     image = axes.imshow(
-        np.ma.masked_invalid(cells), cmap=colormap("congestion"), norm=norm("congestion"),
+        np.ma.masked_invalid(cells),
+        cmap=colormap("congestion"),
+        norm=norm("congestion"),
         interpolation="nearest",
-    )  # fmt: skip
+    )
     for edge in range(1, len(cells)):
         axes.axhline(edge - 0.5, color=FAINT, linewidth=0.4)
         axes.axvline(edge - 0.5, color=FAINT, linewidth=0.4)

@@ -78,9 +78,13 @@ def blocks(evidence: FigureData) -> list[list[Block]]:
 
 
 def _band(
-    name: str, here: NDArray[np.bool_], pod: NDArray[np.int64], switch: NDArray[np.int64],
-    port: NDArray[np.uint32], link: NDArray[np.int64],
-) -> list[Block]:  # fmt: skip
+    name: str,
+    here: NDArray[np.bool_],
+    pod: NDArray[np.int64],
+    switch: NDArray[np.int64],
+    port: NDArray[np.uint32],
+    link: NDArray[np.int64],
+) -> list[Block]:
     if len(link) == 0:
         return []
     first, last = int(port.min()), int(port.max())
@@ -156,11 +160,27 @@ def _scale(drawn: Figure, wide: float, high: float, quantity: str, label: str) -
     bar.outline.set_visible(False)
     bar.set_label(label, loc="left")
     at.add_patch(
-        Rectangle((1.08, 0.0), 0.06, 1.0, transform=at.transAxes, clip_on=False,
-                  facecolor=NO_DATA, edgecolor=NO_DATA_HATCH, hatch="//////", linewidth=0.4)
-    )  # fmt: skip
-    at.text(1.16, 0.5, "no packet sampled: no data; white: no cable",
-            transform=at.transAxes, va="center", fontsize=8.5, color=MUTED)  # fmt: skip
+        Rectangle(
+            (1.08, 0.0),
+            0.06,
+            1.0,
+            transform=at.transAxes,
+            clip_on=False,
+            facecolor=NO_DATA,
+            edgecolor=NO_DATA_HATCH,
+            hatch="//////",
+            linewidth=0.4,
+        )
+    )
+    at.text(
+        1.16,
+        0.5,
+        "no packet sampled: no data; white: no cable",
+        transform=at.transAxes,
+        va="center",
+        fontsize=8.5,
+        color=MUTED,
+    )
 
 
 def _draw_block(
@@ -185,13 +205,23 @@ def _draw_block(
         ]
         codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * (len(corners) // 5)
         axes.add_patch(
-            PathPatch(Path(corners, codes), facecolor=NO_DATA, edgecolor=NO_DATA_HATCH,
-                      hatch="//////", linewidth=0)
-        )  # fmt: skip
+            PathPatch(
+                Path(corners, codes),
+                facecolor=NO_DATA,
+                edgecolor=NO_DATA_HATCH,
+                hatch="//////",
+                linewidth=0,
+            )
+        )
     axes.imshow(
-        np.ma.masked_invalid(shown), cmap=colormap(quantity), norm=norm(quantity),
-        extent=extent, aspect="auto", interpolation="nearest", zorder=2,
-    )  # fmt: skip
+        np.ma.masked_invalid(shown),
+        cmap=colormap(quantity),
+        norm=norm(quantity),
+        extent=extent,
+        aspect="auto",
+        interpolation="nearest",
+        zorder=2,
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
     title = block.band if block.pod < 0 else f"pod {block.pod}"

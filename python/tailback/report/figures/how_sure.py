@@ -38,8 +38,13 @@ def how_sure(case: FigureCase, options: Options) -> Figure | None:
     _histogram(left, evidence)
     if evidence.truth is None:
         right.set_axis_off()
-        right.text(0.02, 0.9, "Measured run: the truth is not known.\nThe intervals come from "
-                   "the samples alone.", va="top", color=MUTED)  # fmt: skip
+        right.text(
+            0.02,
+            0.9,
+            "Measured run: the truth is not known.\nThe intervals come from the samples alone.",
+            va="top",
+            color=MUTED,
+        )
     else:
         _scatter(right, evidence)
     return drawn
@@ -52,14 +57,25 @@ def _histogram(axes: Axes, evidence: FigureData) -> None:
     bottom = np.zeros(top)
     for tier in sorted(set(evidence.tier.tolist())):
         counts, _ = np.histogram(samples[(evidence.tier == tier) & (samples > 0)], edges)
-        axes.bar(np.arange(top) + 0.5, counts, 0.94, bottom=bottom, linewidth=0,
-                 color=TIER_COLOURS[tier % len(TIER_COLOURS)],
-                 label=tier_direction_name(tier, "up", evidence.flat)
-                 .replace("→", "–"))  # fmt: skip
+        axes.bar(
+            np.arange(top) + 0.5,
+            counts,
+            0.94,
+            bottom=bottom,
+            linewidth=0,
+            color=TIER_COLOURS[tier % len(TIER_COLOURS)],
+            label=tier_direction_name(tier, "up", evidence.flat).replace("→", "–"),
+        )
         bottom += counts
     axes.axvline(np.log2(MIN_SAMPLES), color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-    axes.text(np.log2(MIN_SAMPLES) + 0.08, 1.0, f"{MIN_SAMPLES} samples", fontsize=8,
-              transform=axes.get_xaxis_transform(), va="top")  # fmt: skip
+    axes.text(
+        np.log2(MIN_SAMPLES) + 0.08,
+        1.0,
+        f"{MIN_SAMPLES} samples",
+        fontsize=8,
+        transform=axes.get_xaxis_transform(),
+        va="top",
+    )
     step = max(1, top // 8)
     axes.set_xticks(np.arange(0, top + 1, step), [f"{int(e)}" for e in edges[::step]])
     unseen = int((samples == 0).sum())
@@ -146,10 +162,18 @@ def _scatter(axes: Axes, evidence: FigureData) -> None:
         # Noise of hashed samples may put the estimate outside its interval, which is within 0-1.
         arms = np.maximum([at - found.low[mine], found.high[mine] - at], 0.0)
         axes.errorbar(
-            found.truth[mine], at, yerr=arms, fmt="o",
-            markersize=2.4, color=colour, ecolor=colour, elinewidth=0.4, alpha=0.75, zorder=2,
+            found.truth[mine],
+            at,
+            yerr=arms,
+            fmt="o",
+            markersize=2.4,
+            color=colour,
+            ecolor=colour,
+            elinewidth=0.4,
+            alpha=0.75,
+            zorder=2,
             markeredgewidth=0,
-        )  # fmt: skip
+        )
     said, short = coverage_sentence(evidence)
     said = said.replace(": ", ":\n", 1).replace("; ", "\n")
     axes.set_title(said, fontsize=7.5, color=RED if short else INK)

@@ -39,9 +39,14 @@ def link_time(case: FigureCase, options: Options) -> Figure | None:
         draw_band(at, band.cells, edges, colormap("congestion"), Normalize(0, 1))
     axes[-1].set_xlabel(f"time, {unit} ({evidence.time_meaning})")
     bar = drawn.colorbar(
-        ScalarMappable(Normalize(0, 1), colormap("congestion")), ax=list(axes), location="bottom",
-        fraction=0.03, pad=0.02, aspect=60, shrink=0.6,
-    )  # fmt: skip
+        ScalarMappable(Normalize(0, 1), colormap("congestion")),
+        ax=list(axes),
+        location="bottom",
+        fraction=0.03,
+        pad=0.02,
+        aspect=60,
+        shrink=0.6,
+    )
     bar.outline.set_visible(False)
     bar.set_label(
         "highest congested fraction in a cell (0–1), of a link or of a switch's links together "
@@ -55,14 +60,25 @@ def raster_axes(bands: list[TimelineBand], phases: int) -> tuple[Figure, list[Ax
     drawn = canvas(9.2, 1.9 + 0.34 * phases + 1.05 * len(bands))
     strip = [0.28 * phases] if phases else []
     axes = drawn.subplots(
-        len(strip) + len(bands), 1, sharex=True, squeeze=False,
+        len(strip) + len(bands),
+        1,
+        sharex=True,
+        squeeze=False,
         height_ratios=strip + [1.0] * len(bands),
-    )[:, 0]  # fmt: skip
+    )[:, 0]
     for at, band in zip(axes[len(strip) :], bands, strict=True):
         name = tier_direction_name(band.tier, band.direction, band.flat).replace(" → ", "\n→ ")
         at.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8.5)
-        at.text(1.005, 0.5, f"{len(band.links)} links", transform=at.transAxes, va="center",
-                fontsize=7.5, color=MUTED, rotation=270)  # fmt: skip
+        at.text(
+            1.005,
+            0.5,
+            f"{len(band.links)} links",
+            transform=at.transAxes,
+            va="center",
+            fontsize=7.5,
+            color=MUTED,
+            rotation=270,
+        )
     return drawn, list(axes)
 
 
@@ -75,35 +91,56 @@ def time_edges(course: Timeline) -> tuple[NDArray[np.float64], str]:
 def draw_phases(axes: Axes, course: Timeline, edges: NDArray[np.float64]) -> None:
     """Draw the strip of phases: darkness is the phase's share of the samples of a frame."""
     names, share = course.phase_shares()
-    axes.pcolormesh(edges, np.arange(len(names) + 1), share, cmap="Greys", vmin=0, vmax=1.25,
-                    rasterized=True)  # fmt: skip
+    axes.pcolormesh(
+        edges, np.arange(len(names) + 1), share, cmap="Greys", vmin=0, vmax=1.25, rasterized=True
+    )
     shown = shorten_names(names, 22)
     axes.set_yticks(np.arange(len(names)) + 0.5, shown, fontsize=8)
     axes.invert_yaxis()
     axes.tick_params(axis="both", length=0)
     axes.tick_params(axis="x", labelbottom=False)
-    axes.set_title("phases (darkness: share of the window's samples)", fontsize=8.5,
-                   fontweight="normal", color=MUTED)  # fmt: skip
+    axes.set_title(
+        "phases (darkness: share of the window's samples)",
+        fontsize=8.5,
+        fontweight="normal",
+        color=MUTED,
+    )
     for spine in axes.spines.values():
         spine.set_color(FAINT)
 
 
 def draw_band(
-    axes: Axes, cells: NDArray[np.float64], edges: NDArray[np.float64], colours: Colormap,
+    axes: Axes,
+    cells: NDArray[np.float64],
+    edges: NDArray[np.float64],
+    colours: Colormap,
     norm: Normalize,
-) -> None:  # fmt: skip
+) -> None:
     """Draw one band, shape (rows, F); hatched where a cell is NaN."""
     from matplotlib.patches import Rectangle
 
     rows = cells.shape[0]
     axes.add_patch(
-        Rectangle((edges[0], 0), edges[-1] - edges[0], rows, facecolor=NO_DATA, zorder=0,
-                  edgecolor=NO_DATA_HATCH, hatch="//////", linewidth=0)
-    )  # fmt: skip
+        Rectangle(
+            (edges[0], 0),
+            edges[-1] - edges[0],
+            rows,
+            facecolor=NO_DATA,
+            zorder=0,
+            edgecolor=NO_DATA_HATCH,
+            hatch="//////",
+            linewidth=0,
+        )
+    )
     axes.pcolormesh(
-        edges, np.arange(rows + 1), np.ma.masked_invalid(cells), cmap=colours, norm=norm,
-        rasterized=True, zorder=2,
-    )  # fmt: skip
+        edges,
+        np.arange(rows + 1),
+        np.ma.masked_invalid(cells),
+        cmap=colours,
+        norm=norm,
+        rasterized=True,
+        zorder=2,
+    )
     axes.set_ylim(rows, 0)
     axes.set_yticks([])
     axes.tick_params(axis="x", labelcolor=INK)

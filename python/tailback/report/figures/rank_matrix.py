@@ -63,10 +63,11 @@ def order_of(evidence: FigureData) -> RankOrder:
         .join(tables["nodes"].select("node", "switch"), on="node", how="left")
         .join(
             tables["switches"].select(pl.col("switch").cast(pl.Int64), "pod"),
-            on="switch", how="left",
+            on="switch",
+            how="left",
         )
         .sort(pl.col("pod").fill_null(-1), "switch", "node", "rank")
-    )  # fmt: skip
+    )
     rank, node, leaf, pod = (
         where[name].fill_null(-1).to_numpy().astype(np.int64)
         for name in ("rank", "node", "switch", "pod")
@@ -100,9 +101,14 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
         at.set_title(title)
     axes[0].set_ylabel("sending rank, in order of its host")
     bar = drawn.colorbar(
-        ScalarMappable(norm, colormap("traffic")), ax=list(axes), location="bottom",
-        fraction=0.04, pad=0.02, aspect=60, shrink=0.6,
-    )  # fmt: skip
+        ScalarMappable(norm, colormap("traffic")),
+        ax=list(axes),
+        location="bottom",
+        fraction=0.04,
+        pad=0.02,
+        aspect=60,
+        shrink=0.6,
+    )
     bar.outline.set_visible(False)
     width = panels[0][1][1].width
     cell = "a pair of ranks" if width == 1 else f"a cell of {width} × {width} ranks"
@@ -140,9 +146,13 @@ def binned(evidence: FigureData) -> tuple[NDArray[np.float64], RankOrder] | None
 def _panel(axes: Axes, cells: NDArray[np.float64], order: RankOrder, norm: LogNorm) -> None:
     count = len(order.rank)
     axes.imshow(
-        np.ma.masked_equal(cells, 0), cmap=colormap("traffic"), norm=norm, interpolation="nearest",
-        extent=(0, count, count, 0), zorder=2,
-    )  # fmt: skip
+        np.ma.masked_equal(cells, 0),
+        cmap=colormap("traffic"),
+        norm=norm,
+        interpolation="nearest",
+        extent=(0, count, count, 0),
+        zorder=2,
+    )
     lines(axes, order)
     axes.set_xlabel("receiving rank, in order of its host")
 

@@ -31,15 +31,20 @@ def rank_timeline(case: FigureCase, _options: Options) -> Figure | None:
     unit, scale = time_unit(float(found.edges_ps[-1]))
     colours = ListedColormap([KIND_COLOURS[kind] for kind in found.kinds])
     axes.pcolormesh(
-        found.edges_ps / scale, found.first_rank, np.argmax(found.spent_ps, axis=0), cmap=colours,
+        found.edges_ps / scale,
+        found.first_rank,
+        np.argmax(found.spent_ps, axis=0),
+        cmap=colours,
         norm=BoundaryNorm(np.arange(len(found.kinds) + 1) - 0.5, len(found.kinds)),
         rasterized=True,
-    )  # fmt: skip
+    )
     axes.invert_yaxis()
     axes.set_ylabel("rank")
     axes.set_xlabel(f"measured time since the first rank began, {unit}")
     drawn.legend(
         handles=[Patch(color=KIND_COLOURS[kind], label=PART_NAMES[kind]) for kind in found.kinds],
-        loc="outside lower center", ncols=4, fontsize=8,
-    )  # fmt: skip
+        loc="outside lower center",
+        ncols=4,
+        fontsize=8,
+    )
     return drawn

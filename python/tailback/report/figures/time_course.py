@@ -51,11 +51,14 @@ def time_course(case: FigureCase, options: Options) -> Figure | None:
         # A fraction of a few samples is mostly noise.
         enough = load.samples >= CELL_SAMPLES
         axes[2].stairs(
-            np.where(enough, load.fraction, np.nan), edges, baseline=None, linewidth=1.5,
+            np.where(enough, load.fraction, np.nan),
+            edges,
+            baseline=None,
+            linewidth=1.5,
             color=_TIER_COLOURS[tier % len(_TIER_COLOURS)],
             linestyle=_DIRECTION_LINES.get(direction, "-"),
             label=tier_direction_name(tier, direction, evidence.flat),
-        )  # fmt: skip
+        )
     axes[2].set_ylabel("congested\nfraction (0–1)")
     axes[2].set_ylim(0, 1)
     axes[2].set_xlabel(

@@ -59,9 +59,14 @@ def torus_rings(case: FigureCase, options: Options) -> Figure | None:
         axes.set_xticks([])
         axes.set_yticks([])
     bar = drawn.colorbar(
-        ScalarMappable(norm("congestion"), colormap("congestion")), ax=every, location="bottom",
-        fraction=0.03, pad=0.02, aspect=60, shrink=0.6,
-    )  # fmt: skip
+        ScalarMappable(norm("congestion"), colormap("congestion")),
+        ax=every,
+        location="bottom",
+        fraction=0.03,
+        pad=0.02,
+        aspect=60,
+        shrink=0.6,
+    )
     bar.outline.set_visible(False)
     last = "; last row: X–Y slices that met most, the worst link that leaves a switch"
     bar.set_label(
@@ -139,9 +144,12 @@ def _slice_name(number: int, dims: list[int]) -> str:
 def _show(axes: Axes, cells: NDArray[np.float64]) -> None:
     axes.set_facecolor(NO_DATA)
     axes.imshow(
-        np.ma.masked_invalid(cells), cmap=colormap("congestion"), norm=norm("congestion"),
-        aspect="auto", interpolation="nearest",
-    )  # fmt: skip
+        np.ma.masked_invalid(cells),
+        cmap=colormap("congestion"),
+        norm=norm("congestion"),
+        aspect="auto",
+        interpolation="nearest",
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
     axes.tick_params(color=MUTED, labelsize=7.5)

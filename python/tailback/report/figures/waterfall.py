@@ -58,17 +58,26 @@ def waterfall(case: FigureCase, options: Options) -> Figure | None:
             low, high = (start + bar.low_ps) / scale, (start + bar.high_ps) / scale
             end_at = bar.elapsed_ps / scale
             axes.errorbar(
-                end_at, row, xerr=[[max(end_at - low, 0)], [max(high - end_at, 0)]],
-                color=INK, linewidth=1.1, capsize=3, capthick=1.1,
-            )  # fmt: skip
+                end_at,
+                row,
+                xerr=[[max(end_at - low, 0)], [max(high - end_at, 0)]],
+                color=INK,
+                linewidth=1.1,
+                capsize=3,
+                capthick=1.1,
+            )
             right = max(right, high)
         if row + 1 < len(bars):
             axes.plot([bar.elapsed_ps / scale] * 2, [row + 0.31, row + 0.69], color=MUTED, lw=0.7)
         axes.text(
-            right + 0.012 * end / scale, row, amount(bar, whole, observed, times), va="center",
-            fontsize=8.8, fontweight="bold" if whole else "normal",
+            right + 0.012 * end / scale,
+            row,
+            amount(bar, whole, observed, times),
+            va="center",
+            fontsize=8.8,
+            fontweight="bold" if whole else "normal",
             color=INK if whole or bar.delta_ps else MUTED,
-        )  # fmt: skip
+        )
     axes.set_yticks(range(len(bars)), [_name(bar, row, times) for row, bar in enumerate(bars)])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.24 * end / scale)

@@ -27,17 +27,29 @@ BUS_BYTES_PER_US: Final = 24_000.0
 
 # Microseconds; NVLink within a host, the network between hosts.
 _BASE: Final = {
-    ("tree", "ll"): 6.8, ("tree", "ll128"): 14.0, ("tree", "simple"): 8.4,
-    ("ring", "ll"): 6.6, ("ring", "ll128"): 14.0, ("ring", "simple"): 8.4,
-}  # fmt: skip
+    ("tree", "ll"): 6.8,
+    ("tree", "ll128"): 14.0,
+    ("tree", "simple"): 8.4,
+    ("ring", "ll"): 6.6,
+    ("ring", "ll128"): 14.0,
+    ("ring", "simple"): 8.4,
+}
 _HOP: Final = {
-    ("tree", "ll"): (0.6, 5.0), ("tree", "ll128"): (1.25, 8.5), ("tree", "simple"): (4.0, 14.0),
-    ("ring", "ll"): (0.6, 2.7), ("ring", "ll128"): (1.9, 4.0), ("ring", "simple"): (3.4, 14.0),
-}  # fmt: skip
+    ("tree", "ll"): (0.6, 5.0),
+    ("tree", "ll128"): (1.25, 8.5),
+    ("tree", "simple"): (4.0, 14.0),
+    ("ring", "ll"): (0.6, 2.7),
+    ("ring", "ll128"): (1.9, 4.0),
+    ("ring", "simple"): (3.4, 14.0),
+}
 _SHARE: Final = {
-    ("tree", "ll"): 1 / 3.8, ("tree", "ll128"): 0.92 * 0.92, ("tree", "simple"): 0.92,
-    ("ring", "ll"): 0.5, ("ring", "ll128"): 0.92, ("ring", "simple"): 1.0,
-}  # fmt: skip
+    ("tree", "ll"): 1 / 3.8,
+    ("tree", "ll128"): 0.92 * 0.92,
+    ("tree", "simple"): 0.92,
+    ("ring", "ll"): 0.5,
+    ("ring", "ll128"): 0.92,
+    ("ring", "simple"): 1.0,
+}
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,17 @@ class Messages(NamedTuple):
 
 
 CALLS: Final = (
-    "AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll", "Gather",
-    "Scatter", "SendRecv", "Exchange",
-)  # fmt: skip
+    "AllReduce",
+    "AllGather",
+    "ReduceScatter",
+    "Broadcast",
+    "Reduce",
+    "AllToAll",
+    "Gather",
+    "Scatter",
+    "SendRecv",
+    "Exchange",
+)
 """The collectives that can be expanded."""
 POINT_TO_POINT: Final = ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange")
 """The calls that are groups of sends and receives, without algorithm or channels."""

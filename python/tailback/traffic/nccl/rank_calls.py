@@ -71,9 +71,11 @@ def join_calls(
             sides.setdefault(one.key, {})[rank] = one
     whole = {key: found for key, found in sides.items() if _complete(found)}
     if len(whole) < len(sides):
-        notes.append(f"{len(sides) - len(whole)} collectives that not all of their ranks recorded "
-                     "alike are left out; the computation that overlapped with them is "
-                     "kept")  # fmt: skip
+        notes.append(
+            f"{len(sides) - len(whole)} collectives that not all of their ranks recorded "
+            "alike are left out; the computation that overlapped with them is "
+            "kept"
+        )
     number = {key: k for k, key in enumerate(whole)}
     collectives = [_collective(found) for found in whole.values()]
     uneven = sum(len({one.nbytes for one in found.values()}) > 1 for found in whole.values())
@@ -83,8 +85,10 @@ def join_calls(
     end = [max(one.end_ns for one in found.values()) for found in whole.values()]
     order, moved = _common_order(queues, [c.members for c in collectives], end)
     if moved:
-        notes.append(f"{moved} collectives run side by side in another order on some ranks; here "
-                     "all ranks begin them in the order in which they ended")  # fmt: skip
+        notes.append(
+            f"{moved} collectives run side by side in another order on some ranks; here "
+            "all ranks begin them in the order in which they ended"
+        )
     return collectives, _timelines(calls, after_ps, number, order)
 
 
@@ -102,11 +106,18 @@ def _collective(found: dict[int, RankCall]) -> Collective:
     counts = np.array(rows, np.int64) if all(len(row) == n for row in rows) else None
     choices = Counter(other.choice for other in found.values() if other.choice is not None)
     return Collective(
-        one.call, one.members, max(other.nbytes for other in found.values()), one.communicator,
-        one.communicator, choices.most_common(1)[0][0] if choices else None,
+        one.call,
+        one.members,
+        max(other.nbytes for other in found.values()),
+        one.communicator,
+        one.communicator,
+        choices.most_common(1)[0][0] if choices else None,
         max((other.channels or 0 for other in found.values()), default=0) or None,
-        one.root, one.peer, counts, one.rings,
-    )  # fmt: skip
+        one.root,
+        one.peer,
+        counts,
+        one.rings,
+    )
 
 
 def _common_order(
@@ -157,9 +168,11 @@ def _common_order(
 
 
 def _timelines(
-    calls: Sequence[Sequence[RankCall]], after_ps: Sequence[int], number: dict[Hashable, int],
+    calls: Sequence[Sequence[RankCall]],
+    after_ps: Sequence[int],
+    number: dict[Hashable, int],
     order: list[int],
-) -> Timelines:  # fmt: skip
+) -> Timelines:
     """Timeline of each rank: computation as recorded, collectives in the common order."""
     place = {k: position for position, k in enumerate(order)}
     out: Timelines = []

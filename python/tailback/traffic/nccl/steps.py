@@ -122,10 +122,11 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
     choices = [_choice(source, one, chosen) for one in source.collectives]
     labels: dict[Label, int] = {}
     label_of = [
-        labels.setdefault(Label(one.phase, _label(one.call), communicator=one.communicator),
-                          len(labels))
+        labels.setdefault(
+            Label(one.phase, _label(one.call), communicator=one.communicator), len(labels)
+        )
         for one in source.collectives
-    ]  # fmt: skip
+    ]
     templates = _templates(source, choices)
     columns: list[list[NDArray[np.int64]]] = [[] for _ in range(6)]
     start = [0]
@@ -141,13 +142,20 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
     none = [np.zeros(0, np.int64)]
     kind, peer, amount, tag, request, label = (np.concatenate(c or none) for c in columns)
     return Program(
-        name=source.name, rank_start=np.array(start, np.uint64), kind=kind.astype(np.uint8),
-        peer=peer.astype(np.int32), amount=amount.astype(np.uint64), tag=tag,
-        request=request.astype(np.int32), label=label.astype(np.uint32),
+        name=source.name,
+        rank_start=np.array(start, np.uint64),
+        kind=kind.astype(np.uint8),
+        peer=peer.astype(np.int32),
+        amount=amount.astype(np.uint64),
+        tag=tag,
+        request=request.astype(np.int32),
+        label=label.astype(np.uint32),
         labels=list(labels) or [Label("all", "none")],
-        notes=[*source.notes, *_notes(source, choices)], recording=source.recording,
-        recompile=partial(_recompile, source, chosen), port_gbps=source.port_gbps,
-    )  # fmt: skip
+        notes=[*source.notes, *_notes(source, choices)],
+        recording=source.recording,
+        recompile=partial(_recompile, source, chosen),
+        port_gbps=source.port_gbps,
+    )
 
 
 def _recompile(source: GpuProgram, stated: NcclSection | None, chosen: NcclSection) -> Program:
@@ -178,15 +186,26 @@ def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _Mem
         counts = None if one.counts is None else one.counts.tobytes()
         key = (one.call, hosts, one.nbytes, choice, one.root, one.peer, counts, one.rings)
         if key not in known:
-            sent = messages(one.call, hosts, one.nbytes, choice, root=one.root, peer=one.peer,
-                            counts=one.counts, rings=one.rings)  # fmt: skip
+            sent = messages(
+                one.call,
+                hosts,
+                one.nbytes,
+                choice,
+                root=one.root,
+                peer=one.peer,
+                counts=one.counts,
+                rings=one.rings,
+            )
             known[key] = sent, _members(sent, len(hosts))
         sent, members = known[key]
         operations += 4 * len(sent.step)
         require_memory(
-            operations, available_memory(), what="the collectives of the program",
-            error=source.error, remedy="use fewer steps or ranks, or fewer channels",
-        )  # fmt: skip
+            operations,
+            available_memory(),
+            what="the collectives of the program",
+            error=source.error,
+            remedy="use fewer steps or ranks, or fewer channels",
+        )
         out.append(dict(zip(one.members, members, strict=True)))
     return out
 
@@ -216,9 +235,11 @@ def _members(sent: Messages, n: int) -> list[_MemberOperations]:
 
 
 def _one_member(
-    kind: NDArray[np.int64], step: NDArray[np.int64], peer: NDArray[np.int64],
+    kind: NDArray[np.int64],
+    step: NDArray[np.int64],
+    peer: NDArray[np.int64],
     size: NDArray[np.int64],
-) -> _MemberOperations:  # fmt: skip
+) -> _MemberOperations:
     """Posts of each step, a computation, and a wait for each post."""
     posts = np.arange(len(kind))
     used, turn = np.unique(step, return_inverse=True)
@@ -233,14 +254,21 @@ def _one_member(
         kind=np.concatenate(kinds)[order],
         peer=np.concatenate([peer, one, none])[order],
         amount=np.concatenate([size, 0 * one, 0 * none])[order],
-        post=number[order], steps=steps, posts=len(posts),
-    )  # fmt: skip
+        post=number[order],
+        steps=steps,
+        posts=len(posts),
+    )
 
 
 def _rows(
-    source: GpuProgram, templates: list[dict[int, _MemberOperations]], label_of: list[int],
-    rank: int, number: int, overlapped: int, posted: int,
-) -> tuple[NDArray[np.int64], ...]:  # fmt: skip
+    source: GpuProgram,
+    templates: list[dict[int, _MemberOperations]],
+    label_of: list[int],
+    rank: int,
+    number: int,
+    overlapped: int,
+    posted: int,
+) -> tuple[NDArray[np.int64], ...]:
     """Columns of the operations of one entry of a rank's timeline."""
     one = np.ones(1, np.int64)
     compute = (Op.COMPUTE * one, -one, overlapped * one, 0 * one, -one, 0 * one)
@@ -270,11 +298,15 @@ def _rows(
 def _notes(source: GpuProgram, choices: list[Choice]) -> list[str]:
     """Note the algorithms by which the collectives are expanded."""
     used = Counter(
-        (one.call, choice.algorithm if one.call == "AllReduce" else "ring", choice.protocol,
-         choice.channels)
+        (
+            one.call,
+            choice.algorithm if one.call == "AllReduce" else "ring",
+            choice.protocol,
+            choice.channels,
+        )
         for one, choice in zip(source.collectives, choices, strict=True)
         if one.call in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
-    )  # fmt: skip
+    )
     shown = [
         f"{number} nccl{call}: {Choice(algorithm, protocol, channels)}"
         for (call, algorithm, protocol, channels), number in used.most_common(4)

@@ -30,6 +30,11 @@ class AlltoallNaive(FreeSizePattern):
         call = "MPI_Send" if self.post == "sequence" else call_of(self.post)
         label = Label("exchange", call, TAG)
         return stream_program(
-            "alltoall-naive", n_ranks, source[other], destination[other], self.size, self.post,
+            "alltoall-naive",
+            n_ranks,
+            source[other],
+            destination[other],
+            self.size,
+            self.post,
             label,
-        )  # fmt: skip
+        )

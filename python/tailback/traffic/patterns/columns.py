@@ -23,9 +23,13 @@ Mask = NDArray[np.bool_] | None
 def refuse_if_huge(operations: int) -> None:
     """Raise ScenarioError if a program would not fit in memory; call this before building it."""
     require_memory(
-        operations, available_memory(), what="the pattern", error=ScenarioError,
-        place="[job.pattern]", remedy="use fewer ranks, messages or rounds",
-    )  # fmt: skip
+        operations,
+        available_memory(),
+        what="the pattern",
+        error=ScenarioError,
+        place="[job.pattern]",
+        remedy="use fewer ranks, messages or rounds",
+    )
 
 
 @dataclass(frozen=True, eq=False)

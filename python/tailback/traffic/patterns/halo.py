@@ -127,10 +127,14 @@ class Halo(Pattern):
         to, sends = self._neighbour(axis, step)
         source, receives = self._neighbour(axis, -step)
         return HaloExchange(
-            to, sends, source, receives,
-            size=self.sizes[axis] if self.sizes else self.size, tag=tag,
+            to,
+            sends,
+            source,
+            receives,
+            size=self.sizes[axis] if self.sizes else self.size,
+            tag=tag,
             label=slots.label(Label(direction, call, tag)),
-        )  # fmt: skip
+        )
 
     def _neighbour(self, axis: int, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Neighbour of every rank, and whether it has one; an axis of extent 1 has none."""

@@ -50,9 +50,11 @@ def _messages(path: Path, n_ranks: int) -> NDArray[np.int64]:
     header = [name.strip() for name in next(lines, [])]
     if header != COLUMNS:
         raise ScenarioError(
-            f"the first line is {','.join(header)[:80]!r}", file=path, place="line 1",
+            f"the first line is {','.join(header)[:80]!r}",
+            file=path,
+            place="line 1",
             remedy=f"a list of messages begins with {','.join(COLUMNS)}",
-        )  # fmt: skip
+        )
     rows = [_message(row, n_ranks, path, line) for line, row in enumerate(lines, 2) if row]
     return np.array(rows, np.int64).reshape(-1, 3).T
 
@@ -65,7 +67,9 @@ def _message(row: list[str], n_ranks: int, path: Path, line: int) -> tuple[int, 
     ranks = 0 <= source < n_ranks and 0 <= destination < n_ranks and source != destination
     if not (ranks and 0 < size < _MAX_BYTES):
         raise ScenarioError(
-            f"{','.join(row)[:80]!r} is not a message", file=path, place=f"line {line}",
+            f"{','.join(row)[:80]!r} is not a message",
+            file=path,
+            place=f"line {line}",
             remedy=f"give two different ranks below {n_ranks} and a size from 1 B to 1 TiB",
-        )  # fmt: skip
+        )
     return source, destination, size

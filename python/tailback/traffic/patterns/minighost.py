@@ -68,9 +68,11 @@ class MiniGhost(Pattern):
     steps: int = Field(default=1, ge=1, description="time steps")
     compute: TimePs = Field(default=0, description="computation of one variable in one time step")
     imbalance: float = Field(
-        default=0.0, ge=0, le=1,
+        default=0.0,
+        ge=0,
+        le=1,
         description="each computation takes up to this share longer, at random",
-    )  # fmt: skip
+    )
 
     @field_validator("dims", "cells")
     @classmethod

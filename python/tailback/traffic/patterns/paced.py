@@ -50,9 +50,10 @@ class Paced(FreeSizePattern):
         clients = n_ranks - self.servers
         if clients < 1:
             raise ScenarioError(
-                f"{self.servers} servers of {n_ranks} ranks leave no client", place=PLACE,
+                f"{self.servers} servers of {n_ranks} ranks leave no client",
+                place=PLACE,
                 remedy="use fewer servers or more ranks",
-            )  # fmt: skip
+            )
         gap_ps = self.size * 8000.0 / (self.line_rate * self.load)
         expected = self.duration / gap_ps
         refuse_if_huge(int(min(3 * clients * expected, 2**62)))
@@ -75,6 +76,10 @@ class Paced(FreeSizePattern):
             targets.append(np.where(read, rank, partner))
         sizes = np.full(sum(map(len, times)), self.size)
         return timed_program(
-            "paced", n_ranks, np.concatenate(times), np.concatenate(sources),
-            np.concatenate(targets), sizes,
-        )  # fmt: skip
+            "paced",
+            n_ranks,
+            np.concatenate(times),
+            np.concatenate(sources),
+            np.concatenate(targets),
+            sizes,
+        )

@@ -82,25 +82,29 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
     ranks = pattern.own_ranks() or n_ranks
     if ranks is None:
         raise ScenarioError(
-            f"pattern {kind!r} does not say how many ranks it has", place=PLACE,
+            f"pattern {kind!r} does not say how many ranks it has",
+            place=PLACE,
             remedy="add ranks = 128, or the number you want",
-        )  # fmt: skip
+        )
     if ranks < 2:
         raise ScenarioError(
-            f"pattern {kind!r} has {ranks} rank and needs 2 or more", place=PLACE,
+            f"pattern {kind!r} has {ranks} rank and needs 2 or more",
+            place=PLACE,
             remedy="give it more ranks or hosts",
-        )  # fmt: skip
+        )
     if ranks > MAX_RANKS:
         raise ScenarioError(
             f"pattern {kind!r} has {ranks:,} ranks; at most {MAX_RANKS:,} can be numbered",
-            place=PLACE, remedy="give it fewer ranks",
-        )  # fmt: skip
+            place=PLACE,
+            remedy="give it fewer ranks",
+        )
     if pattern.repetitions() * ranks > MAX_MESSAGES:
         raise ScenarioError(
             f"pattern {kind!r} has {pattern.repetitions():,} rounds of {ranks:,} messages or more; "
             f"at most {MAX_MESSAGES:,} can be numbered",
-            place=PLACE, remedy="give it fewer rounds or ranks",
-        )  # fmt: skip
+            place=PLACE,
+            remedy="give it fewer rounds or ranks",
+        )
     program = pattern.program(ranks, seed)
     program.check()
     return program

@@ -17,9 +17,10 @@ def check_root(root: int, n_ranks: int) -> None:
     """Raise ScenarioError when the root is not one of the ranks."""
     if root >= n_ranks:
         raise ScenarioError(
-            f"root {root} of {n_ranks} ranks", place="[job.pattern] root",
+            f"root {root} of {n_ranks} ranks",
+            place="[job.pattern] root",
             remedy=f"give a rank from 0 to {n_ranks - 1}",
-        )  # fmt: skip
+        )
 
 
 @PATTERNS.register("reduce-naive")

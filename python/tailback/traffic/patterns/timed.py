@@ -36,13 +36,15 @@ class Timed(FreeSizePattern):
             if not (0 <= source < n_ranks and 0 <= target < n_ranks and source != target):
                 raise ScenarioError(
                     f"message {number} goes from rank {source} to rank {target} of {n_ranks}",
-                    place=f"{PLACE} messages", remedy="name two different ranks of the job",
-                )  # fmt: skip
+                    place=f"{PLACE} messages",
+                    remedy="name two different ranks of the job",
+                )
             if not (0 <= when <= LONGEST_PS and 0 < size < 1 << 40):
                 raise ScenarioError(
                     f"message {number} has time {when} ps and {size} bytes",
-                    place=f"{PLACE} messages", remedy="give a time and a size above 0",
-                )  # fmt: skip
+                    place=f"{PLACE} messages",
+                    remedy="give a time and a size above 0",
+                )
         columns = np.array(self.messages, np.int64).reshape(-1, 4).T
         return timed_program("timed", n_ranks, *columns)
 

@@ -149,10 +149,17 @@ class _Step:
             call = "Exchange" if direction == "both" else "SendRecv"
             root = int(direction == "backward")
             for low, high in zip(self._ranks(lower), self._ranks(lower + 1), strict=True):
-                self.collectives.append(Collective(
-                    call, (low, high), -(-o.activation // o.tensor), "pipeline", "pipeline",
-                    root=root, peer=1 - root,
-                ))  # fmt: skip
+                self.collectives.append(
+                    Collective(
+                        call,
+                        (low, high),
+                        -(-o.activation // o.tensor),
+                        "pipeline",
+                        "pipeline",
+                        root=root,
+                        peer=1 - root,
+                    )
+                )
         for number, rank in enumerate(self._ranks(stage)):
             self.timeline[rank].append((first + number, 0))
 

@@ -119,9 +119,10 @@ def read_trace(path: Path, format: str | None = None) -> Program:
             return _completed(entry.part, path)
     if folder and (path / "recording.json").is_file():
         raise TraceError(
-            "the trace of this recording is missing (traces.otf2)", file=path,
+            "the trace of this recording is missing (traces.otf2)",
+            file=path,
             remedy="copy the whole folder that tailback record wrote, or record again",
-        )  # fmt: skip
+        )
     other = foreign.recognise(path)
     if other is not None:
         file, name, remedy = other

@@ -58,9 +58,14 @@ def wait_at_end(posts: Posts, waits: ImpliedWaits, n_ranks: int) -> ImpliedWaits
 
 
 def compile_posts(
-    name: str, n_ranks: int, posts: Posts, labels: list[Label], waits: ImpliedWaits,
-    computes: Computes, notes: list[str],
-) -> Program:  # fmt: skip
+    name: str,
+    n_ranks: int,
+    posts: Posts,
+    labels: list[Label],
+    waits: ImpliedWaits,
+    computes: Computes,
+    notes: list[str],
+) -> Program:
     """Compile the posts, waits and computations of a trace to a program.
 
     Args:
@@ -176,10 +181,16 @@ def _reconcile_sizes(
     if wrong.any():
         row, size = receive[wrong][0], int(sent[wrong][0])
         tag = labels[int(posts.label[row])].tag
-        notes.append(sizes_note(
-            int(wrong.sum()), size, int(posts.peer[row]), tag, int(posts.rank[row]),
-            int(posts.size[row]),
-        ))  # fmt: skip
+        notes.append(
+            sizes_note(
+                int(wrong.sum()),
+                size,
+                int(posts.peer[row]),
+                tag,
+                int(posts.rank[row]),
+                int(posts.size[row]),
+            )
+        )
     posts.size[receive] = sent
 
 

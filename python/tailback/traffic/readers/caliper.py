@@ -58,8 +58,9 @@ def read(path: Path) -> Program:
     if path.is_dir():
         exports = _exports(path)
         if len(exports) != 1:
-            raise TraceError(f"holds {len(exports)} exports of Caliper", file=path,
-                             remedy="name the export")  # fmt: skip
+            raise TraceError(
+                f"holds {len(exports)} exports of Caliper", file=path, remedy="name the export"
+            )
         path = exports[0]
     totals: defaultdict[tuple[int, int, str], Counter[int]] = defaultdict(Counter)
     last, elsewhere, rows = -1, 0, _rows(path)
@@ -75,8 +76,9 @@ def read(path: Path) -> Program:
             count = whole(counts[0]) if counts else 1
             check_message(source, target, size, count)
         except (ValueError, OverflowError) as error:
-            raise TraceError(str(error), file=path, place=f"record {number}",
-                             remedy=_AGAIN) from None  # fmt: skip
+            raise TraceError(
+                str(error), file=path, place=f"record {number}", remedy=_AGAIN
+            ) from None
         if str(row.get("mpi.comm.is_world", True)).lower() in ("false", "0"):
             elsewhere += count
             continue
@@ -84,10 +86,11 @@ def read(path: Path) -> Program:
         totals[source, target, "point-to-point"][size] += count
     if not totals:
         raise TraceError(
-            f"has {len(rows)} records and no destination of a message (mpi.msg.dst)", file=path,
+            f"has {len(rows)} records and no destination of a message (mpi.msg.dst)",
+            file=path,
             remedy="record messages: CALI_SERVICES_ENABLE=event,trace,mpi,recorder "
             "CALI_MPI_MSG_TRACING=true; then " + _AGAIN,
-        )  # fmt: skip
+        )
     notes = [f"{elsewhere} messages on communicators other than MPI_COMM_WORLD are left out"]
     return program_of_rows(path, last + 1, totals, notes if elsewhere else [])
 
@@ -112,8 +115,9 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
             raise TypeError("is not a list of records")
     except (ValueError, TypeError, KeyError) as error:
-        raise TraceError(f"is not an export of Caliper: {error}", file=path,
-                         remedy=_AGAIN) from None  # fmt: skip
+        raise TraceError(
+            f"is not an export of Caliper: {error}", file=path, remedy=_AGAIN
+        ) from None
     except RecursionError:
         raise TraceError("is nested too deeply", file=path, remedy=_AGAIN) from None
     return found

@@ -37,7 +37,5 @@ class Capabilities(NamedTuple):
 ORDER = "order of messages"
 """What profiles lack besides all times."""
 
-LACKING = (
-    "times of calls", ORDER, "completion of non-blocking calls", "call sites", "computation"
-)  # fmt: skip
+LACKING = ("times of calls", ORDER, "completion of non-blocking calls", "call sites", "computation")
 """Words for what is missing, in the order of the fields; of sources, profiles have totals."""

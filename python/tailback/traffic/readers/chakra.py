@@ -37,9 +37,14 @@ CAPABILITIES = Capabilities(
 _FILE = re.compile(r"^(?P<stem>.+)\.(?P<rank>\d{1,9})\.et(?:\.gz)?$")
 _BEGINNING = re.compile(rb"\A([\x80-\xff]{0,9}[\0-\x7f])[\x0a\x12]", re.DOTALL)
 _CALLS = {
-    0: "MPI_Allreduce", 2: "MPI_Allgather", 5: "MPI_Bcast", 6: "MPI_Alltoall",
-    7: "MPI_Reduce_scatter", 8: "MPI_Reduce_scatter", 9: "MPI_Barrier",
-}  # fmt: skip
+    0: "MPI_Allreduce",
+    2: "MPI_Allgather",
+    5: "MPI_Bcast",
+    6: "MPI_Alltoall",
+    7: "MPI_Reduce_scatter",
+    8: "MPI_Reduce_scatter",
+    9: "MPI_Barrier",
+}
 _COLUMNS = ("kind", "peer", "amount", "label")
 _ALGORITHMS = sorted(set(_CALLS.values()))
 _DAMAGED = "the trace is damaged: copy it again or make it again"
@@ -78,9 +83,10 @@ def read(path: Path) -> Program:
         number, rank = int(found["number"][row]), _rank(found, row)
         raise TraceError(
             f"node {number} waits for itself: a cycle of dependencies and messages",
-            file=files[rank], place=f"node {number}",
+            file=files[rank],
+            place=f"node {number}",
             remedy="convert the trace again, with a newer converter",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _rank(found: dict[str, Any], row: int) -> int:
@@ -108,13 +114,17 @@ def _files(path: Path) -> tuple[str, list[Path]]:
         names = ", ".join(map(repr, sorted(sets)))
         raise TraceError(
             f"holds the traces of {len(sets)} runs: {names}" if sets else "holds no NAME.RANK.et",
-            file=path, remedy="name a file of the run you mean",
-        )  # fmt: skip
+            file=path,
+            remedy="name a file of the run you mean",
+        )
     ((stem, files),) = sets.items()
     for expected, rank in enumerate(sorted(files)):
         if rank != expected:
-            raise TraceError(f"the trace of rank {expected} is missing", file=folder,
-                             remedy="copy the traces of all ranks into one folder")  # fmt: skip
+            raise TraceError(
+                f"the trace of rank {expected} is missing",
+                file=folder,
+                remedy="copy the traces of all ranks into one folder",
+            )
     return stem, [files[rank] for rank in sorted(files)]
 
 
@@ -190,10 +200,14 @@ def _expanded(
         after += [np.append(rows, first + 1), np.full(len(one), first + 1)]
     graph = DependencyGraph(
         np.append(begin, len(origin))[found["rank_start"]].astype(np.uint32),
-        expanded["kind"], expanded["peer"], expanded["amount"], expanded["label"],
-        np.append(tag, calls["ordinal"] << 1), np.append(label, calls["label"]),
+        expanded["kind"],
+        expanded["peer"],
+        expanded["amount"],
+        expanded["label"],
+        np.append(tag, calls["ordinal"] << 1),
+        np.append(label, calls["label"]),
         _lists(np.concatenate(before), np.concatenate(after), len(origin)),
-    )  # fmt: skip
+    )
     return graph, labels, origin
 
 
@@ -240,6 +254,8 @@ def _notes(found: dict[str, Any]) -> list[str]:
     if found["without_duration"]:
         out.append(f"{found['without_duration']} computations have no duration and take no time")
     if found["left_out"]:
-        out.append(f"{found['left_out']} collectives of some of the ranks, or of a kind that is "
-                   "not expanded, are left out")  # fmt: skip
+        out.append(
+            f"{found['left_out']} collectives of some of the ranks, or of a kind that is "
+            "not expanded, are left out"
+        )
     return out

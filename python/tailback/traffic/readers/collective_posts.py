@@ -96,8 +96,15 @@ def collective_posts(
     """
     if not len(calls.rank):
         return no_posts()
-    columns = (calls.operation, calls.size, calls.me, calls.root, calls.sent, calls.received,
-               calls.counts)  # fmt: skip
+    columns = (
+        calls.operation,
+        calls.size,
+        calls.me,
+        calls.root,
+        calls.sent,
+        calls.received,
+        calls.counts,
+    )
     some, index = distinct(columns)
     shape = np.stack([column[some] for column in columns], axis=1)
     times = np.bincount(index)
@@ -152,9 +159,12 @@ def _require_memory(posts: int, limit: int | None, file: Path) -> None:
     """Refuse collectives whose messages do not fit in memory; each has a post and a wait."""
     try:
         require_memory(
-            2 * posts, limit, what="the collectives of the trace", error=TraceError,
+            2 * posts,
+            limit,
+            what="the collectives of the trace",
+            error=TraceError,
             remedy="record a shorter run, or one of fewer ranks",
-        )  # fmt: skip
+        )
     except TraceError as error:
         raise error.located(file) from None
 

@@ -84,13 +84,17 @@ def _run_of(path: Path) -> tuple[str, list[Path]]:
         names = ", ".join(sorted(f"{stem!r} (.{kind})" for stem, kind in sets))
         raise TraceError(
             f"holds the files of {len(sets)} runs: {names}" if sets else "holds no DUMPI files",
-            file=path, remedy="name a file of the run you mean",
-        )  # fmt: skip
-    ((stem, _), files), = sets.items()  # fmt: skip
+            file=path,
+            remedy="name a file of the run you mean",
+        )
+    (((stem, _), files),) = sets.items()
     for expected, rank in enumerate(sorted(files)):
         if rank != expected:
-            raise TraceError(f"the file of rank {expected} is missing", file=folder,
-                             remedy="copy the files of all ranks into one folder")  # fmt: skip
+            raise TraceError(
+                f"the file of rank {expected} is missing",
+                file=folder,
+                remedy="copy the files of all ranks into one folder",
+            )
     _check_number(folder / f"{stem}.meta", len(files))
     return stem, [files[rank] for rank in sorted(files)]
 
@@ -115,9 +119,10 @@ def _files(
     # Keep damaged files in their set; drop sets of other tools, which number their files too.
     sets = {key: files for key, files in sets.items() if any(map(_is_rank, files.values()))}
     return {
-        key: files for key, files in sets.items()
+        key: files
+        for key, files in sets.items()
         if key[1] == "bin" or kind is not None or (key[0], "bin") not in sets
-    }  # fmt: skip
+    }
 
 
 def _is_rank(path: Path) -> bool:
@@ -130,6 +135,8 @@ def _check_number(meta: Path, files: int) -> None:
     found = _META.match(head(meta)) if meta.is_file() else None
     if found and int(found[1]) != files:
         raise TraceError(
-            f"says numprocs={found[1]}, and there are files of {files} ranks", file=meta,
-            place="line 2", remedy="copy the files of all ranks into one folder",
-        )  # fmt: skip
+            f"says numprocs={found[1]}, and there are files of {files} ranks",
+            file=meta,
+            place="line 2",
+            remedy="copy the files of all ranks into one folder",
+        )

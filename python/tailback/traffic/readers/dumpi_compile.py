@@ -64,8 +64,10 @@ def compile_files(name: str, files: Sequence[Path], path: Path) -> Program:
     reader, found = read_files(files)
     notes = _notes_on_calls(found)
     if found["lost_posts"]:
-        notes.append(f"{found['lost_posts']} sends and receives on communicators whose members the "
-                     f"trace does not record are left out")  # fmt: skip
+        notes.append(
+            f"{found['lost_posts']} sends and receives on communicators whose members the "
+            f"trace does not record are left out"
+        )
     if found["unknown_sources"]:
         program = _guessed(name, reader, found, len(files), notes, path)
     else:
@@ -105,24 +107,35 @@ def _compiled(
 
 
 def _guessed(
-    name: str, reader: _core.DumpiReader, found: dict[str, Any], n_ranks: int, notes: list[str],
+    name: str,
+    reader: _core.DumpiReader,
+    found: dict[str, Any],
+    n_ranks: int,
+    notes: list[str],
     path: Path,
-) -> Program:  # fmt: skip
+) -> Program:
     """The program of a trace that lacks the sources of some receives."""
     columns, computes = reader.posts()
     n = len(columns["rank"])
     posts = Posts(thread=np.zeros(n, np.int64), collective=np.zeros(n, np.bool_), **columns)
     guessed, _ = guess_sources(posts, n_ranks)
     if guessed:
-        notes.append(f"{guessed} receives from any source have no status: matched to the messages "
-                     "no other receive takes")  # fmt: skip
+        notes.append(
+            f"{guessed} receives from any source have no status: matched to the messages "
+            "no other receive takes"
+        )
     channels, posts.channel = dense(posts.channel)
     expanded = _expanded(found, len(channels), notes, path)
     none = np.zeros(0, np.int64)
     return compile_posts(
-        name, n_ranks, Posts.join([posts, expanded]), [_label(*one) for one in found["labels"]],
-        ImpliedWaits(none, none, none), Computes(**computes), notes,
-    )  # fmt: skip
+        name,
+        n_ranks,
+        Posts.join([posts, expanded]),
+        [_label(*one) for one in found["labels"]],
+        ImpliedWaits(none, none, none),
+        Computes(**computes),
+        notes,
+    )
 
 
 def read_files(
@@ -140,8 +153,9 @@ def read_files(
             report(f"reading {file.name}", number / len(files))
             data = content(file, TraceError, TRACE_MEMORY)
             if file.suffix == ".bin" and not data.startswith(MAGIC):
-                raise TraceError("does not begin as a DUMPI file", file=file, place="byte 0",
-                                 remedy=_DAMAGED)  # fmt: skip
+                raise TraceError(
+                    "does not begin as a DUMPI file", file=file, place="byte 0", remedy=_DAMAGED
+                )
             reader.file(data)
         return reader, reader.finish()
     except ValueError as error:
@@ -169,8 +183,10 @@ def _label(call: str, collective: bool, tag: int, communicator: str) -> Label:
 def _expanded(found: dict[str, Any], first_channel: int, notes: list[str], path: Path) -> Posts:
     """Messages of the collectives that all members of a communicator take part in."""
     if found["lost_collectives"]:
-        notes.append(f"{found['lost_collectives']} collectives that were not recorded by all "
-                     "members of their communicator are left out")  # fmt: skip
+        notes.append(
+            f"{found['lost_collectives']} collectives that were not recorded by all "
+            "members of their communicator are left out"
+        )
     columns = {name: column for name, column in found["collectives"].items() if name != "stay_ns"}
     position = columns["position"]
     calls = Calls(thread=np.zeros(len(position), np.int64), wait_position=position, **columns)

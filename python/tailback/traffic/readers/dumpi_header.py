@@ -110,10 +110,11 @@ def common_clocks(headers: Iterable[RankHeader]) -> list[int]:
     """
     first: dict[str, int] = {}
     return [
-        rank if header.host is None or header.host.startswith("localhost")
+        rank
+        if header.host is None or header.host.startswith("localhost")
         else first.setdefault(header.host, rank)
         for rank, header in enumerate(headers)
-    ]  # fmt: skip
+    ]
 
 
 def clock_shifts_ns(headers: Sequence[RankHeader]) -> list[int]:

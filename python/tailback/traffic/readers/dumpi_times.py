@@ -65,9 +65,12 @@ def record_files(files: Sequence[Path]) -> RecordedRun:
     keep = busiest_threads(rank, thread, notes)
     row_of = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)
     calls, names = calls_alone(
-        rank[keep], found["calls"]["name"][keep], found["names"], enter[keep] * _NS,
+        rank[keep],
+        found["calls"]["name"][keep],
+        found["names"],
+        enter[keep] * _NS,
         leave[keep] * _NS,
-    )  # fmt: skip
+    )
     first = np.searchsorted(rank, np.arange(n_ranks))
     collectives = _collectives(found, first, row_of)
     timed = _messages(found, columns, first, row_of, n_ranks, notes)
@@ -117,16 +120,21 @@ def _times(
     late = int(leave.argmax())
     if leave[late] > LONGEST_PS // _NS:
         raise TraceError(
-            "ends more than 53 days after the trace begins", file=files[int(rank[late])],
+            "ends more than 53 days after the trace begins",
+            file=files[int(rank[late])],
             remedy="record a shorter run",
-        )  # fmt: skip
+        )
     return enter, leave, origin
 
 
 def _messages(
-    found: dict[str, Any], columns: dict[str, Any], first: Ints, row_of: Ints, n_ranks: int,
+    found: dict[str, Any],
+    columns: dict[str, Any],
+    first: Ints,
+    row_of: Ints,
+    n_ranks: int,
     notes: list[str],
-) -> TimedPosts:  # fmt: skip
+) -> TimedPosts:
     """Sends and receives with the calls that post and complete them."""
     n = len(columns["rank"])
     posts = Posts(thread=np.zeros(n, np.int64), collective=np.zeros(n, np.bool_), **columns)
@@ -180,7 +188,8 @@ def _bytes(c: dict[str, Any], counts: list[tuple[list[int], list[int]]]) -> tupl
 
     # Reductions state one size for both buffers, and broadcasts one for the buffer that the root
     # sends; gathers and scatters of equal blocks are read from the side of all members.
-    received = np.where(of(*_SYMMETRIC) | (of("MPI_Reduce", "MPI_Gather") & is_root), sent,
-                        received)  # fmt: skip
+    received = np.where(
+        of(*_SYMMETRIC) | (of("MPI_Reduce", "MPI_Gather") & is_root), sent, received
+    )
     sent = np.where(of("MPI_Bcast", "MPI_Scatter") & is_root, received, sent)
     return sent, np.where(of("MPI_Bcast") & is_root, 0, received)

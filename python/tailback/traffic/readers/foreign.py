@@ -70,19 +70,30 @@ class _Format:
 _FORMATS: Final = (
     _Format(
         "a packet capture",
-        rb"\A(?:\n\r\r\n|\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\xa1\xb2\x3c\x4d)", (),
+        rb"\A(?:\n\r\r\n|\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\xa1\xb2\x3c\x4d)",
+        (),
         "tailback diagnose CAPTURE --fabric FABRIC reads it: docs/how-to/captures.md",
     ),
-    _Format("an HPCToolkit database", rb"\AHPCTOOLKIT", (), "it samples where a program spends its "
-            "time and " + _ONE_NODE),
     _Format(
-        "an Nsight Systems report", None, (".nsys-rep", ".qdrep"),
+        "an HPCToolkit database",
+        rb"\AHPCTOOLKIT",
+        (),
+        "it samples where a program spends its time and " + _ONE_NODE,
+    ),
+    _Format(
+        "an Nsight Systems report",
+        None,
+        (".nsys-rep", ".qdrep"),
         "export it: nsys export --type=sqlite REPORT; Tailback reads the MPI calls of the export",
     ),
     _Format("an SQLite database", rb"\ASQLite format 3\0"),
     _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".projrc",), _WITH_STS),
-    _Format("an IPM banner", rb"\A#+IPM", (),
-            "give the XML file that IPM_REPORT=full writes beside it, which states pairs of ranks"),
+    _Format(
+        "an IPM banner",
+        rb"\A#+IPM",
+        (),
+        "give the XML file that IPM_REPORT=full writes beside it, which states pairs of ranks",
+    ),
     _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _CALIPER),
     _Format("a Paraver trace", rb"\A#Paraver"),
     _Format("an OTF trace of version 1 (VampirTrace)", None, (".otf",)),
@@ -91,26 +102,61 @@ _FORMATS: Final = (
     _Format("a Cube profile (Score-P, Scalasca)", None, (".cubex",), _SCOREP_TRACE),
     _Format("a trace of MPE (Jumpshot)", rb"\ACLOG-?[0-9. ]+", (".clog2", ".slog2")),
     _Format("a trace of Intel Trace Collector", None, (".stf",)),
-    _Format("a report of Nsight Compute", None, (".ncu-rep",), "it describes single kernels: "
-            "record with nsys profile --trace=mpi,cuda, and export with nsys export --type=sqlite"),
-    _Format("a PyTorch execution trace (of its operators)",
-            rb"\A\s*\{[^{}\[\]]{0,400}\"schema\"\s*:\s*\"[^\"]{0,40}chakra", (), _EXECUTION),
-    _Format("a Chakra execution trace that is not named NAME.RANK.et",
-            rb"\A[^\n]{0,400}chakra", (".et",), _CHAKRA),
-    _Format("a topology or graph of NCCL (XML)", rb"\A\s*<(?:system|graphs) version=", (),
-            "it describes one host: set NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING "
-            "and give the log, which names algorithms and rings"),
-    _Format("a Chakra execution trace as JSON", rb"\A\s*[{\[].*\"type\"\s*:\s*\"(?:COMP|COMM_COLL|"
-            rb"COMM_SEND|COMM_RECV|MEM_LOAD|MEM_STORE|METADATA)_NODE\"", (), _CHAKRA_TEXT),
-    _Format("a trace of NCCL's profiler plugin (JSON)",
-            rb"\A\s*\[\s*\{.*\"CommHash\"\s*:", (), _NCCL_LOG),
-    _Format("a log of NCCL Inspector (JSON)", rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|"
-            rb"coll_perf|dump_stats)\"", (), _NCCL_LOG),
-    _Format("a binary GOAL schedule that a simulator has used up", rb"\A\x26\x09\0\0\0\0\0\0", (),
-            "LogGOPSim marks a schedule as invalid once it has read it: make it again with "
-            "txt2bin, or give the text"),
+    _Format(
+        "a report of Nsight Compute",
+        None,
+        (".ncu-rep",),
+        "it describes single kernels: "
+        "record with nsys profile --trace=mpi,cuda, and export with nsys export --type=sqlite",
+    ),
+    _Format(
+        "a PyTorch execution trace (of its operators)",
+        rb"\A\s*\{[^{}\[\]]{0,400}\"schema\"\s*:\s*\"[^\"]{0,40}chakra",
+        (),
+        _EXECUTION,
+    ),
+    _Format(
+        "a Chakra execution trace that is not named NAME.RANK.et",
+        rb"\A[^\n]{0,400}chakra",
+        (".et",),
+        _CHAKRA,
+    ),
+    _Format(
+        "a topology or graph of NCCL (XML)",
+        rb"\A\s*<(?:system|graphs) version=",
+        (),
+        "it describes one host: set NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING "
+        "and give the log, which names algorithms and rings",
+    ),
+    _Format(
+        "a Chakra execution trace as JSON",
+        rb"\A\s*[{\[].*\"type\"\s*:\s*\"(?:COMP|COMM_COLL|"
+        rb"COMM_SEND|COMM_RECV|MEM_LOAD|MEM_STORE|METADATA)_NODE\"",
+        (),
+        _CHAKRA_TEXT,
+    ),
+    _Format(
+        "a trace of NCCL's profiler plugin (JSON)",
+        rb"\A\s*\[\s*\{.*\"CommHash\"\s*:",
+        (),
+        _NCCL_LOG,
+    ),
+    _Format(
+        "a log of NCCL Inspector (JSON)",
+        rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|"
+        rb"coll_perf|dump_stats)\"",
+        (),
+        _NCCL_LOG,
+    ),
+    _Format(
+        "a binary GOAL schedule that a simulator has used up",
+        rb"\A\x26\x09\0\0\0\0\0\0",
+        (),
+        "LogGOPSim marks a schedule as invalid once it has read it: make it again with "
+        "txt2bin, or give the text",
+    ),
     _Format("JSON", rb"\A\s*[{\[]"),
-)  # fmt: skip
+)
 
 
 def recognise(path: Path) -> tuple[Path, str, str] | None:

@@ -81,22 +81,32 @@ def read(path: Path) -> Program:
     if path.is_dir():
         schedules = _schedules(path)
         if len(schedules) != 1:
-            raise TraceError(f"holds {len(schedules)} GOAL schedules", file=path,
-                             remedy="name the schedule")  # fmt: skip
+            raise TraceError(
+                f"holds {len(schedules)} GOAL schedules", file=path, remedy="name the schedule"
+            )
         path = schedules[0]
     found = _read_binary(path) if _is_binary(path) else _read_text(path)
     try:
-        require_memory(2 * len(found["kind"]), available_memory(), what="the schedule",
-                     error=TraceError, remedy="generate a smaller one")  # fmt: skip
+        require_memory(
+            2 * len(found["kind"]),
+            available_memory(),
+            what="the schedule",
+            error=TraceError,
+            remedy="generate a smaller one",
+        )
     except TraceError as error:
         raise error.located(path) from None
     streams = found["streams"]
     graph = DependencyGraph(
-        found["rank_start"], found["kind"], found["peer"], found["amount"], found["stream"],
+        found["rank_start"],
+        found["kind"],
+        found["peer"],
+        found["amount"],
+        found["stream"],
         tag=np.array([tag for _, tag in streams], np.int64),
         label=np.arange(len(streams), dtype=np.uint32),
         required=found["required"],
-    )  # fmt: skip
+    )
     labels = [_label(op, tag) for op, tag in streams]
     try:
         return compile_graph(
@@ -139,8 +149,9 @@ def _cycle(path: Path, operation: int) -> TraceError:
     message = "waits for itself: a cycle of dependencies and messages"
     remedy = "correct what generated the schedule"
     if _is_binary(path):
-        return TraceError(f"the operation {message}", file=path, place=f"operation {operation}",
-                          remedy=remedy)  # fmt: skip
+        return TraceError(
+            f"the operation {message}", file=path, place=f"operation {operation}", remedy=remedy
+        )
     line = int(_read_text(path, keep_lines=True)["line"][operation])
     text = read_text([path])
     return text.fault(line, f"{text.quoted(line)} {message}", remedy)
@@ -191,14 +202,23 @@ def _fault(
     again = "copy it again or generate it again"
     match kind:
         case "beginning":
-            return TraceError("does not begin with num_ranks", file=path,
-                              remedy="write num_ranks N as the first line")  # fmt: skip
+            return TraceError(
+                "does not begin with num_ranks",
+                file=path,
+                remedy="write num_ranks N as the first line",
+            )
         case "missing":
-            return TraceError(f"has no block of rank {number} of {found}: the file is cut short",
-                              file=path, remedy=again)  # fmt: skip
+            return TraceError(
+                f"has no block of rank {number} of {found}: the file is cut short",
+                file=path,
+                remedy=again,
+            )
         case "large":
-            return TraceError("has more lines than Tailback can number", file=path,
-                              remedy="generate a smaller one")  # fmt: skip
+            return TraceError(
+                "has more lines than Tailback can number",
+                file=path,
+                remedy="generate a smaller one",
+            )
         case "open":
             message = "the block of the rank is not closed: the file is cut short"
             return text.fault(row, message, again)

@@ -30,8 +30,10 @@ CAPABILITIES = Capabilities(
 
 _HEAD = re.compile(r"\A\s*(?:<\?xml[^>]*\?>\s*)?<ipm_job_profile[\s>]")
 _NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
-_SENDS = {f"MPI_{name}" for name in
-          ("Send", "Bsend", "Ssend", "Rsend", "Isend", "Ibsend", "Issend", "Irsend")}  # fmt: skip
+_SENDS = {
+    f"MPI_{name}"
+    for name in ("Send", "Bsend", "Ssend", "Rsend", "Isend", "Ibsend", "Issend", "Irsend")
+}
 _NOT_SENDS = re.compile(r"MPI_I?(?:M?recv|M?probe|wait|test|comm_|init|finalize)", re.IGNORECASE)
 _MAX_RANKS = 1 << 24
 _AGAIN = "copy it again, or run again with IPM_REPORT=full and let the program end normally"
@@ -113,31 +115,36 @@ def read(path: Path) -> Program:
     if path.is_dir():
         reports = _reports(path)
         if len(reports) != 1:
-            raise TraceError(f"holds {len(reports)} reports of IPM", file=path,
-                             remedy="name the report")  # fmt: skip
+            raise TraceError(
+                f"holds {len(reports)} reports of IPM", file=path, remedy="name the report"
+            )
         path = reports[0]
     report = _parse(path)
     missing = next((rank for rank in range(report.n_ranks) if rank not in report.seen), None)
     if missing is not None:
-        raise TraceError(f"has no task of rank {missing} of {report.n_ranks}", file=path,
-                         remedy=_AGAIN)  # fmt: skip
+        raise TraceError(
+            f"has no task of rank {missing} of {report.n_ranks}", file=path, remedy=_AGAIN
+        )
     if not report.entries:
         raise TraceError(
             "states no partners of calls, only totals of each rank: it is a terse report",
-            file=path, remedy="run again with IPM_REPORT=full, or record the program as OTF2: "
+            file=path,
+            remedy="run again with IPM_REPORT=full, or record the program as OTF2: "
             "docs/reference/traffic.md",
-        )  # fmt: skip
+        )
     notes = []
     if report.left_out:
         listed = ", ".join(f"{count:,} {call}" for call, count in report.left_out.most_common(4))
-        notes.append("calls of which IPM records no partner or communicator are left out: "
-                     + listed)  # fmt: skip
+        notes.append(
+            "calls of which IPM records no partner or communicator are left out: " + listed
+        )
     calls = sorted({key[2] for key in report.sends})
     labels = [Label(call, call) for call in calls] or [Label("point-to-point", "point-to-point")]
     rows = [
         (source, target, calls.index(call), size * count, count)
-        for (source, target, call, size), count in sorted(report.sends.items()) if count
-    ]  # fmt: skip
+        for (source, target, call, size), count in sorted(report.sends.items())
+        if count
+    ]
     try:
         return program_of_totals(path.name.split(".")[0], report.n_ranks, rows, labels, notes)
     except TraceError as error:
@@ -160,9 +167,11 @@ def _parse(path: Path) -> _Report:
         parser.Parse(content(path, TraceError), True)
     except (expat.ExpatError, ValueError, LookupError) as error:
         raise TraceError(
-            f"cannot be read: {error}", file=path, place=f"line {parser.CurrentLineNumber}",
+            f"cannot be read: {error}",
+            file=path,
+            place=f"line {parser.CurrentLineNumber}",
             remedy=_AGAIN,
-        ) from None  # fmt: skip
+        ) from None
     if not report.seen:
         raise TraceError("has no task with a rank", file=path, remedy=_AGAIN)
     return report

@@ -33,8 +33,9 @@ CAPABILITIES = Capabilities(
     compute="kernels and copies, and gaps between them",
 )
 
-_HEAD = re.compile(rb'\A\s*\{.*?"(?:schemaVersion|deviceProperties|distributedInfo|traceEvents)"',
-                   re.DOTALL)  # fmt: skip
+_HEAD = re.compile(
+    rb'\A\s*\{.*?"(?:schemaVersion|deviceProperties|distributedInfo|traceEvents)"', re.DOTALL
+)
 _EVENTS = re.compile(rb'"traceEvents"|"deviceProperties"|"distributedInfo"')
 _NAME = re.compile(r"rank[-_]?(\d{1,7})(?!\d)")
 _MAX_RANKS = 1 << 20
@@ -72,29 +73,41 @@ def read(path: Path) -> Program:
         if found.rank in traces:
             raise TraceError(
                 f"is the trace of rank {found.rank}, and so is {traces[found.rank].file.name!r}",
-                file=file, remedy="keep the traces of one run in a folder, one for each rank",
-            )  # fmt: skip
+                file=file,
+                remedy="keep the traces of one run in a folder, one for each rank",
+            )
         traces[found.rank] = found
     notes: list[str] = []
     world = _world(traces, path)
     ranks = _all_ranks(traces, world, path, notes)
-    log = read_logs([entry for entry in sorted(folder.iterdir())
-                     if entry.is_file() and is_log(entry)])  # fmt: skip
+    log = read_logs(
+        [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_log(entry)]
+    )
     notes += log.notes
     logged = bool(log.choices)
     calls = [[_as_logged(log, one) for one in trace.calls] for trace in ranks]
     collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes)
     _note_left_out(ranks, logged, notes)
     if not collectives:
-        raise TraceError("holds no collective that all of its ranks recorded", file=path,
-                         remedy="record the same steps on all ranks, with CUDA")  # fmt: skip
+        raise TraceError(
+            "holds no collective that all of its ranks recorded",
+            file=path,
+            remedy="record the same steps on all ranks, with CUDA",
+        )
     hosts = [rank // ranks[0].devices for rank in range(world)]
     calls_ps = sum(trace.calls_ps for trace in ranks) // world
     between_ps = sum(trace.between_ps for trace in ranks) // world
-    return compile_gpu(GpuProgram(
-        folder.name if path.is_dir() else path.name.split(".")[0], hosts, collectives, timeline,
-        notes, RecordedTimes(calls_ps, between_ps), log.port_gbps,
-    ))  # fmt: skip
+    return compile_gpu(
+        GpuProgram(
+            folder.name if path.is_dir() else path.name.split(".")[0],
+            hosts,
+            collectives,
+            timeline,
+            notes,
+            RecordedTimes(calls_ps, between_ps),
+            log.port_gbps,
+        )
+    )
 
 
 def _is_trace(path: Path) -> bool:
@@ -113,8 +126,9 @@ def _document(file: Path) -> dict[str, Any]:
         found = json.loads(content(file, TraceError, TRACE_MEMORY))
     except ValueError as error:
         place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
-        raise TraceError(f"is not valid JSON: {error}", file=file, place=place,
-                         remedy=_AGAIN) from None  # fmt: skip
+        raise TraceError(
+            f"is not valid JSON: {error}", file=file, place=place, remedy=_AGAIN
+        ) from None
     except RecursionError:
         raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
     if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
@@ -133,13 +147,15 @@ def _world(traces: dict[int, RankTrace], path: Path) -> int:
     world = max([*traces, *(trace.world for trace in traces.values()), *(n - 1 for n in named), 0])
     world = max(world, max(traces) + 1, *named, 1)
     if world > _MAX_RANKS:
-        raise TraceError(f"names {world:,} ranks; at most {_MAX_RANKS:,} are read", file=path,
-                         remedy=_AGAIN)  # fmt: skip
+        raise TraceError(
+            f"names {world:,} ranks; at most {_MAX_RANKS:,} are read", file=path, remedy=_AGAIN
+        )
     if not any(trace.calls for trace in traces.values()):
         raise TraceError(
-            "holds no kernel of NCCL with its collective: nothing crosses a network", file=path,
+            "holds no kernel of NCCL with its collective: nothing crosses a network",
+            file=path,
             remedy="record a run of several ranks with CUDA activities and PyTorch 2.2 or newer",
-        )  # fmt: skip
+        )
     return world
 
 
@@ -154,11 +170,15 @@ def _all_ranks(
     if parts:
         raise TraceError(
             f"the trace of rank {missing[0]} of {world} is missing, and some collectives are of "
-            "groups of ranks", file=path, remedy="give the folder with the traces of all ranks",
-        )  # fmt: skip
+            "groups of ranks",
+            file=path,
+            remedy="give the folder with the traces of all ranks",
+        )
     model = traces[min(traces)]
-    notes.append(f"{len(missing)} of {world} ranks have no trace (the first: rank {missing[0]}): "
-                 f"they are taken to do what rank {model.rank} does")  # fmt: skip
+    notes.append(
+        f"{len(missing)} of {world} ranks have no trace (the first: rank {missing[0]}): "
+        f"they are taken to do what rank {model.rank} does"
+    )
     return [traces.get(rank, model) for rank in range(world)]
 
 
@@ -174,9 +194,13 @@ def _as_logged(log: NcclLog, one: RankCall) -> RankCall:
 def _note_left_out(ranks: Sequence[RankTrace], logged: bool, notes: list[str]) -> None:
     unrecognised = sum(trace.unrecognised for trace in ranks)
     if unrecognised:
-        notes.append(f"{unrecognised} NCCL kernels name no collective that can be expanded "
-                     "(coalesced calls do not) and are left out")  # fmt: skip
+        notes.append(
+            f"{unrecognised} NCCL kernels name no collective that can be expanded "
+            "(coalesced calls do not) and are left out"
+        )
     if not logged:
-        notes.append("no NCCL log names the algorithms that ran: those of NCCL's cost model are "
-                     "used; put the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING "
-                     "beside the trace")  # fmt: skip
+        notes.append(
+            "no NCCL log names the algorithms that ran: those of NCCL's cost model are "
+            "used; put the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING "
+            "beside the trace"
+        )

@@ -18,17 +18,40 @@ from tailback.traffic.nccl.rank_calls import RankCall
 
 _DEVICE: Final = ("kernel", "gpu_memcpy", "gpu_memset")
 _ELEMENT_BYTES: Final = {
-    "float": 4, "double": 8, "half": 2, "bfloat16": 2, "long": 8, "int": 4, "short": 2, "byte": 1,
-    "char": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
-    "float8_e5m2fnuz": 1, "complexfloat": 8, "complexdouble": 16, "uint16": 2, "uint32": 4,
+    "float": 4,
+    "double": 8,
+    "half": 2,
+    "bfloat16": 2,
+    "long": 8,
+    "int": 4,
+    "short": 2,
+    "byte": 1,
+    "char": 1,
+    "bool": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1,
+    "complexfloat": 8,
+    "complexdouble": 16,
+    "uint16": 2,
+    "uint32": 4,
     "uint64": 8,
-}  # fmt: skip
+}
 _CALLS: Final = {
-    "allreduce": "AllReduce", "allgather": "AllGather", "reducescatter": "ReduceScatter",
-    "broadcast": "Broadcast", "reduce": "Reduce", "alltoall": "AllToAll", "alltoallv": "AllToAll",
-    "gather": "Gather", "scatter": "Scatter", "barrier": "AllReduce", "send": "SendRecv",
+    "allreduce": "AllReduce",
+    "allgather": "AllGather",
+    "reducescatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+    "reduce": "Reduce",
+    "alltoall": "AllToAll",
+    "alltoallv": "AllToAll",
+    "gather": "Gather",
+    "scatter": "Scatter",
+    "barrier": "AllReduce",
+    "send": "SendRecv",
     "recv": "SendRecv",
-}  # fmt: skip
+}
 _SUFFIXES: Final = re.compile(r"(base|intotensor|tensor|coalesced|single|out|oop)+$")
 _INTEGERS: Final = re.compile(r"\d+")
 _MAX_VALUE: Final = 1 << 53
@@ -77,14 +100,19 @@ def rank_trace(document: dict[str, Any], file: Path, named: int | None) -> RankT
     info = info if isinstance(info, dict) else {}
     rank, world = info.get("rank", named if named is not None else 0), info.get("world_size", 0)
     if not _whole(rank) or not _whole(world) or (world and rank >= world):
-        raise TraceError(f"is of rank {shown(str(rank))} of {shown(str(world))}", file=file,
-                         place="distributedInfo", remedy=_AGAIN)  # fmt: skip
+        raise TraceError(
+            f"is of rank {shown(str(rank))} of {shown(str(world))}",
+            file=file,
+            place="distributedInfo",
+            remedy=_AGAIN,
+        )
     listed = document.get("deviceProperties")
     devices = max(len(listed), 1) if isinstance(listed, list) else 1
     reader = _Reader(file, rank, info, document["traceEvents"])
     calls, after_ps, calls_ps, between_ps = reader.timeline()
-    return RankTrace(file, rank, world, devices, calls, after_ps, calls_ps, between_ps,
-                     reader.unrecognised)  # fmt: skip
+    return RankTrace(
+        file, rank, world, devices, calls, after_ps, calls_ps, between_ps, reader.unrecognised
+    )
 
 
 class _Reader:
@@ -96,15 +124,17 @@ class _Reader:
         self._turn: dict[tuple[object, ...], int] = {}
         self._groups = {
             str(group.get("pg_name")): group.get("ranks")
-            for group in info.get("pg_config") or () if isinstance(group, dict)
-        }  # fmt: skip
+            for group in info.get("pg_config") or ()
+            if isinstance(group, dict)
+        }
         self._events = events
         self._params = {
             event["args"].get("External id"): event["args"]
             for event in events
-            if isinstance(event, dict) and event.get("name") == "record_param_comms"
+            if isinstance(event, dict)
+            and event.get("name") == "record_param_comms"
             and isinstance(event.get("args"), dict)
-        }  # fmt: skip
+        }
 
     def timeline(self) -> tuple[list[RankCall], int, int, int]:
         """Calls, computation after them, time in calls without overlap, and all other time."""
@@ -173,8 +203,9 @@ class _Reader:
             return None
         members = self._members(number, args)
         group: tuple[object, ...] = (
-            str(args.get("Process Group Name", args.get("Process Group ID", ""))), members,
-        )  # fmt: skip
+            str(args.get("Process Group Name", args.get("Process Group ID", ""))),
+            members,
+        )
         root = self._integer(number, args, "Root rank", 0)
         peer, nbytes = 0, self._bytes(number, args, call, len(members))
         row: tuple[int, ...] = ()
@@ -191,10 +222,19 @@ class _Reader:
         channels = self._channels(args)
         before, overlapped, end = times
         return RankCall(
-            key, call, members, nbytes, label[:80] or "process group", before * 1000,
-            overlapped * 1000, end,
-            root if root < len(members) else 0, peer, row, channels=channels,
-        )  # fmt: skip
+            key,
+            call,
+            members,
+            nbytes,
+            label[:80] or "process group",
+            before * 1000,
+            overlapped * 1000,
+            end,
+            root if root < len(members) else 0,
+            peer,
+            row,
+            channels=channels,
+        )
 
     def _members(self, number: int, args: dict[str, Any]) -> tuple[int, ...]:
         """World ranks of the process group."""
@@ -203,8 +243,9 @@ class _Reader:
         ranks: list[Any] = [int(found) for found in _INTEGERS.findall(text)]
         if not ranks or "..." in text:
             listed = self._groups.get(str(args.get("Process Group Name")))
-            first, step = (self._integer(number, args, f"Global rank {key}", 0)
-                           for key in ("start", "stride"))  # fmt: skip
+            first, step = (
+                self._integer(number, args, f"Global rank {key}", 0) for key in ("start", "stride")
+            )
             if isinstance(listed, list) and (not size or len(listed) == size):
                 ranks = listed
             elif 0 < size < 1 << 20 and (step or size == 1):

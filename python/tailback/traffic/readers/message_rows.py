@@ -42,8 +42,9 @@ def program_of_rows(path: Path, n_ranks: int, totals: Totals, notes: list[str]) 
     rows = [
         (source, target, calls.index(call), size * count, count)
         for (source, target, call), sizes in sorted(totals.items())
-        for size, count in sorted(sizes.items()) if count
-    ]  # fmt: skip
+        for size, count in sorted(sizes.items())
+        if count
+    ]
     labels = [Label(call, call) for call in calls] or [Label("point-to-point", "point-to-point")]
     try:
         return program_of_totals(path.name.split(".")[0], n_ranks, rows, labels, notes)

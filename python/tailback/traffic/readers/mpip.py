@@ -55,8 +55,9 @@ def read(path: Path) -> Program:
     if path.is_dir():
         reports = _reports(path)
         if len(reports) != 1:
-            raise TraceError(f"holds {len(reports)} reports of mpiP", file=path,
-                             remedy="name the report")  # fmt: skip
+            raise TraceError(
+                f"holds {len(reports)} reports of mpiP", file=path, remedy="name the report"
+            )
         path = reports[0]
     text = read_text([path])
     data = text.data[0]
@@ -86,11 +87,14 @@ def _rows(text: Text, n_ranks: int, path: Path) -> tuple[list[Row], bool]:
         sites = len(_SENT.findall(text.data[0]))
         raise TraceError(
             f"does not list who sent to whom, only what {sites} call sites of {n_ranks} ranks sent "
-            "in total" if not found else "lists pairs of ranks twice", file=path,
+            "in total"
+            if not found
+            else "lists pairs of ranks twice",
+            file=path,
             remedy="record the program as OTF2, or with Open MPI's monitoring: "
             "docs/reference/traffic.md",
-        )  # fmt: skip
-    (first, match), = found  # fmt: skip
+        )
+    ((first, match),) = found
     counted = bool(match[1])
     seen: dict[tuple[int, int], Row] = {}
     for at in range(first + 1, len(lines)):
@@ -108,9 +112,11 @@ def _rows(text: Text, n_ranks: int, path: Path) -> tuple[list[Row], bool]:
         source, target, count, size = numbers if counted else (*numbers[:2], 1, numbers[2])
         if max(source, target) >= n_ranks or (size and not count) or (source, target) in seen:
             raise text.fault(
-                at, f"{shown(lines[at].decode('ascii', 'replace'))} does not fit: a rank of "
-                f"{n_ranks}, listed once, with messages for its bytes", _AGAIN,
-            )  # fmt: skip
+                at,
+                f"{shown(lines[at].decode('ascii', 'replace'))} does not fit: a rank of "
+                f"{n_ranks}, listed once, with messages for its bytes",
+                _AGAIN,
+            )
         if count:
             seen[source, target] = (source, target, 0, size, count)
     return list(seen.values()), counted

@@ -155,11 +155,15 @@ def read_logs(files: Sequence[Path]) -> NcclLog:
     for size in clashing:
         log.rings.pop(size, None)
     if clashing:
-        log.notes.append("communicators of one size have different rings in NCCL's log: rings are "
-                         "laid out by hosts instead")  # fmt: skip
+        log.notes.append(
+            "communicators of one size have different rings in NCCL's log: rings are "
+            "laid out by hosts instead"
+        )
     for name, times in sorted(unmodelled.items()):
-        log.notes.append(f"{times} collectives ran with {name}, which is not modelled: NCCL's "
-                         "default among rings and trees stands in for it")  # fmt: skip
+        log.notes.append(
+            f"{times} collectives ran with {name}, which is not modelled: NCCL's "
+            "default among rings and trees stands in for it"
+        )
     return log
 
 
@@ -176,8 +180,14 @@ def _lines(file: Path, log: NcclLog) -> Iterator[_Line]:
             message = line[header.end() : end].rstrip("\r")
             for pattern in (_CALL, _TUNED, _COMMUNICATOR, _RING, _PORT):
                 if match := pattern.search(message):
-                    yield _Line(file, number, header["host"], int(header["pid"]),
-                                int(header["device"]), match)  # fmt: skip
+                    yield _Line(
+                        file,
+                        number,
+                        header["host"],
+                        int(header["pid"]),
+                        int(header["device"]),
+                        match,
+                    )
                     break
             else:
                 damaged += _CUT_CALL.match(message) is not None
@@ -254,9 +264,16 @@ def _read_calls(log: NcclLog, lines: Sequence[_Line]) -> None:
     _join(log, joined)
     for comm, line in calls:
         name, count, datatype, root = (line.content[k] for k in (1, 3, 4, 5))
-        log.calls.setdefault(comm.accelerator, []).append(LoggedCall(
-            name, int(count), DATATYPE_BYTES[int(datatype)], int(root), comm.identity, comm.rank,
-        ))  # fmt: skip
+        log.calls.setdefault(comm.accelerator, []).append(
+            LoggedCall(
+                name,
+                int(count),
+                DATATYPE_BYTES[int(datatype)],
+                int(root),
+                comm.identity,
+                comm.rank,
+            )
+        )
     if log.unknown_calls:
         log.call_notes.append(
             f"{log.unknown_calls} calls of communicators whose beginning is not in the log are "
@@ -301,8 +318,12 @@ def _join(log: NcclLog, joined: Sequence[_Communicator]) -> None:
 
 def _require(good: bool, line: _Line, what: str) -> None:
     if not good:
-        raise TraceError(f"{what} is impossible", file=line.file, place=f"line {line.number}",
-                         remedy="the log is damaged: copy it again or record it again")  # fmt: skip
+        raise TraceError(
+            f"{what} is impossible",
+            file=line.file,
+            place=f"line {line.number}",
+            remedy="the log is damaged: copy it again or record it again",
+        )
 
 
 def _checked_call(line: _Line) -> int:

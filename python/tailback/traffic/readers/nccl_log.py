@@ -57,13 +57,23 @@ def read(path: Path) -> Program:
     calls = _calls(log, world, notes)
     collectives, timeline = join_calls(calls, [0] * len(world), notes)
     if not collectives:
-        raise TraceError("holds no collective that all of its ranks recorded", file=path,
-                         remedy="give the logs of all processes, from their beginning")  # fmt: skip
+        raise TraceError(
+            "holds no collective that all of its ranks recorded",
+            file=path,
+            remedy="give the logs of all processes, from their beginning",
+        )
     number: dict[str, int] = {}
     hosts = [number.setdefault(accelerator.host, len(number)) for accelerator in world]
-    program = compile_gpu(GpuProgram(
-        path.name.split(".")[0], hosts, collectives, timeline, notes, port_gbps=log.port_gbps,
-    ))  # fmt: skip
+    program = compile_gpu(
+        GpuProgram(
+            path.name.split(".")[0],
+            hosts,
+            collectives,
+            timeline,
+            notes,
+            port_gbps=log.port_gbps,
+        )
+    )
     program.hosts = tuple(accelerator.host for accelerator in world)
     return program
 
@@ -79,15 +89,19 @@ def _world(log: NcclLog, path: Path) -> list[Accelerator]:
     if not log.size:
         raise TraceError(
             "this log of NCCL names no communicators by which their ranks can be told apart, so it "
-            "is unknown which lines belong together", file=path,
+            "is unknown which lines belong together",
+            file=path,
             remedy=f"{_SET}, with NCCL 2.16 or newer if ranks have several communicators of a size",
-        )  # fmt: skip
+        )
     world = {rank: accelerator for accelerator, rank in log.world().items()}
     n_ranks = max(log.size.values())
     missing = sorted(set(range(n_ranks)) - set(world))
     if missing:
-        raise TraceError(f"has no lines of rank {missing[0]} of {n_ranks}", file=path,
-                         remedy="give the logs of all processes in one folder")  # fmt: skip
+        raise TraceError(
+            f"has no lines of rank {missing[0]} of {n_ranks}",
+            file=path,
+            remedy="give the logs of all processes in one folder",
+        )
     return [world[rank] for rank in range(n_ranks)]
 
 
@@ -111,14 +125,19 @@ def _calls(log: NcclLog, world: Sequence[Accelerator], notes: list[str]) -> list
             else:
                 out[world_rank[accelerator]].append(known)
     if lost:
-        notes.append(f"{lost} calls of communicators whose ranks are not all in the log, or of a "
-                     "kind that is not expanded, are left out")  # fmt: skip
+        notes.append(
+            f"{lost} calls of communicators whose ranks are not all in the log, or of a "
+            "kind that is not expanded, are left out"
+        )
     return out
 
 
 def _rank_call(
-    log: NcclLog, call: LoggedCall, ranks: tuple[int, ...], turn: dict[tuple[object, ...], int],
-) -> RankCall | None:  # fmt: skip
+    log: NcclLog,
+    call: LoggedCall,
+    ranks: tuple[int, ...],
+    turn: dict[tuple[object, ...], int],
+) -> RankCall | None:
     """A logged call; None if it is of a kind that cannot be expanded."""
     n = len(ranks)
     nbytes = call.count * call.element_bytes * (n if call.call in _TIMES_RANKS else 1)
@@ -139,8 +158,17 @@ def _rank_call(
     rings: tuple[tuple[int, ...], ...] = ()
     if name != "SendRecv":
         choice, rings = complete_choice(log, name, nbytes, choice, n)
-    return RankCall((*group, turn[group]), name, ranks, nbytes, f"comm {call.comm}", root=root,
-                    peer=peer, choice=choice, rings=rings)  # fmt: skip
+    return RankCall(
+        (*group, turn[group]),
+        name,
+        ranks,
+        nbytes,
+        f"comm {call.comm}",
+        root=root,
+        peer=peer,
+        choice=choice,
+        rings=rings,
+    )
 
 
 def complete_choice(

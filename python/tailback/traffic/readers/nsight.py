@@ -106,8 +106,10 @@ def record(path: Path) -> RecordedRun:
 def system_tree(path: Path) -> list[list[tuple[str, str]]]:
     """Name and class of each rank's host, where exports state it; raises TraceError."""
     host = {rank: one.host for one in map(_session, _files(path)) for rank in one.ranks}
-    return [[(name, "node")] if (name := host.get(rank)) else []
-            for rank in range(max(host, default=-1) + 1)]  # fmt: skip
+    return [
+        [(name, "node")] if (name := host.get(rank)) else []
+        for rank in range(max(host, default=-1) + 1)
+    ]
 
 
 def _files(path: Path) -> list[Path]:
@@ -129,9 +131,10 @@ def _joined(
         for rank in np.unique(table.rank).tolist():
             if rank in owner:
                 raise TraceError(
-                    f"holds rank {rank}, and so does {owner[rank].name!r}", file=file,
+                    f"holds rank {rank}, and so does {owner[rank].name!r}",
+                    file=file,
                     remedy="keep the exports of one run in a folder, each rank once",
-                )  # fmt: skip
+                )
             owner[rank] = file
     table = CallTable.join(tables)
     partners = table.peer[table.kind == KINDS.index("MPI_P2P_EVENTS")]
@@ -140,9 +143,10 @@ def _joined(
     if missing is not None:
         raise TraceError(
             f"the calls of rank {missing} are missing: rank {max(owner)} is the last recorded, and "
-            f"{n_ranks - 1} the last that a call names", file=path,
+            f"{n_ranks - 1} the last that a call names",
+            file=path,
             remedy="give the folder with the exports of all ranks",
-        )  # fmt: skip
+        )
     return n_ranks, table
 
 
@@ -225,9 +229,10 @@ def _require_whole(path: Path) -> None:
     promised = (65_536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
     if len(header) < 100 or not header.startswith(_MAGIC) or size < promised:
         raise TraceError(
-            f"is not a whole SQLite database: {size:,} of {max(promised, 100):,} B", file=path,
+            f"is not a whole SQLite database: {size:,} of {max(promised, 100):,} B",
+            file=path,
             remedy="copy it again, or " + _AGAIN,
-        )  # fmt: skip
+        )
 
 
 def _table_names(database: sqlite3.Connection) -> set[str]:
@@ -256,12 +261,20 @@ def _calls_of(path: Path) -> CallTable:
     at = np.searchsorted(processes[order], columns[3] // _PROCESS)
     at = np.minimum(at, len(processes) - 1)
     if not len(processes) or (processes[order][at] != columns[3] // _PROCESS).any():
-        raise TraceError("has MPI calls of a process without a rank", file=path,
-                         place="table MPI_RANKS", remedy=_AGAIN)  # fmt: skip
+        raise TraceError(
+            "has MPI calls of a process without a rank",
+            file=path,
+            place="table MPI_RANKS",
+            remedy=_AGAIN,
+        )
     rank = ranks[order][at]
     if rank.min(initial=0) < 0 or rank.max(initial=0) >= 1 << 24:
-        raise TraceError(f"has rank {int(rank.min())} … {int(rank.max())}", file=path,
-                         place="table MPI_RANKS", remedy=_AGAIN)  # fmt: skip
+        raise TraceError(
+            f"has rank {int(rank.min())} … {int(rank.max())}",
+            file=path,
+            place="table MPI_RANKS",
+            remedy=_AGAIN,
+        )
     if (
         (columns[2] < columns[1]).any()
         or columns[1].min(initial=0) < 0
@@ -282,9 +295,11 @@ def _table(database: sqlite3.Connection, name: str) -> NDArray[np.int64]:
     peer = "remoteRank" if "remoteRank" in has else "rootRank"
     wanted = ["commHandle", "tag", peer, "size", "recvSize", "requestHandle"]
     chosen = [
-        f"COALESCE({column}, {_DEFAULTS.get(column, 0)})" if column in has
-        else str(_DEFAULTS.get(column, 0)) for column in wanted
-    ]  # fmt: skip
+        f"COALESCE({column}, {_DEFAULTS.get(column, 0)})"
+        if column in has
+        else str(_DEFAULTS.get(column, 0))
+        for column in wanted
+    ]
     query = f'SELECT start, COALESCE("end", start), globalTid, textId, {", ".join(chosen)}'
     columns = _rows(database, f"{query} FROM {name}", 10)
     return np.concatenate([np.full((1, columns.shape[1]), KINDS.index(name)), columns])
@@ -323,7 +338,8 @@ def _without_mpi(database: sqlite3.Connection, path: Path, names: set[str]) -> T
     if kernels:
         return TraceError(
             f"has {int(kernels):,} kernels of NCCL, whose ranks and sizes it does not hold",
-            file=path, remedy="record a Kineto trace (PyTorch's profiler), or NCCL's log with "
+            file=path,
+            remedy="record a Kineto trace (PyTorch's profiler), or NCCL's log with "
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING: docs/reference/traffic.md",
-        )  # fmt: skip
+        )
     return TraceError("holds no calls of MPI", file=path, remedy=_RECORD)

@@ -84,8 +84,10 @@ class CallTable:
         names: dict[str, int] = {}
         for table in tables:
             keys, place = dense(table.text)
-            new = [names.setdefault(table.names.get(key, "unknown"), len(names))
-                   for key in keys.tolist()]  # fmt: skip
+            new = [
+                names.setdefault(table.names.get(key, "unknown"), len(names))
+                for key in keys.tolist()
+            ]
             table.text = np.array(new, np.int64)[place]
         columns = [column.name for column in fields(CallTable) if column.name != "names"]
         joined = [np.concatenate([getattr(table, name) for table in tables]) for name in columns]
@@ -115,33 +117,40 @@ def compile_calls(name: str, n_ranks: int, table: CallTable, path: Path) -> Prog
     posts, calls = posts_and_collectives(n_ranks, table, (enter, leave), labels, notes, path)
     guessed, _ = guess_sources(posts, n_ranks)
     if guessed:
-        notes.append(f"{guessed} receives from any source: matched to the messages no other "
-                     "receive takes")  # fmt: skip
+        notes.append(
+            f"{guessed} receives from any source: matched to the messages no other receive takes"
+        )
     channels, posts.channel = dense(posts.channel)
-    expanded = collective_posts(
-        calls, OPERATIONS, {0: np.arange(n_ranks)}, len(channels), path
-    )  # fmt: skip
+    expanded = collective_posts(calls, OPERATIONS, {0: np.arange(n_ranks)}, len(channels), path)
     computes = _computes(table, enter)
     none = np.zeros(0, np.int64)
     program = compile_posts(
-        name, n_ranks, Posts.join([posts, expanded]), list(labels),
-        ImpliedWaits(none, none, none), computes, notes,
-    )  # fmt: skip
+        name,
+        n_ranks,
+        Posts.join([posts, expanded]),
+        list(labels),
+        ImpliedWaits(none, none, none),
+        computes,
+        notes,
+    )
     moving = np.isin(table.text, [key for key, call in table.names.items() if communicates(call)])
     # A call that waits for several requests has a row for each.
     rows, _ = distinct([table.rank[moving], table.start[moving], table.end[moving]])
     inside_ns = int((table.end[moving][rows] - table.start[moving][rows]).sum())
     program.recording = RecordedTimes(
-        inside_ns * 1000 // n_ranks, int(computes.ps.sum()) // n_ranks,
+        inside_ns * 1000 // n_ranks,
+        int(computes.ps.sum()) // n_ranks,
         _oversubscribed_ps(table, (enter, leave), calls, n_ranks),
-    )  # fmt: skip
+    )
     return program
 
 
 def _oversubscribed_ps(
-    table: CallTable, places: tuple[NDArray[np.int64], NDArray[np.int64]], calls: Calls,
+    table: CallTable,
+    places: tuple[NDArray[np.int64], NDArray[np.int64]],
+    calls: Calls,
     n_ranks: int,
-) -> int:  # fmt: skip
+) -> int:
     """Time of the last rank to enter small collectives, 0 if it is plausible."""
     enter, leave = places
     row_at = np.zeros(2 * len(enter), np.int64)
@@ -155,9 +164,13 @@ def _oversubscribed_ps(
 
 
 def posts_and_collectives(
-    n_ranks: int, table: CallTable, places: tuple[NDArray[np.int64], NDArray[np.int64]],
-    labels: dict[Label, int], notes: list[str], path: Path,
-) -> tuple[Posts, Calls]:  # fmt: skip
+    n_ranks: int,
+    table: CallTable,
+    places: tuple[NDArray[np.int64], NDArray[np.int64]],
+    labels: dict[Label, int],
+    notes: list[str],
+    path: Path,
+) -> tuple[Posts, Calls]:
     """Sends and receives, some of them of unknown source, and collectives of all ranks.
 
     Args:
@@ -174,8 +187,11 @@ def posts_and_collectives(
     in_world = _in_world(table, n_ranks, notes)
     posts = _messages(table, *places, in_world, labels, notes)
     if (posts.size >= 1 << 62).any() or (posts.peer >= n_ranks).any():
-        raise TraceError("has a call with an impossible size or partner", file=path,
-                         remedy="export the report again")  # fmt: skip
+        raise TraceError(
+            "has a call with an impossible size or partner",
+            file=path,
+            remedy="export the report again",
+        )
     return posts, _collectives(table, *places, in_world, n_ranks, labels, notes)
 
 
@@ -217,9 +233,13 @@ def _short(name: str) -> str:
 
 
 def _messages(
-    table: CallTable, enter: NDArray[np.int64], leave: NDArray[np.int64],
-    in_world: NDArray[np.bool_], labels: dict[Label, int], notes: list[str],
-) -> Posts:  # fmt: skip
+    table: CallTable,
+    enter: NDArray[np.int64],
+    leave: NDArray[np.int64],
+    in_world: NDArray[np.bool_],
+    labels: dict[Label, int],
+    notes: list[str],
+) -> Posts:
     """Sends and receives of point-to-point calls."""
     short = {key: _short(name) for key, name in table.names.items()}
     p2p = table.kind == _P2P
@@ -234,19 +254,28 @@ def _messages(
     wait = np.where(nonblocking, _waits(table, leave, p2p | (table.kind == _COLLECTIVE)), leave)
     tag = table.tag[row]
     some, which = distinct([table.text[row], tag])
-    made = [Label(f"tag {tag[at]}", table.names[int(table.text[row[at]])], int(tag[at]))
-            for at in some.tolist()]  # fmt: skip
+    made = [
+        Label(f"tag {tag[at]}", table.names[int(table.text[row[at]])], int(tag[at]))
+        for at in some.tolist()
+    ]
     number = np.array([labels.setdefault(label, len(labels)) for label in made], np.int64)
     n = len(row)
     peer = np.maximum(table.peer[row], UNKNOWN)
     return Posts(
-        rank=table.rank[row], thread=np.zeros(n, np.int64), position=enter[row],
-        step=np.ones(n, np.int64), is_send=is_send[row], peer=peer, channel=tag,
+        rank=table.rank[row],
+        thread=np.zeros(n, np.int64),
+        position=enter[row],
+        step=np.ones(n, np.int64),
+        is_send=is_send[row],
+        peer=peer,
+        channel=tag,
         size=np.maximum(table.size[row], 0).astype(np.uint64),
         label=number[which] if n else np.zeros(0, np.int64),
-        wait_position=wait[row], wait_step=np.full(n, 2, np.int64),
-        collective=np.zeros(n, np.bool_), peer_known=peer >= 0,
-    )  # fmt: skip
+        wait_position=wait[row],
+        wait_step=np.full(n, 2, np.int64),
+        collective=np.zeros(n, np.bool_),
+        peer_known=peer >= 0,
+    )
 
 
 def _waits(
@@ -269,9 +298,14 @@ def _waits(
 
 
 def _collectives(
-    table: CallTable, enter: NDArray[np.int64], leave: NDArray[np.int64],
-    in_world: NDArray[np.bool_], n_ranks: int, labels: dict[Label, int], notes: list[str],
-) -> Calls:  # fmt: skip
+    table: CallTable,
+    enter: NDArray[np.int64],
+    leave: NDArray[np.int64],
+    in_world: NDArray[np.bool_],
+    n_ranks: int,
+    labels: dict[Label, int],
+    notes: list[str],
+) -> Calls:
     """The collectives of MPI_COMM_WORLD: the n-th of every rank is the same one."""
     names = {key: blocking_name(name) for key, name in table.names.items()}
     number = {name: at for at, name in enumerate(OPERATIONS)}
@@ -291,8 +325,10 @@ def _collectives(
     unlike |= (root < 0) | (root >= n_ranks)
     agree[instance[unlike]] = False
     if not agree.all():
-        notes.append(f"{int((~agree).sum())} collectives that were not recorded alike by all ranks "
-                     "are left out")  # fmt: skip
+        notes.append(
+            f"{int((~agree).sum())} collectives that were not recorded alike by all ranks "
+            "are left out"
+        )
     kept = agree[instance]
     row, instance, kind, root = row[kept], instance[kept], kind[kept], root[kept]
     waited = _waits(table, leave, (table.kind == _COLLECTIVE) | (table.kind == _P2P))
@@ -304,12 +340,21 @@ def _collectives(
     of = {key: labels.setdefault(one, len(labels)) for key, one in label.items()}
     zero = np.zeros(len(row), np.int64)
     return Calls(
-        rank=table.rank[row], thread=zero, position=enter[row],
+        rank=table.rank[row],
+        thread=zero,
+        position=enter[row],
         wait_position=np.where(blocking[text], leave[row], waited[row]) if len(row) else zero,
-        comm=zero, instance=instance, label=np.array([of[key] for key in text.tolist()], np.int64),
-        operation=kind, size=np.full(len(row), n_ranks), me=table.rank[row], root=root,
-        sent=sizes[0], received=sizes[1], counts=np.full(len(row), -1),
-    )  # fmt: skip
+        comm=zero,
+        instance=instance,
+        label=np.array([of[key] for key in text.tolist()], np.int64),
+        operation=kind,
+        size=np.full(len(row), n_ranks),
+        me=table.rank[row],
+        root=root,
+        sent=sizes[0],
+        received=sizes[1],
+        counts=np.full(len(row), -1),
+    )
 
 
 def _computes(table: CallTable, enter: NDArray[np.int64]) -> Computes:

@@ -61,9 +61,12 @@ def record_calls(
         raise TraceError("spans more than 53 days", file=path, remedy="give the exports of one run")
     row_of, kept = _rows_of_calls(table, notes)
     calls, names = calls_alone(
-        table.rank[kept], table.text[kept], [table.names[key] for key in range(len(table.names))],
-        (table.start[kept] - origin) * _NS, (table.end[kept] - origin) * _NS,
-    )  # fmt: skip
+        table.rank[kept],
+        table.text[kept],
+        [table.names[key] for key in range(len(table.names))],
+        (table.start[kept] - origin) * _NS,
+        (table.end[kept] - origin) * _NS,
+    )
     places = positions(table)
     row_at = np.empty(2 * len(table.rank), np.int64)
     for place in places:

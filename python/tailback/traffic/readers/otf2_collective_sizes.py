@@ -74,9 +74,11 @@ def sizes_by_partner(
                 shares = _shares(trace, operation, sent, received, text[mine])
             except ValueError as error:
                 raise TraceError(
-                    f"bytes to each rank: {error}", file=file, place=m.place(int(records[0])),
+                    f"bytes to each rank: {error}",
+                    file=file,
+                    place=m.place(int(records[0])),
                     remedy="the trace is damaged: copy it again or record it again",
-                ) from None  # fmt: skip
+                ) from None
             known[key] = None if shares is None else len(counts) + np.arange(len(shares))
             counts.extend(shares or ())
         numbers = known[key]
@@ -133,8 +135,10 @@ def _agreeing(sent: NDArray[np.object_], received: NDArray[np.object_], n: int) 
             continue
         shares = sent // times
         others = shares.sum() - shares
-        if all(got in (rest, rest + own)
-               for got, rest, own in zip(received, others, shares, strict=True)):  # fmt: skip
+        if all(
+            got in (rest, rest + own)
+            for got, rest, own in zip(received, others, shares, strict=True)
+        ):
             return list(shares)
     return None
 

@@ -35,9 +35,22 @@ _LARGE = 2**20
 
 _CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event", "path")
 _MESSAGE_COLUMNS = (
-    "kind", "time", "event", "call", "phase", "path", "peer", "comm", "tag", "bytes", "received",
-    "request", "message", "posted", "probed",
-)  # fmt: skip
+    "kind",
+    "time",
+    "event",
+    "call",
+    "phase",
+    "path",
+    "peer",
+    "comm",
+    "tag",
+    "bytes",
+    "received",
+    "request",
+    "message",
+    "posted",
+    "probed",
+)
 
 
 @dataclass(frozen=True)
@@ -86,9 +99,21 @@ class CallColumns:
 
 
 @narrow_columns(
-    "rank", "thread", "position", "call", "phase", "path", "peer", "comm", "tag", "bytes",
-    "received", "posted", "probed", "event",
-)  # fmt: skip
+    "rank",
+    "thread",
+    "position",
+    "call",
+    "phase",
+    "path",
+    "peer",
+    "comm",
+    "tag",
+    "bytes",
+    "received",
+    "posted",
+    "probed",
+    "event",
+)
 @dataclass(frozen=True)
 class MessageColumns:
     """Message records, M of them; a column that a kind does not have holds 0 or -1.
@@ -173,9 +198,11 @@ class PathTable:
         """Number of each path of a location, shape (P,); callers come before callees."""
         out = np.zeros(len(columns["region"]), np.int64)
         rows = zip(
-            columns["parent"].tolist(), columns["region"].tolist(), columns["site"].tolist(),
+            columns["parent"].tolist(),
+            columns["region"].tolist(),
+            columns["site"].tolist(),
             strict=True,
-        )  # fmt: skip
+        )
         for row, (parent, region, site) in enumerate(rows):
             frame = self._frame(region, site)
             above = self.texts[out[parent]] if parent != NONE else ""

@@ -64,8 +64,13 @@ from tailback.traffic.readers.posts import (
 PROC_NULL = (-1, 2**32 - 2)
 """MPI_PROC_NULL of MPICH and Open MPI as values of a rank column."""
 
-KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
-              IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
+KIND_NAMES = {
+    SEND: "MPI_Send",
+    ISEND: "MPI_Isend",
+    RECV: "MPI_Recv",
+    IRECV: "MPI_Irecv",
+    IRECV_REQUEST: "MPI_Irecv",
+}
 """Calls of records outside of any call."""
 
 
@@ -73,14 +78,16 @@ def no_calls(file: Path) -> TraceError:
     """The error for a trace without any MPI call."""
     if (file.parent / "recording.json").is_file():
         return TraceError(
-            "the recording has no MPI call", file=file,
+            "the recording has no MPI call",
+            file=file,
             remedy="its ranks were killed before they wrote any, which they do after 1 MB of calls "
             "and at their end: record a run that ends",
-        )  # fmt: skip
+        )
     return TraceError(
-        "the trace has no MPI call", file=file,
+        "the trace has no MPI call",
+        file=file,
         remedy="record with the tracer's MPI module, for example eztrace -t openmpi",
-    )  # fmt: skip
+    )
 
 
 def compile_trace(trace: Trace, name: str, file: Path) -> Program:

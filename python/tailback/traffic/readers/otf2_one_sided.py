@@ -43,11 +43,19 @@ _LATE = 2**40
 
 _CLOSE_LOCK = frozenset(
     f"mpi_win_{name}"
-    for name in ("unlock", "unlock_all", "flush", "flush_all", "flush_local", "flush_local_all",
-                 "free")
-)  # fmt: skip
-_FETCHING = frozenset(("mpi_get_accumulate", "mpi_rget_accumulate", "mpi_fetch_and_op",
-                       "mpi_compare_and_swap"))  # fmt: skip
+    for name in (
+        "unlock",
+        "unlock_all",
+        "flush",
+        "flush_all",
+        "flush_local",
+        "flush_local_all",
+        "free",
+    )
+)
+_FETCHING = frozenset(
+    ("mpi_get_accumulate", "mpi_rget_accumulate", "mpi_fetch_and_op", "mpi_compare_and_swap")
+)
 """Calls that fetch as much as they send; ``tailback record`` writes only what they send."""
 
 
@@ -107,13 +115,17 @@ def one_sided_posts(
                 continue
             channel, text = first_channel + len(rows) // 2, int(label[at])
             for rank, peer, end, is_send in (
-                (origin, target, ends[0], to_target), (target, origin, ends[1], not to_target),
-            ):  # fmt: skip
-                rows.append((rank, end.position, end.step, is_send, peer, channel, size, text,
-                             end.wait))  # fmt: skip
+                (origin, target, ends[0], to_target),
+                (target, origin, ends[1], not to_target),
+            ):
+                rows.append(
+                    (rank, end.position, end.step, is_send, peer, channel, size, text, end.wait)
+                )
     if timing.as_locks:
-        notes.append(f"{timing.as_locks} one-sided operations have no epoch of their target in the "
-                     "trace: it is assumed to be always ready")  # fmt: skip
+        notes.append(
+            f"{timing.as_locks} one-sided operations have no epoch of their target in the "
+            "trace: it is assumed to be always ready"
+        )
     return _table(rows, timing.thread)
 
 
@@ -123,8 +135,10 @@ def _operations(trace: Trace, notes: list[str], file: Path) -> _Operations:
     rows = np.flatnonzero(m.kind == ONE_SIDED)
     unknown = m.comm[rows] < 0
     if unknown.any():
-        notes.append(f"{int(unknown.sum())} one-sided operations on windows that the trace does "
-                     "not define are left out")  # fmt: skip
+        notes.append(
+            f"{int(unknown.sum())} one-sided operations on windows that the trace does "
+            "not define are left out"
+        )
         rows = rows[~unknown]
     origin = m.rank[rows]
     target = world_ranks(trace, rows, origin, file)
@@ -144,11 +158,20 @@ def _table(rows: list[tuple[int, ...]], thread: NDArray[np.int64]) -> Posts:
     rank, position, step, is_send, peer, channel, size, label, wait = columns
     n = len(rank)
     return Posts(
-        rank=rank, thread=thread[rank], position=position, step=step,
-        is_send=is_send.astype(np.bool_), peer=peer, channel=channel, size=size.astype(np.uint64),
-        label=label, wait_position=wait, wait_step=np.full(n, _LATE),
-        collective=np.ones(n, np.bool_), peer_known=np.ones(n, np.bool_),
-    )  # fmt: skip
+        rank=rank,
+        thread=thread[rank],
+        position=position,
+        step=step,
+        is_send=is_send.astype(np.bool_),
+        peer=peer,
+        channel=channel,
+        size=size.astype(np.uint64),
+        label=label,
+        wait_position=wait,
+        wait_step=np.full(n, _LATE),
+        collective=np.ones(n, np.bool_),
+        peer_known=np.ones(n, np.bool_),
+    )
 
 
 class _Timing:

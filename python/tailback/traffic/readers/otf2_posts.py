@@ -71,9 +71,11 @@ def _compiled(posts: _core.Otf2Posts, raw: _core.PostTables, trace: Trace, ancho
     used_channels, channels = dense(raw["channels"])
     collectives = _on_own_rank(expand(trace, labels, len(used_channels), notes, anchor), raw)
     columns, used, lost, differing = posts.compile(
-        channels.astype(np.uint32), numbers.astype(np.uint32), *columns_of(collectives),
+        channels.astype(np.uint32),
+        numbers.astype(np.uint32),
+        *columns_of(collectives),
         scatters(labels.all()),
-    )  # fmt: skip
+    )
     notes += messages_notes(labels.all(), lost, differing)
     calls = {
         region: RegionCalls(number, recorded, ticks)
@@ -82,9 +84,13 @@ def _compiled(posts: _core.Otf2Posts, raw: _core.PostTables, trace: Trace, ancho
     note_calls(trace, calls, len(used), notes)
     used_labels = [labels.all()[number] for number in used] or labels.none()
     program = Program(
-        name=anchor.stem, labels=used_labels, grid=grid_of(trace), notes=notes,
-        lacks=what_lacks(trace, used_labels), **columns,
-    )  # fmt: skip
+        name=anchor.stem,
+        labels=used_labels,
+        grid=grid_of(trace),
+        notes=notes,
+        lacks=what_lacks(trace, used_labels),
+        **columns,
+    )
     program.recording = recording(trace, calls, raw["between_ps"])
     program.check()
     return program

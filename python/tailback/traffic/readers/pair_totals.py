@@ -37,10 +37,12 @@ def program_of_totals(
     # Two posts per message; a short line of text may stand for any number of messages.
     messages = sum(row[4] for row in rows)
     require_memory(
-        2 * messages + n_ranks, memory_for_input(),
-        what=f"a profile of {messages:,} messages", error=TraceError,
+        2 * messages + n_ranks,
+        memory_for_input(),
+        what=f"a profile of {messages:,} messages",
+        error=TraceError,
         remedy="profile a shorter run",
-    )  # fmt: skip
+    )
     source = np.array([row[0] for row in rows], np.int64)
     target = np.array([row[1] for row in rows], np.int64)
     label = np.array([row[2] for row in rows], np.int64)

@@ -60,8 +60,9 @@ def read(path: Path) -> Program:
     if path.is_dir():
         frames = _frames(path)
         if len(frames) != 1:
-            raise TraceError(f"holds {len(frames)} frames of pipit", file=path,
-                             remedy="name the frame")  # fmt: skip
+            raise TraceError(
+                f"holds {len(frames)} frames of pipit", file=path, remedy="name the frame"
+            )
         path = frames[0]
     totals: defaultdict[tuple[int, int, str], Counter[int]] = defaultdict(Counter)
     last = rows = 0
@@ -90,13 +91,16 @@ def read(path: Path) -> Program:
     if not totals:
         raise TraceError(
             f"has {rows:,} events, none of which says who sent to whom (MpiSend or MpiIsend with "
-            "attributes)", file=path, remedy="give Tailback the trace that the frame was made of, "
-            "or " + _AGAIN,
-        )  # fmt: skip
+            "attributes)",
+            file=path,
+            remedy="give Tailback the trace that the frame was made of, or " + _AGAIN,
+        )
     notes = []
     if others:
-        notes.append(f"{sum(others.values())} messages on communicators other than the first are "
-                     "left out: their receivers are not ranks of the run")  # fmt: skip
+        notes.append(
+            f"{sum(others.values())} messages on communicators other than the first are "
+            "left out: their receivers are not ranks of the run"
+        )
     return program_of_rows(path, last + 1, totals, notes)
 
 

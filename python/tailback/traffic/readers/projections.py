@@ -86,27 +86,35 @@ def read(path: Path) -> Program:
     if path.is_dir():
         files = _sts_files(path)
         if len(files) != 1:
-            raise TraceError(f"holds {len(files)} .sts files", file=path,
-                             remedy="name the .sts file of the run")  # fmt: skip
+            raise TraceError(
+                f"holds {len(files)} .sts files", file=path, remedy="name the .sts file of the run"
+            )
         path = files[0]
     text = content(path, TraceError, TRACE_MEMORY).decode("utf-8", "replace")
     found = _PROCESSORS.search(text)
     if found is None or not text.rstrip().endswith("END"):
-        raise TraceError("does not state PROCESSORS, or has no END: it is cut short", file=path,
-                         remedy=_AGAIN)  # fmt: skip
+        raise TraceError(
+            "does not state PROCESSORS, or has no END: it is cut short", file=path, remedy=_AGAIN
+        )
     chares = dict(_CHARE.findall(text))
-    entries = {int(number): f"{chares.get(chare, '?')}::{name.split('(')[0]}"[:80]
-               for number, name, chare in _ENTRY.findall(text)}  # fmt: skip
+    entries = {
+        int(number): f"{chares.get(chare, '?')}::{name.split('(')[0]}"[:80]
+        for number, name, chare in _ENTRY.findall(text)
+    }
     n_ranks = int(found[1])
     logs = {
-        int(match["pe"]): entry for entry in path.parent.iterdir()
+        int(match["pe"]): entry
+        for entry in path.parent.iterdir()
         if (match := _LOG.match(entry.name)) and match["stem"] == path.name.removesuffix(".sts")
-    }  # fmt: skip
+    }
     events = _Events()
     for rank in range(n_ranks):
         if rank not in logs:
-            raise TraceError(f"the log of processor {rank} of {n_ranks} is missing",
-                             file=path.parent, remedy="copy all logs into one folder")  # fmt: skip
+            raise TraceError(
+                f"the log of processor {rank} of {n_ranks} is missing",
+                file=path.parent,
+                remedy="copy all logs into one folder",
+            )
         _read_log(logs[rank], rank, events)
     return _compile(path.name.split(".")[0], n_ranks, events, entries)
 
@@ -151,12 +159,18 @@ def _read_log(file: Path, rank: int, events: _Events) -> None:
                 ended = ended or kind == _LAST
         except (ValueError, IndexError):
             raise TraceError(
-                f"cannot parse {shown(line.decode('utf-8', 'replace'))}", file=file,
-                place=f"line {position + 1}", remedy=_AGAIN,
-            ) from None  # fmt: skip
+                f"cannot parse {shown(line.decode('utf-8', 'replace'))}",
+                file=file,
+                place=f"line {position + 1}",
+                remedy=_AGAIN,
+            ) from None
     if not ended or lines[-1]:
-        raise TraceError("has no end of computation: the log is cut short", file=file,
-                         place=f"line {len(lines)}", remedy=_AGAIN)  # fmt: skip
+        raise TraceError(
+            "has no end of computation: the log is cut short",
+            file=file,
+            place=f"line {len(lines)}",
+            remedy=_AGAIN,
+        )
 
 
 def _require(time: int, size: int) -> None:
@@ -185,12 +199,20 @@ def _compile(name: str, n_ranks: int, events: _Events, entries: dict[int, str]) 
     n = columns.shape[1]
     wait = columns[7]
     posts = Posts(
-        rank=columns[0], thread=np.zeros(n, np.int64), position=columns[1],
-        step=np.ones(n, np.int64), is_send=columns[2].astype(np.bool_), peer=columns[3],
-        channel=columns[4], size=columns[5].astype(np.uint64), label=columns[6],
-        wait_position=wait, wait_step=np.ones(n, np.int64),
-        collective=np.zeros(n, np.bool_), peer_known=np.ones(n, np.bool_),
-    )  # fmt: skip
+        rank=columns[0],
+        thread=np.zeros(n, np.int64),
+        position=columns[1],
+        step=np.ones(n, np.int64),
+        is_send=columns[2].astype(np.bool_),
+        peer=columns[3],
+        channel=columns[4],
+        size=columns[5].astype(np.uint64),
+        label=columns[6],
+        wait_position=wait,
+        wait_step=np.ones(n, np.int64),
+        collective=np.zeros(n, np.bool_),
+        peer_known=np.ones(n, np.bool_),
+    )
     notes = ["ranks are processors of Charm++; messages include its envelopes"]
     if own:
         notes.append(f"{own} messages of processors to themselves move nothing")

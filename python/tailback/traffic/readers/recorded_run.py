@@ -69,9 +69,16 @@ class RecordedCalls(_Table):
 
 
 @narrow_columns(
-    "src_rank", "dst_rank", "comm", "tag", "size_bytes", "send_call", "send_done_call",
-    "recv_call", "recv_done_call",
-)  # fmt: skip
+    "src_rank",
+    "dst_rank",
+    "comm",
+    "tag",
+    "size_bytes",
+    "send_call",
+    "send_done_call",
+    "recv_call",
+    "recv_done_call",
+)
 @dataclass(frozen=True)
 class RecordedTransfers(_Table):
     """Point-to-point messages with both ends, T of them. Calls are rows of :class:`RecordedCalls`.
@@ -107,9 +114,16 @@ class RecordedTransfers(_Table):
 
 
 @narrow_columns(
-    "instance", "operation", "comm", "rank", "root", "start_call", "call", "sent_bytes",
+    "instance",
+    "operation",
+    "comm",
+    "rank",
+    "root",
+    "start_call",
+    "call",
+    "sent_bytes",
     "received_bytes",
-)  # fmt: skip
+)
 @dataclass(frozen=True)
 class RecordedCollectives(_Table):
     """Participation of ranks in collectives, one row per rank and collective, M of them.

@@ -65,9 +65,10 @@ def _files(path: Path) -> list[Path]:
         files = _files_in(path)
         if not files:
             raise TraceError(
-                "holds no time-independent trace", file=path,
+                "holds no time-independent trace",
+                file=path,
                 remedy="name the trace, or the index file that smpirun wrote beside its folder",
-            )  # fmt: skip
+            )
         return files
     if _is_trace(path):
         return [path]
@@ -75,9 +76,10 @@ def _files(path: Path) -> list[Path]:
     for name, file in listed:
         if file is None:
             raise TraceError(
-                f"names the file {name!r}, which is not there", file=path,
+                f"names the file {name!r}, which is not there",
+                file=path,
                 remedy="copy the files of all ranks next to the index",
-            )  # fmt: skip
+            )
     # A file that is not a trace is refused when its first line is parsed.
     return [file for _, file in listed if file is not None] or [path]
 

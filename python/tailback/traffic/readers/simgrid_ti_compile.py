@@ -38,13 +38,43 @@ FLOPS_PER_SECOND = 1e9
 """Assumed rate of computation: flops in a trace do not depend on a machine."""
 
 _PS_PER_FLOP = round(1e12 / FLOPS_PER_SECOND)
-_POSTS = ("MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Recv", "MPI_Isend", "MPI_Issend", "MPI_Ibsend",
-          "MPI_Irecv", "MPI_Sendrecv")  # fmt: skip
+_POSTS = (
+    "MPI_Send",
+    "MPI_Ssend",
+    "MPI_Bsend",
+    "MPI_Recv",
+    "MPI_Isend",
+    "MPI_Issend",
+    "MPI_Ibsend",
+    "MPI_Irecv",
+    "MPI_Sendrecv",
+)
 """Names of the calls that post a message, in the order of their numbers."""
-_KNOWN = ("send", "recv", "isend", "irecv", "sendrecv", "init", "finalize", "compute", "sleep",
-          "wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "probe", "iprobe",
-          "comm_size", "comm_split", "comm_dup", *OPERATIONS,
-          *(f"i{name}" for name in OPERATIONS))  # fmt: skip
+_KNOWN = (
+    "send",
+    "recv",
+    "isend",
+    "irecv",
+    "sendrecv",
+    "init",
+    "finalize",
+    "compute",
+    "sleep",
+    "wait",
+    "waitall",
+    "waitany",
+    "waitsome",
+    "test",
+    "testall",
+    "testany",
+    "probe",
+    "iprobe",
+    "comm_size",
+    "comm_split",
+    "comm_dup",
+    *OPERATIONS,
+    *(f"i{name}" for name in OPERATIONS),
+)
 """Calls to suggest for an unknown one."""
 _DAMAGED = "the trace is damaged, or of another version: copy it again or record it again"
 _CUT = "the trace is cut short: copy it again, or record it again and let the program end normally"
@@ -62,8 +92,13 @@ def compile_text(text: Text, path: Path) -> Program:
     computes, collectives = found["computes"], found["collectives"]
     calls = len(found["posts"]["rank"]) + len(computes["rank"]) + len(collectives["rank"])
     try:
-        require_memory(2 * calls, available_memory(), what="the trace", error=TraceError,
-                     remedy="record a shorter run")  # fmt: skip
+        require_memory(
+            2 * calls,
+            available_memory(),
+            what="the trace",
+            error=TraceError,
+            remedy="record a shorter run",
+        )
     except TraceError as error:
         raise error.located(path) from None
     group, after = _collectives(text, found)
@@ -115,15 +150,20 @@ def _fault(
             return TraceError("holds no call", file=path, remedy=_DAMAGED)
         case "missing":
             return TraceError(
-                f"holds lines of rank {found}, and none of rank {number}", file=path,
+                f"holds lines of rank {found}, and none of rank {number}",
+                file=path,
                 remedy="copy the files of all ranks, or name the index file beside their folder",
-            )  # fmt: skip
+            )
         case "large":
-            return TraceError("has more lines than Tailback can number", file=path,
-                              remedy="record a shorter run")  # fmt: skip
+            return TraceError(
+                "has more lines than Tailback can number", file=path, remedy="record a shorter run"
+            )
         case "unknown":
-            return text.fault(row, f"unknown call in {text.quoted(row)}",
-                              f"{nearest(found, _KNOWN)}; or {_DAMAGED}")  # fmt: skip
+            return text.fault(
+                row,
+                f"unknown call in {text.quoted(row)}",
+                f"{nearest(found, _KNOWN)}; or {_DAMAGED}",
+            )
         case "twice":
             remedy = "the files are of several traces: name one, or its index file"
             return text.fault(row, f"rank {number} begins a second time", remedy)
@@ -151,9 +191,11 @@ def _point_to_point(found: dict[str, Any], notes: list[str]) -> Posts:
     columns = found.pop("posts")
     n = len(columns["rank"])
     posts = Posts(
-        thread=np.zeros(n, np.int64), wait_step=np.full(n, LATE), collective=np.zeros(n, np.bool_),
+        thread=np.zeros(n, np.int64),
+        wait_step=np.full(n, LATE),
+        collective=np.zeros(n, np.bool_),
         **columns,
-    )  # fmt: skip
+    )
     guessed, even = guess_sources(posts, found["n_ranks"])
     if guessed:
         notes.append(
@@ -216,11 +258,21 @@ def _collectives(text: Text, found: dict[str, Any]) -> tuple[_CollectiveGroup, C
     agree = _agree(stream, fits, operation, root, n_ranks)
     zeros = np.zeros(len(row), np.int64)
     calls = Calls(
-        rank=rank, thread=zeros, position=2 * row,
-        wait_position=np.where(blocking, 2 * row, UNKNOWN), comm=zeros, instance=stream,
-        label=zeros, operation=operation, size=np.full(len(row), n_ranks), me=rank, root=root,
-        sent=sent, received=received, counts=counts,
-    )  # fmt: skip
+        rank=rank,
+        thread=zeros,
+        position=2 * row,
+        wait_position=np.where(blocking, 2 * row, UNKNOWN),
+        comm=zeros,
+        instance=stream,
+        label=zeros,
+        operation=operation,
+        size=np.full(len(row), n_ranks),
+        me=rank,
+        root=root,
+        sent=sent,
+        received=received,
+        counts=counts,
+    )
     some = np.flatnonzero(flops > 0)
     some = some[np.argsort(row[some], kind="stable")] if len(text.files) == 1 else some
     too_long = flops[some] > LONGEST_PS // _PS_PER_FLOP
@@ -266,9 +318,12 @@ def _parse_each(
 
 
 def _agree(
-    stream: NDArray[np.int64], fits: NDArray[np.bool_], operation: NDArray[np.int64],
-    root: NDArray[np.int64], n_ranks: int,
-) -> NDArray[np.bool_]:  # fmt: skip
+    stream: NDArray[np.int64],
+    fits: NDArray[np.bool_],
+    operation: NDArray[np.int64],
+    root: NDArray[np.int64],
+    n_ranks: int,
+) -> NDArray[np.bool_]:
     """Whether all ranks take part in the collective of a row with the same call and root."""
     n = int(stream.max(initial=-1)) + 1
     what = operation * n_ranks + root

@@ -111,6 +111,8 @@ def _check_text(data: bytes, path: Path, first: int) -> None:
             byte = error.start
     if byte >= 0:
         raise TraceError(
-            "is not text", file=path, place=f"byte {first + byte}",
+            "is not text",
+            file=path,
+            place=f"byte {first + byte}",
             remedy="the file is damaged or of another format: copy it again",
-        )  # fmt: skip
+        )

@@ -36,31 +36,50 @@ def _draw(study: Study, name: str, label: str) -> Figure | None:
     axes = drawn.add_subplot()
     numbers = [
         {
-            "q1": 100 * row["q1"], "med": 100 * row["median"], "q3": 100 * row["q3"],
-            "whislo": 100 * row["low"], "whishi": 100 * row["high"], "fliers": [],
+            "q1": 100 * row["q1"],
+            "med": 100 * row["median"],
+            "q3": 100 * row["q3"],
+            "whislo": 100 * row["low"],
+            "whishi": 100 * row["high"],
+            "fliers": [],
         }
         for row in table.iter_rows(named=True)
-    ]  # fmt: skip
+    ]
     drawn_boxes = axes.bxp(
-        numbers, positions=range(table.height), widths=0.6, patch_artist=True, showfliers=False,
-        medianprops={"color": INK, "linewidth": 1.4}, boxprops={"linewidth": 0.7},
-    )  # fmt: skip
+        numbers,
+        positions=range(table.height),
+        widths=0.6,
+        patch_artist=True,
+        showfliers=False,
+        medianprops={"color": INK, "linewidth": 1.4},
+        boxprops={"linewidth": 0.7},
+    )
     for box, kind in zip(drawn_boxes["boxes"], table["port_type"].to_list(), strict=True):
         box.set_facecolor(UP if kind == "up" else DOWN)
         box.set_alpha(0.8)
     for at, row in enumerate(table.iter_rows(named=True)):
         if row["outliers"]:
-            axes.text(at, 100 * row["high"], f"+{row['outliers']}", ha="center", va="bottom",
-                      fontsize=7, color=MUTED)  # fmt: skip
+            axes.text(
+                at,
+                100 * row["high"],
+                f"+{row['outliers']}",
+                ha="center",
+                va="bottom",
+                fontsize=7,
+                color=MUTED,
+            )
     axes.set_xticks(
         range(table.height),
-        class_labels(table["category"].to_list(), table["port_type"].to_list()), fontsize=7.5,
-    )  # fmt: skip
+        class_labels(table["category"].to_list(), table["port_type"].to_list()),
+        fontsize=7.5,
+    )
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y")
     axes.set_title(
         "+n: outliers beyond 1.5 interquartile ranges, left out (Table II)",
-        fontsize=8, fontweight="normal", color=MUTED,
-    )  # fmt: skip
+        fontsize=8,
+        fontweight="normal",
+        color=MUTED,
+    )
     return drawn

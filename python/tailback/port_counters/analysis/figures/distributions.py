@@ -51,8 +51,9 @@ def io_links(study: Study) -> Figure | None:
         for column, group in enumerate(groups):
             axes = drawn.add_subplot(len(shown), len(groups), row * len(groups) + column + 1)
             for suffix, label, colour, dash in (
-                ("", "all links", MUTED, "-"), ("_io", "I/O links", INK, (0, (4, 2))),
-            ):  # fmt: skip
+                ("", "all links", MUTED, "-"),
+                ("_io", "I/O links", INK, (0, (4, 2))),
+            ):
                 table = study.tables[f"ccdf_{measure}{suffix}"].filter(pl.col("group") == group)
                 _curve(axes, table, label, colour, dash)
             axes.set_title(f"{shorten(group, 10)}, {measure}", fontsize=8.5, fontweight="normal")
@@ -66,18 +67,26 @@ def io_links(study: Study) -> Figure | None:
 def _curves(axes: Axes, table: pl.DataFrame, measure: str) -> None:
     for group in sorted(table["group"].unique().to_list()):
         _curve(
-            axes, table.filter(pl.col("group") == group), shorten(group, 16),
-            GROUPS.get(group, INK), DASHES.get(group, "-"),
-        )  # fmt: skip
+            axes,
+            table.filter(pl.col("group") == group),
+            shorten(group, 16),
+            GROUPS.get(group, INK),
+            DASHES.get(group, "-"),
+        )
     axes.set_xlabel(MEASURES[measure][1], fontsize=8)
 
 
 def _curve(axes: Axes, table: pl.DataFrame, label: str, colour: str, dash: object) -> None:
     above = table.filter(pl.col("ccdf") > 0)
     axes.plot(
-        [0.0, *above["percent"]], [1.0, *above["ccdf"]], drawstyle="steps-post", label=label,
-        color=colour, linestyle=dash, linewidth=1.4,
-    )  # fmt: skip
+        [0.0, *above["percent"]],
+        [1.0, *above["ccdf"]],
+        drawstyle="steps-post",
+        label=label,
+        color=colour,
+        linestyle=dash,
+        linewidth=1.4,
+    )
     axes.set_yscale("log")
     # Plain numbers: names from files must stay text, so mathematics is switched off in figures.
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -34,13 +34,25 @@ def evolution(study: Study) -> Figure | None:
     axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=0.4, zorder=1))
     size = 6.0 + 4.0 * features["extent"].to_numpy()
     axes.scatter(
-        x, y, s=size, c=[colour(v) for v in features["maximum"]], edgecolors=INK, linewidths=0.3,
+        x,
+        y,
+        s=size,
+        c=[colour(v) for v in features["maximum"]],
+        edgecolors=INK,
+        linewidths=0.3,
         zorder=2,
-    )  # fmt: skip
+    )
     for start, shade in BANDS:
         if start + 10 > graph.threshold:
-            axes.scatter([], [], s=30, c=shade, edgecolors=INK, linewidths=0.3,
-                         label=f"from {max(start, graph.threshold):g} %")  # fmt: skip
+            axes.scatter(
+                [],
+                [],
+                s=30,
+                c=shade,
+                edgecolors=INK,
+                linewidths=0.3,
+                label=f"from {max(start, graph.threshold):g} %",
+            )
     margin = 0.02 * span + 0.5 * span / max(len(graph.steps) - 1, 1) or 0.5
     axes.set_ylim(span + margin, -margin)
     word = {"min": "minutes"}.get(unit, unit)
@@ -50,8 +62,9 @@ def evolution(study: Study) -> Figure | None:
     axes.set_title(
         f"{counted(features.height, 'feature')} from {graph.threshold:g} %, {graph.splits} split, "
         f"{graph.merges} merge; area: links",
-        fontsize=8.5, fontweight="normal",
-    )  # fmt: skip
+        fontsize=8.5,
+        fontweight="normal",
+    )
     axes.legend(title="largest stall", loc="center left", bbox_to_anchor=(1.0, 0.5))
     return drawn
 
@@ -72,9 +85,13 @@ def torus_slices(study: Study) -> Figure | None:
     for z in range(size[2]):
         axes = drawn.add_subplot(rows, columns, z + 1)
         image = axes.imshow(
-            cube[z], origin="lower", cmap="Purples", norm=Normalize(0, 100),
-            interpolation="nearest", aspect="equal",
-        )  # fmt: skip
+            cube[z],
+            origin="lower",
+            cmap="Purples",
+            norm=Normalize(0, 100),
+            interpolation="nearest",
+            aspect="equal",
+        )
         axes.set_title(f"z = {z}", fontsize=7, fontweight="normal", pad=2)
         axes.set_xticks([])
         axes.set_yticks([])

@@ -36,14 +36,31 @@ GROUPS: Final = {name: colour for kind in _KINDS for name, colour in zip(kind, _
 DASHES: Final = {name: dash for kind in _KINDS for name, dash in zip(kind, _STROKES, strict=True)}
 
 _STYLE: Final[dict[Any, Any]] = {
-    "font.family": "DejaVu Sans", "font.size": 9.0, "text.color": INK, "text.parse_math": False,
-    "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.titlesize": 10.0,
-    "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.linewidth": 0.7,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "grid.color": FAINT, "grid.linewidth": 0.6, "legend.frameon": False, "legend.fontsize": 8.5,
-    "svg.fonttype": "none", "svg.hashsalt": "tailback", "pdf.fonttype": 42,
-}  # fmt: skip
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10.0,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tailback",
+    "pdf.fonttype": 42,
+}
 
 
 def figure(name: str) -> Callable[[FigureFunction], FigureFunction]:

@@ -35,8 +35,10 @@ def tier_stalls(study: Study) -> Figure | None:
         axes.set_title(
             f"{shorten(panel['panel'][0], 60)}: {stalled} of {panel.height} links stalled, "
             f"mean {np.nanmean(percent) if panel['percent'].count() else 0.0:.2g} %",
-            fontsize=8, fontweight="normal", pad=2,
-        )  # fmt: skip
+            fontsize=8,
+            fontweight="normal",
+            pad=2,
+        )
         axes.set_yticks([])
         axes.set_xticks([])
         axes.set_facecolor("#eef0f2")
