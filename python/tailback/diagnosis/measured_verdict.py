@@ -349,7 +349,7 @@ def _costs(
         out = [one for one in out if one[0] != "other-traffic"]
         out.append(("other-traffic", cost, least, most, *_described("other-traffic", found)))
     turns = _dependency_waits(measured, further) / scale
-    rests_on = ("trace", "model")
+    rests_on: tuple[Origin, ...] = ("trace", "model")
     out.append(("late-partner", turns, turns, turns, "", wording.TAKEN_TURNS, rests_on))
     return _in_measured_time(out, scale, total)
 
