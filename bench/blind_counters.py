@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback.port_counters.collect import Collection
-from tailback.port_counters.collect.fabric_file import read_targets
-from tailback.port_counters.collect.readings import RAW, WORD_BYTES, Rows
-from tailback.port_counters.collect.subnet import PortTarget
+from tailback.collector import Collection
+from tailback.collector.readings import RAW, WORD_BYTES, Rows
 from tailback.port_counters.readers import from_run
-from tailback.run import Run
+from tailback.port_counters.targets import PortTarget, read_targets
+from tailback.run.run import Run
 
 FORMS = ("collect", "perfquery", "prometheus")
 STEPS = 4

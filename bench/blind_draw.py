@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError
 from tailback.fabric import Fabric
 from tailback.fabric.rates import data_rate_gbps
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 
 ATTEMPTS = 25
 WORTH = 0.10

@@ -17,7 +17,7 @@ from tailback.fabric import Fabric, in_port_order
 from tailback.fabric.builders import fat_tree
 from tailback.fabric.lft import NO_ENTRY
 from tailback.fabric.readers import read_fabric
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 
 DEVICE_ID = {"SDR": 0xC738, "QDR": 0xC738, "FDR": 0xC738, "EDR": 0xCB20, "HDR": 0xD2F0}
 """Device id of the switches of each speed, which tells the length of a tick of PortXmitWait."""

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.traffic import Label, Program, ProgramBuilder
 from tailback.traffic.collectives import schedule
 

@@ -21,8 +21,8 @@ from tailback import Scenario
 from tailback.fabric import Fabric
 from tailback.fabric.degraded import degrade
 from tailback.placement import footprint, place, problem_for
-from tailback.run import Run
-from tailback.scenario import Degraded, JobSection, parse
+from tailback.run.run import Run
+from tailback.scenario.model import Degraded, JobSection, parse
 from tailback.simulation import PreparedScenario, execute
 from tailback.simulation.prepare import Job
 from tailback.traffic import Program, side_by_side

@@ -23,7 +23,7 @@ import numpy as np
 from calibration_trace import RANKS, meetings, scripts, write
 
 from tailback import Calibration, Scenario, calibrate
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import execute, prepare
 from tailback.traffic import Label, Program, ProgramBuilder
 

@@ -29,8 +29,8 @@ from _machine import machine
 from _pages import cpu_seconds, put
 
 import tailback as tb
-from tailback.api.spread import write_script
-from tailback.simulation.task_folder import TaskFolder
+from tailback.simulation.parallel.spread import write_script
+from tailback.simulation.parallel.task_folder import TaskFolder
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "speed.md"
 TIMES = {"performance.json", "manifest.json"}

@@ -26,8 +26,8 @@ from _machine import machine
 from _pages import put
 
 import tailback as tb
-import tailback.simulation.task_folder as task_folder
-from tailback.simulation.task_folder import TaskFolder
+import tailback.simulation.parallel.task_folder as task_folder
+from tailback.simulation.parallel.task_folder import TaskFolder
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "speed.md"
 CASES = {

@@ -35,7 +35,7 @@ from tailback import TailbackError
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.scenario import load, parse
+from tailback.scenario.model import load, parse
 from tailback.simulation import (
     FluidOptions,
     fitting_size,

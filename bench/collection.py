@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tailback.port_counters.collect import Collection
-from tailback.port_counters.collect.readings import RAW
-from tailback.port_counters.collect.subnet import PortTarget
+from tailback.collector import Collection
+from tailback.collector.readings import RAW
+from tailback.port_counters.targets import PortTarget
 
 _WHOLE = """
 import sys

@@ -20,7 +20,7 @@ from _machine import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tailback.report import FigureData, coverage, shown_coverage
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 FABRICS: dict[str, dict[str, Any]] = {

@@ -56,10 +56,10 @@ from _machine import machine
 from _pages import cpu_seconds, put
 
 from tailback import TailbackError
-from tailback.datapath.counts import LinkSums, fraction_interval
-from tailback.datapath.kernel import dry_run, opened, run_time, run_times
-from tailback.datapath.sampling import FIRST_INDEX, INITIAL_TTL, PacketScheme
 from tailback.lab import fabric, spec, system, telemetry
+from tailback.lab.datapath.counts import LinkSums, fraction_interval
+from tailback.lab.datapath.kernel import dry_run, opened, run_time, run_times
+from tailback.lab.datapath.sampling import FIRST_INDEX, INITIAL_TTL, PacketScheme
 from tailback.lab.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,8 +23,8 @@ from diagnosis_suite import Case, make
 
 from tailback import Scenario
 from tailback.diagnosis import diagnose_cause
-from tailback.run import Run
-from tailback.scenario import TelemetrySection
+from tailback.run.run import Run
+from tailback.scenario.model import TelemetrySection
 from tailback.simulation import decode_samples, prepare
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"

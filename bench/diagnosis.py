@@ -41,8 +41,8 @@ from diagnosis_suite import LABELS, Case, make
 
 from tailback import Scenario
 from tailback.diagnosis import diagnose_cause
-from tailback.run import Run
-from tailback.scenario_engine import EngineSection
+from tailback.run.run import Run
+from tailback.scenario.engine import EngineSection
 from tailback.simulation import decode_samples, prepare
 from tailback.units import percent
 

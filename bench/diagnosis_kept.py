@@ -18,7 +18,7 @@ from typing import Any
 
 from tailback import _core
 from tailback.evaluate import Change, Evaluate
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.simulation import KnownRuns, PreparedScenario
 
 LOG = ("jobs", "labels", "ranks", "messages")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tailback import Scenario, TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement import place, restrict_to_used
-from tailback.run import Run
-from tailback.scenario import TelemetrySection
+from tailback.run.run import Run
+from tailback.scenario.model import TelemetrySection
 from tailback.simulation import execute, make_evaluate, prepare, routes_for
 
 OURS = 0

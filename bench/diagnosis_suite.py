@@ -18,8 +18,8 @@ import polars as pl
 from tailback import Scenario, TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement import place
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 
 LABELS = (

@@ -22,7 +22,7 @@ from _machine import machine
 from tailback import _core
 from tailback.fabric import Fabric
 from tailback.fabric.builders import PRESETS, fat_tree, network_of
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import EngineSettings, ProbeSettings
 from tailback.traffic import Label, Op, PlacedProgram, Program
 

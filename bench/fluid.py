@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tailback import TailbackError
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import Choice, FlowPaths, max_min, paths_between, simulate_flows
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 
 HOSTS = 65_536
 TAPERED = FatTree(

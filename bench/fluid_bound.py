@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from _machine import machine
 
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import LEAST_SHARE, has_fan_in, prepare, simulate, simulate_fluid
 
 TREES: tuple[dict[str, Any], ...] = (

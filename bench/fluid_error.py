@@ -22,7 +22,7 @@ from _pages import put
 from tailback import Scenario, TailbackError
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.scenario import load
+from tailback.scenario.model import load
 from tailback.simulation import (
     FluidOptions,
     PreparedScenario,

@@ -25,9 +25,9 @@ from _machine import machine
 from blind import arguments
 
 import tailback
-import tailback.api.attempts as attempts
-from tailback.api.known_predictions import Conditions, KnownPredictions
+import tailback.inference.attempts as attempts
 from tailback.evaluate import Change, Evaluate
+from tailback.inference.known_predictions import Conditions, KnownPredictions
 from tailback.simulation import KnownRuns, make_evaluate, routes_for
 
 

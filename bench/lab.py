@@ -39,8 +39,8 @@ from _machine import machine
 from datapath import IDLE, links_of
 
 from tailback import TailbackError
-from tailback.datapath.sampling import PacketScheme
 from tailback.lab import fabric, spec, system
+from tailback.lab.datapath.sampling import PacketScheme
 from tailback.lab.telemetry import SAMPLES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -39,7 +39,7 @@ from blind_programs import call_times
 from blind_trace import write_trace
 
 from tailback.port_counters.readers import from_run
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories.ibsim_subnet import Subnet, missing, wait_for
 
 HIDDEN_JOB_OF_SECONDS = 18

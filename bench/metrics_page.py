@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from _machine import machine
 
-from tailback.port_counters.collect import MetricsBoard
-from tailback.port_counters.collect.readings import RAW
-from tailback.port_counters.collect.subnet import PortTarget
+from tailback.collector import MetricsBoard
+from tailback.collector.readings import RAW
+from tailback.port_counters.targets import PortTarget
 
 
 def board_of(ports: int) -> MetricsBoard:

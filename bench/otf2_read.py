@@ -18,7 +18,7 @@ from statistics import median
 from _machine import processor
 
 from tailback import TailbackError
-from tailback.traffic.readers.otf2 import load, read
+from tailback.traffic.readers.otf2.reader import load, read
 
 DEFAULT = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "eztrace-stencil64"
 

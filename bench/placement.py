@@ -24,7 +24,7 @@ from tailback.placement import (
     place,
     problem_for,
 )
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 from tailback.traffic import Program
 from tailback.traffic.patterns import build
 

@@ -27,8 +27,8 @@ from _machine import machine
 from _pages import put
 
 import tailback as tb
-from tailback.run import Run
-from tailback.scenario import load
+from tailback.run.run import Run
+from tailback.scenario.model import load
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "approximations.md"
 

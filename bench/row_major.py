@@ -11,7 +11,7 @@ from pathlib import Path
 
 from _machine import machine
 
-from tailback.scenario import load
+from tailback.scenario.model import load
 from tailback.simulation import execute, prepare, routes_for
 from tailback.units import parse_bytes
 

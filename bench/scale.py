@@ -26,7 +26,7 @@ import numpy as np
 from engine import machine, one_rank_a_node, traffic
 
 from tailback import _core
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import EngineSettings
 from tailback.traffic import Label, Program
 

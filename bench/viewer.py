@@ -25,7 +25,7 @@ from _machine import machine
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tailback.report import write_comparison, write_report
 from tailback.report.timeline import ROWS
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories import webdriver
 from tests.factories.report_data import TAPERED, make_diagnosis, make_run
 

@@ -26,8 +26,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 HERE = Path(__file__).resolve().parent

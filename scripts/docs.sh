@@ -13,8 +13,8 @@ python=.venv/bin/python
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 mkdir "$made/reference"
-"$python" -m tailback.schema >"$made/reference/tables.md"
-"$python" -m tailback.scenario_reference >"$made/reference/scenario.md"
+"$python" -m tailback.run.schema >"$made/reference/tables.md"
+"$python" -m tailback.scenario.reference >"$made/reference/scenario.md"
 "$python" -m tailback.cli.reference >"$made/reference/cli.md"
 "$python" -m tailback.diagnosis.rules "$made/reference/rules"
 

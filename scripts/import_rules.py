@@ -2,8 +2,9 @@
 
 1. No test module imports another; what both need is in ``tests/factories``.
 2. Nothing imports ``studies``, but tests of the studies and, for its data, ``studies.archives``.
-3. Studies use Tailback as its users do: ``tailback`` itself, its modules, and what a package at
-   any depth lists in ``__all__``.
+3. Studies use Tailback as its users do: ``tailback`` itself, its modules, those of
+``PUBLIC_ROOMS``,
+   and what a package at any depth lists in ``__all__``.
 4. No module of the package imports one that imports it in turn, not even inside a function. What is
    imported for annotations only (``TYPE_CHECKING``) does not count.
 5. Benchmarks use the public API, too, and the modules of ``MEASURED_ALONE``. 6. No file of
@@ -24,12 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MEASURED_ALONE = {
     "tailback._core": "the compiled engine and readers, without what Python adds to them",
-    "tailback.api.attempts": "searches among hypotheses, without and with a ranking",
+    "tailback.inference.attempts": "searches among hypotheses, without and with a ranking",
     "tailback.api.candidates": "which placements are tried, beside what all of them would give",
-    "tailback.api.known_predictions": "searches that simulate again what they know",
-    "tailback.api.spread": "the batch script of workers, submitted without a command line",
+    "tailback.inference.known_predictions": "searches that simulate again what they know",
+    "tailback.simulation.parallel.spread": "the batch script of workers, without a command line",
     "tailback.calibration.routes": "paths that hidden values of a machine are computed for",
-    "tailback.datapath": "estimates from real packets, and run times of programs, alone",
+    "tailback.lab.datapath": "estimates from real packets, and run times of programs, alone",
     "tailback.diagnosis.model": "candidates and remedies, made up to be compared",
     "tailback.fabric.builders": "networks of any size, without a scenario",
     "tailback.fabric.degraded": "the hidden network of a blind case, with its slow cables",
@@ -38,17 +39,22 @@ MEASURED_ALONE = {
     "tailback.fabric.readers": "reading a network, alone",
     "tailback.lab": "setting up and taking down the lab",
     "tailback.port_counters.analysis": "passes over an archive, one at a time",
-    "tailback.port_counters.collect": "the collector's store and its page, without switches",
+    "tailback.port_counters.targets": "ports for a collector without switches",
+    "tailback.collector": "the collector's store and its page, without switches",
     "tailback.remedy.proof": "when a remedy counts as one, for a search that tries all",
     "tailback.remedy.screening": "screening, beside a search that tries all",
     "tailback.report.timeline": "how many rows the viewer draws",
     "tailback.simulation.prepare": "jobs of a hidden machine, beside those of the user",
-    "tailback.simulation.task_folder": "which simulations a diagnosis spreads, and their costs",
+    "tailback.simulation.parallel.task_folder": "simulations run in parallel, and their costs",
     "tailback.telemetry": "estimators one at a time, and what switches write, without an engine",
     "tailback.traffic.collectives": "which messages a collective is",
-    "tailback.traffic.readers.otf2": "reading an archive, apart from compiling it",
+    "tailback.traffic.readers.otf2.reader": "reading an archive, apart from compiling it",
 }
 """Inner modules that a benchmark may import, with those below them, and what it measures there."""
+
+
+PUBLIC_ROOMS = ("io", "names", "run", "scenario")
+"""Packages all of whose modules users may import: what they write and read."""
 
 
 def imports(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -75,7 +81,8 @@ def public(module: str, name: str) -> bool:
     package = ROOT / "python" / Path(*module.split("."))
     if package.is_dir():
         return not name or name in exported(package)
-    return len(module.split(".")) == 2 and not module.startswith("tailback._")
+    parts = module.split(".")
+    return parts[1:] != [] and len(parts) == 2 + (parts[1] in PUBLIC_ROOMS) and parts[1][0] != "_"
 
 
 def tests_apart(root: Path = ROOT) -> Iterator[str]:

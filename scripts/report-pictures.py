@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 sys.path.insert(0, str(ROOT))
 from tailback.api.compare import compare  # noqa: E402
-from tailback.scenario import parse  # noqa: E402
+from tailback.scenario.model import parse  # noqa: E402
 from tailback.simulation import simulate  # noqa: E402
 from tests.factories import webdriver  # noqa: E402
 

@@ -42,8 +42,8 @@ from tailback.fluid import (  # noqa: E402  # noqa: E402
     simulate_flows,
     superpose_permutations,
 )
-from tailback.run import Run  # noqa: E402
-from tailback.scenario import load, parse  # noqa: E402
+from tailback.run.run import Run  # noqa: E402
+from tailback.scenario.model import load, parse  # noqa: E402
 from tailback.simulation import (  # noqa: E402
     FluidOptions,
     decode_samples,

@@ -23,7 +23,7 @@ import pytest
 
 from tailback.cli import COMMANDS, cli
 from tailback.cli import run as tailback
-from tailback.scenario import load
+from tailback.scenario.model import load
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

@@ -88,12 +88,12 @@ if TYPE_CHECKING:
     from tailback.api.place import PlacementResult, place
     from tailback.api.run import Run, read_run
     from tailback.api.simulate import simulate
-    from tailback.api.source import load_scenario
     from tailback.api.sweep import Sweep, sweep
     from tailback.calibration.file import Calibration
     from tailback.diagnosis.model import Diagnosis
     from tailback.errors import TailbackError
-    from tailback.scenario import Scenario
+    from tailback.scenario.model import Scenario
+    from tailback.sources.source import load_scenario
 
     __version__: str
 
@@ -127,14 +127,14 @@ _DEFINED_IN = {
     "DiagnosisResult": "api.diagnose",
     "PlacementResult": "api.place",
     "Run": "api.run",
-    "Scenario": "scenario",
+    "Scenario": "scenario.model",
     "Sweep": "api.sweep",
     "TailbackError": "errors",
     "calibrate": "api.calibrate",
     "compare": "api.compare",
     "counters": "api.counters",
     "diagnose": "api.diagnose",
-    "load_scenario": "api.source",
+    "load_scenario": "sources.source",
     "place": "api.place",
     "read_run": "api.run",
     "simulate": "api.simulate",
@@ -144,11 +144,9 @@ _DEFINED_IN = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, or ``__version__`` from the package metadata, which is slow to look up."""
+    """A public name, or ``__version__``."""
     if name == "__version__":
-        from importlib.metadata import version
-
-        return version("tailback")
+        return import_module("tailback.version").version()
     if name in _DEFINED_IN:
         return getattr(import_module(f"tailback.{_DEFINED_IN[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ from numpy import bool_, float64, int32, int64, uint8, uint32, uint64, unsignedi
 from numpy.typing import NDArray
 
 from tailback.fluid.programs import RankModel
-from tailback.simulation.continued import StepChecks
+from tailback.simulation.repetition.continued import StepChecks
 from tailback.simulation.settings import EngineSettings
 from tailback.traffic.program import PlacedProgram, Program
 

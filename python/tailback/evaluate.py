@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.fabric.degraded import SlowLink
-from tailback.run import Run
-from tailback.scenario_engine import LocalRates
+from tailback.run.run import Run
+from tailback.scenario.engine import LocalRates
 from tailback.traffic.program import Program
 
 Rates = Literal["max-min", "assignment"]

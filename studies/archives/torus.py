@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tailback.port_counters import INTERVALS, conform
 from tailback.port_counters.readers import DIRECTIONS, GEMINI_GBPS
-from tailback.run import AtomicDirectory
+from tailback.run.run import AtomicDirectory
 
 SHAPE: Final = (24, 24, 24)
 MINUTE_NS: Final = 60 * 10**9

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tailback.port_counters import READINGS, conform
 from tailback.port_counters.analysis import CLASSES
-from tailback.run import AtomicDirectory
+from tailback.run.run import AtomicDirectory
 
 READINGS_A_ROUND: Final = 100
 ROUNDS_A_PART: Final = 10_000

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from bench._pages import put
 from studies.conformance import reference
 from studies.conformance.compare import PAGE
-from tailback.run import Run
-from tailback.scenario import Scenario
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario
 from tailback.simulation import PreparedScenario, execute, prepare, simulate
 from tailback.traffic import Label, Op, Program, ProgramBuilder
 

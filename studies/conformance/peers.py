@@ -34,7 +34,7 @@ from studies.conformance.peer_runs import (
     htsim,
     merlin,
 )
-from tailback.scenario import Scenario
+from tailback.scenario.model import Scenario
 from tailback.simulation import PreparedScenario, prepare, simulate
 from tailback.traffic import Label, ProgramBuilder
 from tailback.units import format_time, percent

@@ -33,7 +33,7 @@ from studies.conformance.reference_state import (
     Step,
 )
 from studies.conformance.up_down import UpDown
-from tailback.scenario_engine import EngineSection
+from tailback.scenario.engine import EngineSection
 from tailback.simulation import PreparedScenario
 from tailback.traffic import Op, Program
 

@@ -26,7 +26,7 @@ from studies.taffet2019.case_minighost import communication
 from studies.taffet2019.case_model import example
 from tailback import Scenario, simulate
 from tailback.report import FAINT, INK, MUTED, canvas, style
-from tailback.scenario import FabricSection, FatTree
+from tailback.scenario.model import FabricSection, FatTree
 from tailback.units import format_time, percent
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ import pytest
 
 from tailback.report import FigureData, scales, write_report
 from tailback.report.timeline import Timeline
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tests.factories import webdriver
 from tests.factories.report_data import make_diagnosis, make_run

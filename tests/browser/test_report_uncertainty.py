@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tailback.report import FigureData, write_report
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories import webdriver
 from tests.factories.report_data import make_diagnosis, make_run
 

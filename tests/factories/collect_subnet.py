@@ -12,15 +12,15 @@ from pathlib import Path
 
 import polars as pl
 
-from tailback.port_counters.collect import (
+from tailback.collector import (
     Collection,
     CollectorSession,
     CollectorSettings,
     MadExchange,
     MetricsBoard,
 )
-from tailback.port_counters.collect import mad as mads
-from tailback.port_counters.collect.umad import Answer
+from tailback.collector import mad as mads
+from tailback.collector.umad import Answer
 
 WIDE, NARROW = 0x1300, 0x1100
 """CapabilityMask with and without 64-bit counters; both announce PortXmitWait."""

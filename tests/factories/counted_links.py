@@ -11,7 +11,7 @@ from tailback.evidence.counter_alignment import Sent, sent_bytes
 from tailback.evidence.link_counters import LinkCounters, join_counters
 from tailback.fabric.model import Fabric
 from tailback.port_counters.schema import INTERVALS, conform
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import prepare
 
 UTC = 1_700_000_000 * 10**9

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tailback.port_counters.collect.readings import RAW
-from tailback.port_counters.collect.store import Collection
-from tailback.port_counters.collect.subnet import PortTarget
+from tailback.collector.readings import RAW
+from tailback.collector.store import Collection
+from tailback.port_counters.targets import PortTarget
 
 SECOND = 1_000_000_000
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import polars as pl
 
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
 
 
 def put(folder: Path, name: str, text: str) -> Path:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.datapath.sampling import PacketScheme, hash_masks
 from tailback.lab import telemetry
+from tailback.lab.datapath.sampling import PacketScheme, hash_masks
 from tests.factories.lab import why_not
 from tests.factories.repository import ROOT
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.schema import TABLES, conform
+from tailback.run.run import Run
+from tailback.run.schema import TABLES, conform
+from tailback.scenario.model import parse
 
 LEAVES, HOSTS, SPINES = 4, 8, 4
 NODES = LEAVES * HOSTS

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tailback.traffic.readers.dumpi_compile import read_files
+from tailback.traffic.readers.dumpi.compile import read_files
 
 Script = Sequence[tuple[int, int, str, dict[str, Any]]]
 """Calls of a rank: nanoseconds of entry and exit, name, arguments by name and ``thread``."""

@@ -51,8 +51,8 @@ def find_opensm() -> str | None:
 DRIVER = """
 import json, sys
 from pathlib import Path
-from tailback.port_counters.collect import Collection, CollectorSession, CollectorSettings
-from tailback.port_counters.collect import MadExchange, MetricsBoard, RoundPlan, UmadPort
+from tailback.collector import Collection, CollectorSession, CollectorSettings
+from tailback.collector import MadExchange, MetricsBoard, RoundPlan, UmadPort
 port = UmadPort()
 for line in sys.stdin:
     wish = json.loads(line)
@@ -208,7 +208,7 @@ class Subnet:
 
         Args:
             out: Folder of the collection.
-            settings: Of ``tailback.port_counters.collect.CollectorSettings``; ``rounds`` as plain
+            settings: Of ``tailback.collector.CollectorSettings``; ``rounds`` as plain
                 data.
         """
         if self._driver is None:

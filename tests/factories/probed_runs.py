@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 TREE = {

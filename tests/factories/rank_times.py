@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tailback.run import Run
+from tailback.run.run import Run
 
 STEP_PS = 20_000_000
 """Measured time of one step: 5 µs of computation, a wait, and a transfer until the step ends."""

@@ -23,9 +23,9 @@ from tailback.diagnosis.model import (
     Status,
     WaterfallBar,
 )
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.schema import TABLES, conform
+from tailback.run.run import Run
+from tailback.run.schema import TABLES, conform
+from tailback.scenario.model import parse
 
 PHASES = ("+x", "-x", "+y", "-y")
 WINDOW_PS = 1_000_000

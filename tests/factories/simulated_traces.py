@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tailback.evidence.call_profile import times_between_computations
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.traffic.program import Op, Program
 from tests.factories.evidence_traces import WORLD, Script
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tailback.run import Run
-from tailback.scenario import Scenario, parse
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario, parse
 from tailback.simulation import simulate
 
 TREE = {"hosts_per_leaf": 4, "leaves": 6, "aggregation": 4}

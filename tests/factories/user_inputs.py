@@ -21,7 +21,7 @@ from tailback.placement.rank_hosts import FORMS as RANK_HOSTS
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.port_counters.readers import READERS as COUNTERS
 from tailback.registry import Registry
-from tailback.scenario import load as load_scenario
+from tailback.scenario.model import load as load_scenario
 from tailback.traffic.readers import READERS as TRACES
 from tailback.traffic.readers import read_trace
 from tests.factories import benchmark_outputs, fabric_files, foreign_traces

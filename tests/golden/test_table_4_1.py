@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from studies.taffet2019 import table_4_1
-from tailback.scenario import load
+from tailback.scenario.model import load
 from tailback.simulation import prepare
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tailback.collector.segments import read_segment
 from tailback.fabric.readers import read_discovery
-from tailback.port_counters.collect.segments import read_segment
 from tailback.port_counters.schema import Flag
-from tailback.scenario import Scenario
+from tailback.scenario.model import Scenario
 from tailback.simulation import prepare, simulate
 from tests.factories.ibsim_subnet import Subnet, missing, wait_for, write_net
 

@@ -16,9 +16,9 @@ from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.readers import READERS, read_counters
 from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, conform
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.schema import TABLES
+from tailback.run.run import Run
+from tailback.run.schema import TABLES
+from tailback.scenario.model import parse
 from tests.factories.counter_files import TEXTS
 
 BYTES = st.binary(max_size=6) | st.sampled_from(

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
 from tailback.telemetry.estimate import count_interval, fraction_interval, link_estimates
 
 HOPS = st.integers(1, 12)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tailback import input_files
 from tailback.available import MEMORY_VARIABLE
 from tailback.errors import TailbackError
+from tailback.io import input_files
 from tests.factories.user_inputs import INPUTS, NOT_ALONE, REGISTRIES
 
 ALL = [pytest.param(name, id=name.replace(" ", "-")) for name in INPUTS]

@@ -20,7 +20,7 @@ use crate::settings::settings_of;
 use crate::table::{array, columns, numbers, rows};
 use crate::topologies::NetworkRouting;
 
-/// A `tailback.simulation.continued.StepChecks`.
+/// A `tailback.simulation.repetition.continued.StepChecks`.
 #[derive(FromPyObject)]
 pub struct StepChecks<'py> {
     bounds: PyReadonlyArray1<'py, u64>,

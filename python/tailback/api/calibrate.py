@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tailback.api.recording import measured_local_rates
-from tailback.api.source import is_scenario, network_data
 from tailback.calibration.estimates import Estimates, FittedValue, Placed, estimate
 from tailback.calibration.file import Calibration
 from tailback.calibration.model import CalibrationError
@@ -20,8 +18,10 @@ from tailback.errors import known_keywords, option
 from tailback.evidence.measure import has_times, measure
 from tailback.fabric.degraded import degrade
 from tailback.placement.rank_hosts import rank_hosts
-from tailback.scenario import FabricSection, load, parse
+from tailback.scenario.model import FabricSection, load, parse
 from tailback.simulation.prepare import load_fabric
+from tailback.sources.recording import measured_local_rates
+from tailback.sources.source import is_scenario, network_data
 
 
 @dataclass

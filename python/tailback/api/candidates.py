@@ -20,7 +20,7 @@ from tailback.placement import (
     switch_congestion,
 )
 from tailback.placement.variant import FILE, HostChoice, PlacementVariant
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.stages import stage
 from tailback.telemetry.estimate import Selection, link_estimates, select

@@ -20,7 +20,6 @@ from tailback.api.runs import (
     require_packets,
     with_samples,
 )
-from tailback.api.source import read_base_run, report_address
 from tailback.errors import known_keywords
 from tailback.report import (
     FigureData,
@@ -32,7 +31,8 @@ from tailback.report import (
     write_comparison,
 )
 from tailback.report.difference import link_change, phases_of
-from tailback.run import Run
+from tailback.run.run import Run
+from tailback.sources.source import read_base_run, report_address
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time, percent
 

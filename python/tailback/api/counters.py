@@ -11,8 +11,6 @@ from typing import Any
 import polars as pl
 
 from tailback.errors import known_keywords
-from tailback.evidence import port_verdict
-from tailback.evidence.port_verdict import PortVerdict
 from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
 from tailback.port_counters.analysis.limits import limits
@@ -22,7 +20,10 @@ from tailback.port_counters.analysis.sources import CounterSource, load
 from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.analysis.verdict import Verdict
+from tailback.port_counters.findings import port_verdict
+from tailback.port_counters.findings.port_verdict import PortVerdict
 from tailback.units import counted
+from tailback.workers import dask_client
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ def counters(
     with ExitStack() as stack:
         engine: Engine = LOCAL_ENGINE
         if cluster is not None:
-            engine = stack.enter_context(Cluster(cluster))
+            engine = Cluster(stack.enter_context(dask_client(cluster)))
         options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io, last_ns=last_ns)
         found, judged = analyse(source, inventory, options, engine)
     return CountersResult(judged, found, source, inventory, _queues(source, inventory, options))

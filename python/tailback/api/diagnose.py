@@ -12,13 +12,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback import run as base
 from tailback.api.candidates import (
     DEFAULT_METHODS,
     make_candidates,
     require_placements,
 )
-from tailback.api.captures import is_capture, options_on_ranks, read_captures
 from tailback.api.effort import (
     engine_variations,
     is_large,
@@ -26,29 +24,11 @@ from tailback.api.effort import (
     repetitions,
     worth_screening,
 )
-from tailback.api.evidence import NetworkEvidence, with_samples
-from tailback.api.explain import add_evidence
-from tailback.api.explain_wording import engine_settings, only_placements_tried
-from tailback.api.further_costs import further_costs
-from tailback.api.lab_case import LabCase
-from tailback.api.measured_run import (
-    differences_from_recorded,
-    measured_run,
-    with_round_robin_adapters,
-)
 from tailback.api.rankfiles import rank_files
-from tailback.api.recorded_evidence import network_evidence
-from tailback.api.recording import notes_on_network, notes_on_recording
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
-from tailback.api.source import ScenarioOptions, Source, SourceLike
-from tailback.api.spread import Tasks, spread
 from tailback.api.sweep.workers import Progress
-from tailback.api.trace_calibration import TraceCalibration, calibrated_by_trace
 from tailback.diagnosis import Diagnosis, diagnose_cause
-from tailback.diagnosis.evidence_summary import EvidenceSummary
-from tailback.diagnosis.measured_times import with_measured
-from tailback.diagnosis.measured_verdict import Advise, explain
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
@@ -62,11 +42,26 @@ from tailback.diagnosis.wording import (
 from tailback.errors import PlacementError, ScenarioError, by_option, known_keywords, option
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
+from tailback.inference.evidence import NetworkEvidence, with_samples
+from tailback.inference.evidence_summary import EvidenceSummary
+from tailback.inference.explain import add_evidence
+from tailback.inference.explain_wording import engine_settings, only_placements_tried
+from tailback.inference.further_costs import further_costs
+from tailback.inference.measured_run import (
+    differences_from_recorded,
+    measured_run,
+    with_round_robin_adapters,
+)
+from tailback.inference.measured_times import with_measured
+from tailback.inference.measured_verdict import Advise, explain
+from tailback.inference.recorded_evidence import network_evidence
+from tailback.inference.trace_calibration import TraceCalibration, calibrated_by_trace
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend
 from tailback.remedy.screening import Placements, Screening, screen, screen_by_bound
 from tailback.report import Attribution, attribute, export_figures, to_json, to_table, write_report
+from tailback.run import run as base
 from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
@@ -80,6 +75,11 @@ from tailback.simulation import (
 from tailback.simulation import simulate as run_scenario
 from tailback.simulation.decode import decode_samples
 from tailback.simulation.evaluate import has_no_probes
+from tailback.simulation.parallel.spread import Tasks, spread
+from tailback.sources.captures import is_capture, options_on_ranks, read_captures
+from tailback.sources.lab_case import LabCase
+from tailback.sources.recording import notes_on_network, notes_on_recording
+from tailback.sources.source import ScenarioOptions, Source, SourceLike
 from tailback.stages import recorded_stages, stage
 from tailback.units import format_time, percent
 

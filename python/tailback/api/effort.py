@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.evaluate import EngineVariation
-from tailback.run import Run
+from tailback.run.run import Run
 
 REPETITIONS = 3
 """Repetitions of every re-simulation."""

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from tailback.api.candidates import default_methods, make_candidates, require_placements
 from tailback.api.rankfiles import rank_files
-from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
 from tailback.errors import PlacementError, known_keywords, option
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.placement.variant import nodes_by_name
-from tailback.run import AtomicDirectory
+from tailback.run.run import AtomicDirectory
 from tailback.simulation import (
     PreparedScenario,
     Routes,
@@ -30,6 +29,7 @@ from tailback.simulation import (
     prepare,
     routes_for,
 )
+from tailback.sources.source import ScenarioOptions, Source, SourceLike
 
 COLUMNS = {
     "placement": pl.String,

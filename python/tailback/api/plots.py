@@ -14,7 +14,7 @@ from tailback.api.runs import with_samples
 from tailback.diagnosis.model import Diagnosis
 from tailback.errors import RunError, TailbackError
 from tailback.report import FIGURES, Options, draw, make_case
-from tailback.run import Run
+from tailback.run.run import Run
 
 
 class Plot(Protocol):

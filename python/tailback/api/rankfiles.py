@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.api.recording import recorded_binding
 from tailback.errors import PlacementError
-from tailback.folders import shell_path
+from tailback.io.folders import shell_path
 from tailback.placement import WRITERS, RankFile, assignment_for, write
 from tailback.simulation import PreparedScenario
+from tailback.sources.recording import recorded_binding
 
 FILE_NAME = {
     "openmpi-seq": "hosts.openmpi-seq",

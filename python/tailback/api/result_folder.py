@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.run import AtomicDirectory
+from tailback.run.run import AtomicDirectory
 
 
 class FolderResult(ABC):

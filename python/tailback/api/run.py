@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tailback import run as base
 from tailback.api.runs import congestion_of, model_description, with_samples
 from tailback.errors import known_keywords
+from tailback.run import run as base
 from tailback.telemetry.run_views import labelled_by_receives, received_by
 from tailback.units import format_time, percent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tailback.errors import RunError
 from tailback.remedy.proof import congested_hops
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.units import format_time
 
 

@@ -31,7 +31,7 @@ from tailback.calibration.fitted_series import (
 )
 from tailback.calibration.headers import AdapterRate, adapter_rate
 from tailback.calibration.model import Floats
-from tailback.scenario_engine import EngineSection
+from tailback.scenario.engine import EngineSection
 from tailback.units import format_bytes
 
 __all__ = ["Estimates", "FittedValue", "Kind", "Placed", "estimate"]

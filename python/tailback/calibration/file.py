@@ -15,10 +15,10 @@ from tailback.calibration.disagreement import Disagreement
 from tailback.calibration.estimates import Estimates, FittedValue, Kind
 from tailback.calibration.model import CalibrationError
 from tailback.errors import as_toml, nearest
-from tailback.folders import atomic_file
-from tailback.input_files import text_content
-from tailback.scenario import Scenario, parse
-from tailback.scenario_engine import EngineSection
+from tailback.io.folders import atomic_file
+from tailback.io.input_files import text_content
+from tailback.scenario.engine import EngineSection
+from tailback.scenario.model import Scenario, parse
 from tailback.units import parse_bytes, parse_gbps, parse_time_ps
 
 _READ: Final = {"time": parse_time_ps, "size": parse_bytes, "rate": parse_gbps}

@@ -13,7 +13,7 @@ from tailback.calibration.model import BenchmarkData, CalibrationError, Series
 from tailback.calibration.routes import LOCAL, Machine, Route
 from tailback.errors import PlacementError, nearest
 from tailback.fabric.model import Fabric
-from tailback.hostnames import expand_hosts
+from tailback.names.hosts import expand_hosts
 from tailback.placement.hosts import slots_from_spec
 
 

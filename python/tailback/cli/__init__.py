@@ -25,7 +25,7 @@ from tailback.available import require_address_space
 from tailback.cli.interrupt import end_on_signals, ended_by_sigterm
 from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
 from tailback.errors import TailbackError, command_line, nearest
-from tailback.names import printable
+from tailback.names.display import printable
 
 COMMANDS = {
     "calibrate": "Fit the engine's settings to a machine.",

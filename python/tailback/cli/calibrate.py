@@ -13,7 +13,7 @@ from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import Calibration
 from tailback.cli.result import show
 from tailback.cli.text import align_columns, wrap
-from tailback.names import printable
+from tailback.names.display import printable
 from tailback.units import bytes_in_unit, time_in_unit
 
 

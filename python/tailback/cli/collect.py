@@ -14,8 +14,7 @@ import click
 
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.text import align_columns
-from tailback.names import printable
-from tailback.port_counters.collect import (
+from tailback.collector import (
     Collection,
     CollectorSession,
     CollectorSettings,
@@ -26,10 +25,11 @@ from tailback.port_counters.collect import (
     SessionSummary,
     UmadPort,
 )
-from tailback.port_counters.collect.metrics_board import WorstPort
-from tailback.port_counters.collect.subnet import PortTarget
+from tailback.collector.metrics_board import WorstPort
+from tailback.names.display import printable
+from tailback.names.ports import link_name, port_name
 from tailback.port_counters.schema import CounterError
-from tailback.port_names import link_name, port_name
+from tailback.port_counters.targets import PortTarget
 from tailback.units import counted, parse_time_ps, percent
 
 

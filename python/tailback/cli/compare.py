@@ -16,7 +16,7 @@ from tailback.api.runs import require_packets
 from tailback.cli.runs import read_samples
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import TailbackError
-from tailback.run import check_writable
+from tailback.run.run import check_writable
 from tailback.units import format_time, percent
 
 

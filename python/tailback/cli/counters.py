@@ -16,7 +16,7 @@ from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.port_counters.analysis import study
 from tailback.port_counters.readers import READERS
-from tailback.run import check_writable
+from tailback.run.run import check_writable
 from tailback.units import parse_time_ps
 
 

@@ -9,12 +9,12 @@ import polars as pl
 
 from tailback.cli.queues_screen import event_lines
 from tailback.cli.text import align_columns, truncate, wrap
-from tailback.names import shorten_names
+from tailback.names.display import shorten_names
+from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.links import GroupTest
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
-from tailback.port_names import link_name, port_name
 from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {

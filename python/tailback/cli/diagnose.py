@@ -10,19 +10,19 @@ from typing import Any
 import click
 
 from tailback.api.candidates import require_placements
-from tailback.api.captures import is_capture
 from tailback.api.diagnose import diagnose as run_diagnosis
-from tailback.api.source import Source, SourceLike, path_safe_name
-from tailback.api.spread import write_script
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import RenamedOption, profile_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.folders import check_writable, shell_path
+from tailback.io.folders import check_writable, shell_path
 from tailback.remedy import REMEDIES
-from tailback.simulation.task_folder import TaskFolder
+from tailback.simulation.parallel.spread import write_script
+from tailback.simulation.parallel.task_folder import TaskFolder
+from tailback.sources.captures import is_capture
+from tailback.sources.source import Source, SourceLike, path_safe_name
 
 
 @click.command()

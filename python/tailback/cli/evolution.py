@@ -9,8 +9,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.api.source import read_base_run as read_run
-from tailback.api.source import report_address
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.runs import default_output, skip_lines
 from tailback.errors import RunError, TailbackError
@@ -30,8 +28,10 @@ from tailback.port_counters.readers import read_counters
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.schema import ends_with_full_stall_counter
 from tailback.report.evolution import full_at, torus_panels, values_at, write_evolution
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.simulation.prepare import load_fabric
+from tailback.sources.source import read_base_run as read_run
+from tailback.sources.source import report_address
 
 DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 

@@ -11,15 +11,15 @@ import click
 import polars as pl
 
 from tailback.api.runs import require_packets
-from tailback.api.source import read_base_run as read_run
 from tailback.cli.runs import read_samples, skip_lines
 from tailback.cli.text import align_columns, wrap
-from tailback.delimited import for_spreadsheets
 from tailback.errors import FabricError, RunError, TailbackError
-from tailback.port_names import link_names
+from tailback.io.delimited import for_spreadsheets
+from tailback.names.ports import link_names
 from tailback.report import attribute, to_table
-from tailback.run import Run, atomic_file
+from tailback.run.run import Run, atomic_file
 from tailback.simulation.decode import link_counts
+from tailback.sources.source import read_base_run as read_run
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.run_views import Side

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from tailback.atomic_exchange import discard_unfinished
 from tailback.cli.result import EXIT_INTERRUPTED
+from tailback.io.atomic_exchange import discard_unfinished
 
 GRACE_S = 2.0
 """Time within which Python must have handled the signal; the packet engine checks about every

@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from tailback.cli.progress import meter
-from tailback.datapath.record import append_until
-from tailback.datapath.sampling import PacketScheme
 from tailback.errors import TailbackError
-from tailback.folders import check_writable, shell_path
+from tailback.io.folders import check_writable, shell_path
 from tailback.lab import causes, fabric, spec, telemetry
+from tailback.lab.datapath.record import append_until
+from tailback.lab.datapath.sampling import PacketScheme
 from tailback.lab.record import record
-from tailback.names import printable
+from tailback.names.display import printable
 from tailback.units import counted
 
 

@@ -10,10 +10,10 @@ import click
 from tailback.cli.text import wrap
 from tailback.errors import TailbackError, nearest
 from tailback.registry import Registry, kinds
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
 
 PACKAGES = (
-    "tailback.header_schemes",
+    "tailback.scenario.header_schemes",
     "tailback.fabric.topologies",
     "tailback.placement",
     "tailback.port_counters.readers",

@@ -15,9 +15,9 @@ from tailback.cli.progress import meter
 from tailback.cli.source import allow_hosts_option, source_options
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import option
-from tailback.names import printable
+from tailback.names.display import printable
 from tailback.placement import RankFile
-from tailback.run import check_writable
+from tailback.run.run import check_writable
 from tailback.units import format_time, percent
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailback.names import printable
-from tailback.reading import reported
+from tailback.io.progress import reported
+from tailback.names.display import printable
 from tailback.stages import record_stages
 from tailback.units import format_time
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.cli.text import align_columns, truncate, wrap
-from tailback.evidence.port_event_wording import event_port, ports_counted
-from tailback.evidence.port_verdict import PortVerdict, sentence
-from tailback.evidence.port_wording import cannot_tell, port_label
-from tailback.names import printable, shorten_names
-from tailback.port_names import Peers
+from tailback.names.display import printable, shorten_names
+from tailback.names.ports import Peers
+from tailback.port_counters.findings.port_event_wording import event_port, ports_counted
+from tailback.port_counters.findings.port_verdict import PortVerdict, sentence
+from tailback.port_counters.findings.port_wording import cannot_tell, port_label
 from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
 
 _TITLE: Final = {

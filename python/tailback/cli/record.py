@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from tailback.api.recording import recorded_fabric
 from tailback.cli.progress import meter
 from tailback.errors import TailbackError
-from tailback.folders import shell_path
-from tailback.names import printable
+from tailback.io.folders import shell_path
+from tailback.names.display import printable
 from tailback.recorder.build import build as build_recorder
 from tailback.recorder.endings import OWN_FAILURE, exit_status
 from tailback.recorder.launch import compiler_for
 from tailback.recorder.session import Recording, finish, finished_folder
 from tailback.recorder.session import record as record_program
+from tailback.sources.recording import recorded_fabric
 from tailback.units import counted
 
 

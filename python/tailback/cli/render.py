@@ -13,7 +13,7 @@ from tailback.diagnosis.cause_finding import CODE
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
-from tailback.names import display_width, printable, shorten_names
+from tailback.names.display import display_width, printable, shorten_names
 from tailback.units import format_time, percent
 
 CAUSES_ON_LINKS = ("pattern", "placement", "routing", "slow-link", "other-traffic", "injection")

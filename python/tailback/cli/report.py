@@ -9,18 +9,18 @@ import click
 import polars as pl
 
 from tailback.api.runs import require_packets
-from tailback.atomic_exchange import recover
 from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnosis import Diagnosis
 from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.evidence.tables import TABLES
-from tailback.input_files import content, text_content
-from tailback.manifest import read_manifest
-from tailback.parquet import read_table
+from tailback.io.atomic_exchange import recover
+from tailback.io.input_files import content, text_content
+from tailback.io.manifest import read_manifest
+from tailback.io.parquet import read_table
 from tailback.remedy import diagnose as find_causes
 from tailback.report import export_figures, write_report
-from tailback.run import Run
+from tailback.run.run import Run
 
 _REMEDY = "diagnose again"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from tailback.api import runs
-from tailback.api.source import read_base_run
 from tailback.cli.text import wrap
 from tailback.errors import RunError
-from tailback.run import Run
+from tailback.run.run import Run
+from tailback.sources.source import read_base_run
 from tailback.telemetry.run_views import received_by
 
 

@@ -15,9 +15,9 @@ from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
 from tailback.cli.text import wrap
 from tailback.fluid import Choice, Rates
-from tailback.folders import shell_path
-from tailback.names import printable
-from tailback.run import Run, check_writable
+from tailback.io.folders import shell_path
+from tailback.names.display import printable
+from tailback.run.run import Run, check_writable
 from tailback.units import format_time, percent
 
 

@@ -15,8 +15,8 @@ from tailback.api.sweep.study import SUMMARY
 from tailback.cli.progress import meter
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import ScenarioError
-from tailback.folders import atomic_file, require_owner, shell_path
-from tailback.names import printable
+from tailback.io.folders import atomic_file, require_owner, shell_path
+from tailback.names.display import printable
 from tailback.units import counted, format_time, percent
 
 SHOWN = 10

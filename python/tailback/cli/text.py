@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 
-from tailback.names import display_width, head_of, printable, shorten_names
+from tailback.names.display import display_width, head_of, printable, shorten_names
 
 WIDTH = 79
 """Columns of running text: longer lines are hard to read."""

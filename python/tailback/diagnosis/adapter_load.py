@@ -9,7 +9,7 @@ import polars as pl
 
 from tailback.diagnosis.activity import observed_messages
 from tailback.diagnosis.topology import Floats, Ints
-from tailback.run import Run
+from tailback.run.run import Run
 
 LARGE_PACKETS = 8
 """Smallest number of packets for which a message gives a rate; below, latency dominates."""

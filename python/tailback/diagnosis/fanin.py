@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tailback.diagnosis.activity import observed_messages
-from tailback.run import Run
+from tailback.run.run import Run
 
 MIN_SENDERS = 8
 """Smallest number of senders that counts as many-to-one instead of neighbour exchange."""

@@ -23,7 +23,7 @@ from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.topology import Floats, Ints, LinkTopology
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.wording import times_of
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.telemetry.left_out import simulated_ps
 
 

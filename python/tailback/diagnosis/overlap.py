@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.traffic.program import SENDS, Op, Program
 
 Ints = NDArray[np.int64]

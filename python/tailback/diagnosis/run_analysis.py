@@ -36,7 +36,7 @@ from tailback.diagnosis.slow_link_checks import (
 )
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
 from tailback.diagnosis.window_sums import sums_by_window
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.telemetry.estimate import (
     Selection,
     contrast_excess,

@@ -15,7 +15,7 @@ import polars as pl
 
 from tailback.diagnosis.topology import LinkTopology
 from tailback.fabric.model import Fabric
-from tailback.run import Run
+from tailback.run.run import Run
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import Floats, Ints
 from tailback.evaluate import Change, Evaluate
 from tailback.fabric.degraded import SlowLink, within_engine
-from tailback.run import Run
-from tailback.scenario import TelemetrySection
+from tailback.run.run import Run
+from tailback.scenario.model import TelemetrySection
 
 CANDIDATES_TRIED = 4
 """Number of cables tried for each kind of indication."""

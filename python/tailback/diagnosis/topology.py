@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tailback.diagnosis.link_directions import link_directions
 from tailback.identity_cache import IdentityCache
-from tailback.port_names import link_names, links_by_port
-from tailback.run import Run
+from tailback.names.ports import link_names, links_by_port
+from tailback.run.run import Run
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

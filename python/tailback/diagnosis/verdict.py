@@ -74,7 +74,7 @@ from tailback.diagnosis.wording import (
 )
 from tailback.errors import RunError
 from tailback.evaluate import EngineVariation, Evaluate
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.stages import stage
 
 TOP_LINKS = 20

@@ -20,7 +20,7 @@ from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
-from tailback.run import Run
+from tailback.run.run import Run
 
 Progress = Callable[[str, float], None]
 Placements = Mapping[str, NDArray[np.uint32]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tailback.diagnosis.model import Agreement, Basis, Times, WaterfallBar
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.units import format_time, percent
 
 VARIED = "random routes, buffers, delays, order of sending"

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.site_quantiles import site_quantiles
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.traffic.program import Op, Program
 
 Floats = NDArray[np.float64]

@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import (
 )
 
 from tailback.traffic.readers.narrow_columns import narrow_columns
-from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
+from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import dense
 from tailback.traffic.readers.recorded_run import RecordedRun
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailback.errors import PlacementError, TailbackError
-from tailback.hostnames import expand_hosts
-from tailback.input_files import text_content
+from tailback.io.input_files import text_content
+from tailback.names.hosts import expand_hosts
 from tailback.placement.hostlist import host_list
 
 _HOST_CLASSES = frozenset(("node", "host", "compute node"))

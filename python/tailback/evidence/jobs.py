@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, header_of, instants, not_used, parse, shown
 from tailback.errors import TailbackError
-from tailback.hostnames import expand_hosts
-from tailback.input_files import content
-from tailback.manifest import require_unchanged
+from tailback.io.delimited import Delimited, header_of, instants, not_used, parse, shown
+from tailback.io.input_files import content
+from tailback.io.manifest import require_unchanged
+from tailback.names.hosts import expand_hosts
 from tailback.registry import Registry
-from tailback.schema import Column, Table
+from tailback.run.schema import Column, Table
 
 JOBS: Final = Table(
     "job_list",

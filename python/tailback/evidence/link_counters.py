@@ -9,8 +9,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.counter_alignment import Alignment, Floats, JoinError, Sent, align
-from tailback.evidence.port_findings import port_findings
 from tailback.fabric.model import Fabric
+from tailback.port_counters.findings.port_findings import port_findings
 from tailback.units import format_time
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.readers.otf2_names import OPERATIONS, is_one_sided, normalised_call
+from tailback.traffic.readers.otf2.names import OPERATIONS, is_one_sided, normalised_call
 from tailback.traffic.readers.recorded_run import RecordedCollectives, RecordedRun
 
 Ints = NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailback.evidence.split import PART_NAMES, kind_of_rest
-from tailback.traffic.readers.otf2_names import normalised_call
+from tailback.traffic.readers.otf2.names import normalised_call
 from tailback.traffic.readers.recorded_run import RecordedRun
 
 _WORTH_A_NOTE = 0.05

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tailback.evidence.site_quantiles import site_quantiles
 from tailback.identity_cache import PerObject
-from tailback.run import Run
+from tailback.run.run import Run
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from tailback.evidence.clocks import Clocks
 from tailback.evidence.one_sided import fences_of, synchronises
 from tailback.evidence.wait_reasons import WaitReasons, compute_gaps
 from tailback.evidence.waits import KINDS, Waits
-from tailback.traffic.readers.otf2_names import moves_data, normalised_call
+from tailback.traffic.readers.otf2.names import moves_data, normalised_call
 from tailback.traffic.readers.posts import distinct
 from tailback.traffic.readers.recorded_run import RecordedRun
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tailback.evidence.hosts import Hosts
 from tailback.evidence.wait_reasons import WaitReasons
 from tailback.evidence.waits import KINDS, Waits
-from tailback.schema import Table
+from tailback.run.schema import Table
 from tailback.traffic.readers.narrow_columns import narrowed, return_freed_memory
-from tailback.traffic.readers.otf2_names import OPERATIONS
+from tailback.traffic.readers.otf2.names import OPERATIONS
 from tailback.traffic.readers.recorded_run import RecordedRun
 
 Ints = NDArray[np.int64]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evidence.waits import NXN_COMPLETION, PREFIX, Waits
-from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
+from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import distinct
 from tailback.traffic.readers.recorded_run import RecordedRun
 

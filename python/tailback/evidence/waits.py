@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evidence.clocks import Clocks
-from tailback.traffic.readers.otf2_names import OPERATIONS, normalised_call
+from tailback.traffic.readers.otf2.names import OPERATIONS, normalised_call
 from tailback.traffic.readers.recorded_run import RecordedRun
 
 Ints = NDArray[np.int64]

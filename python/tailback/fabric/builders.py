@@ -17,7 +17,7 @@ from tailback.errors import FabricError, option
 from tailback.fabric.core_errors import core_message
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 from tailback.units import format_bytes
 
 core = _core

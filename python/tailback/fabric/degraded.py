@@ -10,8 +10,8 @@ import numpy as np
 
 from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
-from tailback.port_names import split_port
-from tailback.scenario import Degraded, FabricSection
+from tailback.names.ports import split_port
+from tailback.scenario.model import Degraded, FabricSection
 
 MIN_GBPS = 0.001
 """Minimum rate of a link in the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""

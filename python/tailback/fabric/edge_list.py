@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tailback.delimited import Delimited, header_of, not_used, parse, shown
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import Device, Discovery, Kind, PortEnd
+from tailback.io.delimited import Delimited, header_of, not_used, parse, shown
 
 ALIASES: Final = {
     "source": (

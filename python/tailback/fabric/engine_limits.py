@@ -10,7 +10,7 @@ from tailback.errors import FabricError
 from tailback.fabric.degraded import MIN_GBPS
 from tailback.fabric.edge_list import FASTEST_GBPS
 from tailback.fabric.model import Fabric
-from tailback.scenario import FabricSection
+from tailback.scenario.model import FabricSection
 from tailback.units import format_time
 
 LONGEST_DELAY_PS = 2**32 - 1

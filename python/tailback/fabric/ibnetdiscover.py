@@ -19,7 +19,7 @@ from enum import Enum
 
 from tailback.errors import FabricError
 from tailback.fabric.rates import LinkSpeed, link_speed
-from tailback.port_names import port_name
+from tailback.names.ports import port_name
 
 
 class Kind(Enum):

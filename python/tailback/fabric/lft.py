@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import clip, tally
 from tailback.fabric.model import Fabric
-from tailback.input_files import content, is_input_file
-from tailback.manifest import require_unchanged
-from tailback.port_names import port_name
+from tailback.io.input_files import content, is_input_file
+from tailback.io.manifest import require_unchanged
+from tailback.names.ports import port_name
 
 NO_ENTRY = 2**32 - 1
 """Value in :attr:`FabricForwarding.link` where a table has no entry."""

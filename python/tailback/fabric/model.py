@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import FabricError
 from tailback.fabric.rates import LinkSpeed
-from tailback.port_names import link_name, port_name
+from tailback.names.ports import link_name, port_name
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class Fabric:
         return self.switch_name[vertex - self.n_nodes]
 
     def link_name(self, link: int) -> str:
-        """Name of a directed link, ``l2[swp5] → s1[2]``; see :mod:`tailback.port_names`."""
+        """Name of a directed link, ``l2[swp5] → s1[2]``; see :mod:`tailback.names.ports`."""
         return link_name(self.port_name(link), self.port_name(int(self.link_reverse[link])))
 
     def port_name(self, link: int) -> str:

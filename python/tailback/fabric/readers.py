@@ -39,8 +39,8 @@ from tailback.fabric.slurm_topology_yaml import SlurmTopologyYaml
 from tailback.fabric.tiers import find_tiers
 from tailback.fabric.ufm import UfmResources
 from tailback.fabric.uncounted_cables import assume_cables
-from tailback.input_files import content
-from tailback.manifest import require_unchanged
+from tailback.io.input_files import content
+from tailback.io.manifest import require_unchanged
 from tailback.registry import Registry
 
 DEFAULT_CABLE_DELAY_PS = 10_000

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from tailback.errors import FabricError, PlacementError, nearest
 from tailback.fabric.ibnetdiscover import Discovery, Kind, clip, tally
-from tailback.hostnames import MAX_HOSTS, expand_hosts
+from tailback.names.hosts import MAX_HOSTS, expand_hosts
 
 BETWEEN_BLOCKS = "between blocks"
 """Name of the switch that joins blocks, which Slurm does not name."""

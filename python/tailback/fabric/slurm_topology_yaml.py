@@ -21,10 +21,10 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-from tailback.delimited import not_used
 from tailback.errors import FabricError, nearest
 from tailback.fabric.ibnetdiscover import Discovery, clip, tally
 from tailback.fabric.slurm_topology import Group, GroupTree, discovery
+from tailback.io.delimited import not_used
 
 _BEGINNING = re.compile(
     r"\A(?:\s|#[^\n]*(?:\n|\Z)|---[^\n]*\n|%[^\n]*\n)*(?:-\s+|\[\s*\{\s*)[\"']?topology[\"']?\s*:"

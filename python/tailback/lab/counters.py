@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from tailback.datapath.background import Wait
 from tailback.lab import system
+from tailback.lab.datapath.background import Wait
 from tailback.lab.plan import Link, Plan
 from tailback.lab.spec import LabError
 

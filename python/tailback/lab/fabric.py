@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tailback.datapath.sampling import PacketScheme, SamplingError
 from tailback.lab import system, telemetry
+from tailback.lab.datapath.sampling import PacketScheme, SamplingError
 from tailback.lab.plan import HASH_SEED, SYSCTLS, Plan
 from tailback.lab.spec import LabError, LabSpec, parse
 

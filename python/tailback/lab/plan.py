@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tailback.datapath.sampling import FIRST_INDEX
+from tailback.lab.datapath.sampling import FIRST_INDEX
 from tailback.lab.spec import LabSpec
 
 SYSCTLS = {

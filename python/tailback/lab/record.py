@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tailback.datapath.background import BackgroundRecorder
-from tailback.folders import AtomicDirectory
+from tailback.io.folders import AtomicDirectory
 from tailback.lab import causes, counters, fabric, job, system, telemetry
 from tailback.lab.causes import Setting
+from tailback.lab.datapath.background import BackgroundRecorder
 from tailback.lab.plan import Plan
 from tailback.lab.spec import LabError
-from tailback.traffic.readers.otf2 import load
+from tailback.traffic.readers.otf2.reader import load
 
 QUIET_S = 1.5
 """Counters are read for this long before the program starts: other traffic is running by then."""

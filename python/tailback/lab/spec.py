@@ -16,7 +16,7 @@ from tailback.errors import (
     nearest,
     type_remedy,
 )
-from tailback.input_files import text_content
+from tailback.io.input_files import text_content
 from tailback.units import LinkGbps, SizeBytes
 
 HOW_TO = "see docs/how-to/lab.md"

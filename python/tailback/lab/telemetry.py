@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.datapath.background import BackgroundRecorder
-from tailback.datapath.counts import Routes
-from tailback.datapath.kernel import port_table
-from tailback.datapath.record import Receivers, append_until
-from tailback.datapath.sampling import PacketScheme, hash_masks, link_bits
 from tailback.lab import system
+from tailback.lab.datapath.background import BackgroundRecorder
+from tailback.lab.datapath.counts import Routes
+from tailback.lab.datapath.kernel import port_table
+from tailback.lab.datapath.record import Receivers, append_until
+from tailback.lab.datapath.sampling import PacketScheme, hash_masks, link_bits
 from tailback.lab.plan import Command, Plan
 from tailback.lab.spec import LabError
 
@@ -71,7 +71,7 @@ def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
     pinned.mkdir()
     _run("mount", "-t", "bpf", "none", str(pinned))
     built = folder / "datapath.o"
-    with as_file(files("tailback.datapath")) as sources:
+    with as_file(files("tailback.lab.datapath")) as sources:
         _run(
             "clang",
             "-O2",

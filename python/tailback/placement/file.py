@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, nearest, option
-from tailback.input_files import text_content
-from tailback.manifest import require_unchanged
+from tailback.io.input_files import text_content
+from tailback.io.manifest import require_unchanged
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailback.delimited import header_of, parse
 from tailback.errors import PlacementError
-from tailback.hostnames import expand_hosts
-from tailback.input_files import content
-from tailback.manifest import require_unchanged
+from tailback.io.delimited import header_of, parse
+from tailback.io.input_files import content
+from tailback.io.manifest import require_unchanged
+from tailback.names.hosts import expand_hosts
 from tailback.placement.hostlist import host_list
 from tailback.registry import Registry
 

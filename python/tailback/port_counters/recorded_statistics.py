@@ -16,10 +16,10 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import instants
 from tailback.errors import TailbackError
-from tailback.evidence.port_events import READINGS, meaning_of
-from tailback.input_files import content
+from tailback.io.delimited import instants
+from tailback.io.input_files import content
+from tailback.port_counters.findings.port_events import READINGS, meaning_of
 
 _PLACE: Final = ("time_utc", "node", "iface")
 _KEY: Final = ("node_name", "interface", "counter")

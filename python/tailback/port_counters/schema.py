@@ -15,7 +15,7 @@ from typing import Final
 import polars as pl
 
 from tailback.errors import TailbackError
-from tailback.schema import Column, Table, type_name
+from tailback.run.schema import Column, Table, type_name
 
 U64_MAX: Final = 2**64 - 1
 U32_MAX: Final = 2**32 - 1

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tailback.input_files import text_content
-from tailback.manifest import sha256_of
-from tailback.parquet import scan_tables
+from tailback.io.input_files import text_content
+from tailback.io.manifest import sha256_of
+from tailback.io.parquet import scan_tables
 from tailback.port_counters.schema import CounterError
 from tailback.units import counted
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tailback
 from tailback.recorder import otf2_library as o
 from tailback.recorder.call_sites import CallLocation, locate_call_sites
 from tailback.recorder.calls import regions
@@ -21,6 +20,7 @@ from tailback.recorder.communicators import RecordedCommunicator, unite
 from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
 from tailback.recorder.rank_files import RankRecord, RecordError
 from tailback.units import counted
+from tailback.version import version
 
 _TICKS_PER_SECOND = 10**9
 
@@ -119,7 +119,7 @@ class _Archive:
     def write(self, folder: Path, converter: Path) -> int:
         otf2 = self.otf2
         handle = otf2.open(folder, "traces")
-        otf2.archive("SetCreator", handle, f"Tailback {tailback.__version__}".encode())
+        otf2.archive("SetCreator", handle, f"Tailback {version()}".encode())
         otf2.archive("OpenEvtFiles", handle)
         library = ctypes.CDLL(str(converter))
         sizes = SizeTexts(library)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import TailbackError
-from tailback.folders import AtomicDirectory, check_writable
+from tailback.io.folders import AtomicDirectory, check_writable
 from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
 from tailback.recorder.endings import ended, notes_on_end, notes_on_missing
@@ -38,7 +38,7 @@ from tailback.recorder.surroundings import (
     write_fabric,
     write_job,
 )
-from tailback.traffic.readers.otf2 import library_path, load
+from tailback.traffic.readers.otf2.reader import library_path, load
 from tailback.traffic.readers.recorded_cores import shared_cores
 
 NO_HOST = "unknown"

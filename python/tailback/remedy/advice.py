@@ -8,7 +8,7 @@ from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy
 from tailback.remedy import wording
 from tailback.remedy.proof import MIN_GAIN, current_placement, is_improvement
 from tailback.remedy.wording import gain
-from tailback.run import Run
+from tailback.run.run import Run
 
 REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "pattern": "pattern",

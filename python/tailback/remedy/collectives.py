@@ -5,8 +5,8 @@ from __future__ import annotations
 from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
-from tailback.run import Run
-from tailback.scenario import NcclSection
+from tailback.run.run import Run
+from tailback.scenario.model import NcclSection
 from tailback.traffic.program import Program
 
 _ALTERNATIVES = (

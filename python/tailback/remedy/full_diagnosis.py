@@ -13,7 +13,7 @@ from tailback.evaluate import Evaluate
 from tailback.remedy.advice import recommend
 from tailback.remedy.proposal import RemedyContext
 from tailback.remedy.search import find_remedy
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.traffic.program import Program
 
 

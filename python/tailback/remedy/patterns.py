@@ -5,7 +5,7 @@ from __future__ import annotations
 from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, labels_of_phases
 
 MIN_CHARGE = 0.02

@@ -6,7 +6,7 @@ from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change
 from tailback.remedy.proof import current_placement
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
-from tailback.run import Run
+from tailback.run.run import Run
 
 
 @REMEDIES.register("placement")

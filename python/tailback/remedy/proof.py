@@ -11,8 +11,8 @@ from tailback.diagnosis.model import Candidate, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.remedy.proposal import Progress, Proposal
-from tailback.run import Run
-from tailback.scenario_engine import LocalRates
+from tailback.run.run import Run
+from tailback.scenario.engine import LocalRates
 
 MIN_GAIN = 0.02
 """Minimum gain of a recommended remedy. Its slowest repetition must also be faster than the fastest

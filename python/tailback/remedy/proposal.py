@@ -12,7 +12,7 @@ from tailback.diagnosis.model import Diagnosis, Kind
 from tailback.evaluate import Change, Evaluate
 from tailback.placement.variant import PlacementVariant
 from tailback.registry import Registry
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.traffic.program import Program
 
 Placements = Mapping[str, NDArray[np.uint32]]

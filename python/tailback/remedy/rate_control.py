@@ -7,7 +7,7 @@ from typing import get_args
 from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change, Rates
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
-from tailback.run import Run
+from tailback.run.run import Run
 
 MODEL_ERROR = 0.12
 """Error of the fluid model without long queues (docs/measurements/rates.md). Only time beyond that

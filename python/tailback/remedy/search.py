@@ -20,7 +20,7 @@ from tailback.remedy.proof import (
 from tailback.remedy.proposal import REMEDIES, Progress, Proposal, RemedyContext
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.screening import MARGIN
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.stages import stage
 from tailback.units import format_time, percent
 

@@ -25,8 +25,8 @@ from tailback.diagnosis.run_analysis import RunAnalysis as Trees
 from tailback.diagnosis.topology import LinkTopology
 from tailback.report.flame import Frame, add_rest, sort_frames, title
 from tailback.report.layout import tier_direction_name
-from tailback.run import Run
-from tailback.schema import DERIVED, conform
+from tailback.run.run import Run
+from tailback.run.schema import DERIVED, conform
 from tailback.stages import stage
 from tailback.telemetry.left_out import copies
 from tailback.telemetry.run_views import Side, labelled_by_receives

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tailback.report.attribution import Attribution, by_call_site
 from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData, Floats, LinkLoad
 from tailback.report.flame import Frame
-from tailback.schema import conform
+from tailback.run.schema import conform
 from tailback.telemetry.estimate import Z95
 from tailback.units import percent
 

@@ -17,7 +17,6 @@ import polars as pl
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-import tailback
 from tailback.port_counters.analysis.dot import BANDS
 from tailback.port_counters.analysis.evolution import Evolution
 from tailback.port_counters.analysis.evolution_layout import columns_of, time_unit
@@ -27,6 +26,7 @@ from tailback.report import scales
 from tailback.report.packing import Packer, safe_json
 from tailback.report.page import asset, content_policy, template, write_page
 from tailback.units import counted
+from tailback.version import version
 
 MAX_FEATURES: Final = 20_000
 MAX_VALUES: Final = 30_000_000
@@ -106,7 +106,7 @@ def render_evolution(
     unit, scale = time_unit(graph.steps)
     data, arrays = _payload(graph, panels, percent, full, unit, scale)
     return template("evolution.html.j2").render(
-        version=tailback.__version__,
+        version=version(),
         policy=content_policy(viewer, look),
         # Markup: our own files, and JSON that safe_json escaped for a page.
         viewer=Markup(viewer),

@@ -13,11 +13,11 @@ import tailback.report.figures  # noqa: F401 - registers the figures
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.wording import run_label, times_of
 from tailback.errors import RunError, TailbackError
-from tailback.folders import atomic_file
+from tailback.io.folders import atomic_file
 from tailback.report.figure import FIGURES, PER_PHASE, PER_RUN, Options, draw, render
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.rank_timeline import rank_timeline
-from tailback.run import Run
+from tailback.run.run import Run
 
 FORMATS = ("svg", "pdf", "png")
 PHASES_EXPORTED = 24

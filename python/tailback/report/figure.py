@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from tailback.names import shorten
+from tailback.names.display import shorten
 from tailback.registry import Registry
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, INK, MUTED, PAPER

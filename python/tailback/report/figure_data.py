@@ -18,12 +18,12 @@ from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.topology import LinkTopology
 from tailback.diagnosis.wording import run_label
 from tailback.errors import RunError
-from tailback.port_names import link_names
+from tailback.names.ports import link_names
 from tailback.report.attribution import Attribution, attribute
 from tailback.report.layout import FabricLayout, layout_fabric
 from tailback.report.rank_timeline import RankTimeline
 from tailback.report.time_at_link import samples_by_time_at_link
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.telemetry.estimate import (
     congested_excess,
     contrast_excess,
@@ -216,7 +216,7 @@ class FigureData:
     """The arrays behind the figures of one run.
 
     Args:
-        run: The run; its tables follow ``tailback.schema``.
+        run: The run; its tables follow ``tailback.run.schema``.
 
     Raises:
         RunError: The run has no links, or its tables name links that do not exist.

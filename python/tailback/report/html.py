@@ -20,12 +20,11 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-import tailback
 from tailback.diagnosis.model import Diagnosis, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.errors import RunError
-from tailback.port_names import link_names
+from tailback.names.ports import link_names
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
 from tailback.report.export import make_case
@@ -35,9 +34,10 @@ from tailback.report.packing import safe_json
 from tailback.report.page import asset, content_policy, template, write_page
 from tailback.report.payload import build_payload, phases_carried
 from tailback.report.story import story_of
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.stages import stage
 from tailback.units import format_time, percent
+from tailback.version import version
 
 CAUSES = {
     "pattern": "Communication pattern",
@@ -148,7 +148,7 @@ def _shared(case: FigureCase) -> dict[str, Any]:
     names, arrays = build_payload(case)
     viewer, look = asset("viewer.js"), asset("viewer.css")
     return {
-        "version": tailback.__version__,
+        "version": version(),
         "policy": content_policy(viewer, look),
         # Markup: our own files, and JSON that safe_json escaped for a page.
         "viewer": Markup(viewer),
@@ -410,7 +410,7 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
         ("Seed", scenario.seed),
         ("Scenario SHA-256", digest),
         ("Model", _model(run)),
-        ("Written by", f"Tailback {tailback.__version__}"),
+        ("Written by", f"Tailback {version()}"),
         (
             "Nodes, switches, directed links",
             ", ".join(f"{run.tables[name].height:,}" for name in ("nodes", "switches", "links")),

@@ -18,7 +18,7 @@ from tailback.report.packing import Packer, shares
 from tailback.report.rank_timeline import WAITS, RankTimeline
 from tailback.report.scales import KIND_COLOURS
 from tailback.report.timeline import Timeline, embedded_samples
-from tailback.run import Run
+from tailback.run.run import Run
 
 NO_ROW = 65535
 

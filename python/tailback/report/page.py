@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from tailback.errors import RunError
-from tailback.folders import atomic_file
+from tailback.io.folders import atomic_file
 from tailback.report.packing import in_order
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.evidence.one_sided import fence_numbers, synchronises
 from tailback.evidence.split import PARTS, kind_of_rest
-from tailback.run import Run
+from tailback.run.run import Run
 
 Ints = NDArray[np.int64]
 

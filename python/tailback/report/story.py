@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from tailback.diagnosis.measured_wording import ONE_OF
 from tailback.diagnosis.model import Diagnosis, LinkEvidence, Remedy
+from tailback.inference.measured_wording import ONE_OF
 from tailback.report.attribution import CallSite
 from tailback.units import format_time, percent
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.errors import FabricError, RunError
 from tailback.fabric.model import Fabric
-from tailback.input_files import regular_file
-from tailback.manifest import require_unchanged
-from tailback.run import Run
-from tailback.scenario import RESERVED_BITS, JobSection, Scenario
-from tailback.schema import TABLES, conform
+from tailback.io.input_files import regular_file
+from tailback.io.manifest import require_unchanged
+from tailback.run.run import Run
+from tailback.run.schema import TABLES, conform
+from tailback.scenario.model import RESERVED_BITS, JobSection, Scenario
 from tailback.simulation.decode import BOTTLENECKS_ONLY, COMPILED_DECODER, route_candidates
 from tailback.simulation.prepare import load_fabric, with_slow_cables
 from tailback.simulation.routes import routes_for

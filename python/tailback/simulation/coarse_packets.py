@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.scenario import Scenario
+from tailback.scenario.model import Scenario
 from tailback.traffic.program import Program
 from tailback.units import exact_bytes
 

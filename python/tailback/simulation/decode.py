@@ -14,7 +14,7 @@ from tailback.errors import FabricError, RunError, TailbackError
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.simulation.prepare import load_fabric
 from tailback.simulation.routes import routes_for
 from tailback.simulation.stamping import stamping_mask

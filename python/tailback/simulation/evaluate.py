@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailback.evaluate import Change, EngineVariation, Evaluate
-from tailback.run import Run
-from tailback.scenario import Scenario
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario
 from tailback.simulation.apply_change import UNSHARED, NetworkCache, apply_change, rank_nodes
 from tailback.simulation.execute import Watch, execute
 from tailback.simulation.fluid import fluid_send_rates
 from tailback.simulation.known_runs import KnownRuns
+from tailback.simulation.parallel.task_folder import TaskFolder
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.probes import ProbeSettings, probes_of
 from tailback.simulation.settings import PacingSettings
-from tailback.simulation.task_folder import TaskFolder
 
 PACED: dict[str, Any] = {
     "injection": "per-destination",

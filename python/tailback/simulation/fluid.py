@@ -16,8 +16,8 @@ from tailback.evaluate import Change, Evaluate, Rates
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, ProgramTimes, RankModel, paths_between, simulate_program
-from tailback.run import Run
-from tailback.scenario import Scenario
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.fluid_error import BUFFERS, packet_interval

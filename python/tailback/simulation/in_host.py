@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError, ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.placement.hosts import hosts_from_spec
-from tailback.scenario import InHost, Scenario
-from tailback.scenario_engine import ASSUMED_ERROR
+from tailback.scenario.engine import ASSUMED_ERROR
+from tailback.scenario.model import InHost, Scenario
 from tailback.traffic.program import Program
 from tailback.units import percent
 

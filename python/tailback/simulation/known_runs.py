@@ -21,7 +21,7 @@ import polars as pl
 
 from tailback.evaluate import Change
 from tailback.fabric.degraded import nominal
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.simulation.prepare import PreparedScenario
 
 MAX_BYTES = 1_000_000_000

@@ -19,7 +19,7 @@ from tailback.available import MEMORY_VARIABLE, available_memory
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.identity_cache import PerObject
-from tailback.scenario import Scenario
+from tailback.scenario.model import Scenario
 from tailback.simulation.probes import packets_kept
 from tailback.traffic.program import Op, Program
 from tailback.units import format_bytes

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, assignment, max_min, paths_between
-from tailback.input_files import text_content
-from tailback.scenario import Scenario
-from tailback.scenario_engine import EngineSection
+from tailback.io.input_files import text_content
+from tailback.scenario.engine import EngineSection
+from tailback.scenario.model import Scenario
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes
 from tailback.traffic.program import Op, Program

@@ -39,7 +39,7 @@ from tailback.placement import (
 )
 from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
-from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
+from tailback.scenario.model import Degraded, FabricSection, JobSection, Scenario
 from tailback.simulation.coarse_packets import with_fitting_packets
 from tailback.simulation.in_host import (
     in_host_rates,

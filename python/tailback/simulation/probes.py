@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from tailback.scenario import Scenario
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
+from tailback.scenario.model import Scenario
 from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.outcome import Outcome
 

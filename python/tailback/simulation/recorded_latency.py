@@ -1,7 +1,7 @@
 """Whether a recording was made on too few cores, or its network is as slow as its collectives.
 
 The reader of a trace knows no network. It takes small collectives for too slow if they would be on
-a supercomputer (:mod:`tailback.traffic.readers.otf2_recording`). Here the fabric is known.
+a supercomputer (:mod:`tailback.traffic.readers.otf2.recording`). Here the fabric is known.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from tailback.fabric.model import Fabric
 from tailback.traffic.program import Program
-from tailback.traffic.readers.otf2_recording import STAGE_PS
+from tailback.traffic.readers.otf2.recording import STAGE_PS
 from tailback.units import transfer_ps
 
 FRAME_BYTES = 1500

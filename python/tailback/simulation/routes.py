@@ -19,7 +19,7 @@ from tailback.fabric.lft import FabricForwarding, ForwardingTables, forwarding, 
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import parse as parse_topology
 from tailback.fluid import paths_between
-from tailback.scenario import Scenario
+from tailback.scenario.model import Scenario
 from tailback.stages import stage
 
 Ints = NDArray[np.int64]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tailback.scenario import Scenario
-from tailback.scenario_engine import (
+from tailback.scenario.engine import (
     AdaptiveSection,
     CongestionControlSection,
     DcqcnSection,
     EngineSection,
     PacingSection,
 )
+from tailback.scenario.model import Scenario
 from tailback.simulation.probes import ProbeSettings, probes_of
 
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.identity_cache import IdentityCache
-from tailback.schema import TABLES, conform
+from tailback.run.schema import TABLES, conform
 from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.outcome import ExtrapolatedOutcome, Outcome
 from tailback.simulation.probes import probe_summary, probe_tables
 from tailback.telemetry.receiver import whole_numbers
 
 if TYPE_CHECKING:
-    from tailback.scenario import Scenario
+    from tailback.scenario.model import Scenario
     from tailback.simulation.prepare import Job
 
 DIRECTIONS = {1: "up", 0: "flat", -1: "down"}

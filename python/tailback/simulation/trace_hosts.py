@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.delimited import shown
 from tailback.evidence.hosts import Hosts, find_hosts
 from tailback.fabric.model import Fabric
+from tailback.io.delimited import shown
 from tailback.placement import PlacementProblem
-from tailback.scenario import JobSection
+from tailback.scenario.model import JobSection
 from tailback.traffic.readers import timed_reader
 
 

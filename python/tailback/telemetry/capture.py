@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from tailback.errors import RunError, nearest
-from tailback.run import Run
-from tailback.scenario import RESERVED_BITS
+from tailback.run.run import Run
+from tailback.scenario.model import RESERVED_BITS
 from tailback.telemetry.packet_ids import ids_of
 from tailback.telemetry.wire import RC_SEND_ONLY, UD_SEND_ONLY, IbPacket
 

@@ -17,11 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.delimited import Delimited, not_used, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
-from tailback.input_files import content, head_bytes, is_input_file
-from tailback.manifest import require_unchanged
+from tailback.io.delimited import Delimited, not_used, parse
+from tailback.io.input_files import content, head_bytes, is_input_file
+from tailback.io.manifest import require_unchanged
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".erf", ".cap", ".ntar")
 _MAGICS: Final = frozenset(

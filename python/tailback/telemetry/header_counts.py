@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.errors import RunError
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.telemetry.bottlenecks import Bottlenecks, find_bottlenecks
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.estimate import smoothed_excess

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.errors import RunError
-from tailback.scenario import TelemetrySection
+from tailback.scenario.model import TelemetrySection
 from tailback.telemetry.packet_ids import coordinated_slot, ids_of
 
 Floats = NDArray[np.float64]

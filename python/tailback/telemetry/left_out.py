@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.run import Run
+from tailback.run.run import Run
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tailback.errors import TraceError
-from tailback.run import atomic_file
+from tailback.run.run import atomic_file
 from tailback.telemetry.wire import IbPacket, encode
 
 LINKTYPE_ERF = 197

@@ -18,8 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.errors import RunError
-from tailback.run import Run
-from tailback.schema import conform
+from tailback.run.run import Run
+from tailback.run.schema import conform
 from tailback.telemetry.assign import AmbiguousPackets, Floats, Ints, draw_links
 from tailback.telemetry.bottlenecks import draw_bottlenecks
 from tailback.telemetry.candidates import PairCandidates

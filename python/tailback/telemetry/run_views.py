@@ -8,8 +8,8 @@ from typing import Literal
 import polars as pl
 
 from tailback.errors import RunError
-from tailback.run import Run
-from tailback.schema import TABLES
+from tailback.run.run import Run
+from tailback.run.schema import TABLES
 from tailback.telemetry.capture import nodes_of
 
 Side = Literal["sender", "receiver"]

@@ -26,13 +26,13 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, header_of, not_used, parse
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
-from tailback.input_files import content
-from tailback.manifest import require_unchanged
+from tailback.io.delimited import Delimited, header_of, not_used, parse
+from tailback.io.input_files import content
+from tailback.io.manifest import require_unchanged
 from tailback.registry import Registry
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
 
 _FLOWS: Final = {
     "source": ("src_ip", "src", "source", "src_host"),

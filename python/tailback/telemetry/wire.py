@@ -17,7 +17,7 @@ import zlib
 from dataclasses import dataclass
 
 from tailback.errors import TraceError
-from tailback.scenario import RESERVED_BITS
+from tailback.scenario.model import RESERVED_BITS
 
 RC_SEND_ONLY = 0x04
 """Opcode of a reliable-connection send of one packet."""

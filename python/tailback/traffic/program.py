@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tailback.available import memory_remedy
 from tailback.errors import TailbackError, TraceError
-from tailback.scenario import NcclSection
+from tailback.scenario.model import NcclSection
 from tailback.units import format_bytes
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tailback.available import available_memory
 from tailback.errors import ScenarioError
-from tailback.scenario import NcclSection
+from tailback.scenario.model import NcclSection
 from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_memory
 from tailback.units import LONGEST_PS, format_time
 

@@ -26,7 +26,7 @@ from tailback.placement import (
     restrict_to_used,
 )
 from tailback.placement.variant import HostChoice
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import (
     FluidOptions,
     PreparedScenario,

@@ -11,20 +11,20 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tailback import manifest
-from tailback.api.recording import notes_on_recording
-from tailback.api.source import Source
 from tailback.cli import run as cli
 from tailback.errors import RunError, TailbackError
 from tailback.evidence import measure
 from tailback.evidence.jobs import read_jobs
 from tailback.fabric.lft import read_lfts
 from tailback.fabric.readers import read_fabric
-from tailback.folders import AtomicDirectory
-from tailback.manifest import MANIFEST, UNCHECKED, require_unchanged
-from tailback.parquet import read_table, scan_tables
+from tailback.io import manifest
+from tailback.io.folders import AtomicDirectory
+from tailback.io.manifest import MANIFEST, UNCHECKED, require_unchanged
+from tailback.io.parquet import read_table, scan_tables
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.port_counters.readers import read_counters
+from tailback.sources.recording import notes_on_recording
+from tailback.sources.source import Source
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers import read_trace, timed_reader
 from tests.factories.recordings import diagnosed, infiniband_recording

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tailback as tb
-from tailback.api.source import ScenarioOptions
+from tailback.sources.source import ScenarioOptions
 from tests.factories.cli import tailback
 
 FUNCTIONS = [name for name in tb.__all__ if inspect.isfunction(getattr(tb, name))]

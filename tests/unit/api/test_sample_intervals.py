@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tailback import load_scenario
-from tailback.api.evidence import NetworkEvidence, with_samples
+from tailback.inference.evidence import NetworkEvidence, with_samples
 from tailback.simulation import prepare
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.samples_csv import read_samples

@@ -17,7 +17,7 @@ from tailback.api.sweep.workers import follow, run_locally
 from tailback.cli import run as cli
 from tailback.cli.sweep import axis_from_text
 from tailback.errors import RunError, ScenarioError
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 BASE = {

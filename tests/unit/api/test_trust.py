@@ -15,23 +15,23 @@ import polars as pl
 import pytest
 
 from tailback.api.diagnose import diagnose
-from tailback.api.spread import SCRIPT, serve, spread
 from tailback.api.sweep import continue_sweep, plan_sweep
-from tailback.atomic_exchange import OLD, hidden_name, recover
 from tailback.cli import run as cli
+from tailback.collector.store import Collection
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation
 from tailback.fabric.degraded import SlowLink
-from tailback.folders import PrivateFolder, batch_script, shell_path
-from tailback.port_counters.collect.store import Collection
+from tailback.io.atomic_exchange import OLD, hidden_name, recover
+from tailback.io.folders import PrivateFolder, batch_script, shell_path
 from tailback.recorder.build import _trusted_cache
 from tailback.recorder.rank_files import RecordError
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
+from tailback.simulation.parallel.spread import SCRIPT, serve, spread
+from tailback.simulation.parallel.task_data import TaskDataError, decode, encode
+from tailback.simulation.parallel.task_folder import SCENARIO, TaskFolder, TaskResult
 from tailback.simulation.prepare import PreparedScenario
-from tailback.simulation.task_data import TaskDataError, decode, encode
-from tailback.simulation.task_folder import SCENARIO, TaskFolder, TaskResult
 
 SCENARIO_TEXT = (
     'name = "tiny"\n[fabric]\ntopology = {kind = "k-ary-n-tree", k = 2, n = 2}\n'
@@ -158,7 +158,7 @@ def test_worker_of_another_version_says_so(
 ) -> None:
     tasks = TaskFolder.create(tmp_path / "tasks")
     tasks.open(prepared)
-    monkeypatch.setattr("tailback.__version__", "0.0.0")
+    monkeypatch.setattr("tailback.simulation.parallel.task_data.version", lambda: "0.0.0")
     with pytest.raises(RunError, match=r"(?s)written by version .*same version"):
         serve(tmp_path / "tasks")
 
@@ -334,7 +334,7 @@ def test_modules_in_the_current_folder_are_not_imported(
     with spread(1, None, tmp_path / "tasks") as tasks:
         assert tasks is not None
         evaluate = make_evaluate(prepare(parse(TINY)), tasks=tasks)
-        monkeypatch.setattr("tailback.simulation.task_folder.PATIENCE_S", float("inf"))
+        monkeypatch.setattr("tailback.simulation.parallel.task_folder.PATIENCE_S", float("inf"))
         evaluate.announce([Change(seed_offset=1)])  # type: ignore[attr-defined]
         assert evaluate(Change(seed_offset=1)).elapsed_ps > 0
     plan_sweep(TINY, {"seed": [1]}, tmp_path / "study")

@@ -24,7 +24,7 @@ from tailback.fabric.builders import forwarding_network, require_deadlock_free
 from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
 from tailback.port_counters.readers import read_counters
 from tailback.port_counters.readers.model import merged
-from tailback.run import Run
+from tailback.run.run import Run
 
 pytest.importorskip("otf2.writer", reason="it writes the traces")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from datapath import causes, links_of, summary, table
 
-from tailback.datapath.record import COLUMNS
 from tailback.lab.causes import Setting, apply
+from tailback.lab.datapath.record import COLUMNS
 from tailback.lab.plan import Plan
 from tailback.lab.spec import load
 from tests.factories.repository import ROOT

@@ -8,7 +8,7 @@ import diagnosis_suite
 import polars as pl
 import pytest
 
-from tailback.run import Run
+from tailback.run.run import Run
 from tailback.simulation.decode import decode_samples
 from tailback.telemetry.estimate import link_estimates
 

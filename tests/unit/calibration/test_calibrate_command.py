@@ -13,7 +13,7 @@ import tailback as tb
 from tailback.calibration import Calibration, CalibrationError, load
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError, TailbackError
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tests.factories import benchmark_outputs as outputs
 
 SWITCH_US = 0.1

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tailback.cli import run as tailback
-from tailback.run import Run
-from tailback.schema import TABLES
+from tailback.run.run import Run
+from tailback.run.schema import TABLES
 from tests.factories.cli import process, refused, scenario, simulated
 from tests.factories.otf2_traces import call, writing
 from tests.factories.public_data import real
@@ -451,7 +451,7 @@ def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Pa
 DEAF = """
 import hashlib, os, sys, threading
 from tailback.cli.interrupt import end_on_signals
-from tailback.folders import AtomicDirectory
+from tailback.io.folders import AtomicDirectory
 end_on_signals()
 with AtomicDirectory(sys.argv[1]) as folder:
     (folder / "table").write_text("half")

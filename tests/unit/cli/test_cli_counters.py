@@ -13,7 +13,7 @@ import pytest
 from studies.archives import torus as torus_archive
 from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.port_counters.collect import (
+from tailback.collector import (
     Collection,
     CollectorSession,
     CollectorSettings,

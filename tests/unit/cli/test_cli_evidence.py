@@ -17,7 +17,7 @@ from tailback.cli import run as tailback
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Candidate, Diagnosis
 from tailback.remedy.wording import use_placement
-from tailback.scenario import load
+from tailback.scenario.model import load
 from tailback.simulation import prepare
 from tests.factories.cli import refused, scenario
 from tests.factories.evidence_traces import late_sender

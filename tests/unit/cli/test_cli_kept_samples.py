@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tailback.cli import run as tailback
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories.cli import refused, simulated
 from tests.factories.repository import ROOT
 from tests.factories.unchecked_runs import without_manifest

@@ -14,11 +14,11 @@ import click
 import polars as pl
 import pytest
 
-from tailback import atomic_exchange
 from tailback.cli import COMMANDS, cli
 from tailback.cli import run as tailback
 from tailback.cli.text import command_lines, wrap
-from tailback.run import AtomicDirectory
+from tailback.io import atomic_exchange
+from tailback.run.run import AtomicDirectory
 from tailback.units import percent
 from tests.factories.cli import process, refused, scenario
 from tests.factories.repository import DEMO, ROOT
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_read(
     def fail(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error", str(path))
 
-    monkeypatch.setattr("tailback.scenario.tomllib.loads", fail)
+    monkeypatch.setattr("tailback.scenario.model.tomllib.loads", fail)
     refused(capsys, ["simulate", path], "small.toml", "Input/output error", "remedy")
 
 

@@ -14,7 +14,7 @@ from tailback.cli import run as tailback
 from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
 from tests.factories.dumpi_traces import Recorder, write

@@ -15,8 +15,8 @@ from tailback.diagnosis.fanin import FanIn, fan_in
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.rules.__main__ import index, pages
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tests.factories.diagnosis_runs import (
     HOSTS,

@@ -10,8 +10,8 @@ import pytest
 
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.simulation.decode import decode_samples
 from tailback.telemetry.estimate import Selection, link_estimates, select

@@ -17,8 +17,8 @@ from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import diagnose, recommend
-from tailback.run import Run
-from tailback.scenario import Degraded, load
+from tailback.run.run import Run
+from tailback.scenario.model import Degraded, load
 from tailback.simulation import make_evaluate, prepare, simulate
 from tests.factories.diagnosis_runs import (
     TOTAL,

@@ -24,8 +24,8 @@ from tailback.diagnosis.waterfall import (
 )
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.fabric.degraded import SlowLink
-from tailback.run import Run
-from tailback.scenario import Degraded
+from tailback.run.run import Run
+from tailback.scenario.model import Degraded
 from tailback.telemetry.estimate import Z95
 from tests.factories.diagnosis_runs import (
     LINE_PACKETS,

@@ -18,7 +18,7 @@ from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.model import Candidate, CauseShare
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import RemedyContext, diagnose, find_remedy, recommend
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories.diagnosis_runs import TOTAL, endpoint_run, placement_run, routing_run
 from tests.factories.report_data import make_diagnosis, make_run
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from tailback.diagnosis.cause_wording import ADVICE
-from tailback.diagnosis.changes_over_time import ChangeOverTime
-from tailback.diagnosis.decision import ASSUMED, MODELLED, Alternative, fault_share
-from tailback.diagnosis.evidence_summary import EvidenceSummary
-from tailback.diagnosis.interruptions import Interruptions
-from tailback.diagnosis.measured_remedy import of_measured
-from tailback.diagnosis.measured_verdict import FurtherCosts, explain
-from tailback.diagnosis.measured_wording import late_ranks
 from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
-from tailback.diagnosis.unknown_job import UnknownJob
 from tailback.evidence.model import (
     HostReport,
     LateRank,
     Measured,
 )
+from tailback.inference.changes_over_time import ChangeOverTime
+from tailback.inference.decision import ASSUMED, MODELLED, Alternative, fault_share
+from tailback.inference.evidence_summary import EvidenceSummary
+from tailback.inference.interruptions import Interruptions
+from tailback.inference.measured_remedy import of_measured
+from tailback.inference.measured_verdict import FurtherCosts, explain
+from tailback.inference.measured_wording import late_ranks
+from tailback.inference.unknown_job import UnknownJob
 from tailback.units import format_time, percent
 from tests.factories.measured_times import MS, measured
 from tests.factories.report_data import make_diagnosis, make_run

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tailback.diagnosis.costs_together import with_interval
 from tailback.diagnosis.explanation import Cost
+from tailback.inference.costs_together import with_interval
 from tests.factories.report_data import make_run
 
 

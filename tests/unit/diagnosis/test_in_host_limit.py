@@ -14,8 +14,8 @@ from tailback.diagnosis import Diagnosis
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.evaluate import Change
 from tailback.remedy import diagnose
-from tailback.run import Run
-from tailback.scenario import Scenario, parse
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario, parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.traffic.program import Label, ProgramBuilder
 

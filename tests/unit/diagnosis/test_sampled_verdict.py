@@ -13,7 +13,7 @@ from tailback.diagnosis.message_delays import MessageDelays
 from tailback.diagnosis.model import Cause
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories.diagnosis_runs import placement_run
 
 

@@ -12,8 +12,8 @@ from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.simulated_network import SimulatedNetwork
 from tailback.fabric.degraded import SlowLink, with_slow_links
 from tailback.report.attribution import attribute
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tests.factories.diagnosis_runs import downs, other_run, routing_run, slow_run, ups
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.api.attempts import ExplanationSearch
-from tailback.api.evidence import NetworkEvidence
-from tailback.api.network_clues import OtherJobs, comparisons
-from tailback.diagnosis.hypotheses import Posterior
 from tailback.evaluate import Change
 from tailback.evidence import measure
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import call_profile
 from tailback.fabric.degraded import SlowLink
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.inference.attempts import ExplanationSearch
+from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.hypotheses import Posterior
+from tailback.inference.network_clues import OtherJobs, comparisons
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tests.factories.otf2_traces import writing
 from tests.factories.simulated_traces import RESOLUTION, scripts_of

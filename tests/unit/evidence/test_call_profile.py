@@ -14,8 +14,8 @@ from tailback.evaluate import Change
 from tailback.evidence import measure
 from tailback.evidence.call_profile import CallProfile, call_profile, times_between_computations
 from tailback.evidence.site_quantiles import QUANTILES
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.traffic.program import Op, Program
 from tests.factories.otf2_traces import writing

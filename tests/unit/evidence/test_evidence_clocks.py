@@ -14,8 +14,8 @@ from tailback.evidence import clocks as clocks_module
 from tailback.evidence import measure
 from tailback.evidence.causality import correct
 from tailback.evidence.clocks import ClockConstraints, constraints, solve
-from tailback.traffic.readers.otf2 import find_anchor, load
-from tailback.traffic.readers.otf2_times import record
+from tailback.traffic.readers.otf2.reader import find_anchor, load
+from tailback.traffic.readers.otf2.times import record
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tests.factories.evidence_traces import Script, collective, late_sender, receive, send, shifted
 from tests.factories.otf2_traces import EZTRACE16, Build, writing

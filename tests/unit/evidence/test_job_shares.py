@@ -8,7 +8,7 @@ import pytest
 
 from tailback.evaluate import Change
 from tailback.evidence.job_shares import OURS, SPARE_WINDOWS, job_shares
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tests.factories.counted_links import UTC, small_tree
 

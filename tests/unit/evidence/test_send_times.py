@@ -10,19 +10,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnosis.comparisons import SendSpread, SendTimes
-from tailback.diagnosis.measured_suspects import (
+from tailback.evaluate import Change, Evaluate
+from tailback.evidence import MeasuredRun, measure
+from tailback.evidence.send_times import send_profile
+from tailback.fabric.degraded import SlowLink
+from tailback.inference.comparisons import SendSpread, SendTimes
+from tailback.inference.measured_suspects import (
     MessagePaths,
     cable_suspects,
     carrying_cables,
     late_sends,
 )
-from tailback.evaluate import Change, Evaluate
-from tailback.evidence import MeasuredRun, measure
-from tailback.evidence.send_times import send_profile
-from tailback.fabric.degraded import SlowLink
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tests.factories.otf2_traces import writing
 from tests.factories.simulated_traces import RESOLUTION, scripts_of

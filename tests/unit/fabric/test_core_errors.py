@@ -14,7 +14,7 @@ from tailback.errors import FabricError, ScenarioError, TailbackError, TraceErro
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric, in_port_order
-from tailback.scenario import FatTree, parse
+from tailback.scenario.model import FatTree, parse
 from tailback.simulation import prepare, simulate
 from tailback.traffic.program import Op
 

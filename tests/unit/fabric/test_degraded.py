@@ -12,8 +12,8 @@ from tailback.diagnosis import diagnose_cause
 from tailback.errors import FabricError, ScenarioError
 from tailback.evaluate import Change
 from tailback.fabric.degraded import MIN_GBPS, SlowLink
-from tailback.run import Run
-from tailback.scenario import Scenario, parse
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario, parse
 from tailback.simulation import make_evaluate, prepare, simulate
 
 TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 8}

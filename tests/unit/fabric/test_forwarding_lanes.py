@@ -17,8 +17,8 @@ from tailback.fabric.builders import forwarding_network, network_of, require_dea
 from tailback.fabric.lft import NO_ENTRY
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import build, parse
-from tailback.scenario import Scenario
-from tailback.scenario import parse as parse_scenario
+from tailback.scenario.model import Scenario
+from tailback.scenario.model import parse as parse_scenario
 from tailback.simulation import prepare, simulate, simulate_fluid
 from tailback.simulation.routes import forwarded_links
 from tests.factories.evidence_traces import Script, collective, receive, send

@@ -14,7 +14,7 @@ from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build
-from tailback.scenario import Scenario, parse
+from tailback.scenario.model import Scenario, parse
 from tailback.simulation import prepare, simulate, simulate_fluid
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 from tests.factories.public_data import real

@@ -12,8 +12,8 @@ from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import network_of, require_deadlock_free
 from tailback.fabric.topologies import build, parse
 from tailback.fluid import KaryTree, TreeRouting, superpose_permutations
-from tailback.run import Run
-from tailback.scenario import parse as scenario
+from tailback.run.run import Run
+from tailback.scenario.model import parse as scenario
 from tailback.simulation import simulate
 
 K, N, WIDTH = 4, 3, 2

@@ -14,7 +14,7 @@ from tailback.api.diagnose import diagnose
 from tailback.fabric.degraded import nominal
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
-from tailback.scenario import Degraded, parse
+from tailback.scenario.model import Degraded, parse
 from tailback.simulation import prepare
 from tests.factories.fabric_files import (
     EQUAL,

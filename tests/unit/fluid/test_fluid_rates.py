@@ -18,7 +18,7 @@ from tailback.fluid import (
     simulate_flows,
     simulate_program,
 )
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 from tailback.traffic.program import Label, Program, ProgramBuilder
 
 BYTE_PER_NS = 8.0  # Gb/s

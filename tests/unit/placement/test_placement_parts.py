@@ -25,7 +25,7 @@ from tailback.placement.graph import Graph
 from tailback.placement.incremental import congested_graph
 from tailback.placement.partition import partition, repair
 from tailback.placement.swaps import SearchLimits, SwapSearch
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tests.factories.placement_fabrics import fabric_of, pairs, regular, stencil
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from tailback.cli import cli
 from tailback.errors import PlacementError, TailbackError
-from tailback.hostnames import expand_hosts
+from tailback.names.hosts import expand_hosts
 from tailback.placement.rank_hosts import rank_hosts
-from tailback.run import Run
+from tailback.run.run import Run
 
 
 def hosts(folder: Path, text: str | bytes) -> list[str]:

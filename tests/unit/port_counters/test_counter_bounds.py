@@ -12,15 +12,15 @@ import polars as pl
 import pytest
 
 from tailback.cli import run
+from tailback.collector import MetricsBoard
+from tailback.collector.readings import RAW, Rows
 from tailback.fabric.readers import read_fabric
 from tailback.port_counters.analysis.evolution import from_fabric
 from tailback.port_counters.analysis.intervals import difference
-from tailback.port_counters.collect import MetricsBoard
-from tailback.port_counters.collect.readings import RAW, Rows
-from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.readers import read_series
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
+from tailback.port_counters.targets import PortTarget
 from tests.factories.counter_files import put
 from tests.factories.repository import ROOT
 

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from tailback.collector.readings import RAW
+from tailback.collector.store import Collection
 from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.sources import CounterSource, load
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
-from tailback.port_counters.collect.readings import RAW
-from tailback.port_counters.collect.store import Collection
 from tailback.port_counters.readers import read_counters
 from tailback.port_counters.schema import CounterError
 from tests.factories.collect_subnet import FILE

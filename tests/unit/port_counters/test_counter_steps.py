@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailback.collector.difference import intervals_frame
+from tailback.collector.readings import RAW, TargetTable, readings_frame
 from tailback.port_counters.analysis.intervals import difference
-from tailback.port_counters.collect.difference import intervals_frame
-from tailback.port_counters.collect.readings import RAW, TargetTable, readings_frame
-from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import READINGS, Flag, conform
+from tailback.port_counters.targets import PortTarget
 
 SECOND = 1_000_000_000
 TOP = 2**32 - 1

@@ -16,7 +16,7 @@ from tailback.port_counters.analysis.sweeps import Sweeps
 from tailback.port_counters.readers import read_counters
 from tailback.port_counters.schema import INTERVALS, conform
 from tailback.report.evolution import values_at
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 
 MINUTE = 60 * 10**9
 START = 1_500_000_000 * 10**9

@@ -12,7 +12,7 @@ from tailback.port_counters.analysis import classes, rounds, verdict, yellowston
 from tailback.port_counters.analysis.limits import Origins, origins, roots
 from tailback.port_counters.analysis.port_inventory import Wiring
 from tailback.port_counters.schema import INTERVALS, Flag, conform
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 
 MINUTE = 60 * 10**9
 

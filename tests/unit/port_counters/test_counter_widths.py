@@ -14,7 +14,7 @@ from tailback.port_counters.increments import possible
 from tailback.port_counters.readers import read_counters
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
 from tests.factories.counter_files import put, run_tables, sysfs
 
 TOP = 2**32 - 1

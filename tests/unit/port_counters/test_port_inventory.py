@@ -19,7 +19,7 @@ from tailback.port_counters.analysis.port_inventory import (
     with_classes,
 )
 from tailback.port_counters.schema import READINGS, conform
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 DISCOVERY = """\

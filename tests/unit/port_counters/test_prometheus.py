@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.evidence.port_events import port_events
+from tailback.collector import MetricsBoard
+from tailback.collector.readings import RAW
 from tailback.port_counters.analysis.intervals import difference
-from tailback.port_counters.collect import MetricsBoard
-from tailback.port_counters.collect.readings import RAW
-from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.findings.port_events import port_events
 from tailback.port_counters.readers import READERS, merged, read_counters, reader_of
 from tailback.port_counters.readers.prometheus import METRICS
 from tailback.port_counters.schema import CounterError
+from tailback.port_counters.targets import PortTarget
 from tests.factories.counter_files import put
 
 TAILBACK = {

@@ -12,7 +12,7 @@ import pytest
 from tailback.recorder.archive import _offset
 from tailback.recorder.rank_files import RankRecord, read_rank_files
 from tailback.recorder.session import record
-from tailback.traffic.readers.otf2 import load
+from tailback.traffic.readers.otf2.reader import load
 
 DRIFTING = r"""
 #define _GNU_SOURCE

@@ -14,7 +14,7 @@ from tailback.evidence import measure
 from tailback.recorder.session import record
 from tailback.traffic.program import Program
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.otf2 import load
+from tailback.traffic.readers.otf2.reader import load
 from tests.factories.otf2_traces import assert_completes
 from tests.factories.unchecked_runs import without_manifest
 

@@ -16,7 +16,7 @@ from tailback.cli import run
 from tailback.recorder.endings import notes_on_end, number_ranges
 from tailback.recorder.rank_files import RankRecord, RecordError, read_rank_files
 from tailback.recorder.session import record
-from tailback.traffic.readers.otf2 import load
+from tailback.traffic.readers.otf2.reader import load
 
 # Makes communicators of all and of some ranks, and checks the data of collectives on them.
 CHECKED = r"""

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from tailback.api.calibrate import calibrate
-from tailback.api.recording import recorded_binding
-from tailback.api.source import load_scenario
 from tailback.placement import Binding
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder import launch
@@ -22,7 +20,9 @@ from tailback.recorder.endings import notes_on_missing
 from tailback.recorder.rank_files import RankComm, RankRecord, RecordError, read_rank_files
 from tailback.recorder.session import record
 from tailback.recorder.wrappers import source
-from tailback.traffic.readers.otf2 import load
+from tailback.sources.recording import recorded_binding
+from tailback.sources.source import load_scenario
+from tailback.traffic.readers.otf2.reader import load
 
 PROGRAM = r"""
 #include <mpi.h>

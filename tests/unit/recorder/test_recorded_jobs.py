@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tailback.api.recording import own_jobs
 from tailback.errors import TraceError
 from tailback.recorder.session import _drop_half_line
+from tailback.sources.recording import own_jobs
 from tailback.traffic.readers import read_trace
 from tests.factories.otf2_traces import writing
 from tests.factories.recordings import evidence_of, infiniband_recording

@@ -9,8 +9,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api.recording import recorded_counters
-from tailback.api.source import load_scenario
 from tailback.cli.record import _network
 from tailback.cli.render import diagnosis_lines
 from tailback.port_counters.analysis.port_inventory import from_discovery
@@ -18,6 +16,8 @@ from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.readers import read_counters, reader_of
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.recorder.session import record
+from tailback.sources.recording import recorded_counters
+from tailback.sources.source import load_scenario
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 from tests.factories.recorded_programs import idle_program, library_to_preload
 from tests.factories.recordings import HEAD, MIB, diagnosed, infiniband_recording, row

@@ -11,8 +11,8 @@ import pytest
 
 from tailback.recorder.session import record
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.otf2 import load
-from tailback.traffic.readers.otf2_links import IRECV, IRECV_REQUEST, ISEND, ISEND_COMPLETE
+from tailback.traffic.readers.otf2.links import IRECV, IRECV_REQUEST, ISEND, ISEND_COMPLETE
+from tailback.traffic.readers.otf2.reader import load
 from tests.factories.unchecked_runs import without_manifest
 
 PAIRS = r"""

@@ -18,7 +18,7 @@ import pytest
 from tailback.cli import run
 from tailback.recorder.rank_files import RecordError
 from tailback.recorder.session import finish, record
-from tailback.traffic.readers.otf2 import load
+from tailback.traffic.readers.otf2.reader import load
 
 # Makes calls until it is killed, or a few of them.
 PROGRAM = r"""

@@ -10,7 +10,7 @@ import pytest
 from tailback.diagnosis import diagnose_cause
 from tailback.errors import ScenarioError
 from tailback.remedy import RemedyContext, find_remedy
-from tailback.scenario import Scenario, parse
+from tailback.scenario.model import Scenario, parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tests.factories.repository import ROOT
 

@@ -15,7 +15,7 @@ from tailback.evaluate import Change, Evaluate
 from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, diagnose, recommend
 from tailback.remedy.proof import prove
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories.diagnosis_runs import NODES, endpoint_run, other_run, placement_run, quiet_run
 
 NODE = np.arange(NODES, dtype=np.uint32)

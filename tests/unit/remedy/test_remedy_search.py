@@ -23,8 +23,8 @@ from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, find_remedy, recommend
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.search import combine_changes
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import (
     FluidOptions,
     make_evaluate,

@@ -13,8 +13,8 @@ from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement.variant import nodes_by_name
 from tailback.remedy.screening import screen, screen_by_bound
-from tailback.run import Run
-from tailback.scenario import load, parse
+from tailback.run.run import Run
+from tailback.scenario.model import load, parse
 from tailback.simulation import (
     FluidOptions,
     make_evaluate,

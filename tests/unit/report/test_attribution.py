@@ -13,8 +13,8 @@ from tailback.cli import run as tailback
 from tailback.cli.hot_lines import hot_lines
 from tailback.report import Attribution, attribute, by_call_site, to_json, to_table
 from tailback.report.flame import Frame, by_kind, prune_frames
-from tailback.run import Run
-from tailback.schema import DERIVED
+from tailback.run.run import Run
+from tailback.run.schema import DERIVED
 from tests.factories.report_data import make_run
 
 

@@ -25,8 +25,8 @@ from tailback.report.difference import LinkChange, flame_change, link_change, pa
 from tailback.report.figure_data import LinkLoad
 from tailback.report.figures.change_link_time import aligned, band_changes
 from tailback.report.timeline import Timeline, embedded_samples
-from tailback.run import Run
-from tailback.schema import DERIVED
+from tailback.run.run import Run
+from tailback.run.schema import DERIVED
 from tests.factories.cli import simulated
 from tests.factories.report_data import make_run
 

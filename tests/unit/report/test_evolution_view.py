@@ -23,8 +23,8 @@ from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.readers.engine_run import from_run, spread_stalls
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.report.evolution import render_evolution, torus_panels
-from tailback.run import Run
-from tailback.scenario import FatTree, load, parse
+from tailback.run.run import Run
+from tailback.scenario.model import FatTree, load, parse
 from tailback.simulation import prepare, simulate
 from tests.factories.repository import ROOT
 

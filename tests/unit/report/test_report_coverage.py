@@ -18,8 +18,8 @@ from tailback.report.figures.how_sure import (
     how_sure,
     shown_coverage,
 )
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 TREE = {"hosts_per_leaf": 16, "leaves": 16, "aggregation": 8}

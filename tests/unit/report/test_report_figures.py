@@ -35,9 +35,9 @@ from tailback.report.figures.dragonfly_groups import between_groups
 from tailback.report.figures.fabric_raster import _rectangles, blocks
 from tailback.report.figures.torus_rings import dims_of, rings
 from tailback.report.packing import Packer
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.schema import conform
+from tailback.run.run import Run
+from tailback.run.schema import conform
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tests.factories.rank_times import make_measured
 from tests.factories.report_data import PHASES, SMALL, TAPERED, Shape, make_diagnosis, make_run

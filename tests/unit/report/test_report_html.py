@@ -23,7 +23,7 @@ from tailback.report import FigureData, render_report, write_report
 from tailback.report.html import _shares, _steps
 from tailback.report.packing import safe_json
 from tailback.report.payload import PHASES_CARRIED, phases_carried
-from tailback.run import Run
+from tailback.run.run import Run
 from tests.factories.report_data import PHASES, TAPERED, make_diagnosis, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)></script><!--<script>alert(2)</script>\"'&{{7*7}}$\\frac{"

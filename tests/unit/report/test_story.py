@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tailback.diagnosis.explanation import Cost, Explanation
-from tailback.diagnosis.measured_wording import one_of
+from tailback.inference.measured_wording import one_of
 from tailback.report.attribution import CallSite
 from tailback.report.story import story_of
 from tests.factories.report_data import make_diagnosis, make_run

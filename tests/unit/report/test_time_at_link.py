@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tailback.report import FigureData
 from tailback.report.timeline import Timeline
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tailback.simulation.decode import decode_samples
 

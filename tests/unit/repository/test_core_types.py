@@ -13,7 +13,7 @@ import pytest
 from tailback import _core
 from tailback.fabric.builders import network_of
 from tailback.fluid import KaryTree, RankModel
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import EngineSettings
 from tailback.traffic import Label, PlacedProgram, ProgramBuilder
 from tests.factories.repository import ROOT

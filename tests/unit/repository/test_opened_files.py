@@ -1,4 +1,4 @@
-"""Files of users are opened in one place, ``tailback.input_files``, which limits what they are."""
+"""Files of users are opened in ``tailback.io.input_files`` alone, which limits what they are."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tests.factories.repository import ROOT
 PACKAGE = ROOT / "python" / "tailback"
 
 OWN = {
-    "input_files.py": "opens them",
-    "parquet.py": "reads footers, after regular_file",
-    "manifest.py": "digests of a result's files, which its readers check",
-    "atomic_exchange.py": "/proc",
+    "io/input_files.py": "opens them",
+    "io/parquet.py": "reads footers, after regular_file",
+    "io/manifest.py": "digests of a result's files, which its readers check",
+    "io/atomic_exchange.py": "/proc",
     "available.py": "/proc and /sys",
-    "folders.py": "writes",
+    "io/folders.py": "writes",
     "report/page.py": "the package's templates",
     "cli/__init__.py": "/dev/null",
-    "api/spread.py": "tasks that another process of the same user wrote",
-    "simulation/task_folder.py": "tasks that another process of the same user wrote",
-    "port_counters/collect/segments.py": "the collector's records, with checksums",
-    "port_counters/collect/session.py": "/proc",
-    "port_counters/collect/store.py": "the collector's lock and tables",
-    "datapath/": "the receiver's own files",
+    "simulation/parallel/spread.py": "tasks that another process of the same user wrote",
+    "simulation/parallel/task_folder.py": "tasks that another process of the same user wrote",
+    "collector/segments.py": "the collector's records, with checksums",
+    "collector/session.py": "/proc",
+    "collector/store.py": "the collector's lock and tables",
+    "lab/datapath/": "the receiver's own files",
     "lab/": "files that the lab's processes write as it runs",
     "recorder/": "files that the recorder's processes write as it runs",
 }
@@ -84,4 +84,4 @@ def test_files_of_users_are_opened_in_one_place() -> None:
         name = file.relative_to(PACKAGE).as_posix()
         if not name.startswith(tuple(OWN)) and (lines := openings(file.read_text("utf-8"))):
             outside[name] = lines
-    assert not outside, "use tailback.input_files"
+    assert not outside, "use tailback.io.input_files"

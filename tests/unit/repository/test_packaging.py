@@ -20,8 +20,8 @@ import pytest
 
 import tailback
 from tailback.errors import TraceError
-from tailback.traffic.readers import otf2
-from tailback.traffic.readers.otf2 import library_path
+from tailback.traffic.readers.otf2 import reader as otf2
+from tailback.traffic.readers.otf2.reader import library_path
 from tests.factories.repository import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

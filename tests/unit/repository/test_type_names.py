@@ -17,7 +17,7 @@ RUST = re.compile(r"^\s*(?:pub(?:\([\w ]+\))? )?(?:struct|enum|trait) (\w+)", re
 SHARED = {
     "Shape": "what a topology's builder takes; written with its module, torus::Shape",
     "Dimension": "of a torus and of a HyperX, part of their shapes",
-    "Run": "tailback.Run is tailback.run.Run with figures, its subclass",
+    "Run": "tailback.Run is tailback.run.run.Run with figures, its subclass",
     "_Block": "a block of a benchmark's output, in the readers that find blocks",
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailback.errors import FabricError, ScenarioError
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 FABRIC = {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}}

@@ -11,8 +11,8 @@ import pytest
 
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
-from tailback.scenario import Scenario, load, parse
-from tailback.scenario_reference import markdown
+from tailback.scenario.model import Scenario, load, parse
+from tailback.scenario.reference import markdown
 from tailback.simulation import prepare, simulate
 from tailback.traffic.patterns.pattern import build
 from tests.factories.cli import refused, scenario

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tailback.errors import ScenarioError, TailbackError
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tests.factories.cli import refused
 from tests.factories.repository import DEMO

@@ -12,7 +12,13 @@ from pydantic import BaseModel
 
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.topologies import TOPOLOGIES
-from tailback.scenario import (
+from tailback.scenario.engine import (
+    AdaptiveSection,
+    CongestionControlSection,
+    EngineSection,
+    PacingSection,
+)
+from tailback.scenario.model import (
     Degraded,
     FatTree,
     JobSection,
@@ -21,12 +27,6 @@ from tailback.scenario import (
     TelemetrySection,
     load,
     parse,
-)
-from tailback.scenario_engine import (
-    AdaptiveSection,
-    CongestionControlSection,
-    EngineSection,
-    PacingSection,
 )
 from tailback.simulation import prepare
 from tailback.traffic.patterns import PATTERNS

@@ -7,7 +7,7 @@ import numpy as np
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 
 

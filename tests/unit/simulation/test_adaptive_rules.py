@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tailback import Scenario, TailbackError
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 PACKETS = 8

@@ -10,7 +10,7 @@ import pytest
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, EngineVariation
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.simulation.coarse_packets import fitting_size
 from tailback.simulation.settings import EngineSettings

@@ -11,8 +11,8 @@ import pytest
 
 from tailback.api.sweep.plan import plain_data
 from tailback.errors import ScenarioError
-from tailback.run import Run
-from tailback.scenario import Scenario, load, parse
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario, load, parse
 from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 2}}

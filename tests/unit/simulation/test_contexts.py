@@ -7,7 +7,7 @@ import pytest
 
 from tailback import _core
 from tailback.evaluate import Change
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import contexts, make_evaluate, prepare
 from tailback.simulation.prepare import PreparedScenario
 from tailback.traffic.program import Program

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tailback.errors import ScenarioError
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.simulation import prepare, simulate, threads
+from tailback.run.run import Run
+from tailback.scenario.model import parse
+from tailback.simulation import prepare, simulate
 from tailback.simulation.execute import execute
+from tailback.simulation.parallel import threads
+from tailback.simulation.parallel.threads import THREADS_VARIABLE, thread_count
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.settings import CongestionSettings, EngineSettings, PacingSettings
-from tailback.simulation.threads import THREADS_VARIABLE, thread_count
 
 SCENARIO = {
     "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 2}},

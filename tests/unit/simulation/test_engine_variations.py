@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailback.evaluate import Change, EngineVariation
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import evaluate as module
 from tailback.simulation import make_evaluate, prepare
 

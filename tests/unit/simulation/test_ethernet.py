@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tailback import Run, TailbackError
-from tailback.scenario import load, parse
+from tailback.scenario.model import load, parse
 from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "congestion" / "victim.toml"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tailback.cli import run as tailback
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import FluidOptions, has_fan_in, prepare, simulate, simulate_fluid
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}}

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailback.api.recording import notes_on_recording
-from tailback.api.source import load_scenario
 from tailback.diagnosis.model import Candidate, Remedy
 from tailback.errors import FabricError, ScenarioError
 from tailback.evaluate import Change
 from tailback.fabric.readers import read_fabric
 from tailback.remedy import diagnose
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.scenario_engine import EngineSection
+from tailback.run.run import Run
+from tailback.scenario.engine import EngineSection
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.simulation.fluid import simulate_fluid
+from tailback.sources.recording import notes_on_recording
+from tailback.sources.source import load_scenario
 from tailback.units import percent
 
 SIZE = 2**20

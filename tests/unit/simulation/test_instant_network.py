@@ -6,7 +6,7 @@ import pytest
 
 from tailback.evaluate import Change
 from tailback.evidence.model import Efficiency
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tailback.traffic.program import Label, ProgramBuilder
 

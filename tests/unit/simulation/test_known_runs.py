@@ -12,7 +12,7 @@ import pytest
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import evaluate as module
 from tailback.simulation import make_evaluate, prepare, routes, simulate
 from tailback.simulation.evaluate import make_simulation

@@ -13,7 +13,7 @@ import pytest
 from tailback.available import MEMORY_VARIABLE, available_memory
 from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import check_memory
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tailback.simulation.memory import estimate_memory, require_memory
 from tailback.traffic.transform import repeat
@@ -23,7 +23,7 @@ from tailback.traffic.transform import repeat
 # reading the scenario has freed is given back before, as the run would use it unnoticed.
 PEAK = """
 import ctypes, json, sys
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tailback.simulation.execute import execute
 from tailback.simulation.memory import estimate_memory

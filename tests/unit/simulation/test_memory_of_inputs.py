@@ -16,7 +16,7 @@ from tailback.errors import FabricError, PlacementError, ScenarioError, Tailback
 from tailback.fabric.builders import fat_tree
 from tailback.fabric.topologies import build as build_topology
 from tailback.fabric.topologies import parse as parse_topology
-from tailback.scenario import FatTree, parse
+from tailback.scenario.model import FatTree, parse
 from tailback.simulation import prepare
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.readers import read_trace

@@ -11,8 +11,8 @@ import pytest
 
 from tailback.errors import ScenarioError, TailbackError
 from tailback.evaluate import Change
-from tailback.run import Run
-from tailback.scenario import load, parse
+from tailback.run.run import Run
+from tailback.scenario.model import load, parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.simulation.execute import execute
 from tailback.simulation.pacing import send_rates, steps

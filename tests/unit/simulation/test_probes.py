@@ -18,8 +18,8 @@ from tailback.cli import run as command
 from tailback.errors import RunError, ScenarioError, TraceError
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.readers import read_counters
-from tailback.run import Run
-from tailback.scenario import TelemetrySection, parse
+from tailback.run.run import Run
+from tailback.scenario.model import TelemetrySection, parse
 from tailback.simulation import prepare
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.capture import packets_of

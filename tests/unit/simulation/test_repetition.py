@@ -16,11 +16,12 @@ from tailback.api import run as api
 from tailback.api.compare import compare
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.simulation import PreparedScenario, continued, prepare, simulate
-from tailback.simulation.step_rounds import SINGLE_MARKS, marks_of_steps
-from tailback.simulation.step_times import Extrapolation, extrapolate
+from tailback.run.run import Run
+from tailback.scenario.model import parse
+from tailback.simulation import PreparedScenario, prepare, simulate
+from tailback.simulation.repetition import continued
+from tailback.simulation.repetition.step_rounds import SINGLE_MARKS, marks_of_steps
+from tailback.simulation.repetition.step_times import Extrapolation, extrapolate
 from tailback.traffic.program import Label, Program, ProgramBuilder
 from tailback.traffic.steps import StepProgram
 

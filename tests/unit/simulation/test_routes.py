@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tests.factories.public_data import real
 

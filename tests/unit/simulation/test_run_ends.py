@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate, simulate_fluid
 
 TREE = {"hosts_per_leaf": 1, "leaves": 16, "aggregation": 2, "host_delay": "5 us"}

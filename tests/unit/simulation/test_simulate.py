@@ -11,9 +11,9 @@ import pytest
 
 from tailback.errors import RunError, ScenarioError, TailbackError
 from tailback.evaluate import Change
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.schema import TABLES
+from tailback.run.run import Run
+from tailback.run.schema import TABLES
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tests.factories.unchecked_runs import without_manifest
 

@@ -13,9 +13,9 @@ import pytest
 from tailback.cli import run as tailback
 from tailback.errors import RunError, ScenarioError
 from tailback.evaluate import Change
-from tailback.run import Run
-from tailback.scenario import parse
-from tailback.schema import TABLES
+from tailback.run.run import Run
+from tailback.run.schema import TABLES
+from tailback.scenario.model import parse
 from tailback.simulation import (
     FluidOptions,
     PreparedScenario,

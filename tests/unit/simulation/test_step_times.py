@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tailback.simulation.step_times import Computations, Extrapolation, StepTimes, extrapolate
+from tailback.simulation.repetition.step_times import (
+    Computations,
+    Extrapolation,
+    StepTimes,
+    extrapolate,
+)
 
 STEPS, SKIPPED = 45, 955
 

@@ -9,7 +9,7 @@ import pytest
 
 from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.topologies import TOPOLOGIES
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 
 TORUS = {"kind": "torus", "dims": [4, 4], "delay": "20 ns"}

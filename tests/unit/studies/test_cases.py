@@ -13,8 +13,8 @@ import pytest
 from studies.taffet2019 import case_minighost, case_model, case_reasons, cases, minighost_rules
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
-from tailback.run import Run
-from tailback.scenario import Scenario, load, parse
+from tailback.run.run import Run
+from tailback.scenario.model import Scenario, load, parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.traffic.patterns import build
 from tailback.traffic.program import Op, Program

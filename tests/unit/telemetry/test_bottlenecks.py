@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.cli import run as command
 from tailback.fabric.model import Fabric
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.bottlenecks import (

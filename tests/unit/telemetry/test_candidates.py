@@ -11,7 +11,7 @@ from tailback.errors import FabricError
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fabric.model import in_port_order
 from tailback.fabric.topologies import build
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 from tailback.telemetry.candidates import (
     ForwardingChoices,
     minimal_choices,

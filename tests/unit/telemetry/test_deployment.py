@@ -11,8 +11,8 @@ import pytest
 
 from tailback.cli import run as command
 from tailback.errors import RunError, ScenarioError
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.header_counts import survival_chances

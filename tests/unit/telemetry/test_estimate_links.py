@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tailback.errors import RunError
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
 from tailback.telemetry.estimate import (
     Selection,
     capacity_bytes,

@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api.captures import read_captures
-from tailback.api.evidence import NetworkEvidence, with_samples
 from tailback.errors import TailbackError
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.inference.evidence import NetworkEvidence, with_samples
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tailback.simulation.decode import COMPILED_DECODER, route_candidates
 from tailback.simulation.prepare import load_fabric
+from tailback.sources.captures import read_captures
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap

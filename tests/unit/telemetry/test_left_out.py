@@ -12,8 +12,8 @@ from tailback.diagnosis.topology import LinkTopology
 from tailback.report.attribution import attribute
 from tailback.report.figure_data import FigureData
 from tailback.report.figures.rank_matrix import binned
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tailback.telemetry.left_out import copies, simulated_ps, skipped_times, whole_messages
 

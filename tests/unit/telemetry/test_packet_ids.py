@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.cli import run as command
 from tailback.errors import RunError, TraceError
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.packet_ids import ids_of, packet_ids

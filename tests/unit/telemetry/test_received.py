@@ -16,8 +16,8 @@ from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.rule_wording import met_congestion
 from tailback.diagnosis.rules.tb005_samples import too_few_samples
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tailback.simulation.decode import BOTTLENECKS_ONLY, decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates

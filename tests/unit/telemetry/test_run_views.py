@@ -13,8 +13,8 @@ import tailback as tb
 from tailback.cli import run as command
 from tailback.errors import RunError
 from tailback.report import attribute
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tailback.simulation.contexts import split_contexts
 from tailback.simulation.decode import decode_samples

@@ -14,7 +14,7 @@ import pytest
 from tailback.errors import TailbackError
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import read_fabric
-from tailback.schema import TABLES
+from tailback.run.schema import TABLES
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.samples_csv import SampleError, read_samples
 from tests.factories.public_data import real

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.errors import FabricError, RunError
 from tailback.fabric.builders import fat_tree, network_of, star
-from tailback.scenario import FatTree
+from tailback.scenario.model import FatTree
 from tailback.telemetry.hashed import (
     CandidateLinks,
     HashedCounts,

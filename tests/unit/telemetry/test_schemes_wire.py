@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailback.errors import TraceError
-from tailback.scenario import RESERVED_BITS
+from tailback.scenario.model import RESERVED_BITS
 from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.wire import (
     LRH_BYTES,

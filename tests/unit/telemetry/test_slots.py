@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tailback.errors import RunError, ScenarioError
-from tailback.scenario import TelemetrySection, parse
+from tailback.scenario.model import TelemetrySection, parse
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.hashed import closed_variance

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tailback.traffic.readers.otf2_columns import NONE, PathTable
+from tailback.traffic.readers.otf2.columns import NONE, PathTable
 
 
 def test_the_innermost_frame_is_known_whatever_it_is_called() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tailback.errors import TraceError
-from tailback.scenario import NcclSection
+from tailback.scenario.model import NcclSection
 from tailback.traffic.nccl import CALLS, Choice, Collective, GpuProgram, compile_gpu, messages
 from tailback.traffic.nccl.choice import default_choice
 from tailback.traffic.nccl.messages import POINT_TO_POINT, ring_order, tree_parents

@@ -9,7 +9,7 @@ import pytest
 
 from tailback.api.simulate import simulate
 from tailback.errors import TraceError
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tailback.traffic.readers import read_trace
 from tests.factories.blocking import run_blocking

@@ -12,7 +12,7 @@ import pytest
 from tailback.errors import TraceError
 from tailback.traffic.program import Op
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.otf2 import load
+from tailback.traffic.readers.otf2.reader import load
 from tests.factories.otf2_traces import (
     EZTRACE16,
     EZTRACE64,

@@ -11,8 +11,8 @@ import pytest
 from tailback.errors import TraceError
 from tailback.recorder.collective_sizes import ATTRIBUTE
 from tailback.traffic.program import Program
-from tailback.traffic.readers.otf2 import read
-from tailback.traffic.readers.otf2_collective_sizes import parse_sizes
+from tailback.traffic.readers.otf2.collective_sizes import parse_sizes
+from tailback.traffic.readers.otf2.reader import read
 from tests.factories.otf2_traces import assert_completes, call, writing
 
 ROOT = 2**32 - 1

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tailback.traffic.program import Program
-from tailback.traffic.readers.otf2 import find_anchor, library_path, load
-from tailback.traffic.readers.otf2_compile import compile_trace
-from tailback.traffic.readers.otf2_posts import read_posts
+from tailback.traffic.readers.otf2.compile import compile_trace
+from tailback.traffic.readers.otf2.posts import read_posts
+from tailback.traffic.readers.otf2.reader import find_anchor, library_path, load
 from tests.factories.otf2_traces import SCOREP64, Build, barrier, call, writing
 from tests.factories.public_data import real
 

@@ -11,7 +11,7 @@ import pytest
 
 from tailback.errors import TailbackError, TraceError
 from tailback.traffic.readers import READERS, read_trace
-from tailback.traffic.readers.otf2 import find_anchor
+from tailback.traffic.readers.otf2.reader import find_anchor
 from tests.factories.otf2_traces import EZTRACE16, Build, barrier, call, writing
 from tests.factories.public_data import real
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tailback.reading import reported, step
+from tailback.io.progress import reported, step
 from tailback.traffic.readers import read_trace
 from tailback.traffic.readers.text_lines import pieces
 from tests.factories import dumpi_traces

@@ -12,11 +12,11 @@ from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.model import Agreement
 from tailback.diagnosis.wording import VARIED, bar_name, confidence_sentence, run_label
-from tailback.run import Run
-from tailback.scenario import parse
+from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.otf2 import read
+from tailback.traffic.readers.otf2.reader import read
 from tailback.traffic.transform import repeat
 from tests.factories.diagnosis_runs import quiet_run
 from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole

@@ -12,7 +12,7 @@ import pytest
 from tailback.evaluate import Change
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import RankModel, simulate_program
-from tailback.scenario import FatTree, parse
+from tailback.scenario.model import FatTree, parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.traffic.patterns import build
 from tailback.traffic.program import Label, Op, Program, ProgramBuilder

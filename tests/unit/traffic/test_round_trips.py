@@ -12,7 +12,7 @@ import pytest
 
 from tailback.recorder.session import record
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.otf2 import load
+from tailback.traffic.readers.otf2.reader import load
 from tests.factories.public_data import real
 
 PROGRAM = r"""

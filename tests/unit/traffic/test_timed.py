@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailback.errors import ScenarioError
-from tailback.scenario import parse
+from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tailback.traffic.patterns import build
 

@@ -8,7 +8,7 @@ pub(super) const END: u16 = 293;
 pub(super) const INIT: u16 = 124;
 pub(super) const INIT_THREAD: u16 = 171;
 
-/// Names of the collectives, numbered as in `tailback.traffic.readers.otf2_names.OPERATIONS`.
+/// Names of the collectives, numbered as in `tailback.traffic.readers.otf2.names.OPERATIONS`.
 pub(super) const OPERATIONS: [&str; 17] = [
     "MPI_Barrier",
     "MPI_Bcast",

@@ -20,8 +20,8 @@ from tailback.api.sweep.workers import (
     slurm_script,
 )
 from tailback.errors import ScenarioError, known_keywords
-from tailback.folders import require_owner
-from tailback.scenario import Scenario, load, parse
+from tailback.io.folders import require_owner
+from tailback.scenario.model import Scenario, load, parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

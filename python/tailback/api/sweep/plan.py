@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import ScenarioError
-from tailback.scenario import Scenario, parse
+from tailback.scenario.model import Scenario, parse
 
 Point = dict[str, Any]
 """One run of a study: scenario key → value, like ``{"job.placement": "rcm", "seed": 3}``."""

@@ -13,11 +13,11 @@ import polars as pl
 import tailback
 from tailback.api.sweep.plan import Point, scenario_at
 from tailback.errors import RunError, ScenarioError, TailbackError
-from tailback.folders import atomic_file, require_owner, require_plain_path
-from tailback.input_files import content, text_content
-from tailback.parquet import read_table
-from tailback.run import Run
-from tailback.schema import TABLES
+from tailback.io.folders import atomic_file, require_owner, require_plain_path
+from tailback.io.input_files import content, text_content
+from tailback.io.parquet import read_table
+from tailback.run.run import Run
+from tailback.run.schema import TABLES
 from tailback.simulation import prepare, simulate, simulate_fluid
 
 FORMAT = 1

@@ -5,22 +5,17 @@ from __future__ import annotations
 import selectors
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
 from tailback.api.sweep.study import ParameterStudy
-from tailback.dask_scheduler import connect
 from tailback.errors import RunError
-from tailback.folders import batch_script, shell_path
-
-PYTHON = (sys.executable, "-P")
-"""Command of a worker's interpreter. Without -P, Python would import modules from the current
-folder, in which other users may have put some."""
+from tailback.io.folders import batch_script, shell_path
+from tailback.workers import PYTHON, dask_client
 
 Progress = Callable[[str, float], None]
 """Called with the current step and its progress, 0–1."""
@@ -145,34 +140,6 @@ def run_on_dask(
                     raise failure
                 reason = KILLED
             yield futures[future], reason
-
-
-@contextmanager
-def dask_client(client: Any) -> Iterator[Any]:
-    """A client of a Dask cluster; one that is made from an address is closed in the end.
-
-    Args:
-        client: A ``distributed.Client``, or the address of a scheduler.
-
-    Raises:
-        RunError: Dask is not installed, or no scheduler answers at the address.
-    """
-    try:
-        import_module("distributed")
-    except ImportError:
-        raise RunError("Dask is not installed", remedy="pip install 'tailback[cluster]'") from None
-    if not isinstance(client, str):
-        yield client
-        return
-    try:
-        own = connect(client)
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"no Dask scheduler answers at {client!r}: {error}",
-            remedy="start one with 'dask scheduler' and give the address that it prints",
-        ) from None
-    with own:
-        yield own
 
 
 def slurm_script(folder: Path, tasks: int) -> str:

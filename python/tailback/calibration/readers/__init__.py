@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tailback.calibration.model import BenchmarkData, BenchmarkReader, CalibrationError, Series
 from tailback.calibration.readers import gpcnet, imb, nccl_tests, osu, perftest
-from tailback.input_files import content
+from tailback.io.input_files import content
 from tailback.registry import Registry
 
 BENCHMARKS: Registry[BenchmarkReader] = Registry("benchmark", "benchmarks that a calibration reads")

@@ -13,7 +13,7 @@ from typing import Final
 
 from tailback.calibration.model import BenchmarkData, CalibrationError, latency
 from tailback.calibration.readers.rows import positive, step
-from tailback.delimited import shown
+from tailback.io.delimited import shown
 
 _TABLE: Final = re.compile(r"\|\s+(Isolated Network Tests|Isolated Congestion|Network Tests run)")
 _RING: Final = re.compile(r"RR Two-sided Lat \((\d{1,9}) B\)")

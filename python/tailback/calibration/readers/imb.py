@@ -23,7 +23,7 @@ from tailback.calibration.readers.rows import (
     size,
     step,
 )
-from tailback.delimited import shown
+from tailback.io.delimited import shown
 
 _TITLE: Final = re.compile(r"#\s*Benchmarking\s+(\w{1,40})\b")
 _PROCESSES: Final = re.compile(r"#\s*#processes\s*=\s*(\d{1,9})\b")

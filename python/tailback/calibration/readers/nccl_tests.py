@@ -21,7 +21,7 @@ from tailback.calibration.readers.rows import (
     size,
     step,
 )
-from tailback.delimited import shown
+from tailback.io.delimited import shown
 
 _HEADER: Final = re.compile(r"#\s+size\s+count\s+type\s")
 _RANK: Final = re.compile(r"#?\s*Rank\s+\d+\s.*?\bon\s+(\S{1,255})\s+device\b")

@@ -21,7 +21,7 @@ from tailback.calibration.readers.rows import (
     size,
     step,
 )
-from tailback.delimited import shown
+from tailback.io.delimited import shown
 
 _TITLE: Final = re.compile(r"#\s*OSU\s+(?P<name>.{1,80}?)\s+v?(?P<version>\d[\d.a-z]*)\s*\Z")
 _PAIRS: Final = re.compile(r"#\s*\[\s*pairs:\s*(\d{1,7})\s*\]")

@@ -23,7 +23,7 @@ from tailback.calibration.readers.rows import (
     size,
     step,
 )
-from tailback.delimited import shown
+from tailback.io.delimited import shown
 
 _TITLE: Final = re.compile(
     r"\b(?:RDMA_|Send |Send_|Write_|Read_)?(?P<verb>Write|Send|Read)\s+"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tailback.calibration.model import CalibrationError
-from tailback.delimited import shown
+from tailback.io.delimited import shown
 
 LARGEST_BYTES: Final = 1 << 50
 """Larger message sizes indicate a damaged file."""

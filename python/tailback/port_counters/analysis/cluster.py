@@ -7,16 +7,12 @@ combines their results. Workers need Tailback and the same paths to the files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from tailback.dask_scheduler import connect
 from tailback.port_counters.analysis.passes import FAN_IN, Aggregate, Piece, added, contributions
 from tailback.port_counters.schema import CounterError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _IN_FLIGHT = 8
 """Pieces queued per worker thread."""
@@ -25,43 +21,12 @@ _IN_FLIGHT = 8
 class Cluster:
     """An engine whose workers are those of a Dask cluster.
 
-    Use it as a context manager, or close it.
-
     Args:
-        address: Where the scheduler listens, like ``tcp://10.0.0.1:8786``.
-
-    Raises:
-        CounterError: Dask is not installed, or nobody answers there.
+        client: A ``distributed.Client`` (:func:`tailback.workers.dask_client`).
     """
 
-    def __init__(self, address: str, *, timeout_s: float = 20.0) -> None:
-        try:
-            self._client: Any = connect(address, timeout_s)
-        except ImportError:
-            raise CounterError(
-                "Dask is not installed, so there is no cluster to work on",
-                remedy="pip install 'tailback[cluster]', or leave --cluster out",
-            ) from None
-        except (OSError, ValueError) as error:
-            raise CounterError(
-                f"no Dask scheduler answers at {address!r}: {error}",
-                remedy="start one with 'dask scheduler' and give the address that it prints",
-            ) from None
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Disconnect; the cluster keeps running."""
-        self._client.close()
+    def __init__(self, client: Any) -> None:
+        self._client = client
 
     @property
     def threads(self) -> int:

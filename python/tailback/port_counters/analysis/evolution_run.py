@@ -10,7 +10,7 @@ import polars as pl
 from tailback.fabric.topologies import parse
 from tailback.fabric.topologies.torus import Grid, grid_coordinates
 from tailback.port_counters.schema import CounterError
-from tailback.run import Run
+from tailback.run.run import Run
 
 AXES: Final = "XYZ"
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import parse
-from tailback.input_files import content
+from tailback.io.delimited import parse
+from tailback.io.input_files import content
 from tailback.port_counters.schema import CounterError
 
 ALIASES: Final = {

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.names.ports import some_ports
 from tailback.port_counters.analysis.port_inventory import Wiring
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict
-from tailback.port_names import some_ports
 from tailback.units import counted, format_time, percent
 
 FULL_UTILIZATION: Final = 0.7

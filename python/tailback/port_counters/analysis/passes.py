@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from tailback.parquet import reading, scan_tables
+from tailback.io.parquet import reading, scan_tables
 from tailback.port_counters.schema import CounterError
 
 SLICE_ROWS: Final = 3_000_000

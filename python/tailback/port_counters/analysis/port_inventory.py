@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
+from tailback.names.ports import far_ports
 from tailback.port_counters.analysis.classes import CLASSES, classify, tier_names
-from tailback.port_counters.collect.fabric_file import read_targets
-from tailback.port_counters.collect.subnet import PortTarget
 from tailback.port_counters.schema import CounterError
+from tailback.port_counters.targets import PortTarget, read_targets
 from tailback.port_counters.ticks import filled_ticks
-from tailback.port_names import far_ports
-from tailback.run import Run
+from tailback.run.run import Run
 
 Ints = NDArray[np.int64]
 

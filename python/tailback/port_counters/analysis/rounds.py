@@ -18,7 +18,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.parquet import scan_tables
+from tailback.io.parquet import scan_tables
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.increments import RATE_TOLERANCE
 from tailback.port_counters.schema import U32_MAX, CounterError, Flag, ends_with_full_stall_counter

@@ -14,8 +14,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.evidence.port_events import pauses, port_events
-from tailback.parquet import read_table, reading, scan_tables
+from tailback.io.parquet import read_table, reading, scan_tables
 from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.analysis.passes import Archive
@@ -34,6 +33,7 @@ from tailback.port_counters.analysis.timestamp_checks import (
     note_decreasing_counters,
     note_single_readings,
 )
+from tailback.port_counters.findings.port_events import pauses, port_events
 from tailback.port_counters.increments import possible
 from tailback.port_counters.readers import (
     CounterData,
@@ -51,7 +51,7 @@ from tailback.port_counters.schema import (
     conform,
 )
 from tailback.port_counters.segment_digests import left_out, readable_files
-from tailback.run import run_folder
+from tailback.run.run import run_folder
 
 RUN: Final = "engine-run"
 """Name of the reader of simulated runs."""

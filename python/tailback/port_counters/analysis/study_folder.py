@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tailback.delimited import for_spreadsheets
+from tailback.io.delimited import for_spreadsheets
 from tailback.port_counters.analysis.dot import dot_text
 from tailback.port_counters.analysis.figures import COUNTER_FIGURES, draw, render
 from tailback.port_counters.analysis.study import Study, summary_json
-from tailback.run import AtomicDirectory
+from tailback.run.run import AtomicDirectory
 
 
 def write_study(

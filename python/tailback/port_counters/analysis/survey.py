@@ -16,7 +16,7 @@ from tailback.port_counters.analysis.sources import CounterSource
 from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.schema import CounterError
-from tailback.run import Run
+from tailback.run.run import Run
 
 EVOLUTION_PERCENT = 40.0
 """Percentage of time stalled from which a link counts in the evolution graph (Jha et al., VI)."""

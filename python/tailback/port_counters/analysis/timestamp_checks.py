@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import polars as pl
 
+from tailback.names.ports import some_ports
 from tailback.port_counters.analysis.intervals import KEY, in_order
 from tailback.port_counters.schema import CounterError, Flag
-from tailback.port_names import some_ports
 from tailback.units import format_time
 
 Instants = Literal["recorded", "written", "every"]

@@ -11,8 +11,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from tailback.evidence.port_event_wording import ports_counted
-from tailback.evidence.port_events import no_events
+from tailback.names.ports import Peers
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.analysis.verdict_wording import (
@@ -26,8 +25,9 @@ from tailback.port_counters.analysis.verdict_wording import (
     ticks_vary,
     worst_class,
 )
+from tailback.port_counters.findings.port_event_wording import ports_counted
+from tailback.port_counters.findings.port_events import no_events
 from tailback.port_counters.schema import Flag, ends_with_full_stall_counter, lost_gbps
-from tailback.port_names import Peers
 
 Kind = Literal["faults", "stalls", "quiet", "unknown"]
 

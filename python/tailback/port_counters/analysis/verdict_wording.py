@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.port_names import some_ports
+from tailback.names.ports import some_ports
 from tailback.units import counted, percent
 
 SINGLE_READING: Final = (

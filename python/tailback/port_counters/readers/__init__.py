@@ -11,8 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from tailback.input_files import head_bytes, is_input_file
-from tailback.manifest import require_unchanged
+from tailback.io.input_files import head_bytes, is_input_file
+from tailback.io.manifest import require_unchanged
 from tailback.port_counters.readers import (
     collection,
     engine_run,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tailback.parquet import reading, scan_tables
+from tailback.io.parquet import reading, scan_tables
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.port_counters.segment_digests import FOLDER, check, left_out, unchecked

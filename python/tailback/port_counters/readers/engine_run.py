@@ -15,7 +15,7 @@ import polars as pl
 from tailback.errors import RunError, TailbackError
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, CounterError, conform
-from tailback.run import Run, run_folder
+from tailback.run.run import Run, run_folder
 
 HAS_TIME_STAMPS = True
 

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tailback.input_files import content, head, is_input_file
+from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.readers.model import CounterData, quoted_text, time_of
 from tailback.port_counters.readers.prometheus import PortSeries, counter_value
 from tailback.port_counters.schema import CounterError

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from tailback.evidence.port_events import meaning_of
+from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import WORD_BYTES
 
 Family = Literal["ibnet", "sysclassib", "gemini", "aries"]

@@ -13,8 +13,8 @@ from typing import Final
 
 import polars as pl
 
-from tailback.evidence import port_events
-from tailback.input_files import content, head_bytes, is_input_file, opened
+from tailback.io.input_files import content, head_bytes, is_input_file, opened
+from tailback.port_counters.findings import port_events
 from tailback.port_counters.readers.ldms_columns import (
     GEMINI_GBPS,
     GEMINI_TILES,

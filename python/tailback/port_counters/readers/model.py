@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
-from tailback.evidence import port_events
-from tailback.evidence.port_events import meaning_of
-from tailback.input_files import content, head, is_input_file
+from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.analysis.intervals import difference
+from tailback.port_counters.findings import port_events
+from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.increments import possible
 from tailback.port_counters.schema import (
     INTERVALS,
@@ -26,7 +26,7 @@ from tailback.port_counters.schema import U32_MAX as U32_MAX
 from tailback.port_counters.schema import U64_MAX as U64_MAX
 from tailback.port_counters.schema import WORD_BYTES as WORD_BYTES
 from tailback.port_counters.ticks import OMNI_PATH, tick_of
-from tailback.schema import DataType, Table
+from tailback.run.schema import DataType, Table
 
 COORDINATES: Final[dict[str, type[pl.DataType]]] = {
     "node_name": pl.String,

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.evidence import port_events
-from tailback.evidence.port_events import meaning_of
-from tailback.input_files import content, head, is_input_file
+from tailback.io.input_files import content, head, is_input_file
+from tailback.port_counters.findings import port_events
+from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import CounterData, numbered, quoted_text
 from tailback.port_counters.schema import READINGS, CounterError, conform
 

@@ -19,10 +19,10 @@ from typing import Final
 
 import polars as pl
 
-from tailback.delimited import Delimited, header_of, parse
-from tailback.evidence.port_events import meaning_of
 from tailback.fabric.rates import WIDTHS, data_rate_gbps
-from tailback.input_files import content, head, is_input_file
+from tailback.io.delimited import Delimited, header_of, parse
+from tailback.io.input_files import content, head, is_input_file
+from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import CounterData, adapter_tick
 from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 

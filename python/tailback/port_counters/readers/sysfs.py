@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tailback.evidence.port_events import meaning_of
 from tailback.fabric.rates import WIDTHS, data_rate_gbps
-from tailback.input_files import opened
+from tailback.io.input_files import opened
+from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import (
     U64_MAX,
     WORD_BYTES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tailback.input_files import head
+from tailback.io.input_files import head
 from tailback.port_counters.readers.model import quoted_text
 from tailback.port_counters.schema import CounterError
 

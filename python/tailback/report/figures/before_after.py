@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tailback.diagnosis.model import Candidate, Remedy, Status
-from tailback.names import shorten, shorten_names
+from tailback.names.display import shorten, shorten_names
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit

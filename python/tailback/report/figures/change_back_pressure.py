@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tailback.names import shorten_names
+from tailback.names.display import shorten_names
 from tailback.report.difference import call_site_changes, compared
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailback.names import shorten
+from tailback.names.display import shorten
 from tailback.report.difference import compared, link_change
 from tailback.report.figure import Options, figure
 from tailback.report.figure_data import FigureCase

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.names import shorten
+from tailback.names.display import shorten
 from tailback.report.figure import Options, bare, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.layout import FabricLayout, switch_tier_name

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.names import shorten, shorten_names
+from tailback.names.display import shorten, shorten_names
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, MUTED, colormap

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Final, Literal
 
-from tailback.scenario import NcclSection
+from tailback.scenario.model import NcclSection
 
 Algorithm = Literal["ring", "tree"]
 Protocol = Literal["simple", "ll", "ll128"]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tailback.available import available_memory
 from tailback.errors import TailbackError, TraceError
-from tailback.scenario import NcclSection
+from tailback.scenario.model import NcclSection
 from tailback.traffic.nccl.choice import Choice, applied, default_choice
 from tailback.traffic.nccl.messages import Messages, messages
 from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_memory

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tailback.errors import ScenarioError
-from tailback.input_files import text_content
+from tailback.io.input_files import text_content
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
 from tailback.traffic.patterns.streams import TAG, Post, call_of, stream_program

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tailback.errors import InvalidValueError, ScenarioError
-from tailback.scenario import NcclSection
+from tailback.scenario.model import NcclSection
 from tailback.traffic.nccl.choice import MAX_CHANNELS
 from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective, GpuProgram, compile_gpu
 from tailback.traffic.patterns.columns import refuse_if_huge

@@ -14,28 +14,28 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tailback.errors import TraceError
-from tailback.manifest import require_unchanged
+from tailback.io.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import (
     caliper,
     chakra,
-    dumpi,
     foreign,
     goal,
     ipm,
-    kineto,
     mpip,
-    nccl_log,
-    nsight,
-    otf2,
     pipit,
     pml_monitoring,
     projections,
-    simgrid_ti,
 )
 from tailback.traffic.readers.capabilities import Capabilities
+from tailback.traffic.readers.dumpi import reader as dumpi
+from tailback.traffic.readers.kineto import reader as kineto
+from tailback.traffic.readers.nccl import reader as nccl_log
+from tailback.traffic.readers.nsight import reader as nsight
+from tailback.traffic.readers.otf2 import reader as otf2
 from tailback.traffic.readers.recorded_run import RecordedRun
+from tailback.traffic.readers.simgrid import reader as simgrid_ti
 
 
 class TraceReader(Protocol):

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.delimited import shown
 from tailback.errors import TraceError
-from tailback.input_files import TRACE_MEMORY, content, head_bytes
-from tailback.reading import report
+from tailback.io.delimited import shown
+from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
+from tailback.io.progress import report
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.readers.capabilities import Capabilities

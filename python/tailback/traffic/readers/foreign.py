@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tailback.input_files import head_bytes
+from tailback.io.input_files import head_bytes
 
 _HEAD_BYTES: Final = 1 << 16
 _MAX_FILES: Final = 200

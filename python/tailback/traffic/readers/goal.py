@@ -18,9 +18,9 @@ import numpy as np
 
 from tailback import _core
 from tailback.available import available_memory
-from tailback.delimited import shown
 from tailback.errors import TraceError
-from tailback.input_files import TRACE_MEMORY, content, head, head_bytes
+from tailback.io.delimited import shown
+from tailback.io.input_files import TRACE_MEMORY, content, head, head_bytes
 from tailback.traffic.program import Label, Op, Program, require_memory
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.graph import (

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from tailback.delimited import shown
 from tailback.errors import TraceError
-from tailback.input_files import content, head
+from tailback.io.delimited import shown
+from tailback.io.input_files import content, head
 from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.pair_totals import program_of_totals

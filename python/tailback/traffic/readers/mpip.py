@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tailback.delimited import shown
 from tailback.errors import TraceError
-from tailback.input_files import head
+from tailback.io.delimited import shown
+from tailback.io.input_files import head
 from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.pair_totals import Row, program_of_totals

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import TraceError
-from tailback.input_files import content, head, opened, regular_file
-from tailback.parquet import read_table
+from tailback.io.input_files import content, head, opened, regular_file
+from tailback.io.parquet import read_table
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.message_rows import check_message, program_of_rows, whole

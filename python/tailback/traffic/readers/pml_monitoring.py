@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailback.errors import TraceError
-from tailback.input_files import head_bytes, text_content
+from tailback.io.input_files import head_bytes, text_content
 from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.pair_totals import program_of_totals

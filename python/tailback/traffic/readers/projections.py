@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tailback.delimited import shown
 from tailback.errors import TraceError
-from tailback.input_files import TRACE_MEMORY, content, head
+from tailback.io.delimited import shown
+from tailback.io.input_files import TRACE_MEMORY, content, head
 from tailback.traffic.program import Label, Program, RecordedTimes
 from tailback.traffic.readers.assembly import Computes, ImpliedWaits, compile_posts
 from tailback.traffic.readers.capabilities import Capabilities

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TailbackError
-from tailback.input_files import text_content
+from tailback.io.input_files import text_content
 from tailback.units import counted
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.traffic.readers.narrow_columns import narrow_columns
-from tailback.traffic.readers.otf2_names import normalised_call
+from tailback.traffic.readers.otf2.names import normalised_call
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

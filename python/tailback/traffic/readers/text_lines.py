@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailback.delimited import shown
 from tailback.errors import TraceError
-from tailback.input_files import TRACE_MEMORY, content, opened
-from tailback.reading import report
+from tailback.io.delimited import shown
+from tailback.io.input_files import TRACE_MEMORY, content, opened
+from tailback.io.progress import report
 
 _LONGEST_LINE = 1 << 24
 _BINARY_MARK = b"\x1f"

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from tailback.names import shorten
+from tailback.names.display import shorten
 from tailback.port_counters.analysis.figures.style import DOWN, canvas, figure
 from tailback.port_counters.analysis.study import Study
 

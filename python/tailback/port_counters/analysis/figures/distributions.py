@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from tailback.names import shorten
+from tailback.names.display import shorten
 from tailback.port_counters.analysis.figures.style import (
     DASHES,
     GROUPS,

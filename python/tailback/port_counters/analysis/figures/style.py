@@ -15,7 +15,7 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tailback.names import shorten_names
+from tailback.names.display import shorten_names
 from tailback.port_counters.analysis.study import Study
 from tailback.registry import Registry
 

@@ -1,0 +1,172 @@
+"""Differences of the collector's rows, by the rule of :mod:`tailback.port_counters.increments`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.collector.readings import SOURCE, WORD_BYTES, Rows, TargetTable
+from tailback.port_counters.increments import (
+    SMALLEST_PACKET_BYTES,
+    Counter,
+    increments,
+    max_bytes,
+    max_ticks,
+)
+from tailback.port_counters.schema import INTERVALS, Flag, conform
+
+_COUNTERS: Final = ("words", "packets", "wait")
+
+
+@dataclass(frozen=True)
+class IntervalColumns:
+    """Intervals, one entry for each pair of readings.
+
+    Attributes:
+        interval_ns: Length, nanoseconds.
+        words: Data sent, in words of 4 octets.
+        packets: Packets sent.
+        ticks: Ticks with data to send and no credit.
+        flags: Sum of ``tailback.port_counters.schema.Flag``.
+        unknown: For ``words``, ``packets`` and ``wait``, where the increment is unknown: the
+            counter was at its largest value all the time, or rose by more than is possible. The
+            increment is then given as 0.
+    """
+
+    interval_ns: NDArray[np.int64]
+    words: NDArray[np.uint64]
+    packets: NDArray[np.uint64]
+    ticks: NDArray[np.uint64]
+    flags: NDArray[np.uint32]
+    unknown: dict[str, NDArray[np.bool_]]
+
+
+def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns:
+    """Compute the increments between pairs of readings, each pair of one target.
+
+    Args:
+        before: Earlier readings, shape (N,).
+        after: Later readings of the same targets, shape (N,).
+        table: The targets.
+    """
+    at = after["target"]
+    gbps = table.gbps[at]
+    frame = pl.DataFrame(
+        {
+            **{name: after[name] for name in _COUNTERS},
+            **{f"{name}_before": before[name] for name in _COUNTERS},
+            "data_top": table.data_tops(after),
+            "wait_top": table.wait_tops(after),
+            "interval_ns": after["time_ns"] - before["time_ns"],
+            "gbps": np.where(gbps > 0, gbps, np.nan),
+            "tick_ns": table.tick_ns[at],
+        }
+    )
+    interval = pl.col("interval_ns")
+    byte_limit = max_bytes(interval, pl.col("gbps").fill_nan(None))
+    low, wrong, full = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE, Flag.DATA_LATCHED
+    packet_limit = byte_limit / SMALLEST_PACKET_BYTES
+    steps = increments(
+        (
+            Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong, full),
+            Counter("packets", "data_top", low, packet_limit, 1, wrong, full),
+            Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
+        ),
+        lambda name: pl.col(f"{name}_before"),
+    )
+    counter_flags = steps[0].flags | steps[1].flags | steps[2].flags
+    out = frame.select(
+        *(step.value.alias(name) for name, step in zip(_COUNTERS, steps, strict=True)),
+        counter_flags=counter_flags,
+    )
+    unknown = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
+    words, packets, ticks = (out[name].fill_null(0).to_numpy() for name in _COUNTERS)
+    kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER | Flag.RATE_CHANGED)
+    flags = kept | out["counter_flags"].to_numpy()
+    return IntervalColumns(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, unknown)
+
+
+def stall_fraction(
+    increments: IntervalColumns, targets: NDArray[np.uint32], table: TargetTable
+) -> NDArray[np.float64]:
+    """Share of each interval with data and no credit; NaN where not counted.
+
+    Alali et al. (2017), equation 3. It may exceed 1 by the error of the readings' instants (their
+    table III).
+    """
+    stall = increments.ticks.astype(np.float64) * table.tick_ns[targets]
+    share = stall / np.maximum(increments.interval_ns, 1)
+    share[((increments.flags & int(Flag.NO_COUNTER)) != 0) | increments.unknown["wait"]] = np.nan
+    return np.asarray(share, np.float64)
+
+
+def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFrame:
+    """Convert pairs of readings to the common table of intervals.
+
+    Pairs without a positive length (the clock was set back) are left out.
+    """
+    keep = after["time_ns"] > before["time_ns"]
+    before, after = before[keep], after[keep]
+    at = after["target"]
+    steps = difference(before, after, table)
+    counted = ((steps.flags & int(Flag.NO_COUNTER)) == 0) & ~steps.unknown["wait"]
+    share = stall_fraction(steps, at, table)
+    gbps = table.gbps[at]
+    latched_ns = table.latched_ns[at]
+    ratio = table.tick_high_ns[at] / table.tick_ns[at]
+    names = np.array([t.node_name for t in table.targets], object)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        used = steps.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * steps.interval_ns)
+    frame = pl.DataFrame(
+        {
+            "time_ns": after["time_ns"],
+            "interval_ns": steps.interval_ns,
+            "round": after["round"],
+            "node_guid": table.guid[at],
+            "port": table.port[at],
+            "node_name": pl.Series(names[at], dtype=pl.String),
+            "data_bytes": steps.words * np.uint64(WORD_BYTES),
+            "packets": steps.packets,
+            "xmit_wait_ticks": steps.ticks,
+            "stall_ns": steps.ticks.astype(np.float64) * table.tick_ns[at],
+            "stall_fraction": share,
+            "stall_high_fraction": np.maximum(np.minimum(share * ratio, 1.0), share),
+            "latched_stall_ns": latched_ns,
+            "utilization": used,
+            "capacity_gbps": gbps,
+            "flags": steps.flags,
+            "source": pl.repeat(SOURCE, len(after), eager=True),
+            "counted": counted,
+            "latched": table.latched(after),
+            "sized": ~steps.unknown["words"],
+            "numbered": ~steps.unknown["packets"],
+        }
+    )
+    counted_only = ("xmit_wait_ticks", "stall_ns", "stall_fraction", "stall_high_fraction")
+    rated_only = ("utilization", "capacity_gbps")
+    frame = frame.with_columns(
+        *(pl.when(pl.col("counted")).then(pl.col(c)).alias(c) for c in counted_only),
+        *(pl.when(pl.col("capacity_gbps") > 0).then(pl.col(c)).alias(c) for c in rated_only),
+        pl.when(pl.col("round") > 0).then(pl.col("round")).alias("round"),
+    ).with_columns(pl.col("stall_high_fraction").fill_nan(None))
+    frame = frame.with_columns(
+        *(pl.when(pl.col("sized")).then(pl.col(c)).alias(c) for c in ("data_bytes", "utilization")),
+        pl.when(pl.col("numbered")).then(pl.col("packets")).alias("packets"),
+        pl.when(pl.col("latched")).then(pl.col("latched_stall_ns")).alias("latched_stall_ns"),
+    ).drop("counted", "sized", "numbered", "latched")
+    return conform(INTERVALS, frame)
+
+
+def pairs(rows: Rows) -> tuple[Rows, Rows]:
+    """Pair each reading with the one before it of the same target and round.
+
+    "Before" means written before: if the clock was set back between sessions, the earlier reading
+    may have the later time.
+    """
+    rows = rows[np.lexsort((rows["round"], rows["target"]))]
+    same = (rows["target"][1:] == rows["target"][:-1]) & (rows["round"][1:] == rows["round"][:-1])
+    return rows[:-1][same], rows[1:][same]

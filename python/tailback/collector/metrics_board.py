@@ -1,0 +1,337 @@
+"""The latest state of every port and of the collector itself, for monitoring."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.collector.difference import IntervalColumns, difference, stall_fraction
+from tailback.collector.exchange import ExchangeStatistics
+from tailback.collector.exposition import by_label, family, labelled, sample
+from tailback.collector.readings import RAW, WORD_BYTES, Rows, TargetTable
+from tailback.port_counters.schema import Flag
+from tailback.port_counters.targets import PortTarget
+
+MAX_MISSED_SWEEPS: Final = 3
+"""Consecutive sweeps without a reading of a port after which its metrics are withdrawn."""
+
+
+@dataclass(frozen=True)
+class WorstPort:
+    """One of the ports that lost most bandwidth.
+
+    Attributes:
+        target: The port.
+        stall_fraction: Share of its last interval; where its counter is full, of the last interval
+            in which it counted, 0 where none is known.
+        lost_gbps: Bandwidth lost to the stall, Gb/s.
+        at_least: Whether the counter was reset or is full, so that the last interval was not
+            measured in full.
+        latched_seconds: Stall since the last reset that a full counter shows; None where it is not
+            full.
+    """
+
+    target: PortTarget
+    stall_fraction: float
+    lost_gbps: float
+    at_least: bool
+    latched_seconds: float | None
+
+
+@dataclass
+class MetricsBoard:
+    """Current state; written by the collector, read by the metrics endpoint.
+
+    Attributes:
+        sweeps: Sweeps completed.
+        readings: Readings taken.
+        failed: Readings that failed, by name of the device.
+        sweep_seconds: How long the last sweep took.
+        overruns: Sweeps that took longer than the interval.
+        extra: Returns further metrics of the collector: name, kind, help and value.
+
+    A port without a reading in ``MAX_MISSED_SWEEPS`` sweeps is hidden until it is read again, as
+    its last values are out of date. Of rounds, the last one of each port is shown.
+
+    A full stall counter no longer counts, so a port that stalls would appear to recover when its
+    counter fills up. The share of its last measured interval is kept instead until the counter is
+    reset, or less where the traffic leaves less room: a port does not wait while it sends.
+    """
+
+    sweeps: int = 0
+    readings: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    sweep_seconds: float = 0.0
+    overruns: int = 0
+    totals: ExchangeStatistics = field(default_factory=ExchangeStatistics)
+    unreachable: int = 0
+    started: float = field(default_factory=time.monotonic)
+    _lock: Lock = field(default_factory=Lock)
+    _table: TargetTable = field(default_factory=lambda: TargetTable.of(()))
+    _last: Rows = field(default_factory=lambda: np.zeros(0, RAW))
+    _stall: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _measured: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _flags: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    _sweep: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    _jumped: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    _resets: int = 0
+    _wraps: int = 0
+    _impossible: int = 0
+    extra: Callable[[], Sequence[tuple[str, str, str, float | int]]] = tuple
+
+    def begin(self, targets: Sequence[PortTarget], earlier: Rows | None = None) -> None:
+        """Replace the ports; those that stay keep their state.
+
+        Args:
+            targets: The ports.
+            earlier: Last readings of a previous session, as rows of ``targets``. Intervals begin
+                there; the readings themselves are out of date and not shown.
+        """
+        count = len(targets)
+        with self._lock:
+            before = {_identity(target): row for row, target in enumerate(self._table.targets)}
+            kept = [(row, before.get(_identity(target), -1)) for row, target in enumerate(targets)]
+            new, old = np.array([pair for pair in kept if pair[1] >= 0], np.int64).reshape(-1, 2).T
+            fresh = {
+                "_last": np.zeros(count, RAW),
+                "_stall": np.full(count, np.nan),
+                "_measured": np.full(count, np.nan),
+                "_flags": np.zeros(count, np.uint32),
+                "_sweep": np.full(count, -MAX_MISSED_SWEEPS - 1),
+                "_jumped": np.zeros(count, np.bool_),
+            }
+            if earlier is not None:
+                fresh["_last"][earlier["target"]] = earlier
+            for name, column in fresh.items():
+                column[new] = getattr(self, name)[old]
+                setattr(self, name, column)
+            self._last["target"] = np.arange(count)
+            self._table = TargetTable.of(targets)
+
+    def update(self, rows: Rows) -> None:
+        """Add readings; of several of one port the last counts."""
+        if not len(rows):
+            return
+        _, reverse = np.unique(rows["target"][::-1], return_index=True)
+        latest = rows[len(rows) - 1 - reverse]
+        at = latest["target"]
+        with self._lock:
+            before = self._last[at]
+            seen = (before["time_ns"] > 0) & (before["time_ns"] < latest["time_ns"])
+            steps = difference(before[seen], latest[seen], self._table)
+            self._flags[at[seen]] = steps.flags
+            self._resets += int(np.count_nonzero(steps.flags & int(Flag.RESET)))
+            wrong = int(Flag.IMPOSSIBLE)
+            self._impossible += int(
+                np.count_nonzero(steps.flags & (wrong | int(Flag.DATA_IMPOSSIBLE)))
+            )
+            # A counter that reached its largest value faster than possible is not a lower bound.
+            self._jumped[at[seen]] |= (steps.flags & wrong) != 0
+            self._jumped[at] &= self._table.latched(latest)
+            self._note_stall(latest[seen], steps)
+            self._wraps += int(np.count_nonzero(steps.flags & int(Flag.WRAP)))
+            self._last[at] = latest
+            self._sweep[at] = self.sweeps
+            self.readings += len(rows)
+
+    def _note_stall(self, rows: Rows, steps: IntervalColumns) -> None:
+        """Take over the stall of the intervals that end with ``rows``; the lock is held."""
+        at = rows["target"]
+        share = stall_fraction(steps, at, self._table)
+        full = self._table.latched(rows) & ~self._jumped[at]
+        # The interval in which a counter fills up is cut short by it.
+        measured = np.where(full, np.fmax(self._measured[at], share), share)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sent = steps.words * 8.0 * WORD_BYTES / (self._table.gbps[at] * steps.interval_ns)
+        sent[steps.unknown["words"] | ~np.isfinite(sent)] = 0.0
+        self._stall[at] = np.where(full, np.minimum(measured, np.clip(1 - sent, 0, 1)), share)
+        self._measured[at] = measured
+
+    def _full(self) -> NDArray[np.bool_]:
+        """Which ports have a full stall counter that is plausible; the lock is held."""
+        out = np.zeros(len(self._last), np.bool_)
+        read = np.flatnonzero(self._last["time_ns"] > 0)
+        out[read] = self._table.latched(self._last[read]) & ~self._jumped[read]
+        return out
+
+    def _bounds(self) -> NDArray[np.float64]:
+        """Stall fractions of the last intervals; where a counter is full and none is known, 0."""
+        return np.where(self._full() & np.isnan(self._stall), 0.0, self._stall)
+
+    def lost_gbps(self) -> NDArray[np.float64]:
+        """Bandwidth each port lost to stalls in its last interval, Gb/s; NaN where not known."""
+        return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
+
+    def _shown(self) -> NDArray[np.bool_]:
+        """Which ports were read recently; the lock is held."""
+        missed = self.sweeps - self._sweep - 1
+        return np.asarray((self._last["time_ns"] > 0) & (missed < MAX_MISSED_SWEEPS), np.bool_)
+
+    def worst(self, count: int) -> list[WorstPort]:
+        """The ports that lost most, those whose stall counter is full first."""
+        with self._lock:
+            bound, full, shown = self._bounds(), self._full(), self._shown()
+            lost = np.where(shown, np.nan_to_num(self.lost_gbps(), nan=-1.0), -1.0)
+            first = full & shown
+            order = np.lexsort((-lost, ~first))[:count].tolist()
+            least = ((self._flags & int(Flag.AT_LEAST)) != 0) | full
+            return [
+                WorstPort(
+                    self._table.targets[i],
+                    float(bound[i]),
+                    float(lost[i]),
+                    bool(least[i]),
+                    float(self._table.latched_ns[i]) / 1e9 if first[i] else None,
+                )
+                for i in order
+                if first[i] or lost[i] > 0
+            ]
+
+    @property
+    def resets(self) -> int:
+        """Number of counter resets by others that were detected."""
+        return self._resets
+
+    @property
+    def edition(self) -> tuple[int, int]:
+        """Changes when a sweep ends; where none has ended, as in rounds, with every reading."""
+        return self.sweeps, 0 if self.sweeps else self.readings
+
+    def metrics(self) -> str:
+        """Everything in the text format of Prometheus, version 0.0.4."""
+        with self._lock:
+            table, last = self._table, self._last.copy()
+            stall, flags, lost = self._bounds(), self._flags.copy(), self.lost_gbps()
+            full = self._full()
+            seen = np.flatnonzero(self._shown())
+        labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
+        at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
+        latched = np.where(full, table.latched_ns / 1e9, np.nan)
+        high = np.maximum(np.minimum(stall * table.tick_high_ns / table.tick_ns, 1.0), stall)
+        words, waits = last["words"].tolist(), last["wait"].tolist()
+        # No value where the device has no counter: a 0 would mean that nothing waits there.
+        counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
+        read_s = (last["time_ns"][seen] / 1e9).tolist()
+        lines = self._own()
+        columns: list[tuple[str, str, str, list[float | int]]] = [
+            (
+                "xmit_bytes_total",
+                "counter",
+                "Bytes sent, as counted by the device.",
+                [words[i] * WORD_BYTES for i in seen.tolist()],
+            ),
+            (
+                "xmit_packets_total",
+                "counter",
+                "Packets sent, as counted by the device.",
+                last["packets"][seen].tolist(),
+            ),
+            (
+                "xmit_wait_ticks_total",
+                "counter",
+                "Ticks with data to send and no credit.",
+                [waits[i] if counted[i] else np.nan for i in seen.tolist()],
+            ),
+            (
+                "stall_ratio",
+                "gauge",
+                "Share of the last interval with data and no credit; of a "
+                "full counter, of the last interval in which it counted.",
+                stall[seen].tolist(),
+            ),
+            (
+                "stall_high_ratio",
+                "gauge",
+                "The most that stall_ratio may be, where the length of a "
+                "tick is known within bounds only.",
+                high[seen].tolist(),
+            ),
+            (
+                "lost_gbps",
+                "gauge",
+                "Bandwidth lost to stalls, Gb/s: stall_ratio times data rate.",
+                lost[seen].tolist(),
+            ),
+            ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),
+            (
+                "at_least",
+                "gauge",
+                "1 if the stall counter is at its maximum or was reset.",
+                at_least[seen].astype(int).tolist(),
+            ),
+            (
+                "latched_stall_seconds",
+                "gauge",
+                "Lower bound of the stall since the last reset of a port whose counter is full.",
+                latched[seen].tolist(),
+            ),
+            ("read_timestamp_seconds", "gauge", "When the port was last read.", read_s),
+        ]
+        for name, kind, help_text, values in columns:
+            lines += family(f"tailback_port_{name}", kind, help_text)
+            lines += [
+                sample(f"tailback_port_{name}", value, label)
+                for label, value in zip(labels, values, strict=True)
+                if value == value
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _own(self) -> list[str]:
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        own: list[tuple[str, str, str, float | int]] = [
+            ("sweeps_total", "counter", "Sweeps completed.", self.sweeps),
+            ("readings_total", "counter", "Readings taken.", self.readings),
+            ("overruns_total", "counter", "Sweeps longer than the interval.", self.overruns),
+            ("sweep_seconds", "gauge", "Duration of the last sweep.", self.sweep_seconds),
+            ("mads_sent_total", "counter", "Management datagrams sent.", self.totals.sent),
+            ("mads_repeated_total", "counter", "Datagrams sent again.", self.totals.repeated),
+            ("mads_per_second", "gauge", "Average since the start.", self.totals.sent / seconds),
+            (
+                "cpu_seconds_total",
+                "counter",
+                "Processor time of the collector.",
+                time.process_time(),
+            ),
+            ("nodes_unreachable", "gauge", "Devices given up in the last sweep.", self.unreachable),
+            ("counter_resets_total", "counter", "Counters found reset.", self._resets),
+            ("counter_wraps_total", "counter", "Counters found wrapped.", self._wraps),
+            (
+                "impossible_readings_total",
+                "counter",
+                "Readings left out: they rose faster than possible.",
+                self._impossible,
+            ),
+            *self.extra(),
+        ]
+        lines = []
+        for name, kind, help_text, value in own:
+            lines += family(f"tailback_collector_{name}", kind, help_text)
+            lines.append(sample(f"tailback_collector_{name}", value))
+        name = "tailback_collector_reads_failed_total"
+        lines += family(name, "counter", "Readings failed.")
+        failed = by_label(sorted(self.failed.copy().items()))
+        lines += [sample(name, count, f'{{node="{node}"}}') for node, count in failed.items()]
+        return lines
+
+
+def _identity(target: PortTarget) -> tuple[int, int, bool, bool]:
+    """What must agree for the readings of a port to continue: the port and its counters' widths."""
+    return target.guid, target.port, target.extended, target.extended_wait
+
+
+def _port_labels(target: PortTarget) -> str:
+    return labelled(
+        {
+            "guid": f"0x{target.guid:016x}",
+            "node": target.node_name,
+            "port": str(target.port),
+            "peer": target.peer_name,
+        }
+    )

@@ -1,0 +1,263 @@
+"""Readings as they are stored: one fixed-size row per port and instant."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.collector import mad as mads
+from tailback.collector.exchange import MadExchange, Reply, Request
+from tailback.port_counters.schema import READINGS, Flag, conform
+from tailback.port_counters.targets import PortTarget
+
+RAW: Final = np.dtype(
+    [
+        ("time_ns", "<i8"),  # UTC, half-way between request and answer
+        ("target", "<u4"),  # index into the targets of the segment
+        ("round", "<u4"),  # querying round from 1, 0 where there are none
+        ("turnaround_ns", "<u4"),
+        ("flags", "<u4"),
+        ("wait", "<u8"),
+        ("words", "<u8"),
+        ("packets", "<u8"),
+    ]
+)
+"""One reading: 48 octets, little-endian. Data are counted in words of 4 octets, as on the wire."""
+
+Rows = NDArray[Any]
+"""An array of ``RAW``."""
+
+SOURCE: Final = "umad"
+WORD_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """The targets of a segment as columns; every array has one entry per target.
+
+    Attributes:
+        targets: The targets themselves.
+        guid: GUID of the device.
+        port: Port number.
+        gbps: Data rate in gigabits per second, 0 where not known.
+        tick_ns: Length of a tick, or the least it may be, nanoseconds.
+        tick_high_ns: The longest that a tick may be, NaN where it is known.
+        data_top: Largest value of the data counter, in words; the same limit holds for packets.
+        wait_top: Largest value of PortXmitWait, in ticks.
+    """
+
+    targets: tuple[PortTarget, ...]
+    guid: NDArray[np.uint64]
+    port: NDArray[np.uint16]
+    gbps: NDArray[np.float64]
+    tick_ns: NDArray[np.float64]
+    tick_high_ns: NDArray[np.float64]
+    data_top: NDArray[np.uint64]
+    wait_top: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, targets: Sequence[PortTarget]) -> TargetTable:
+        """Build the columns."""
+
+        def top(wide: bool) -> int:
+            return mads.ALL_ONES_64 if wide else mads.ALL_ONES_32
+
+        return cls(
+            tuple(targets),
+            np.array([t.guid for t in targets], np.uint64),
+            np.array([t.port for t in targets], np.uint16),
+            np.array([t.gbps for t in targets], np.float64),
+            np.array([t.tick_ns for t in targets], np.float64),
+            np.array([t.tick_high_ns for t in targets], np.float64),
+            np.array([top(t.extended) for t in targets], np.uint64),
+            np.array([top(t.extended_wait) for t in targets], np.uint64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def latched_ns(self) -> NDArray[np.float64]:
+        """Stall that each PortXmitWait shows when it is full, nanoseconds, shape (targets,)."""
+        return mads.ALL_ONES_32 * self.tick_ns
+
+    def latched(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether PortXmitWait of each of ``rows`` is at its largest value, shape (rows,).
+
+        As in ``increments.with_widths``, 32 ones tell that the counter has 32 bits, whatever the
+        device announces.
+        """
+        return np.asarray(rows["wait"] == mads.ALL_ONES_32, np.bool_)
+
+    def wait_tops(self, rows: Rows) -> NDArray[np.uint64]:
+        """Largest value of PortXmitWait in each of ``rows``, shape (rows,)."""
+        narrow = np.uint64(mads.ALL_ONES_32)
+        return np.where(self.latched(rows), narrow, self.wait_top[rows["target"]])
+
+    def data_tops(self, rows: Rows) -> NDArray[np.uint64]:
+        """Largest value of the counters of data and packets in each of ``rows``, shape (rows,)."""
+        narrow = np.uint64(mads.ALL_ONES_32)
+        latched = (rows["words"] == narrow) | (rows["packets"] == narrow)
+        return np.where(latched, narrow, self.data_top[rows["target"]])
+
+
+class PortReader:
+    """Requests the counters of targets and combines the answers into readings.
+
+    A target with 64-bit data and a 32-bit PortXmitWait takes two requests, sent one after the
+    other; the reading has the instant of the one with PortXmitWait.
+
+    Args:
+        targets: What can be read.
+        exchange: Where requests go.
+        offset_ns: What to add to the monotonic clock for UTC, nanoseconds.
+        unbroken: Result of :meth:`unbroken` of the previous reader; these series continue.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[PortTarget],
+        exchange: MadExchange,
+        offset_ns: int,
+        unbroken: Container[tuple[int, int]] = (),
+    ) -> None:
+        self.targets = targets
+        self._exchange = exchange
+        self._offset_ns = offset_ns
+        self._partial: dict[int, tuple[mads.PortCounterValues, Reply, bool] | str] = {}
+        # The reading that follows one that failed spans a gap; so does a session's first.
+        self._missed = [(target.guid, target.port) not in unbroken for target in targets]
+
+    def unbroken(self) -> set[tuple[int, int]]:
+        """GUID and port of the targets whose last reading did not fail."""
+        known = zip(self.targets, self._missed, strict=True)
+        return {(target.guid, target.port) for target, missed in known if not missed}
+
+    def ask(self, index: int, round_number: int = 0) -> None:
+        """Queue the request or the two requests of one target."""
+        target = self.targets[index]
+        wanted = [mads.PORT_COUNTERS_EXTENDED] if target.extended else []
+        if not target.extended_wait:
+            wanted.append(mads.PORT_COUNTERS)
+        for attribute in wanted:
+            self._exchange.submit(
+                Request(
+                    target.lid,
+                    mads.CLASS_PERFORMANCE,
+                    target.lid,
+                    mads.performance_get(attribute, target.port),
+                    (index, round_number, attribute == mads.PORT_COUNTERS_EXTENDED),
+                )
+            )
+
+    def take(self, reply: Reply) -> tuple[int, ...] | str | None:
+        """Handle a reply to one of this reader's requests.
+
+        Returns:
+            A row of ``RAW`` when the reading is complete, an error text when it failed, None while
+            the other answer is missing.
+        """
+        index, round_number, wide = reply.request.tag
+        target = self.targets[index]
+        mad = reply.mad
+        if mad is None:
+            found: mads.PortCounterValues | None = None
+        else:
+            found = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
+        if target.extended and not target.extended_wait:
+            other = self._partial.pop(index, None)
+            if other is None:
+                self._partial[index] = reply.problem if found is None else (found, reply, wide)
+                return None
+            if found is None or isinstance(other, str):
+                return self._failed(index, other if isinstance(other, str) else reply.problem)
+            data, narrow = (found, other[0]) if wide else (other[0], found)
+            timed = other[1] if wide else reply
+            return self._row(index, round_number, data, narrow.xmit_wait, timed)
+        if found is None:
+            return self._failed(index, reply.problem)
+        return self._row(index, round_number, found, found.xmit_wait, reply)
+
+    def _failed(self, index: int, problem: str) -> str:
+        self._missed[index] = True
+        return problem
+
+    def _row(
+        self, index: int, round_number: int, data: mads.PortCounterValues, wait: int, reply: Reply
+    ) -> tuple[int, ...]:
+        target = self.targets[index]
+        flags = int(Flag.GAP) if self._missed[index] else 0
+        self._missed[index] = False
+        # Some agents count without announcing it; one that returns 0 and announces nothing does
+        # not.
+        if not wait and not (target.wait or target.extended_wait):
+            flags |= int(Flag.NO_COUNTER)
+        return (
+            reply.middle_ns + self._offset_ns,
+            index,
+            round_number,
+            min(reply.turnaround_ns, mads.ALL_ONES_32),
+            flags,
+            wait,
+            data.data_words,
+            data.packets,
+        )
+
+
+def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
+    """Convert rows to the common table of readings (``tailback.port_counters.schema.READINGS``)."""
+    at = rows["target"]
+    names = np.array([t.node_name for t in table.targets], object)
+    flags = rows["flags"].copy()
+    data_top, wait_top = table.data_tops(rows), table.wait_tops(rows)
+    data_full = (rows["words"] == mads.ALL_ONES_32) | (rows["packets"] == mads.ALL_ONES_32)
+    flags[data_full] |= int(Flag.DATA_LATCHED | Flag.DATA_AT_LEAST)
+    flags[table.latched(rows)] |= int(Flag.LATCHED | Flag.AT_LEAST)
+    has_wait = (flags & int(Flag.NO_COUNTER)) == 0
+    frame = pl.DataFrame(
+        {
+            "time_ns": rows["time_ns"],
+            "turnaround_ns": rows["turnaround_ns"],
+            "round": rows["round"],
+            "node_guid": table.guid[at],
+            "port": table.port[at],
+            "node_name": pl.Series(names[at], dtype=pl.String),
+            "data_bytes": _bytes(rows["words"]),
+            "data_limit": _bytes(data_top),
+            "packets": rows["packets"],
+            "packets_limit": data_top,
+            "xmit_wait_ticks": rows["wait"],
+            "wait_limit": wait_top,
+            "tick_ns": table.tick_ns[at],
+            "tick_high_ns": table.tick_high_ns[at],
+            "capacity_gbps": table.gbps[at],
+            "flags": flags,
+            "source": pl.repeat(SOURCE, len(rows), eager=True),
+            "has_wait": has_wait,
+        }
+    )
+    frame = frame.with_columns(
+        _null_unless(pl.col("has_wait"), "xmit_wait_ticks"),
+        _null_unless(pl.col("tick_high_ns").is_not_nan(), "tick_high_ns"),
+        _null_unless(pl.col("round") > 0, "round"),
+        _null_unless(pl.col("capacity_gbps") > 0, "capacity_gbps"),
+    ).drop("has_wait")
+    return conform(READINGS, frame)
+
+
+def _null_unless(condition: pl.Expr, column: str) -> pl.Expr:
+    return pl.when(condition).then(pl.col(column)).alias(column)
+
+
+def _bytes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Words as bytes, saturating at the largest 64-bit number."""
+    most = np.uint64(mads.ALL_ONES_64 // WORD_BYTES)
+    full: NDArray[np.uint64] = np.where(
+        words > most, np.uint64(mads.ALL_ONES_64), np.minimum(words, most) * np.uint64(WORD_BYTES)
+    )
+    return full

@@ -1,0 +1,1 @@
+"""The verdict on a measured run: hypotheses, their search, and the decision between them."""

@@ -1,0 +1,338 @@
+"""Distance of a simulation from the measurements: one class for each kind of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.topology import link_totals
+from tailback.evidence.call_profile import CallProfile
+from tailback.evidence.send_times import SendProfile
+from tailback.inference.error_model import Outcome
+from tailback.run.run import Run
+from tailback.traffic.program import Program
+
+Floats = NDArray[np.float64]
+
+
+class EvidenceComparison(Protocol):
+    """Distance of a simulation from one kind of evidence."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of evidence in the error model."""
+
+    @property
+    def of_links(self) -> bool:
+        """Whether it compares what links did: simulations without telemetry do not tell."""
+
+    def __call__(self, run: Run) -> float | None:
+        """The misfit of a run; 0 for no difference, None if they cannot be compared."""
+
+    def to(self, run: Run) -> EvidenceComparison | None:
+        """The same with a simulation in place of the measurement; None if it predicts nothing."""
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """All kinds of evidence on a run.
+
+    Attributes:
+        each: One comparison for each kind.
+    """
+
+    each: Sequence[EvidenceComparison]
+
+    @property
+    def sends(self) -> SendProfile | None:
+        """Measured times of sends; None if there are none."""
+        return next((one.profile for one in self.each if isinstance(one, SendTimes)), None)
+
+    @property
+    def of_links(self) -> bool:
+        """Whether any compares what links did."""
+        return any(one.of_links for one in self.each)
+
+    def __call__(self, run: Run) -> Outcome:
+        """The prediction of a simulation."""
+        return Outcome(run.elapsed_ps, {one.kind: one(run) for one in self.each})
+
+    def between(self, run: Run, others: Sequence[Run]) -> dict[str, float]:
+        """Mean misfit of other simulations to one simulation, by kind of evidence."""
+        out = {}
+        for one in self.each:
+            like = one.to(run)
+            misfits = [] if like is None else [like(other) for other in others]
+            known = [misfit for misfit in misfits if misfit is not None]
+            if known:
+                out[one.kind] = sum(known) / len(known)
+        return out
+
+
+MIN_SCALE, MAX_SCALE = 0.95, 3.0
+"""Range of a common factor between measured and simulated call times that is attributed to model
+error: protocol overhead usually exceeds that of the model (TCP takes 1.2 times as long in the
+real-packet lab). If all calls take longer by the same factor, that is not evidence of a cause."""
+
+MIN_STALL_SHARE = 0.005
+"""Stall fraction of the most stalled port below which stalls carry no information."""
+
+MAX_STALL_RATIO = 3.0
+"""Largest factor between measured and simulated stalls, in either direction, that is attributed to
+model error: stall time depends on the buffer sizes of switches."""
+
+
+@dataclass(frozen=True)
+class CallTimes:
+    """Time in calls, by rank and site.
+
+    Attributes:
+        profile: Measured times.
+        program: The program that was simulated.
+    """
+
+    profile: CallProfile
+    program: Program
+    kind: ClassVar[str] = "calls"
+    of_links: ClassVar[bool] = False
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured times, after the best scale; 0 for none."""
+        simulated = self.profile.of_run(run, self.program)
+        return _misfit(self.profile.count, self.profile.quantiles_ps, simulated)
+
+    def to(self, run: Run) -> CallTimes | None:
+        """The same with the times of a simulation in place of the measured ones."""
+        simulated = self.profile.of_run(run, self.program)
+        if simulated is None:
+            return None
+        return replace(self, profile=replace(self.profile, quantiles_ps=simulated))
+
+
+@dataclass(frozen=True)
+class SendTimes:
+    """Time of sends, by sender and partners: distinguishes ranks that wait for one another.
+
+    Attributes:
+        profile: Measured times.
+    """
+
+    profile: SendProfile
+    kind: ClassVar[str] = "sends"
+    of_links: ClassVar[bool] = False
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured times, after the best scale; 0 for none.
+
+        Mean over both times of a call, from the first send and from the last post: all ranks soon
+        wait equally long, so the first alone hardly distinguishes slow links.
+        """
+        profile = self.profile
+        misfits = (
+            _misfit(profile.count, profile.quantiles_ps, profile.of_run(run)),
+            _misfit(profile.count, profile.posted_quantiles_ps, profile.of_run(run, posted=True)),
+        )
+        known = [misfit for misfit in misfits if misfit is not None]
+        return sum(known) / len(known) if known else None
+
+    def to(self, run: Run) -> SendTimes | None:
+        """The same with the times of a simulation in place of the measured ones."""
+        simulated = _simulated_sends(self.profile, run)
+        return None if simulated is None else SendTimes(simulated)
+
+
+def _simulated_sends(profile: SendProfile, run: Run) -> SendProfile | None:
+    began, posted = profile.of_run(run), profile.of_run(run, posted=True)
+    if began is None or posted is None:
+        return None
+    return replace(profile, quantiles_ps=began, posted_quantiles_ps=posted)
+
+
+@dataclass(frozen=True)
+class SendSpread:
+    """Distribution of the times of sends over senders, regardless of which ones are slow.
+
+    Each quantile of the times is sorted over senders: this keeps the variation between senders and
+    between repetitions, but not the senders' identity.
+
+    Attributes:
+        profile: Measured times.
+    """
+
+    profile: SendProfile
+    kind: ClassVar[str] = "spread"
+    of_links: ClassVar[bool] = False
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured times, after the best scale; 0 for none."""
+        simulated = self.profile.of_run(run)
+        if simulated is None:
+            return None
+        seen = np.sort(self.profile.quantiles_ps, axis=0)
+        return _misfit(np.ones(len(seen)), seen, np.sort(simulated, axis=0))
+
+    def to(self, run: Run) -> SendSpread | None:
+        """The same with the times of a simulation in place of the measured ones."""
+        simulated = _simulated_sends(self.profile, run)
+        return None if simulated is None else SendSpread(simulated)
+
+
+def _misfit(count: Floats, seen: Floats, simulated: Floats | None) -> float | None:
+    """Squared difference over squared measured times, after the best scale.
+
+    ``count``: repetitions, shape (K,); the times are quantiles of them, shape (K, Q).
+    """
+    if simulated is None or not len(simulated):
+        return None
+    weight = count[:, None]
+    whole = float((weight * seen**2).sum())
+    norm = float((weight * simulated**2).sum())
+    if whole <= 0 or norm <= 0:
+        return None
+    scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
+    return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
+
+
+@dataclass(frozen=True)
+class PortStalls:
+    """Time that the ports of a lossless network stalled.
+
+    Attributes:
+        stall_ps: Measured stall time, NaN if unknown, shape (L,).
+        at_least: Links whose counter saturated, so the stall time is a lower bound, shape (L,).
+        elapsed_ps: Measured time.
+        error_ps: Error of simulated stalls due to unknown buffer sizes, shape (L,).
+    """
+
+    stall_ps: Floats
+    at_least: NDArray[np.bool_]
+    elapsed_ps: int
+    error_ps: Floats
+    kind: ClassVar[str] = "stalls"
+    of_links: ClassVar[bool] = True
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured stalls; None if nothing stalled."""
+        known = ~np.isnan(self.stall_ps)
+        truth = run.tables["truth"]
+        if not truth.height or truth["stall_ps"].is_null().all() or not known.any():
+            return None
+        seen = self.stall_ps[known]
+        if seen.max() < MIN_STALL_SHARE * self.elapsed_ps:
+            return None
+        found = link_totals(run, "stall_ps")[known]
+        norm = float((found**2).sum())
+        if norm > 0:
+            scale = float((seen * found).sum()) / norm
+            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
+        gap = np.where(self.at_least[known], np.maximum(seen - found, 0.0), np.abs(seen - found))
+        gap = np.maximum(gap - self.error_ps[known], 0.0)
+        return float((gap**2).sum() / (seen**2).sum())
+
+    def to(self, run: Run) -> PortStalls | None:
+        """The same with the stalls of a simulation in place of the counted ones."""
+        truth = run.tables["truth"]
+        if not truth.height or truth["stall_ps"].is_null().all():
+            return None
+        stall = np.where(np.isnan(self.stall_ps), np.nan, link_totals(run, "stall_ps"))
+        return replace(self, stall_ps=stall, at_least=np.zeros_like(self.at_least))
+
+
+@dataclass(frozen=True)
+class PortBytes:
+    """Bytes on the links between switches: they show how messages are spread over parallel links.
+
+    Attributes:
+        sent_bytes: Counted bytes, NaN if unknown, shape (L,).
+        between: Links between switches, shape (L,).
+    """
+
+    sent_bytes: Floats
+    between: NDArray[np.bool_]
+    kind: ClassVar[str] = "bytes"
+    of_links: ClassVar[bool] = True
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared counted bytes, after the best scale; 0 for none.
+
+        The scale is that of headers and of the time that the counters cover.
+        """
+        known = self.between & ~np.isnan(self.sent_bytes)
+        seen, sent = self.sent_bytes[known], link_totals(run, "bytes")[known]
+        whole, norm = float((seen**2).sum()), float((sent**2).sum())
+        if whole <= 0 or norm <= 0:
+            return None
+        scale = float((seen * sent).sum()) / norm
+        return float(((seen - scale * sent) ** 2).sum()) / whole
+
+    def to(self, run: Run) -> PortBytes:
+        """The same with the bytes of a simulation in place of the counted ones."""
+        sent = link_totals(run, "bytes")
+        return replace(self, sent_bytes=np.where(np.isnan(self.sent_bytes), np.nan, sent))
+
+
+def stall_error_ps(
+    sent_bytes: Floats, link_gbps: Floats, buffer_bytes: float, message_bytes: float
+) -> Floats:
+    """Error of simulated stalls due to unknown buffer sizes, shape (L,).
+
+    A port stalls once the buffer at the other end of its cable is full. Buffer sizes of switches
+    are rarely published: anything from zero to twice the simulated size is possible. So each
+    message, or each buffer's worth of smaller ones, may stall a port for the time of one buffer
+    more or less.
+
+    Args:
+        sent_bytes: Bytes on each link, shape (L,).
+        link_gbps: Rate of each, shape (L,).
+        buffer_bytes: Buffer of a link in the simulation.
+        message_bytes: Mean size of messages.
+    """
+    episodes = sent_bytes / max(buffer_bytes, message_bytes, 1.0)
+    each = buffer_bytes * 8000.0 / np.asarray(link_gbps, np.float64)
+    return np.asarray(episodes * each, np.float64)
+
+
+@dataclass(frozen=True)
+class LinkSamples:
+    """Congested fraction of links, estimated from the samples in our packets.
+
+    Attributes:
+        fraction: Congested fraction of our packets on each link, NaN if unknown, shape (L,).
+        packets: Our packets on each link, shape (L,).
+        from_node: Injection links, whose queue is in the host, shape (L,).
+    """
+
+    fraction: Floats
+    packets: Floats
+    from_node: NDArray[np.bool_]
+    kind: ClassVar[str] = "samples"
+    of_links: ClassVar[bool] = True
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured fractions, weighted by packets."""
+        truth = run.tables["truth"]
+        known = ~np.isnan(self.fraction) & ~self.from_node
+        whole = float((self.packets[known] * self.fraction[known] ** 2).sum())
+        if not truth.height or truth["observed_packets"].is_null().all() or whole <= 0:
+            return None
+        sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
+        simulated = link_totals(run, "observed_congested_packets") / sent
+        weight, seen, found = (x[known] for x in (self.packets, self.fraction, simulated))
+        norm = float((weight * found**2).sum())
+        if norm > 0:
+            scale = float((weight * seen * found).sum()) / norm
+            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
+        return float((weight * (seen - found) ** 2).sum()) / whole
+
+    def to(self, run: Run) -> LinkSamples | None:
+        """The same with the congestion of a simulation in place of the sampled one."""
+        truth = run.tables["truth"]
+        if not truth.height or truth["observed_packets"].is_null().all():
+            return None
+        sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
+        simulated = link_totals(run, "observed_congested_packets") / sent
+        return replace(self, fraction=np.where(np.isnan(self.fraction), np.nan, simulated))

@@ -1,0 +1,428 @@
+"""Evidence on the network while a job ran: port counters, other jobs, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.topology import link_totals
+from tailback.evidence import MeasuredRun
+from tailback.evidence.counter_alignment import Floats, JoinError, Sent
+from tailback.evidence.host_interfaces import host_interfaces
+from tailback.evidence.jobs import JobList
+from tailback.evidence.link_counters import LinkCounters, join_counters
+from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
+from tailback.fabric.model import Fabric
+from tailback.io.delimited import not_used
+from tailback.port_counters.findings import port_verdict
+from tailback.port_counters.findings.port_events import port_events
+from tailback.run.run import Run
+from tailback.simulation import PreparedScenario
+from tailback.simulation.captures import captured_run
+from tailback.simulation.routes import forwarded_links
+from tailback.sources.captures import with_capture_telemetry
+from tailback.telemetry.captured import CaptureError, is_capture
+from tailback.telemetry.estimate import link_estimates
+from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
+from tailback.telemetry.left_out import whole_messages
+from tailback.telemetry.samples_csv import read_samples
+from tailback.traffic.readers.otf2.names import OPERATIONS
+from tailback.units import counted
+
+if TYPE_CHECKING:
+    from tailback.port_counters.analysis.sources import CounterSource
+
+JOBS_WITHOUT_TIME = (
+    "the job list is not used: the trace does not record when the job ran (UTC), and there are no "
+    "counters to find that from"
+)
+"""Note on a job list that cannot be aligned with the trace."""
+
+
+@dataclass(frozen=True)
+class ListedJobs:
+    """The jobs of the machine, and which of them is ours.
+
+    Attributes:
+        jobs: The list.
+        own: Identifiers of our job; empty if unknown.
+        source: Where the list comes from, in words; empty: the user gave it.
+    """
+
+    jobs: JobList
+    own: frozenset[str] = frozenset()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class NetworkEvidence:
+    """Evidence besides the trace.
+
+    Attributes:
+        counters: Port counters by link; None without counters.
+        others: Traffic of other jobs; None without counters of host ports.
+        jobs: Names of jobs that ran at the same time; None without a job list.
+        jobs_from: Where the job list comes from, in words; empty: the user gave it.
+        notes: Remarks on evidence that is not used.
+        unused_interfaces: Interfaces of each host that do not carry the job's messages.
+        port_events: Table ``port_events`` of the ports that the job used; None without counters.
+        unused: Remarks on what is in the files and not used.
+        congested: Congested fraction of each link from samples in our packets, NaN if unknown,
+            shape (L,); None without samples.
+        sampled: Our packets on each link from the same samples, shape (L,).
+        estimates: The same with intervals, a row for each sampled link, as
+            ``tailback.telemetry.estimate.link_estimates`` returns them; None without samples.
+    """
+
+    counters: LinkCounters | None = None
+    others: OtherTraffic | None = None
+    jobs: tuple[str, ...] | None = None
+    jobs_from: str = ""
+    notes: tuple[str, ...] = ()
+    unused_interfaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    port_events: pl.DataFrame | None = None
+    unused: tuple[str, ...] = ()
+    congested: Floats | None = None
+    sampled: Floats | None = None
+    estimates: pl.DataFrame | None = None
+
+
+def with_samples(
+    evidence: NetworkEvidence, samples: str | Path | None, prepared: PreparedScenario
+) -> NetworkEvidence:
+    """The evidence with samples from a CSV or a capture; raises TailbackError."""
+    if samples is None:
+        return evidence
+    fabric, path = prepared.fabric, Path(samples)
+    if is_capture(path):
+        scenario, assumed = with_capture_telemetry(prepared.scenario)
+        run = captured_run([path], scenario, assumed=assumed)
+        if why := run.summary.get("without_samples"):
+            raise CaptureError(
+                f"has no samples: {why}",
+                file=path,
+                remedy="leave it out, or state what the switches write: [telemetry] of a scenario",
+            )
+        table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
+        shared, notes = scheme in ONE_RESERVOIR, tuple(run.notes)
+    else:
+        found = read_samples(path, fabric)
+        table, scheme = found.samples, "full"
+        shared = found.one_reservoir or scenario_scheme(prepared) in ONE_RESERVOIR
+        notes = tuple(found.notes)
+    rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
+    fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
+    link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
+    packets[link] = weight
+    fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
+    estimates = link_estimates(table, hashed=scheme in HASHED, shared=shared)
+    return replace(
+        evidence,
+        congested=fraction,
+        sampled=packets,
+        estimates=estimates,
+        notes=(*evidence.notes, *notes),
+    )
+
+
+def scenario_scheme(prepared: PreparedScenario) -> str:
+    """Telemetry scheme that the scenario names; ``full``, with the widest intervals, if none."""
+    telemetry = prepared.scenario.telemetry
+    return telemetry.scheme if "scheme" in telemetry.model_fields_set else "full"
+
+
+def read_network_evidence(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    counters: Sequence[str | Path],
+    jobs: ListedJobs | None,
+) -> NetworkEvidence:
+    """Read counters, and align them and the job list with the trace.
+
+    Args:
+        prepared: The scenario with the job's own traffic.
+        measured: The measured run.
+        run: The expected run, which has the messages of collectives.
+        counters: Files or folders of port counters, as ``tailback counters`` takes them.
+        jobs: The jobs of the machine.
+
+    Raises:
+        TailbackError: A file cannot be read, or does not belong to the fabric or the time.
+    """
+    if not counters:
+        return _jobs_alone(jobs, prepared, measured)
+    fabric = prepared.fabric
+    sent = own_messages(measured, run)
+    rows, found = _intervals([Path(path) for path in counters], prepared)
+    events = found.counters.events
+    interfaces = host_interfaces(rows, fabric, sent, _span(measured))
+    intervals = interfaces.rows
+    try:
+        joined = join_counters(
+            intervals,
+            fabric,
+            sent,
+            elapsed_ps=measured.measured.elapsed_ps,
+            origin_unix_ns=measured.origin_unix_ns,
+            lossy=port_verdict.is_lossy(intervals),
+        )
+    except JoinError as error:
+        why = "; ".join((error.message, *interfaces.notes))
+        raise JoinError(why, file=counters[0], remedy=error.remedy) from None
+    notes = [
+        *joined.notes,
+        *interfaces.notes,
+        *_foreign_ports(intervals),
+        *_inexact_stalls(intervals),
+    ]
+    joined = replace(joined, notes=notes)
+    of_host, names = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
+    others = find_other_traffic(
+        joined,
+        fabric,
+        sent,
+        of_host,
+        packet_bytes=prepared.scenario.engine.packet,
+        routes=forwarded_links(prepared.scenario, fabric),
+    )
+    if others is not None:
+        joined = replace(joined, notes=[*joined.notes, *others.notes])
+    source = "" if jobs is None else jobs.source
+    mine = _of_links(events, intervals, _cables_of(run, fabric), joined.start_ns, joined.end_ns)
+    return NetworkEvidence(
+        joined,
+        others,
+        names,
+        source,
+        unused_interfaces=interfaces.unused,
+        notes=tuple(found.counters.left_out),
+        unused=tuple(not_used(found.unknown, "counters")),
+        port_events=port_events(mine, interfaces.unused),
+    )
+
+
+def _cables_of(run: Run, fabric: Fabric) -> list[int]:
+    """Links of the cables that the messages of a run cross, in either direction."""
+    used = link_totals(run, "bytes") > 0
+    return [int(link) for link in np.flatnonzero(used | used[fabric.link_reverse])]
+
+
+def _of_links(
+    events: pl.DataFrame, intervals: pl.DataFrame, links: list[int], start_ns: int, end_ns: int
+) -> pl.DataFrame:
+    """Readings of errors, pauses and marks of the ports of some links, about the time of the job.
+
+    Args:
+        events: Rows of ``port_events.READINGS``.
+        intervals: Rows of ``counter_intervals`` of the same ports, with ``link``.
+        links: The links.
+        start_ns: Start of the job; the last reading before it is kept too.
+        end_ns: End of the job; the first reading after it is kept too.
+    """
+    name = pl.coalesce("interface", pl.col("port").cast(pl.String))
+    ports = intervals.filter(pl.col("link").is_in(links)).select("node_name", _name=name).unique()
+    time = pl.col("time_ns")
+    first = events.filter(time <= start_ns)["time_ns"].max()
+    last = events.filter(time >= end_ns)["time_ns"].min()
+    near = (time >= (start_ns if first is None else first)) & (
+        time <= (end_ns if last is None else last)
+    )
+    own = events.filter(near).with_columns(_name=name)
+    return own.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
+
+
+def _span(measured: MeasuredRun) -> tuple[int, int] | None:
+    """Start and end of the run in UTC nanoseconds; None if the trace does not record it."""
+    start = measured.origin_unix_ns
+    return None if start is None else (start, start + max(measured.measured.elapsed_ps // 1000, 1))
+
+
+def _jobs_alone(
+    jobs: ListedJobs | None, prepared: PreparedScenario, measured: MeasuredRun
+) -> NetworkEvidence:
+    """The evidence of a job list without counters."""
+    if jobs is None:
+        return NetworkEvidence()
+    span = _span(measured)
+    if span is None:
+        return NetworkEvidence(notes=(JOBS_WITHOUT_TIME,))
+    names = _jobs_of_hosts(jobs, prepared, *span)[1]
+    return NetworkEvidence(jobs=names, jobs_from=jobs.source)
+
+
+def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFrame, CounterSource]:
+    """What counters say of the prepared fabric.
+
+    Returns:
+        Rows of ``counter_intervals`` with the links of the fabric, and all that the files have; its
+        events have the names of the fabric.
+    """
+    # Deferred: most diagnoses have no counters, and readers and analyses are many modules.
+    from tailback.port_counters.analysis import port_inventory
+    from tailback.port_counters.analysis.port_inventory import PortInventory
+    from tailback.port_counters.analysis.sources import load
+
+    source = load([file for path in paths for file in _files(path)], None)
+    section, fabric = prepared.scenario.fabric, prepared.fabric
+    inventory = PortInventory()
+    if section.file is not None:
+        inventory = port_inventory.from_discovery(section.file)
+    elif source.run is not None:
+        inventory = port_inventory.from_run(source.run)
+    rows = (
+        source.intervals(inventory, None)[0]
+        .rows.collect()
+        .drop("link")
+        .join(_ports(fabric), on=["node_name", "port"], how="left", maintain_order="left")
+    )
+    source.counters.events = port_inventory.name_ports(source.counters.events, inventory)[0]
+    return rows, source
+
+
+def _inexact_stalls(intervals: pl.DataFrame) -> list[str]:
+    """A note on ports whose stalls are known within bounds only, as their ticks are."""
+    inexact = intervals.filter(pl.col("stall_high_fraction") > pl.col("stall_fraction"))
+    ports = inexact.select("node_name", "port").n_unique()
+    if not ports:
+        return []
+    return [
+        f"the stalls of {counted(ports, 'port')} are lower bounds: the length of their ticks is "
+        "known within bounds only"
+    ]
+
+
+def _foreign_ports(intervals: pl.DataFrame) -> list[str]:
+    """A note on ports with counters that the fabric does not have."""
+    ports = intervals.group_by("node_name", "port").agg(pl.col("link").is_null().all())
+    foreign = ports.filter("link").sort("node_name", "port")
+    if foreign.is_empty():
+        return []
+    name, port = foreign.select("node_name", "port").row(0)
+    return [
+        f"{foreign.height} of {ports.height} ports with counters are not in the fabric and unused, "
+        f"for example port {port} of {name}"
+    ]
+
+
+def _files(path: Path) -> list[Path]:
+    """The path itself, or the files of a folder that no reader accepts as a whole."""
+    from tailback.port_counters.readers import READERS
+
+    if not path.is_dir() or any(entry.part.sniff(path) for entry in READERS):
+        return [path]
+    inside = sorted(file for file in path.iterdir() if file.is_file())
+    return inside or [path]
+
+
+def _ports(fabric: Fabric) -> pl.DataFrame:
+    """Link that leaves each port, by the device's name and the port's number.
+
+    The adapter of a host that has only one is also known by the name of the host.
+    """
+    by_device = pl.DataFrame(
+        {
+            "node_name": [fabric.vertex_name(int(v)) for v in fabric.link_src],
+            "port": fabric.link_src_port,
+            "link": np.arange(fabric.n_links),
+        },
+        schema={"node_name": pl.String, "port": pl.UInt16, "link": pl.UInt32},
+    )
+    adapters = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
+    host = {
+        fabric.node_name[node]: fabric.host_name[at]
+        for node, at in enumerate(fabric.node_host.tolist())
+        if adapters[at] == 1
+    }
+    by_host = by_device.with_columns(
+        pl.col("node_name").replace_strict(host, default=None, return_dtype=pl.String)
+    ).drop_nulls("node_name")
+    return pl.concat([by_device, by_host]).unique(
+        ["node_name", "port"], keep="first", maintain_order=True
+    )
+
+
+def own_messages(measured: MeasuredRun, run: Run) -> Sent:
+    """Messages of the job that cross the network, at their measured times.
+
+    Traces do not record the messages of collectives: those of the model are used, with its times
+    scaled to the measured run. Those of steps left out are spread over the time of these.
+    """
+    node = (
+        run.tables["ranks"]
+        .join(run.tables["jobs"].filter("observed").select("job"), on="job", how="semi")
+        .sort("job_rank")["node"]
+        .to_numpy()
+        .astype(np.int64)
+    )
+    table = measured.tables["transfers"].with_columns(
+        pl.coalesce("recv_done_ps", "send_done_ps", "send_leave_ps").alias("end_ps")
+    )
+    parts = [
+        (
+            node[table["src_rank"].to_numpy()],
+            node[table["dst_rank"].to_numpy()],
+            table["size_bytes"].to_numpy().astype(np.float64),
+            table["send_enter_ps"].to_numpy().astype(np.float64),
+            table["end_ps"].to_numpy().astype(np.float64),
+        )
+    ]
+    observed = run.tables["jobs"].filter("observed")["job"]
+    labels = run.tables["labels"].filter(
+        pl.col("job").is_in(observed.implode()) & pl.col("call").is_in(OPERATIONS)
+    )
+    log = whole_messages(run.tables).join(labels.select("label"), on="label", how="semi")
+    if log.height:
+        ranks = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
+        stretch = measured.measured.elapsed_ps / max(run.elapsed_ps, 1)
+        parts.append(
+            (
+                ranks[log["src_rank"].to_numpy()],
+                ranks[log["dst_rank"].to_numpy()],
+                log["size_bytes"].to_numpy().astype(np.float64),
+                log["post_ps"].to_numpy().astype(np.float64) * stretch,
+                log["arrival_ps"].to_numpy().astype(np.float64) * stretch,
+            )
+        )
+    src, dst, size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    assumed = np.arange(len(src)) >= len(parts[0][0])
+    # Clocks compared by messages of one direction may be far off, but all times lie in the run.
+    whole = float(measured.measured.elapsed_ps)
+    joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole), assumed)
+    host = run.tables["nodes"].sort("node")["host"].to_numpy()
+    return joined.of(host[joined.src_node] != host[joined.dst_node])
+
+
+def _jobs_of_hosts(
+    listed: ListedJobs | None, prepared: PreparedScenario, start_ns: int, end_ns: int
+) -> tuple[dict[str, str], tuple[str, ...] | None]:
+    """Job of each host that other jobs used while ours ran, and the names of those jobs.
+
+    Our job is known by its identifier, so that another one on the same hosts is not taken for it;
+    without an identifier, it is whichever ran on them.
+    """
+    if listed is None:
+        return {}, None
+    fabric = prepared.fabric
+    mine = {fabric.host_name[h] for h in fabric.node_host[prepared.observed.node].tolist()}
+    short = {name.partition(".")[0]: name for name in fabric.host_name}
+    own = {_without_server(job) for job in listed.own}
+    of_host: dict[str, str] = {}
+    names = set()
+    for job, hosts in listed.jobs.during(start_ns, end_ns).select("job", "hosts").rows():
+        known = [short.get(str(host).partition(".")[0], str(host)) for host in hosts]
+        if _without_server(job) in own if own else set(known) & mine:
+            continue  # Ours.
+        of_host |= dict.fromkeys(known, str(job))
+        names.add(str(job))
+    return of_host, tuple(sorted(names))
+
+
+def _without_server(job: str) -> str:
+    """Identifier of a job without the name of the server, which PBS may shorten: ``17.pbs``."""
+    return job.partition(".")[0]

@@ -1,0 +1,570 @@
+"""From evidence to an explained run: what is added to the expected run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.explanation import Origin
+from tailback.diagnosis.topology import link_totals
+from tailback.diagnosis.waterfall import Progress
+from tailback.evaluate import Change
+from tailback.evidence import MeasuredRun
+from tailback.evidence.call_profile import call_profile
+from tailback.fabric.degraded import SlowLink, nominal, slow_links
+from tailback.fabric.model import Fabric
+from tailback.inference import explain_wording as wording
+from tailback.inference.attempts import ExplanationSearch
+from tailback.inference.changes_over_time import ChangeOverTime
+from tailback.inference.decision import Alternative
+from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.evidence_summary import EvidenceSummary
+from tailback.inference.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
+from tailback.inference.lossy_costs import more_by_load_ps
+from tailback.inference.machine_models import SETTINGS
+from tailback.inference.measured_wording import slower_part
+from tailback.inference.network_clues import (
+    OtherJobs,
+    Slow,
+    between_switches,
+    comparisons,
+    is_lossy,
+    routing_is_stated,
+)
+from tailback.inference.port_event_statements import port_event_statements
+from tailback.inference.shared_links import sampled_links, shared_links
+from tailback.inference.unknown_hosts import unknown_hosts
+from tailback.inference.unknown_job import UnknownJob
+from tailback.run.run import Run
+from tailback.simulation import PreparedScenario
+from tailback.simulation.evaluate import has_no_probes
+from tailback.sources.recording import ranks_missing_of, shared_cores_of
+
+NEGLIGIBLE = 1e-4
+"""Probability below which hypotheses are left out of the ensemble of the verdict."""
+
+
+@dataclass(frozen=True)
+class ScenarioWithEvidence:
+    """The expected run with everything there is evidence for.
+
+    Attributes:
+        prepared: The scenario with slow cables and other traffic.
+        found: The findings, in words.
+        slow: The slow links.
+        run: The run of the scenario, with telemetry but no other probes.
+        others: Runs of changes of the scenario that were simulated on the way.
+    """
+
+    prepared: PreparedScenario
+    found: EvidenceSummary
+    slow: Slow
+    run: Run
+    others: Sequence[tuple[Change, Run]] = ()
+
+
+@dataclass
+class _Statements:
+    """Statements for the diagnosis, collected on the way."""
+
+    sources: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    assumed_hosts: str = ""
+
+
+def add_evidence(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    evidence: NetworkEvidence,
+    progress: Progress,
+    *,
+    fifo: PreparedScenario | None = None,
+    threads: int | None = None,
+    settings: str = "",
+) -> ScenarioWithEvidence:
+    """Add to the expected run what the evidence shows.
+
+    Args:
+        prepared: The scenario with the job alone.
+        measured: The measured run.
+        run: Its expected run, with computations.
+        evidence: Counters and job list.
+        progress: Called with the current step.
+        fifo: The same scenario with adapters that send messages one after another, if the scenario
+            does not state how they share their link.
+        threads: Threads of the engine.
+        settings: Where the settings of the engine come from, in words; empty: not said.
+    """
+    statements = _Statements()
+    _name_sources(statements, measured, evidence, prepared.fabric)
+    statements.sources += [settings] if settings else []
+    others = OtherJobs.of(prepared, evidence, run)
+    profile = call_profile(measured.tables, prepared.observed.program)
+    compared = comparisons(prepared, measured, evidence, run, profile)
+    search = ExplanationSearch(
+        others,
+        profile,
+        compared,
+        measured,
+        evidence,
+        progress,
+        threads,
+        run if has_no_probes(prepared.scenario) and run.computations is not None else None,
+    )
+    statements.assumed_hosts = unknown_hosts(prepared, measured)
+    if statements.assumed_hosts:
+        statements.missing.append(wording.HOSTS)
+    posterior = search.explained(prepared, fifo)
+    best = posterior.best
+    chosen = search.machines[best.machine].prepared
+    if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
+        statements.sources.append(wording.MESSAGES_IN_ORDER)
+    routing = chosen.scenario.engine.routing
+    if routing != prepared.scenario.engine.routing:
+        statements.sources.append(wording.ROUTED[routing])
+    if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
+        statements.sources.append(wording.TABLES_NOT_USED)
+    if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
+        statements.sources.append(wording.STATED_SLOW_NOT_USED)
+    if search.machines[best.machine].small_buffers:
+        statements.sources.append(wording.SMALL_BUFFERS)
+    statements.sources += [wording.ruled_out_coarsely(one) for one in search.rankings]
+    place_open = _place_is_open(search, posterior, prepared)
+    candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
+    anywhere = _slow_anywhere(posterior, statements)
+    no_tables = chosen.scenario.fabric.forwarding is None
+    _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
+    with_others = others.add_to(chosen, best.bursts)
+    expected = _expected(search, best)
+    change = _change_over_time(search, best, expected)
+    if change is not None and change.is_fault:
+        statements.sources.append(slower_part(change))
+    found = _summary(search, posterior, candidates, statements)
+    shared = "; ".join(shared_cores_of(prepared.scenario))
+    found = replace(
+        found,
+        shared_cores=shared,
+        slow_anywhere=anywhere,
+        change=change,
+        place_open=place_open,
+        ranks_missing=ranks_missing_of(prepared.scenario),
+    )
+    explained = with_others.with_slow_links(best.slow)
+    return ScenarioWithEvidence(
+        explained,
+        found,
+        best.slow,
+        _as_run_of(explained, expected),
+        [(changed, _as_run_of(explained, run)) for changed, run in _others(search, best)],
+    )
+
+
+def _as_run_of(prepared: PreparedScenario, run: Run) -> Run:
+    """A run of the search as that of the scenario, which it equals in all but how it is stated."""
+    return replace(run, scenario=prepared.scenario)
+
+
+def _expected(search: ExplanationSearch, best: Hypothesis) -> Run:
+    """The run with slow cables and counted traffic of the best hypothesis."""
+    machine = search.machines[best.machine]
+    if best.slow == machine.slow:
+        return search.alone(best.machine, best.bursts)
+    scenario = search.others.add_to(machine.prepared, best.bursts)
+    return search.simulated(scenario, best.slow, measure=True)
+
+
+def _others(search: ExplanationSearch, best: Hypothesis) -> list[tuple[Change, Run]]:
+    """Runs of the search that are changes of the scenario with the best hypothesis."""
+    machine = search.machines[best.machine]
+    beside = search.alone(best.machine, best.bursts)
+    alone = search.alone(best.machine, None, with_others=False)
+    out: list[tuple[Change, Run]] = []
+    if best.slow == machine.slow:
+        out.append((Change(background=False), alone))
+    if not machine.slow and nominal(machine.prepared.fabric) is machine.prepared.fabric:
+        healthy = Change(network="healthy")
+        out += [(healthy, beside), (replace(healthy, background=False), alone)]
+    return [(replace(change, computations=True, measure=True), run) for change, run in out]
+
+
+def _change_over_time(
+    search: ExplanationSearch, best: Hypothesis, run: Run
+) -> ChangeOverTime | None:
+    """A part of the run in which calls take longer than in ``run``, its best simulation."""
+    machine, profile = search.machines[best.machine], search.profile
+    program = machine.prepared.observed.program
+    scenario = search.others.add_to(machine.prepared, best.bursts)
+    change = ChangeOverTime.of(profile, run, program, search.measured.measured.elapsed_ps)
+    if change is None or not change.is_fault:
+        return None
+    ordinary = []
+    for settings in SETTINGS:
+        varied = search.simulated(scenario, best.slow, settings)
+        times = profile.with_times_of(varied, program)
+        if times is not None:
+            ordinary.append(ChangeOverTime.of(times, run, program, varied.elapsed_ps))
+    return change.beside(ordinary)
+
+
+def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
+    """Which links may be slow if none is evident, in words; asks for tests that show it."""
+    chance, cables = posterior.slow_somewhere
+    machine, ways = posterior.slower_machine
+    if machine >= LIKELY:
+        statements.missing.append(wording.slower_machine(ways))
+    elif chance >= LIKELY and cables:
+        statements.missing.append(wording.SLOW_SOMEWHERE)
+    else:
+        return ""
+    return wording.slow_anywhere(cables, ways if machine >= 1.0 - CREDIBLE else ())
+
+
+def _summary(
+    search: ExplanationSearch,
+    posterior: Posterior,
+    candidates: Sequence[SlowLink],
+    statements: _Statements,
+) -> EvidenceSummary:
+    """What was found, in statements."""
+    best = posterior.best
+    fabric = search.machines[best.machine].prepared.fabric
+    sent = link_totals(search.alone(best.machine, None, with_others=False), "bytes")
+    stated = [
+        slow
+        for slow in slow_links(fabric)
+        if sent[slow.link] > 0 or (slow.both and sent[fabric.link_reverse[slow.link]] > 0)
+    ]
+    whose, shown = search.others.whose, search.others.shown
+    busy = _slow_busy_ps(search, best)
+    more = more_by_load_ps(busy, search.inside_ps, best.outcome.elapsed_ps)
+    alternatives = _alternatives(search, posterior, more, _others_busy_ps(search, sent))
+    job = _unknown_job(search, posterior)
+    evidence = search.evidence
+    origin: tuple[Origin, ...] = ("counters" if evidence.counters else "trace", "model")
+    if job is not None and evidence.counters:
+        origin = ("counters", "trace", "model")
+        shown = wording.counted_in_long_intervals(shown, job)
+    elif job is not None:
+        whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
+    return EvidenceSummary(
+        slow=tuple(_slow_link_text(slow, fabric, sent) for slow in (*stated, *best.slow)),
+        slow_shown_by=(
+            _slow_shown_by(search, best, busy if more else 0, alone=not candidates)
+            if best.slow
+            else wording.STATED_SLOW
+            if stated
+            else ""
+        ),
+        others=whose,
+        others_shown_by=shown,
+        shared_links=shared_links(search.others.traffic, fabric),
+        sampled_links=sampled_links(evidence.estimates, fabric),
+        port_events=port_event_statements(evidence.port_events),
+        unknown_job=job,
+        alternatives=tuple(one for _, one in alternatives),
+        others_range=_range(posterior),
+        others_more_ps=(
+            0
+            if job is not None
+            else _others_more_ps(alternatives, _simulated_ps(search, posterior, best) + more)
+        ),
+        slow_more_ps=more,
+        lossy=is_lossy(evidence, fabric),
+        rests_on={
+            "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
+            "other-traffic": origin,
+        },
+        candidates=tuple(
+            wording.candidate(
+                fabric.link_name(slow.link), slow.gbps, float(fabric.link_gbps[slow.link])
+            )
+            for slow in candidates
+        ),
+        sources=tuple(statements.sources),
+        missing=tuple(statements.missing),
+        assumed_hosts=statements.assumed_hosts,
+    )
+
+
+def _alternatives(
+    search: ExplanationSearch, posterior: Posterior, more_ps: int, busy_ps: int
+) -> list[tuple[float, Alternative]]:
+    """The hypotheses by probability, with the costs of hidden causes; the best one first.
+
+    Each takes ``more_ps`` longer than its simulation, because of slow links that counters show, and
+    those with other traffic no less than ``busy_ps``.
+    """
+    best = posterior.best
+    together = _costs_together(search, posterior)
+    out: list[tuple[float, Alternative]] = []
+    for one in posterior.weighed:
+        hypothesis = one.hypothesis
+        if one.probability < NEGLIGIBLE and hypothesis is not best:
+            continue
+        machine, elapsed = hypothesis.machine, _simulated_ps(search, posterior, hypothesis)
+        hidden: dict[str, int] = {}
+        unexplained = hypothesis.unexplained
+        if not posterior.is_named(hypothesis):
+            # One of many places that fit equally well is no more than an unknown cause.
+            unexplained = True
+        elif hypothesis.slow != search.machines[machine].slow:
+            # Slow cables that counters show by themselves are in every alternative.
+            hidden["slow-link"] = elapsed - search.alone(machine, hypothesis.bursts).elapsed_ps
+        if hypothesis.job is not None:
+            without = search.alone(machine, None, with_others=False).elapsed_ps
+            hidden["other-traffic"] = elapsed - without
+        elif search.others.traffic is not None:
+            without = search.alone(machine, None, with_others=False).elapsed_ps
+            beside = search.alone(machine, hypothesis.bursts).elapsed_ps
+            hidden["other-traffic"] = (elapsed if hypothesis.otherwise else beside) - without
+            if "slow-link" in hidden:
+                key = machine, hypothesis.places(posterior.reverse)
+                hidden["other-traffic"] += together.get(key, 0)
+        concealed = posterior.hidden_among_simulated if hypothesis.not_tried else 0.0
+        elapsed += more_ps
+        if "other-traffic" in hidden:
+            waiting = more_by_load_ps(busy_ps, search.inside_ps, elapsed)
+            elapsed, hidden["other-traffic"] = elapsed + waiting, hidden["other-traffic"] + waiting
+        said = Alternative(one.log_weight, elapsed, hidden, unexplained, concealed)
+        out.insert(0 if hypothesis is best else len(out), (one.probability, said))
+    return out
+
+
+def _costs_together(search: ExplanationSearch, posterior: Posterior) -> dict[Hashable, int]:
+    """How much more counted traffic costs beside slow cables than without them, ps.
+
+    By machine model and places of the cables. Every cause costs what the run saves without it, so
+    that neither of two is charged with what they cost only together.
+    """
+    out: dict[Hashable, int] = {}
+    if search.others.traffic is None:
+        return out
+    for one in posterior.weighed:
+        hypothesis = one.hypothesis
+        machine = search.machines[hypothesis.machine]
+        key = hypothesis.machine, hypothesis.places(posterior.reverse)
+        added = hypothesis.slow != machine.slow and not hypothesis.otherwise
+        if one.probability < 1.0 - CREDIBLE or not added or key in out:
+            continue
+        cables_only = search.simulated(machine.prepared, hypothesis.slow).elapsed_ps
+        beside = search.alone(machine.name, hypothesis.bursts).elapsed_ps
+        without = search.alone(machine.name, None, with_others=False).elapsed_ps
+        out[key] = hypothesis.outcome.elapsed_ps - cables_only - (beside - without)
+    return out
+
+
+def _simulated_ps(search: ExplanationSearch, posterior: Posterior, one: Hypothesis) -> int:
+    """Simulated time of a hypothesis, ps; without its slow cables where they are not named."""
+    if posterior.is_named(one):
+        return one.outcome.elapsed_ps
+    return search.alone(one.machine, one.bursts).elapsed_ps
+
+
+def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]], simulated_ps: int) -> int:
+    """How much more counted traffic of other jobs costs than in the first simulation, ps.
+
+    The cost is the mean over all hypotheses with the same causes, by their probability.
+
+    Args:
+        alternatives: The hypotheses, the first one first, by probability.
+        simulated_ps: Simulated time of the first one, with what slow links add, ps.
+    """
+    _, first = alternatives[0]
+    if "other-traffic" not in first.hidden_ps:
+        return 0
+    same = [
+        (probability, one.hidden_ps["other-traffic"])
+        for probability, one in alternatives
+        if one.hidden_ps.keys() == first.hidden_ps.keys()
+    ]
+    weight = sum(probability for probability, _ in same)
+    mean = sum(probability * ps for probability, ps in same) / max(weight, 1e-12)
+    return round(mean) - first.hidden_ps["other-traffic"] + first.elapsed_ps - simulated_ps
+
+
+def _unknown_job(search: ExplanationSearch, posterior: Posterior) -> UnknownJob | None:
+    """The unknown job of the best hypothesis, if it has one, with its cost."""
+    best = posterior.best
+    if best.job is None:
+        return None
+    alone = search.compare(search.alone(best.machine, None))
+    missing = max(search.inside_ps - alone.elapsed_ps, 0)
+    tried = [
+        one for one in search.hypotheses if one.job is not None and one.machine == best.machine
+    ]
+    costs = [min(max(one.outcome.elapsed_ps - alone.elapsed_ps, 0), missing) for one in tried]
+    same = [ps for ps, one in zip(costs, tried, strict=True) if one.job.bursts == best.job.bursts]  # type: ignore[union-attr]
+    ps = min(max(best.outcome.elapsed_ps - alone.elapsed_ps, 0), missing)
+    return UnknownJob(
+        ps,
+        min(same),
+        missing,
+        best.job.load,
+        best.outcome.misfits.get("spread") or 0.0,
+        alone.misfits.get("spread") or 0.0,
+    )
+
+
+def _range(posterior: Posterior) -> tuple[int, int]:
+    """How much less and more time the run may take, depending on the bursts of other traffic."""
+    best = posterior.best
+    times = [
+        one.hypothesis.outcome.elapsed_ps - best.outcome.elapsed_ps
+        for one in posterior.credible()
+        if one.hypothesis.machine == best.machine
+        and one.hypothesis.slow == best.slow
+        and one.hypothesis.slower is None
+    ]
+    return min([0, *times]), max([0, *times])
+
+
+def _place_is_open(
+    search: ExplanationSearch, posterior: Posterior, prepared: PreparedScenario
+) -> bool:
+    """Whether a link is slow, but its place depends on paths that are unknown.
+
+    If no cable agrees with all evidence as well as usual and the paths are assumed, the assumption
+    may be wrong, and the right cable may be none of those that fit best with it: unless the same
+    one fits best with every routing that was tried. On a lossy network retransmissions make the
+    right cable agree worse than usual, too.
+    """
+    best, fabric = posterior.best, prepared.fabric
+    if not best.slow or best.slow == search.machines[best.machine].slow or posterior.model.lossy:
+        return False
+    known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
+    if known or posterior.slow_cable_agrees:
+        return False
+    likeliest: dict[str, Hashable] = {}
+    for one in (one.hypothesis for one in posterior.weighed):
+        if one.slow != search.machines[one.machine].slow:
+            likeliest.setdefault(one.machine[1], one.places(posterior.reverse))
+    return len(likeliest) < 2 or len(set(likeliest.values())) > 1
+
+
+def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> list[SlowLink]:
+    """Cables of which one may be slow, if the evidence cannot determine which, or whether any."""
+    slow = [one for one in posterior.weighed if one.hypothesis.slow]
+    least = 1.0 - CREDIBLE
+    if not posterior.best.slow:
+        # A fault that was not tried may be in any place, so it counts against none.
+        least *= sum(one.probability for one in posterior.weighed if not one.hypothesis.not_tried)
+    likely = [one for one in slow if one.probability >= least]
+    cables: dict[int, SlowLink] = {}
+    for one in likely:
+        for link in one.hypothesis.slow if posterior.is_named(one.hypothesis) else ():
+            cables.setdefault(min(link.link, int(fabric.link_reverse[link.link])), link)
+    if posterior.best.slow and len(cables) <= len(posterior.best.slow) and not place_open:
+        return []
+    return [] if posterior.best.job is not None else list(cables.values())
+
+
+def _slow_busy_ps(search: ExplanationSearch, best: Hypothesis) -> int:
+    """Time that the busiest slow link of a lossy network needed for the bytes that it counted, ps.
+
+    Such networks hash flows to paths, which nothing records: the model spreads them evenly. 0 if
+    counters do not show the slow links by themselves.
+    """
+    counters, machine = search.evidence.counters, search.machines[best.machine]
+    if counters is None or not counters.lossy or best.slow != machine.slow:
+        return 0
+    reverse = machine.prepared.fabric.link_reverse
+    busy = [
+        counters.sent_bytes[link] * 8000.0 / slow.gbps
+        for slow in best.slow
+        for link in ((slow.link, reverse[slow.link]) if slow.both else (slow.link,))
+    ]
+    return round(float(np.nan_to_num(np.array(busy)).max(initial=0.0)))
+
+
+def _others_busy_ps(search: ExplanationSearch, sent: NDArray[np.float64]) -> int:
+    """Time that a link of a lossy network needed for mostly other jobs' bytes and some of ours, ps.
+
+    Its queue delays ours, however much or little the model sends at the same instants.
+
+    Args:
+        search: The search.
+        sent: Bytes of our job on each link, shape (L,).
+    """
+    counters = search.evidence.counters
+    if counters is None or not counters.lossy or search.others.traffic is None:
+        return 0
+    fabric = next(iter(search.machines.values())).prepared.fabric
+    shared = (sent > 0) & (counters.sent_bytes >= 2.0 * sent)
+    busy = (counters.sent_bytes * 8000.0 / fabric.link_gbps)[shared]
+    return round(float(busy.max(initial=0.0)))
+
+
+def _slow_shown_by(
+    search: ExplanationSearch, best: Hypothesis, busy_ps: int, *, alone: bool
+) -> str:
+    """The evidence for the slow cables, in words.
+
+    ``busy_ps`` is the time that one was busy, if it adds to the cost; else 0.
+    """
+    if best.slow == search.machines[best.machine].slow:
+        return wording.queued_below_rate(busy_ps)
+    errors = search.posterior().model.errors
+    before = search.compare(search.alone(best.machine, best.bursts)).misfits
+    # In units of the usual misfit: kinds of evidence agree with different precision.
+    both = [
+        (now / errors[kind], (before[kind] or 0.0) / errors[kind])
+        for kind, now in best.outcome.misfits.items()
+        if now is not None and kind in errors
+    ]
+    removed = 1.0 - sum(now for now, _ in both) / max(sum(then for _, then in both), 1e-12)
+    timed, stalls = (
+        any(best.outcome.misfits.get(kind) is not None for kind in kinds)
+        for kinds in (("calls", "sends"), ("stalls",))
+    )
+    return wording.reproduced(max(removed, 0.0), timed=timed, stalls=stalls, alone=alone)
+
+
+def _slow_link_text(slow: SlowLink, fabric: Fabric, sent: NDArray[np.float64]) -> str:
+    """A slow link in words; ``sent``: bytes of the job on each link, shape (L,)."""
+    nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    name, rate = fabric.link_name(slow.link), float(nominal[slow.link])
+    used = bool(sent[fabric.link_reverse[slow.link]] > 0)
+    return wording.slow_link(name, slow.gbps, rate, one_way=not slow.both, other_way_used=used)
+
+
+def _name_sources(
+    statements: _Statements, measured: MeasuredRun, evidence: NetworkEvidence, fabric: Fabric
+) -> None:
+    statements.sources.append(wording.traced_calls(measured.tables["calls"].height))
+    counters = evidence.counters
+    if counters is not None:
+        counted = int((~np.isnan(counters.sent_bytes)).sum())
+        statements.sources.append(
+            wording.counted_links(
+                counted, lossy=counters.lossy, stalls=not np.isnan(counters.stall).all()
+            )
+        )
+        statements.sources += counters.notes
+    if is_lossy(evidence, fabric):
+        statements.sources.append(wording.DROPS)
+    if evidence.congested is not None:
+        sampled = int((~np.isnan(evidence.congested)).sum())
+        statements.sources.append(wording.sampled_links(sampled))
+    if evidence.jobs is not None:
+        statements.sources.append(wording.listed_jobs(evidence.jobs, evidence.jobs_from))
+    statements.sources += evidence.notes
+
+
+def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:
+    """Evidence that would settle open questions, with the command that collects it.
+
+    Args:
+        statements: Extended by the evidence that is missing.
+        evidence: The evidence so far.
+        tables: Whether forwarding tables would help.
+    """
+    if evidence.counters is None:
+        statements.missing.append(wording.COUNTERS)
+    elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
+        statements.missing.append(wording.JOB_LIST)
+    if tables:
+        statements.missing.append(wording.FORWARDING)

@@ -1,0 +1,144 @@
+"""Costs of imbalance, noise, routes and placement of a measured run, by simulation without each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.fanin import hot_receiver_share
+from tailback.evaluate import Change, Evaluate
+from tailback.evidence.measured_routes import (
+    Capacities,
+    limited_by_routes,
+    unevenness_of_tables,
+)
+from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.interruptions import Interruptions
+from tailback.inference.measured_verdict import FurtherCosts
+from tailback.run.run import Run
+from tailback.simulation import PreparedScenario
+from tailback.simulation.routes import tables_of
+from tailback.traffic.computation import balanced, without_noise
+
+
+def further_costs(
+    prepared: PreparedScenario,
+    evidence: NetworkEvidence,
+    run: Run,
+    evaluate: Evaluate,
+    placements: Mapping[str, NDArray[np.uint32]],
+    seeds: int,
+) -> FurtherCosts:
+    """Costs of imbalance, noise, routes and placement in the expected run.
+
+    Args:
+        prepared: The scenario with all findings.
+        evidence: Counters, which show how evenly parallel links were used.
+        run: The expected run, with decoded samples.
+        evaluate: Simulates changes of it.
+        placements: Placements on the same hosts: node of each rank, shape (R,), by name.
+        seeds: Repetitions.
+    """
+    program = prepared.observed.program
+    even, quiet = balanced(program), without_noise(program)
+    if np.array_equal(even.amount, quiet.amount):
+        even = quiet
+    limits, uneven = _route_limits(prepared, evidence)
+    saved: tuple[list[int], list[int]] = ([], [])
+    routing = []
+    for seed in range(seeds):
+        now = evaluate(Change(seed_offset=seed)).elapsed_ps
+        for out, other in zip(saved, (even, quiet), strict=True):
+            out.append(now - evaluate(Change(program=other, seed_offset=seed)).elapsed_ps)
+        if limits:
+            limited = evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps
+            routing.append(max(limited - now, 0))
+    tables = tables_of(prepared.scenario, prepared.fabric)
+    return FurtherCosts(
+        tuple(saved[0]),
+        tuple(saved[1]),
+        tuple(routing),
+        uneven,
+        hot_receiver_share(run),
+        *_placement_costs(evaluate, placements, seeds),
+        0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
+        adapter_order_costs(prepared, evaluate, seeds),
+        Interruptions.of(program, run.elapsed_ps),
+        partial(_time_without, prepared, evaluate),
+    )
+
+
+def _time_without(prepared: PreparedScenario, evaluate: Evaluate, causes: frozenset[str]) -> int:
+    """Expected time without several causes at once, ps; names as in ``SEPARABLE``."""
+    program = prepared.observed.program
+    if "noise" in causes:
+        program = without_noise(program)
+    if "imbalance" in causes:
+        program = balanced(program)
+    change = Change(
+        program=None if causes.isdisjoint(("noise", "imbalance")) else program,
+        network="healthy" if "slow-link" in causes else "as-is",
+        background="other-traffic" not in causes,
+    )
+    return evaluate(change).elapsed_ps
+
+
+def adapter_order_costs(
+    prepared: PreparedScenario, evaluate: Evaluate, seeds: int
+) -> tuple[int, ...]:
+    """Time saved if adapters share their link among messages, on an ideal switch, by repetition."""
+    if prepared.scenario.engine.injection != "fifo":
+        return ()
+    star = Change(network="star", background=False)
+    pairs = [
+        [
+            evaluate(replace(star, fair_adapters=fair, seed_offset=seed)).elapsed_ps
+            for fair in (False, True)
+        ]
+        for seed in range(seeds)
+    ]
+    return tuple(max(in_order - fair, 0) for in_order, fair in pairs)
+
+
+def _placement_costs(
+    evaluate: Evaluate, placements: Mapping[str, NDArray[np.uint32]], seeds: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Time that other placements save our job, alone on the healthy network, by repetition.
+
+    For the best placement, and for the one in the order of the hosts.
+    """
+    alone = Change(network="healthy", background=False)
+    tried = {
+        name: replace(alone, placement=nodes, placement_name=name)
+        for name, nodes in placements.items()
+    }
+    if not tried:
+        return (), ()
+    best = min(tried.values(), key=lambda change: evaluate(change).elapsed_ps)
+    # Candidates equal to an earlier one have been left out.
+    in_order = tried.get("by-switch", tried.get("block", alone))
+    now, least, ordered = (
+        [evaluate(replace(change, seed_offset=seed)).elapsed_ps for seed in range(seeds)]
+        for change in (alone, best, in_order)
+    )
+    saved = [
+        tuple(max(a - b, 0) for a, b in zip(now, then, strict=True)) for then in (least, ordered)
+    ]
+    return saved[0], saved[1]
+
+
+def _route_limits(
+    prepared: PreparedScenario, evidence: NetworkEvidence
+) -> tuple[Capacities, float]:
+    """Link limits due to uneven routes; none with forwarding tables or much other traffic."""
+    counters, others = evidence.counters, evidence.others
+    if counters is None or prepared.scenario.fabric.forwarding is not None:
+        return (), 0.0
+    counted = float(np.nan_to_num(counters.sent_bytes).sum())
+    if others is not None and others.sent_bytes > 0.02 * counted:
+        return (), 0.0
+    return limited_by_routes(counters, prepared.fabric)

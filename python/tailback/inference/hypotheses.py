@@ -1,0 +1,570 @@
+"""Posterior over hypotheses on a measured run, by the evidence that they predict.
+
+A hypothesis is a change of the expected run: an adapter model, slow cables, traffic of other jobs,
+or time lost to an unknown cause. Its probability is proportional to its prior times the likelihood
+of the evidence (:mod:`tailback.inference.error_model`); free parameters are charged (Schwarz 1978).
+Anything unusual has a prior of :data:`UNUSUAL`, shared among the cables that it may concern.
+Hypotheses that differ only in a free parameter count once, with the best value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.fabric.degraded import SlowLink
+from tailback.inference.error_model import ErrorModel, Outcome
+from tailback.inference.unknown_job import DRAWS, Draw
+from tailback.log_probability import log_sum, probabilities
+
+UNUSUAL = 0.1
+"""Prior probability of anything unusual: a slow cable on our paths, an unknown job, a fault that no
+search finds, a cable that is slow in one direction only, routing other than usual. Of 103 runs of
+blind cases that were called healthy, 9 had a fault: (9 + 1)/(103 + 2)."""
+
+FAULT = 0.06
+"""Smallest share of the measured time at which a cause counts as a fault: run-to-run variation is
+smaller, and a smaller cost would not justify a change."""
+
+HIDDEN_SHARE, NOT_FOUND_SHARE = 0.25, 0.1
+"""Mean share of the time that a hidden cause costs, of an exponential distribution: slow cables and
+jobs of blind cases cost 0.08 to 0.52, 0.23 on average; those that no search found, 0.1 to 0.24,
+because what costs more shows."""
+
+NAMED = 5
+"""Maximum number of places of a slow link that a verdict names: if more fit, none is evident."""
+
+SCREENED_RATES = 2
+"""Rates at which a cable is tried before it is known whether it is worth fitting."""
+
+LIKELY = 0.5
+"""Probability from which something is said, or taken, to be so: more likely than not."""
+
+CREDIBLE = 0.95
+"""Total probability of the hypotheses that are named as candidates or examined further."""
+
+
+MachineName = tuple[str, ...]
+"""Adapter model and routing of a machine model, and whether its buffers are small."""
+
+
+@dataclass(frozen=True)
+class SlowerMachine:
+    """All of the machine is slower than modelled: a fault of the model, or of the whole network.
+
+    Attributes:
+        rates: Share of their stated rates that all links reach.
+        delays: Factor of the delays of switches, of software before a message, and within a host.
+    """
+
+    rates: float = 1.0
+    delays: float = 1.0
+
+    @property
+    def kind(self) -> str:
+        """What is slower, regardless of how much."""
+        return "rates" if self.rates < 1.0 else "delays"
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A change of the expected run.
+
+    Attributes:
+        machine: The machine model with which it is simulated.
+        outcome: Prediction of its simulation.
+        slow: Slow cables.
+        bursts: Bursts per window of counted traffic of other jobs; None if it is even or absent.
+        job: Traffic of an unknown job.
+        unexplained: The remaining time was lost to a fault that was not found, or the simulation
+            takes longer than the run for an unknown reason.
+        otherwise: The bursts of counted traffic, or the rate of a cable, differ from the simulated
+            ones so that the run takes as long as measured.
+        log_prior: Logarithm of the prior of the machine and the bursts.
+        alone_ps: Time of the run without its hidden causes, ps; None if it has none.
+        slower: How the whole machine is slower than modelled; None if it is not.
+        not_tried: A fault that no hypothesis contains, and that would agree with the evidence.
+    """
+
+    machine: MachineName
+    outcome: Outcome
+    slow: tuple[SlowLink, ...] = ()
+    bursts: int | None = None
+    job: Draw | None = None
+    unexplained: bool = False
+    otherwise: bool = False
+    log_prior: float = 0.0
+    alone_ps: int | None = None
+    slower: SlowerMachine | None = None
+    not_tried: bool = False
+
+    @property
+    def cause(self) -> str:
+        """Its hidden cause: ``slow-link``, ``other-traffic``, or empty."""
+        if self.slow:
+            return "slow-link"
+        return "other-traffic" if self.job is not None else ""
+
+    def hidden_share(self, model: ErrorModel) -> float:
+        """Share of the measured time that the slow cables or the unknown job cost."""
+        elapsed = self.outcome.elapsed_ps
+        alone = elapsed if self.alone_ps is None else self.alone_ps
+        return max(elapsed - alone, 0) / model.measured_ps
+
+    def places(self, reverse: NDArray[np.uint32]) -> tuple[Hashable, ...]:
+        """Its slow cables without their rates, and the direction if only one is slow."""
+        ends = ((min(s.link, int(reverse[s.link])), None if s.both else s.link) for s in self.slow)
+        return tuple(sorted(ends, key=str))
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A hypothesis with its probability, and the logarithm of that but for the measured time."""
+
+    probability: float
+    hypothesis: Hypothesis
+    log_weight: float
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Prior probabilities of hypotheses.
+
+    Attributes:
+        cables: Number of cables that may be slow: those that carry our traffic.
+        reverse: The other direction of each link, length L.
+        elsewhere: Links of cables that carry none of our traffic: one of these delays us only if
+            packets of others that wait for it fill buffers on our paths, which is unusual.
+    """
+
+    cables: int
+    reverse: NDArray[np.uint32]
+    elsewhere: Collection[int] = ()
+
+    def log(self, hypothesis: Hypothesis, model: ErrorModel) -> float:
+        """Logarithm of the prior, less the charge for free parameters.
+
+        A parameter that only sets the cost of a cause (the rate of a cable, the load of a job) is
+        charged as that cost (:func:`log_cost`).
+        """
+        unusual = math.log(UNUSUAL)
+        total = hypothesis.log_prior
+        if hypothesis.cause:
+            total += log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
+        if hypothesis.slower is not None:
+            total += unusual + log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
+        for slow in hypothesis.slow:
+            total += unusual - math.log(max(self.cables, 1))
+            total += 0.0 if slow.both else unusual
+            total += unusual if slow.link in self.elsewhere else 0.0
+        if hypothesis.job is not None:
+            total += unusual - math.log(DRAWS)
+            if hypothesis.job.place:
+                total -= math.log(max(self.cables, 1))
+        if hypothesis.unexplained:
+            off = model.off_share(hypothesis.outcome.elapsed_ps)
+            total += log_unexplained(off, model)
+        return total
+
+
+def log_cost(share: float, mean: float, model: ErrorModel) -> float:
+    """Logarithm of the prior of a cost, integrated over the error of the measured time.
+
+    Costs are exponentially distributed: the density at this cost, times the width of the error.
+    """
+    return math.log(math.sqrt(2.0 * math.pi) * model.time_error / mean) - share / mean
+
+
+def log_unexplained(off: float, model: ErrorModel) -> float:
+    """Logarithm of the prior of a fault that no search finds.
+
+    The simulation differs from the run by this share of the time.
+    """
+    return math.log(UNUSUAL) + log_cost(off, NOT_FOUND_SHARE, model)
+
+
+class Posterior:
+    """Probabilities of hypotheses.
+
+    Attributes:
+        model: The error model.
+        reverse: The other direction of each link.
+        weighed: The hypotheses, most probable first; of those that differ only in a free parameter,
+            the best.
+    """
+
+    def __init__(self, hypotheses: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> None:
+        self.model = model
+        self.reverse = prior.reverse
+        best: dict[Hashable, tuple[float, Hypothesis]] = {}
+        for one in _with_unexplained(hypotheses, model):
+            score = log_probability(one, model, prior)
+            job = one.job and (one.job.seed, one.job.place)
+            free = (job, one.otherwise, one.unexplained, one.slower and one.slower.kind)
+            key = (one.machine, one.places(prior.reverse), one.bursts, *free)
+            if key not in best or score > best[key][0]:
+                best[key] = score, one
+        ranked = sorted(best.values(), key=lambda pair: -pair[0])
+        shares = probabilities([score for score, _ in ranked]).tolist()
+        self.weighed = tuple(
+            Weighed(share, one, _log_weight(one, model, prior))
+            for share, (_, one) in zip(shares, ranked, strict=True)
+        )
+
+    @property
+    def best(self) -> Hypothesis:
+        """The most probable hypothesis of the most probable hidden cause."""
+        cause = max((one.hypothesis.cause for one in self.weighed), key=self.of_cause)
+        if self.slower_machine[0] >= LIKELY:
+            cause = ""
+        mine = [
+            one
+            for one in self.weighed
+            if one.hypothesis.cause == cause
+            and one.hypothesis.slower is None
+            and not (one.hypothesis.slow and one.hypothesis.otherwise)
+        ]
+        total: dict[Hashable, float] = {}
+        for one in mine:
+            key = _added(one.hypothesis)
+            total[key] = total.get(key, 0.0) + one.probability
+        most = max(mine, key=lambda one: total[_added(one.hypothesis)]).hypothesis
+        same = [one for one in mine if _added(one.hypothesis) == _added(most)]
+        # Of the arrangements of counted traffic, a credible one with about the mean cost.
+        weight = sum(one.probability for one in same)
+        mean = sum(one.probability * one.hypothesis.outcome.elapsed_ps for one in same) / weight
+        ways = [one for one in same if not one.hypothesis.otherwise] or same
+        return min(
+            _credible(ways), key=lambda one: abs(one.hypothesis.outcome.elapsed_ps - mean)
+        ).hypothesis
+
+    @property
+    def unexplained(self) -> float:
+        """Probability of a fault that was not found.
+
+        This includes slow cables whose place is not evident.
+        """
+        return sum(
+            one.probability for one in self.weighed if self._left_open(one.hypothesis) >= FAULT
+        )
+
+    @property
+    def slow_cable_agrees(self) -> bool:
+        """Whether a credible hypothesis with slow cables agrees with all evidence as usual."""
+        return any(
+            self.model.agrees(one.hypothesis.outcome)
+            for one in self.credible()
+            if one.hypothesis.slow and not one.hypothesis.unexplained
+        )
+
+    @property
+    def worth_a_search(self) -> float:
+        """Probability of a fault that was not found, whatever it seems to cost.
+
+        With the wrong adapters a run may take as long as measured for another reason; the times of
+        its calls and sends then disagree.
+        """
+        return sum(
+            one.probability
+            for one in self.weighed
+            if one.hypothesis.unexplained or self._left_open(one.hypothesis) >= FAULT
+        )
+
+    @property
+    def agrees(self) -> bool:
+        """Whether a credible hypothesis without unknown faults agrees with all evidence."""
+        return any(
+            self.model.agrees(one.hypothesis.outcome)
+            for one in self.credible()
+            if not one.hypothesis.unexplained
+        )
+
+    def _left_open(self, hypothesis: Hypothesis) -> float:
+        """Share of the measured time to which a hypothesis assigns no evident cause."""
+        if not self.is_named(hypothesis):
+            return hypothesis.hidden_share(self.model)
+        elapsed = hypothesis.outcome.elapsed_ps
+        return self.model.off_share(elapsed) if hypothesis.unexplained else 0.0
+
+    def of_cause(self, cause: str) -> float:
+        """Probability of the hypotheses with this hidden cause; an empty name stands for none.
+
+        Slow links count if their place is evident.
+        """
+        return sum(
+            one.probability
+            for one in self.weighed
+            if one.hypothesis.cause == cause and self.is_named(one.hypothesis)
+        )
+
+    def is_named(self, hypothesis: Hypothesis) -> bool:
+        """Whether it has no slow cables, or their places are among those that a verdict names.
+
+        A machine that is slower everywhere than modelled is not a cause that a verdict names.
+        """
+        return hypothesis.slower is None and hypothesis.places(self.reverse) in self._named
+
+    @property
+    def hidden_among_simulated(self) -> float:
+        """Probability of a hidden cause if a simulated hypothesis is the right one.
+
+        A fault that was not tried agrees with all evidence by assumption, so its probability says
+        nothing of what the simulations themselves show.
+        """
+        simulated = [one for one in self.weighed if not one.hypothesis.not_tried]
+        whole = sum(one.probability for one in simulated)
+        hidden = sum(one.probability for one in simulated if one.hypothesis.cause)
+        return hidden / whole if whole > 0.0 else 0.0
+
+    @property
+    def slower_machine(self) -> tuple[float, tuple[SlowerMachine, ...]]:
+        """Probability that the whole machine is slower than modelled, and how, likeliest first."""
+        all_slower = [one for one in self.weighed if one.hypothesis.slower is not None]
+        total = sum(one.probability for one in all_slower)
+        likely = [one for one in all_slower if one.probability >= total * (1.0 - CREDIBLE)]
+        ways = dict.fromkeys(one.hypothesis.slower for one in likely)
+        return total, tuple(way for way in ways if way is not None)
+
+    @property
+    def slow_somewhere(self) -> tuple[float, int]:
+        """Probability that links are slow, and on how many cables.
+
+        The number is 0 if the places of slow cables are evident: those that a verdict names are
+        more probable than all others together.
+        """
+        cables = [one for one in self.weighed if one.hypothesis.slow]
+        named = self.of_cause("slow-link")
+        total = sum(one.probability for one in cables)
+        places = {one.hypothesis.places(self.reverse)[0][0] for one in _credible(cables)}  # type: ignore[index]
+        many = total >= max(1.0 - CREDIBLE, 2.0 * named)
+        return total + self.slower_machine[0], len(places) if many else 0
+
+    @cached_property
+    def _named(self) -> set[Hashable]:
+        """The most probable places of slow cables, and no place."""
+        places = [one.hypothesis.places(self.reverse) for one in self.weighed]
+        return {(), *list(dict.fromkeys(place for place in places if place))[:NAMED]}
+
+    def credible(self) -> list[Weighed]:
+        """The smallest set of hypotheses with a total probability of :data:`CREDIBLE`."""
+        return _credible(self.weighed)
+
+
+def _credible(weighed: Sequence[Weighed]) -> list[Weighed]:
+    """The first hypotheses that together have most of the probability."""
+    out, total = list[Weighed](), 0.0
+    whole = sum(one.probability for one in weighed)
+    for one in weighed:
+        if total >= CREDIBLE * whole:
+            break
+        out.append(one)
+        total += one.probability
+    return out
+
+
+def _added(hypothesis: Hypothesis) -> Hashable:
+    """Hidden causes of a hypothesis, regardless of the bursts of counted traffic."""
+    return hypothesis.machine, hypothesis.slow, hypothesis.job
+
+
+def log_probability(hypothesis: Hypothesis, model: ErrorModel, prior: Prior) -> float:
+    """Logarithm of prior and likelihood."""
+    time = 0.0 if hypothesis.unexplained else model.log_time(hypothesis.outcome.elapsed_ps)
+    return _log_weight(hypothesis, model, prior) + time
+
+
+def _log_weight(hypothesis: Hypothesis, model: ErrorModel, prior: Prior) -> float:
+    return prior.log(hypothesis, model) + model.log_shape(hypothesis.outcome)
+
+
+def over_arrangements(
+    hypotheses: Sequence[Hypothesis], alone: Sequence[Hypothesis], model: ErrorModel, prior: Prior
+) -> list[Hypothesis]:
+    """Let hidden causes that were simulated with one arrangement of counted traffic stand for all.
+
+    A hidden cause is tried with the arrangement that is most probable without it. With another it
+    is taken to agree with the evidence as much better or worse as the run without it does; else
+    the number of arrangements would count against it.
+
+    Args:
+        hypotheses: The hypotheses of one machine model.
+        alone: Those of them without hidden causes, one for each arrangement.
+        model: The error model.
+        prior: Identifies the places of cables.
+    """
+    if len(alone) < 2:
+        return list(hypotheses)
+    shapes = {one.bursts: model.log_shape(one.outcome) for one in alone}
+    total = float(log_sum(list(shapes.values())))
+
+    def cause(one: Hypothesis) -> Hashable:
+        return one.places(prior.reverse), one.job and (one.job.seed, one.job.place)
+
+    tried: dict[Hashable, set[int | None]] = {}
+    for one in hypotheses:
+        tried.setdefault(cause(one), set()).add(one.bursts)
+    return [
+        replace(one, log_prior=one.log_prior + total - shapes[one.bursts])
+        if len(tried[cause(one)]) == 1 and one.bursts in shapes
+        else one
+        for one in hypotheses
+    ]
+
+
+def at_other_rates(
+    tried: Sequence[Hypothesis], model: ErrorModel, prior: Prior
+) -> list[Hypothesis]:
+    """Slow cables at rates that were not simulated, so that the run takes as long as measured.
+
+    Most cables are tried at one rate or two only, which must not count against them. With more,
+    their rates were fitted: what no rate explains counts against the cable.
+
+    Args:
+        tried: Simulated hypotheses with slow cables.
+        model: The error model.
+        prior: Identifies the places of cables.
+    """
+    timed = {
+        one.places(prior.reverse)
+        for one in tried
+        if model.log_time(one.outcome.elapsed_ps) >= -0.5  # within a standard error
+    }
+    rates: dict[Hashable, set[float]] = {}
+    for one in tried:
+        key = one.machine, one.places(prior.reverse)
+        rates.setdefault(key, set()).update(slow.gbps for slow in one.slow)
+    return [
+        replace(one, outcome=replace(one.outcome, elapsed_ps=model.measured_ps), otherwise=True)
+        for one in tried
+        if one.places(prior.reverse) not in timed
+        and len(rates[one.machine, one.places(prior.reverse)]) <= SCREENED_RATES * len(one.slow)
+    ]
+
+
+def came_otherwise(
+    ways: Sequence[Hypothesis], without_ps: int, model: ErrorModel
+) -> list[Hypothesis]:
+    """Hypotheses in which counted traffic of other jobs costs what the measured time implies.
+
+    Counters show neither its timing within a window nor where it went, so its cost is uniformly
+    distributed between nothing and twice the largest simulated one: that of the traffic matrix
+    nearest to gravity is 0.6 times the true one in blind cases.
+
+    Args:
+        ways: The same hypothesis with several arrangements of counted traffic.
+        without_ps: Time of the run without that traffic, ps.
+        model: The error model.
+    """
+    most = max((one.outcome.elapsed_ps for one in ways), default=0)
+    measured, longest = model.measured_ps, 2 * most - without_ps
+    if not without_ps < measured <= longest:
+        return []
+    width = math.log(longest / without_ps)
+    spread = min(math.log(math.sqrt(2.0 * math.pi) * model.time_error / width), 0.0)
+    return [
+        replace(
+            one,
+            outcome=replace(one.outcome, elapsed_ps=measured),
+            otherwise=True,
+            log_prior=one.log_prior + spread,
+        )
+        for one in ways
+    ]
+
+
+def not_tried(
+    alone: Sequence[Hypothesis],
+    model: ErrorModel,
+    prior: Prior,
+    sensitivity: Mapping[str, float] | None = None,
+) -> list[Hypothesis]:
+    """Faults that no hypothesis contains, but that would agree with the evidence as usual.
+
+    Without them, the best of many bad explanations would be certain. They are charged for a place,
+    and for being unusual among faults.
+
+    Args:
+        alone: Runs without hidden causes.
+        model: The error model.
+        prior: Number of places.
+        sensitivity: The largest of all hypotheses: nobody knows with which adapters such a fault
+            would agree, so none of them makes it more precise.
+    """
+    if model.lossy:
+        return []  # Retransmissions make healthy runs agree worse than that.
+    charge = math.log(UNUSUAL) - math.log(max(prior.cables, 1))
+    out = []
+    for one in alone:
+        if model.missing_share(one.outcome.elapsed_ps) <= 0:
+            continue
+        like = replace(one.outcome, sensitivity=sensitivity or {})
+        agreeing = replace(like, misfits=model.usual(like))
+        out.append(
+            replace(
+                one,
+                outcome=agreeing,
+                unexplained=True,
+                not_tried=True,
+                log_prior=one.log_prior + charge,
+            )
+        )
+    return out
+
+
+def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> Iterable[Hypothesis]:
+    """Each hypothesis, with and without a fault that was not found.
+
+    Such a fault changes the evidence in a way that nobody knows, and makes it as sensitive to
+    unknown settings, as much as those that were simulated. That all times only grow by the same
+    factor is unusual.
+    """
+    change = typical_of_faults(hypotheses, model, lambda outcome: outcome.change)
+    varied = typical_of_faults(hypotheses, model, lambda outcome: outcome.sensitivity)
+    for one in hypotheses:
+        yield one
+        off = model.off_share(one.outcome.elapsed_ps)
+        # Slower links everywhere explain the time or they do not: their share is free.
+        if off <= 0 or one.unexplained or one.slower is not None:
+            continue
+        if one.slow and not model.missing_share(one.outcome.elapsed_ps):
+            continue  # Counters show a slow link, but its rate only roughly.
+        known = one.outcome.sensitivity
+        same = {
+            kind: max(known.get(kind, 0.0), varied.get(kind, 0.0) * off**2) for kind in model.kinds
+        }
+        changed = {kind: error + change.get(kind, 0.0) * off**2 for kind, error in same.items()}
+        for errors, prior in ((changed, 0.0), (same, math.log(UNUSUAL))):
+            outcome = replace(one.outcome, sensitivity=errors)
+            yield replace(one, outcome=outcome, unexplained=True, log_prior=one.log_prior + prior)
+
+
+def typical_of_faults(
+    hypotheses: Sequence[Hypothesis],
+    model: ErrorModel,
+    misfit: Callable[[Outcome], Mapping[str, float]],
+) -> dict[str, float]:
+    """A misfit of simulated faults over the square of their share of the time, by kind.
+
+    The median over the faults; none without them.
+
+    Args:
+        hypotheses: The hypotheses.
+        model: The error model.
+        misfit: Takes it from the prediction of a simulation.
+    """
+    faults = [
+        (misfit(one.outcome), share)
+        for one in hypotheses
+        if one.outcome.change and (share := one.hidden_share(model)) >= FAULT
+    ]
+    out = {}
+    for kind in model.kinds:
+        known = [found[kind] / share**2 for found, share in faults if kind in found]
+        if known:
+            out[kind] = float(np.median(known))
+    return out

@@ -1,0 +1,206 @@
+"""Interruptions that every computation contains: how probable, and what they cost.
+
+Noise shows where some repetitions of a computation are undisturbed. A long computation always
+contains interruptions, so none of its repetitions is undisturbed, and the time that they take
+looks like work of the program. Only the variation between repetitions remains: interruptions at
+random times with exponential lengths of mean *θ* that take the share *x* of a computation of length
+*M* add the variance 2 *θ x M* and the third cumulant 6 *θ*² *x M* (compound Poisson process). The
+program may vary by itself as much, so this gives a probability, not a finding: a prior over *θ* and
+*x* is weighed by the variance and the third cumulant measured, against the hypothesis that all
+variation is the program's own. A few programs vary without bounds, as where one step in a thousand
+writes a checkpoint: their variation says little of interruptions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.likelihood import UNINFORMATIVE
+from tailback.inference.hypotheses import FAULT, HIDDEN_SHARE, UNUSUAL
+from tailback.log_probability import log_sum, probabilities
+from tailback.traffic.computation import repetitions
+from tailback.traffic.program import Op, Program
+
+Floats = NDArray[np.float64]
+
+LENGTHS_PS = np.logspace(6, 10, 33)
+"""Mean lengths of interruptions, equally probable: from 1 µs (a timer tick) to 10 ms (a time slice
+of the scheduler)."""
+
+MAX_PER_S = 10_000.0
+"""Maximum number of interruptions a second: ten times the fastest usual timer tick (1 kHz)."""
+
+SHARES = np.linspace(0.01, 0.6, 60)
+"""Shares of the computing time that interruptions take."""
+
+OWN_VARIATION = 0.01
+"""Mean of the standard deviation between repetitions that a program has by itself, as a share of
+the computation; exponentially distributed. Fixed work on a dedicated host repeats to within a
+percent or so."""
+
+OWN_SKEWNESS = 1.0
+"""Standard deviation of the skewness of a program's own variation: 0 if it is symmetric, 2 if it is
+exponential."""
+
+MIN_ALIKE = 4
+"""Minimum number of repetitions, and of ranks with the same part of the program, for a third
+cumulant."""
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """Posterior of interruptions.
+
+    Attributes:
+        share: Share of the time of the run that they take, shape (K,).
+        probability: Probability of each share, shape (K,); the rest is that of none.
+    """
+
+    share: Floats
+    probability: Floats
+
+    @classmethod
+    def none(cls) -> Interruptions:
+        """No evidence on interruptions."""
+        return cls(np.zeros(0), np.zeros(0))
+
+    @classmethod
+    def of(cls, program: Program, elapsed_ps: int) -> Interruptions:
+        """Weigh interruptions by the computations of a program.
+
+        Args:
+            program: The recorded program.
+            elapsed_ps: Time of the run, ps.
+        """
+        computed = float(program.amount[program.kind == Op.COMPUTE].sum())
+        computing = computed / max(program.n_ranks * elapsed_ps, 1)
+        moments = _Moments.of(program) if computing > 0 else None
+        if moments is None:
+            return cls.none()
+        cost = computing * SHARES
+        prior = np.log(UNUSUAL) - cost / HIDDEN_SHARE
+        prior += np.log(computing * (SHARES[1] - SHARES[0]) / HIDDEN_SHARE / len(LENGTHS_PS))
+        length = LENGTHS_PS[:, None]
+        logs = prior + moments.log_likelihood(length, SHARES[None, :])
+        logs[SHARES[None, :] * 1e12 / length > MAX_PER_S] = -np.inf
+        without = np.log1p(-UNUSUAL) + moments.log_likelihood(np.zeros(1), np.zeros(1))
+        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1])
+
+    def draw(self, rng: np.random.Generator, draws: int) -> Floats:
+        """Draw shares of the time; 0 where there are no interruptions."""
+        share = np.append(self.share, 0.0)
+        probability = np.append(self.probability, max(1.0 - self.probability.sum(), 0.0))
+        return np.asarray(rng.choice(share, draws, p=probability / probability.sum()), np.float64)
+
+    def likely_share(self) -> float:
+        """Mean share of the time that they take if they are more likely than not to be a fault."""
+        fault = self.share >= FAULT
+        chance = float(self.probability[fault].sum())
+        if chance < 0.5:
+            return 0.0
+        return float((self.share * self.probability)[fault].sum()) / chance
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Variation of computations between repetitions, per computation.
+
+    Attributes:
+        mean_ps: Mean length.
+        variance: Variance, ps².
+        variance_error: Its standard error, as a share of it.
+        skewness: Third cumulant over the variance to the power of 3/2.
+        skewness_error: Its standard error.
+        n: Number of computations.
+    """
+
+    mean_ps: float
+    variance: float
+    variance_error: float
+    skewness: float
+    skewness_error: float
+    n: int
+
+    @classmethod
+    def of(cls, program: Program) -> _Moments | None:
+        """Measure them; None with too few repetitions.
+
+        What all ranks share in a repetition is work of the program, and is left out.
+        """
+        alike = repetitions(program)
+        amount, group, turn = alike.amount_ps, alike.group, alike.turn
+        rank = program.op_rank[alike.where].astype(np.int64)
+        count, ranks = np.bincount(group), np.bincount(turn)
+        usable = (count[group] >= MIN_ALIKE) & (ranks[turn] >= MIN_ALIKE) & (amount > 0)
+        if not usable.any():
+            return None
+        amount = amount[usable]
+        group, turn, rank = (x[usable] for x in (group, turn, rank))
+        usual = _mean(amount, group)[group]
+        relative = amount / np.maximum(usual, 1.0) - 1.0
+        rest = (relative - _mean(relative, turn)[turn]) * usual
+        # Centring removes these shares of the second and third cumulant.
+        c, r = 1.0 / np.bincount(group)[group], 1.0 / np.bincount(turn)[turn]
+        c, r = np.minimum(c, 1.0 / MIN_ALIKE), np.minimum(r, 1.0 / MIN_ALIKE)
+        squares = rest**2 / ((1 - c) * (1 - r))
+        cubes = rest**3 / ((1 - c) * (1 - 2 * c) * (1 - r) * (1 - 2 * r))
+        second, third = (np.bincount(rank, x).astype(np.float64) for x in (squares, cubes))
+        n = np.bincount(rank).astype(np.float64)
+        if second.sum() <= 0:
+            return None
+        kept = n > 0
+        return cls._of_sums(second[kept], third[kept], n[kept], float(amount.mean()))
+
+    @classmethod
+    def _of_sums(cls, second: Floats, third: Floats, n: Floats, mean_ps: float) -> _Moments:
+        """From sums of squares and cubes by rank, with errors by the jackknife over ranks."""
+        total, n_ranks = float(n.sum()), len(n)
+        variance, cumulant = float(second.sum()) / total, float(third.sum()) / total
+        skewness = cumulant / variance**1.5
+        left = np.maximum(total - n, 1.0)
+        variances = np.maximum((second.sum() - second) / left, variance * 1e-6)
+        skewnesses = (third.sum() - third) / left / variances**1.5
+
+        def jackknife(values: Floats) -> float:
+            spread = float(((values - values.mean()) ** 2).sum())
+            return float(np.sqrt(spread * (n_ranks - 1) / max(n_ranks, 1)))
+
+        return cls(
+            mean_ps,
+            variance,
+            max(jackknife(variances) / variance, float(np.sqrt(2.0 / total))),
+            skewness,
+            max(jackknife(skewnesses), float(np.sqrt(6.0 / total))),
+            round(total),
+        )
+
+    def log_likelihood(self, length_ps: Floats, share: Floats) -> Floats:
+        """Log likelihood of interruptions of this mean length and share, up to a constant.
+
+        The program's own variance is what they leave of the measured one.
+        """
+        taken = 2.0 * length_ps * share * self.mean_ps / self.variance
+        own = np.clip(1.0 - taken, 0.0, 1.0)
+        excess = np.maximum(taken - 1.0, 0.0) / self.variance_error
+        deviation = np.sqrt(own * self.variance) / self.mean_ps / OWN_VARIATION
+        expected = 6.0 * length_ps**2 * share * self.mean_ps / self.variance**1.5
+
+        def with_own(log_density: Floats, own_skewness: float) -> Floats:
+            error = np.hypot(self.skewness_error, own_skewness * own**1.5)
+            off = (self.skewness - expected) / error
+            return np.asarray(log_density - 0.5 * off**2 - np.log(error))
+
+        usual = with_own(np.log1p(-UNINFORMATIVE) - deviation, OWN_SKEWNESS)
+        # A density with infinite mean (Lomax), and the largest skewness that n values can have.
+        boundless = with_own(np.log(UNINFORMATIVE) - 2.0 * np.log1p(deviation), np.sqrt(self.n))
+        # These are densities of the own standard deviation: that of the variance has a factor.
+        factor = -0.5 * np.log(np.maximum(own, self.variance_error))
+        return np.asarray(np.logaddexp(usual, boundless) + factor - 0.5 * excess**2)
+
+
+def _mean(values: Floats, group: NDArray[np.int64]) -> Floats:
+    count = np.maximum(np.bincount(group), 1)
+    return np.asarray(np.bincount(group, values) / count, np.float64)

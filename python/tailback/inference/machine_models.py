@@ -1,0 +1,181 @@
+"""Models of the machine with which hypotheses are simulated: adapters and routing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from tailback.evaluate import Change, EngineVariation
+from tailback.fabric.degraded import nominal
+from tailback.inference.error_model import Outcome
+from tailback.inference.hypotheses import MachineName
+from tailback.inference.known_predictions import Conditions
+from tailback.inference.network_clues import Slow
+from tailback.scenario.engine import Routing
+from tailback.simulation import PreparedScenario
+
+SETTINGS = (EngineVariation(buffers=0.5, delays=1.5), EngineVariation(buffers=1.5, delays=0.5))
+"""Other engine settings with which the run is simulated to learn what unknown settings change: the
+range within which blind cases draw those of machines."""
+
+OTHER_ROUTING: tuple[Routing, ...] = ("random", "deterministic")
+"""Routing to try if nothing explains the time with adaptive routing and the scenario does not state
+the routing: adaptive traffic avoids slow links, so that they cost little."""
+
+FORWARDING = "forwarding tables"
+"""Routing of a machine model whose scenario has forwarding tables."""
+
+
+@dataclass(frozen=True)
+class MachineModel:
+    """Adapter model and routing with which hypotheses are simulated.
+
+    Attributes:
+        prepared: The scenario with the job alone.
+        log_prior: Logarithm of the prior probability of the adapter model and the routing.
+        slow: Slow cables according to counters of queues.
+        sensitivity: Misfit of simulations with other engine settings to one with these, by kind of
+            evidence.
+        small_buffers: Whether its buffers are smaller than stated, or than the default.
+        at_nominal_rates: Whether cables run at their nominal rates that are stated as slow.
+    """
+
+    prepared: PreparedScenario
+    log_prior: float
+    slow: Slow
+    sensitivity: Mapping[str, float] = field(default_factory=dict)
+    small_buffers: bool = False
+    at_nominal_rates: bool = False
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """What determines its simulations without a change."""
+        return Conditions.of(self.prepared)
+
+    @property
+    def name(self) -> MachineName:
+        """Adapter model, routing, and how buffers or rates differ from what is stated."""
+        engine = self.prepared.scenario.engine
+        tables = self.prepared.scenario.fabric.forwarding is not None
+        buffers = ("small buffers",) if self.small_buffers else ()
+        rates = ("nominal rates",) if self.at_nominal_rates else ()
+        return engine.injection, FORWARDING if tables else engine.routing, *buffers, *rates
+
+
+def without_tables(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with adaptive routing in place of forwarding tables.
+
+    Switches with adaptive routing keep their tables, and tools print them.
+    """
+    fabric = prepared.scenario.fabric.model_copy(update={"forwarding": None})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"fabric": fabric}))
+
+
+def at_nominal_rates(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with every cable at its nominal rate.
+
+    A discovery may be older or younger than the run, and a slow cable replaced in between.
+    """
+    section = prepared.scenario.fabric.model_copy(update={"degraded": []})
+    scenario = prepared.scenario.model_copy(update={"fabric": section})
+    return replace(prepared, scenario=scenario, fabric=nominal(prepared.fabric))
+
+
+def with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
+    """The scenario with another choice among the paths of a route."""
+    engine = prepared.scenario.engine.model_copy(update={"routing": routing})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
+SMALL_BUFFERS = 0.1
+"""Share of their size that buffers have in a network without room for waiting packets. Sizes are
+rarely published; with so little, all packets of a flow wait in the host, whichever of its links is
+slow."""
+
+
+def with_small_buffers(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with buffers of :data:`SMALL_BUFFERS` of their size, but at least a packet."""
+    engine = prepared.scenario.engine
+    packet = engine.packet + prepared.scenario.packet_header_bytes
+    buffer = max(round(engine.buffer * SMALL_BUFFERS), packet)
+    engine = engine.model_copy(update={"buffer": buffer})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
+DELAYS = frozenset({"switch_delay", "send_delay", "local_delay"})
+"""Delays of the engine that are tried with a common factor."""
+
+MAX_DELAYS = 100.0
+"""Largest factor of delays that is tried: 0.1 ms before a message."""
+
+NETWORK_TRIALS = 4
+"""Maximum number of rates, and of delays, tried for a machine that is slower than modelled."""
+
+SHARES = (0.01, 0.99)
+"""Shares of the stated rates that are tried: below, the unit of the file is wrong; above, it makes
+no difference that could be measured."""
+
+CLOSE = 0.02
+"""Difference from the measured time at which no further rate or delay is tried."""
+
+
+def slower_network(
+    prepared: PreparedScenario,
+    alone_ps: int,
+    measured_ps: int,
+    predict: Callable[[Change], Outcome],
+) -> list[tuple[float, Outcome]]:
+    """Predictions with all links at a share of their rates, until one takes as long as measured.
+
+    The rates in a file may be wrong, TCP may stand in for RDMA, or a clock may have another unit:
+    then all messages take longer by about the same factor, which no single link does.
+
+    Args:
+        prepared: The scenario.
+        alone_ps: Time at the stated rates.
+        measured_ps: Time measured in and between calls.
+        predict: Simulates a change of the scenario, and compares it with the evidence.
+    """
+    out: list[tuple[float, Outcome]] = []
+    share = alone_ps / measured_ps
+    while share < 1.0 and len(out) < NETWORK_TRIALS:
+        rates = enumerate(prepared.fabric.link_gbps.tolist())
+        limits = tuple((link, rate * share) for link, rate in rates)
+        outcome = predict(Change(limits=limits, computations=True))
+        out.append((share, outcome))
+        ratio = outcome.elapsed_ps / measured_ps
+        if abs(ratio - 1.0) < CLOSE:
+            break
+        # Only part of the time is transfers, so the share changes more than the time does.
+        share = float(np.clip(share * ratio**1.5, *SHARES))
+    return out
+
+
+def longer_delays(
+    alone_ps: int, measured_ps: int, predict: Callable[[Change], Outcome]
+) -> list[tuple[float, Outcome]]:
+    """Predictions with all delays a multiple of the stated, until one takes as long as measured.
+
+    Software before a message takes a microsecond with RDMA and tens of microseconds with TCP. If
+    the trace has no uncontended messages, its calls show the delay nevertheless.
+
+    Args:
+        alone_ps: Time with the stated delays.
+        measured_ps: Time measured in and between calls.
+        predict: Simulates a change of the scenario, and compares it with the evidence.
+    """
+    out: list[tuple[float, Outcome]] = []
+    before, factor = (1.0, alone_ps), 2.0
+    while 1.0 < factor <= MAX_DELAYS and len(out) < NETWORK_TRIALS:
+        variation = EngineVariation(delays=factor)
+        outcome = predict(Change(variation=variation, computations=True))
+        out.append((factor, outcome))
+        slope = (outcome.elapsed_ps - before[1]) / (factor - before[0])
+        if abs(outcome.elapsed_ps / measured_ps - 1.0) < CLOSE or slope <= 0:
+            break
+        before = factor, outcome.elapsed_ps
+        factor += (measured_ps - outcome.elapsed_ps) / slope
+    return out

@@ -1,0 +1,118 @@
+"""The remedy of a measured run: what the model found, or which evidence to collect first."""
+
+from __future__ import annotations
+
+from tailback.diagnosis.cause_finding import CODE
+from tailback.diagnosis.cause_wording import ADVICE
+from tailback.diagnosis.model import Cause, Diagnosis, Remedy
+from tailback.inference import measured_wording as wording
+from tailback.inference.evidence_summary import EvidenceSummary
+
+NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
+"""Causes that do not depend on the placement of the ranks."""
+
+MIN_DIFFERENCE = 0.02
+"""Difference between the gain of a remedy as a share of the expected and of the measured time from
+which both are stated: less is within the range of repetitions."""
+
+
+def remedy_for(
+    diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary
+) -> Remedy | None:
+    """The remedy found by re-simulation, or an action if the model has no remedy.
+
+    A healthy run needs none. If the cause is undetermined, the action is to collect the missing
+    evidence.
+    """
+    cause = diagnosis.cause
+    unknown = cause == "other-traffic" and found.unknown_job is not None
+    if cause == "healthy":
+        return None
+    if cause in NOT_OF_THE_NETWORK:
+        action = ADVICE[cause]
+    elif cause == "slow-link" and found.candidates:
+        open_place = found.place_open
+        action = (wording.find_paths if open_place else wording.check_each_of)(found.candidates)
+    elif cause == "undetermined":
+        # What helps a model that does not describe the run need not help the run.
+        action = _find_cause(diagnosis, found)
+    elif unknown and not (remedy is not None and remedy.name):
+        action = wording.find_first(cause, found.missing)
+    else:
+        return remedy
+    if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
+        return remedy.model_copy(update={"action": f"{action} {remedy.action}", "avoid": []})
+    if remedy is not None and cause != "undetermined":
+        # A placement that avoids one candidate cable has been verified for that cable only.
+        return remedy.model_copy(
+            update={
+                "action": action,
+                "avoid": [],
+                "name": "",
+                "parts": (),
+                "placement": "",
+                "after_ps": remedy.before_ps,
+                "gain": 0.0,
+                "files": {},
+                "commands": [],
+            }
+        )
+    elapsed = diagnosis.modelled_ps
+    return Remedy(
+        action=action,
+        placement="",
+        before_ps=elapsed,
+        after_ps=elapsed,
+        gain=0.0,
+        candidates=[],
+        files={},
+        commands=[],
+    )
+
+
+def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
+    """The action that shows the cause of a run whose cause is undetermined."""
+    if found.ranks_missing:
+        return wording.RECORD_ALL
+    if (diagnosis.not_explained_ps or 0) < 0:
+        return wording.MAKE_MODEL_FIT
+    if found.shared_cores:
+        # Until then, evidence on the network does not tell waits for it from others.
+        return wording.one_core_per_rank(found.shared_cores)
+    if found.change is not None and found.change.is_fault:
+        return wording.look_around(found.change)
+    hosts = diagnosis.measured.hosts if diagnosis.measured is not None else None
+    if hosts is not None and hosts.hosts == 1 and not diagnosis.changed:
+        return wording.LOOK_AT_THE_HOST
+    # The headline names the same links.
+    slow = () if found.slow_anywhere else found.candidates
+    return wording.find_first("undetermined", found.missing, slow)
+
+
+def advised(diagnosis: Diagnosis, remedy: Remedy | None) -> Diagnosis:
+    """The diagnosis with its remedy, which is also the advice of an undetermined cause."""
+    findings = diagnosis.findings
+    if diagnosis.cause == "undetermined" and remedy is not None:
+        told = {"title": wording.UNDETERMINED, "advice": remedy.action}
+        findings = [
+            one.model_copy(update=told) if (one.code, one.cause) == (CODE, "undetermined") else one
+            for one in findings
+        ]
+    return diagnosis.model_copy(update={"remedy": remedy, "findings": findings})
+
+
+def of_measured(remedy: Remedy | None, elapsed_ps: int, remaining_ps: int) -> Remedy | None:
+    """The remedy with its gain as a share of the measured time, where that differs.
+
+    Args:
+        remedy: The remedy; its gain is a share of the expected time.
+        elapsed_ps: The measured time.
+        remaining_ps: Measured time that the simulation lacks, and that the remedy does not change.
+    """
+    if remedy is None or remedy.gain <= 0:
+        return remedy
+    share = 1.0 - (remedy.after_ps + remaining_ps) / max(elapsed_ps, 1)
+    if abs(share - remedy.gain) < MIN_DIFFERENCE:
+        return remedy
+    said = wording.gain_of_measured(share, elapsed_ps)
+    return remedy.model_copy(update={"action": f"{remedy.action} {said}"})

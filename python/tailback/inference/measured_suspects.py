@@ -1,0 +1,156 @@
+"""Cables that may be slow according to the measurements, in the order in which to try them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.cable_suspects import links_on_shortest_paths
+from tailback.diagnosis.topology import Floats, Ints, LinkTopology, link_totals
+from tailback.evidence.link_counters import LinkCounters
+from tailback.evidence.send_times import SendProfile
+from tailback.fabric.model import Fabric
+from tailback.run.run import Run
+
+MIN_BYTES_SHARE = 0.02
+"""Share of the busiest cable's bytes below which a cable carries too little to slow down the run:
+it would have to run at a fiftieth of its rate."""
+
+
+def cable_suspects(
+    sends: SendProfile | None, run: Run, ahead: Sequence[int], paths: MessagePaths, most: int
+) -> list[int]:
+    """Cables to try, by one link of each, most likely first.
+
+    Args:
+        sends: Measured times of sends; None if there are none.
+        run: The expected run, with link measurements.
+        ahead: Links downstream of stalled ports (:func:`ahead_of_stalls`).
+        paths: The paths of messages.
+        most: Maximum number of cables.
+    """
+    fabric = paths.fabric
+    reverse = fabric.link_reverse.astype(np.int64)
+    carried = _carried(run, reverse)
+    cable = np.minimum(np.arange(fabric.n_links), reverse)
+    ranked = [list(ahead), [] if sends is None else late_sends(sends, run, paths)]
+    turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
+    used = carrying_cables(run, fabric).tolist()
+    likely = [int(cable[link]) for link in (*turns, *used) if carried[link] > 0]
+    return list(dict.fromkeys(likely))[:most]
+
+
+@dataclass(frozen=True)
+class MessagePaths:
+    """The links that messages cross.
+
+    Attributes:
+        fabric: The fabric.
+        forwarded: The links between pairs of nodes by forwarding tables
+            (:func:`tailback.simulation.routes.forwarded_links`); None without tables: messages may
+            take any shortest path.
+    """
+
+    fabric: Fabric
+    forwarded: Callable[[Ints, Ints], tuple[Ints, Ints]] | None
+
+    def between(self, src: Ints, dst: Ints, run: Run) -> tuple[Ints, Ints, Floats]:
+        """Index of the pair, link, and share of the pair's messages, shape (M,) each.
+
+        Args:
+            src: Source nodes, shape (P,); all differ from their destinations.
+            dst: Destination nodes, shape (P,).
+            run: A run, whose links in use count.
+        """
+        if self.forwarded is not None:
+            pair, link = self.forwarded(src, dst)
+            return pair, link, np.ones(len(pair))
+        used = link_totals(run, "bytes") > 0
+        ends = list(zip(src.tolist(), dst.tolist(), strict=True))
+        return links_on_shortest_paths(LinkTopology.of(run.tables), used, ends)
+
+
+def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
+    """Cables that explain best which sends are late, by their first link; the best one first.
+
+    The delay of a call that completes sends is its time from the last post of all its messages,
+    less the simulated one: medians over its repetitions. If one cable caused a delay x, calls with
+    messages over it would be late by e = p x, with the share p of a message that crosses it. The
+    cable with the largest (Σ n p e)² / Σ n p² leaves the smallest sum of squared residuals over n
+    repetitions each: calls that are *not* late count against the cables on their paths.
+    """
+    simulated = sends.of_run(run, posted=True)
+    if simulated is None:
+        return []
+    middle = simulated.shape[1] // 2
+    late = sends.posted_quantiles_ps[:, middle] - simulated[:, middle]
+    observed = run.tables["jobs"].filter("observed").select("job")
+    ranks = run.tables["ranks"].join(observed, on="job", how="semi").sort("job_rank")
+    nodes = ranks["node"].cast(pl.Int64)
+    ends = sends.pairs.with_columns(
+        src=nodes.gather(sends.pairs["src"]), dst=nodes.gather(sends.pairs["dst"])
+    )
+    ends = ends.filter(pl.col("src") != pl.col("dst")).unique(maintain_order=True)
+    pairs = ends.select("src", "dst").unique(maintain_order=True)
+    src, dst = (pairs[name].to_numpy() for name in ("src", "dst"))
+    pair, link, share = paths.between(src, dst, run)
+    reverse = paths.fabric.link_reverse.astype(np.int64)
+    crossed = pl.DataFrame(
+        {"pair": pair, "cable": np.minimum(link, reverse[link]), "share": share},
+        schema_overrides={"pair": pl.UInt32},
+    )
+    rows = (
+        ends.join(pairs.with_row_index("pair"), on=("src", "dst"))
+        .join(crossed, on="pair")
+        .group_by("site", "cable", maintain_order=True)
+        .agg(pl.col("share").max())
+    )
+    site, cable, part = (rows[name].to_numpy() for name in ("site", "cable", "share"))
+    number = sends.count[site]
+    size = paths.fabric.n_links
+    product = np.bincount(cable, number * part * late[site], size)
+    square = np.bincount(cable, number * part**2, size)
+    score = np.divide(np.maximum(product, 0.0) ** 2, square, out=np.zeros(size), where=square > 0)
+    order = np.argsort(-score, kind="stable")
+    return [int(one) for one in order if score[one] > 0]
+
+
+def carrying_cables(run: Run, fabric: Fabric) -> Ints:
+    """Cables that carry enough of a run's traffic to slow it, those with most of it first."""
+    reverse = fabric.link_reverse.astype(np.int64)
+    carried = _carried(run, reverse)
+    first = np.minimum(np.arange(fabric.n_links), reverse) == np.arange(fabric.n_links)
+    used = np.flatnonzero((carried > MIN_BYTES_SHARE * carried.max(initial=0.0)) & first)
+    return np.asarray(used[np.argsort(-carried[used], kind="stable")], np.int64)
+
+
+def _carried(run: Run, reverse: Ints) -> Floats:
+    """Bytes on the cable of each link, both ways, shape (L,)."""
+    sent = link_totals(run, "bytes")
+    return np.asarray(sent + sent[reverse], np.float64)
+
+
+def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> list[int]:
+    """Links whose upstream ports stall more than expected, but that do not stall themselves.
+
+    Empty without counters and on lossy networks, whose ports do not stall.
+    """
+    if counters is None or counters.lossy:
+        return []
+    expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, 1)
+    excess = np.nan_to_num(counters.stall - expected)
+    into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
+    np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))
+    busy = np.nan_to_num(counters.sent_bytes) * 8 / max(counters.seconds * 1e9, 1.0)
+    share = np.minimum(busy / fabric.link_gbps, 1.0)
+    busiest = np.full(len(into), 1e-9)
+    np.maximum.at(busiest, fabric.link_src, share)
+    # Busy links that do not stall, at switches whose incoming links stall.
+    score = into[fabric.link_src] * share / busiest[fabric.link_src]
+    score *= 1.0 - np.clip(excess, 0.0, 1.0)
+    order = np.argsort(-score, kind="stable")
+    return [int(link) for link in order[:24] if score[link] > 0]

@@ -1,0 +1,543 @@
+"""The verdict on a measured run: the cost of each cause, and the time that remains unexplained.
+
+The expected run includes the slow cables and other traffic for which there is positive evidence.
+The cost of a cause is the time that the expected run saves without it, scaled to the measured time:
+a model error that scales all times alike (such as an unmodelled protocol) scales every cost too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
+from tailback.diagnosis.cause_wording import ADVICE
+from tailback.diagnosis.explanation import Cost, Explanation, Origin
+from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
+from tailback.evidence.model import Measured
+from tailback.inference import measured_wording as wording
+from tailback.inference.adapter_order import ADAPTER_ORDER, split_adapter_order
+from tailback.inference.costs_together import Without, with_cost_together, with_interval
+from tailback.inference.decision import (
+    ASSUMED,
+    HEALTHY,
+    UNEXPLAINED,
+    Alternative,
+    Decision,
+    Ensemble,
+    decide,
+    fault_share,
+)
+from tailback.inference.decision import COMPUTATION as CONCEALING
+from tailback.inference.error_model import ErrorModel
+from tailback.inference.evidence_summary import EvidenceSummary
+from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
+from tailback.inference.interruptions import Interruptions
+from tailback.inference.lossy_costs import with_lossy_costs
+from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
+
+_ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
+"""Cause; its cost in the expected run with its least and greatest value, ps; subject; evidence, and
+what it rests on."""
+
+Advise = Callable[[Diagnosis], Remedy | None]
+"""Selects the remedy for a diagnosis from those that were simulated."""
+
+MIN_TABLE_UNEVENNESS = 0.5
+"""Smallest destination-weighted deviation of parallel up-links from their mean number of
+destinations at which forwarding tables are at fault: tables of real fabrics of 125 and 281 hosts
+deviate by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1."""
+
+MIN_INSIDE_SHARE = 0.02
+"""Smallest share of the measured time between a rank's first and last call, in computation or in
+calls that transfer data, for which the trace supports a diagnosis."""
+
+
+@dataclass(frozen=True)
+class FurtherCosts:
+    """Time that the expected run saves without causes that are not part of the waterfall.
+
+    Each tuple holds one value per repetition, in picoseconds.
+
+    Attributes:
+        imbalance_ps: Saved if computation is balanced across ranks.
+        noise_ps: Saved if no repetition of a computation exceeds its usual time.
+        routing_ps: Saved if traffic is balanced over parallel links, where a few carried most of
+            it; not part of the expected time, so it is added to it.
+        uneven: Mean deviation of the load of parallel links from their mean, 0–2.
+        hot_receivers: Share of the congestion between switches due to traffic to few receivers.
+        placement_ps: Saved by the best placement, with our job alone on the healthy network and
+            its current routes; empty if no placement was simulated.
+        in_order_ps: The same with ranks in host order, switch by switch.
+        uneven_tables: Mean deviation from the mean of the number of destinations that forwarding
+            tables assign to parallel up-links, 0–2; 0 without tables.
+        adapter_order_ps: Saved on an ideal switch by adapters that share their link among messages;
+            empty if they already do.
+        interruptions: Interruptions that every computation contains, so that no repetition shows
+            its time without noise.
+        without: Simulates the expected run without several causes at once.
+    """
+
+    imbalance_ps: tuple[int, ...]
+    noise_ps: tuple[int, ...]
+    routing_ps: tuple[int, ...] = ()
+    uneven: float = 0.0
+    hot_receivers: float = 0.0
+    placement_ps: tuple[int, ...] = ()
+    in_order_ps: tuple[int, ...] = ()
+    uneven_tables: float = 0.0
+    adapter_order_ps: tuple[int, ...] = ()
+    interruptions: Interruptions = field(default_factory=Interruptions.none)
+    without: Without | None = None
+
+    @property
+    def faulty_tables(self) -> bool:
+        """Whether the forwarding tables are at fault, whatever the traffic."""
+        return self.uneven_tables >= MIN_TABLE_UNEVENNESS
+
+    @property
+    def routing_mean_ps(self) -> int:
+        """Mean of ``routing_ps``; 0 if it is empty."""
+        return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
+
+
+def explain(
+    diagnosis: Diagnosis,
+    measured: Measured,
+    found: EvidenceSummary,
+    further: FurtherCosts,
+    advise: Advise,
+) -> Diagnosis:
+    """Turn the diagnosis of the expected run into a diagnosis of the measured run.
+
+    Args:
+        diagnosis: Diagnosis of the expected run with all detected causes.
+        measured: The measured run.
+        found: Results from evidence other than the trace.
+        further: Costs of computation and routing.
+        advise: Selects a remedy if the verdict differs from that of the expected run.
+    """
+    diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
+    outside = measured.outside_model_ps
+    inside = max(measured.elapsed_ps - outside, 1)
+    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.added_ps
+    surplus = _surplus_of_others(diagnosis, expected - inside)
+    expected -= surplus
+    ensemble = _ensemble(measured, found, expected, (further.routing_mean_ps, surplus))
+    surplus, scale = surplus - found.others_more_ps, ensemble.mean_scale
+    costs = _costs(diagnosis, measured, found, further, scale, surplus)
+    if found.unknown_job is None:
+        costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
+    costs = with_lossy_costs(costs, inside, expected, scale) if found.lossy else costs
+    costs = with_interval(costs, round(scale * found.extrapolated_ps), measured.elapsed_ps)
+    rest = measured.elapsed_ps - outside - expected
+    explanation = Explanation(
+        elapsed_ps=measured.elapsed_ps,
+        parts=_parts(diagnosis, measured, outside, further, found, surplus),
+        costs=costs,
+        not_explained_ps=rest,
+        model_error_ps=round(abs(inside - scale * expected)),
+        missing=list(found.missing),
+        sources=list(found.sources),
+        shared_links=list(found.shared_links),
+        sampled_links=list(found.sampled_links),
+        port_events=list(found.port_events),
+    )
+    decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
+    cause: Cause = decision.cause  # type: ignore[assignment]
+    sure = decision.confidence
+    main = next((cost for cost in costs if cost.cause == cause), None)
+    if main is None and cause != HEALTHY:
+        cause, sure = "undetermined", 0.0
+    headline = _headline(cause, main, measured, explanation, found, decision)
+    open_question = _nothing_to_diagnose(measured, found, inside)
+    if not open_question and main is None:
+        open_question = _open_without_cause(cause, diagnosis, surplus, measured)
+    if open_question:
+        cause, sure, headline = "undetermined", 0.0, open_question
+    if found.assumed_hosts:
+        headline = f"{headline} {found.assumed_hosts}."
+    blamed = cause == "slow-link" and not found.place_open
+    # A finding without a rule belongs to the verdict on the expected run, which may differ.
+    rules = [finding for finding in diagnosis.findings if finding.code != CODE]
+    shown = main.evidence if main is not None and main.cause == cause else headline
+    shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
+    explained = diagnosis.model_copy(
+        update={
+            "cause": cause,
+            "headline": headline,
+            "confidence": sure,
+            "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
+            "explanation": explanation,
+            "not_explained_ps": rest,
+            "not_explained_low_ps": measured.low_ps - outside - expected,
+            "not_explained_high_ps": measured.high_ps - outside - expected,
+            "slow_links": list(diagnosis.slow_links) if blamed else [],
+        }
+    )
+    other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
+    remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, found)
+    return advised(explained, of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0)))
+
+
+def _nothing_to_diagnose(measured: Measured, found: EvidenceSummary, inside_ps: int) -> str:
+    """Why the trace is insufficient to diagnose communication; empty if it is sufficient."""
+    if found.ranks_missing:
+        return f"{wording.ranks_missing(found.ranks_missing)}."
+    if measured.n_ranks == 1:
+        return f"{wording.ONE_RANK}."
+    if inside_ps >= MIN_INSIDE_SHARE * measured.elapsed_ps:
+        return ""
+    outside = 1.0 - inside_ps / max(measured.elapsed_ps, 1)
+    return f"{wording.almost_no_calls(outside)}."
+
+
+def _open_without_cause(
+    cause: Cause, diagnosis: Diagnosis, surplus: int, measured: Measured
+) -> str:
+    """Why no cause was found although there may be one; empty if nothing says so."""
+    others = _open_cost_of_others(diagnosis, surplus, measured)
+    return others or (_one_sided_waits(measured) if cause == HEALTHY else "")
+
+
+def _one_sided_waits(measured: Measured) -> str:
+    """Headline if ranks may wait for one another in one-sided calls; otherwise empty.
+
+    As late partners are no part of the waterfall, the model does not tell what they cost.
+    """
+    inside = measured.part("one_sided")
+    if inside < fault_share("late-partner") * measured.elapsed_ps:
+        return ""
+    return wording.one_sided_waits(inside, measured.elapsed_ps)
+
+
+def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured) -> str:
+    """Headline if the model cannot decide whether other traffic is a fault; otherwise empty."""
+    others = _cost_of_others(diagnosis)
+    if others < FAULT * measured.elapsed_ps or surplus < others / 2:
+        return ""
+    return wording.cost_of_others_open(others - surplus, others, measured.elapsed_ps)
+
+
+def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:
+    """Excess of the expected over the measured time due to other traffic, at most its full cost.
+
+    Counters give the bytes of other jobs per window, not their timing within it. This is the most
+    uncertain input of the model, and the measured time bounds its cost.
+    """
+    return max(min(overshoot_ps, _cost_of_others(diagnosis)), 0)
+
+
+def _cost_of_others(diagnosis: Diagnosis) -> int:
+    """Time that the expected run saves without other traffic, ps."""
+    saved = [s.removed or 0.0 for s in diagnosis.shares if s.cause == "other-traffic"]
+    return round(sum(saved) * diagnosis.modelled_ps)
+
+
+def _ensemble(
+    measured: Measured, found: EvidenceSummary, expected: int, late: tuple[int, int]
+) -> Ensemble:
+    """The ensemble of hypotheses, corrected for costs that are known only after their search.
+
+    Args:
+        measured: The measured run.
+        found: Results from evidence other than the trace.
+        expected: The expected time, with all hidden causes, ps.
+        late: Increase of every run by uneven routes, and decrease of the cost of other traffic, ps.
+    """
+    elapsed, (routing, surplus) = max(measured.elapsed_ps, 1), late
+    model = ErrorModel(max(elapsed - measured.outside_model_ps, 1), lossy=found.lossy)
+    if not found.alternatives:
+        unknown = log_unexplained(model.off_share(expected), model)
+        both = Alternative(0.0, expected), Alternative(unknown, expected, unexplained=True)
+        return Ensemble.of(both, model, elapsed)
+    moved = [
+        replace(
+            one,
+            elapsed_ps=max(one.elapsed_ps + routing - surplus, 1),
+            hidden_ps={
+                name: ps - surplus * (name == "other-traffic") for name, ps in one.hidden_ps.items()
+            },
+        )
+        for one in found.alternatives
+    ]
+    return Ensemble.of(moved, model, elapsed)
+
+
+def _known(found: EvidenceSummary) -> dict[str, float]:
+    """Probability that the assumptions behind causes hold, where it is not 1."""
+    if found.assumed_hosts:
+        return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
+    counted = "counters" in found.rests_on.get("slow-link", ("counters",))
+    return {} if counted or not found.lossy else {"slow-link": ASSUMED}
+
+
+def _costs(
+    diagnosis: Diagnosis,
+    measured: Measured,
+    found: EvidenceSummary,
+    further: FurtherCosts,
+    scale: float,
+    surplus: int,
+) -> list[Cost]:
+    """Cost of each cause in the measured run, largest first."""
+    total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
+    out: list[_ExpectedCost] = []
+    inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
+    for share in diagnosis.shares:
+        if share.cause == "in-host":
+            continue  # The rates of hosts are as stated: a part of the time, and no fault.
+        alone, low, high = _own_cost(share, further, expected, inside)
+        less = more = 0
+        if share.cause == "other-traffic":
+            alone, low, high = (x - surplus / max(expected, 1) for x in (alone, low, high))
+            less, more = found.others_range
+        busier = found.slow_more_ps if share.cause == "slow-link" else 0
+        subject, shown, rests = _described(share.cause, found)
+        if share.cause == "routing" and further.faulty_tables:
+            shown = wording.uneven_tables(further.uneven_tables)
+        out.append(
+            (
+                share.cause,
+                alone * expected + busier,
+                low * expected + less + busier,
+                high * expected + more + busier,
+                subject,
+                shown,
+                rests,
+            )
+        )
+    waited = _waits_hidden_by_the_model(measured, further, total / scale)
+    everywhere = further.interruptions.likely_share() * total / scale
+    for cause, saved, recorded in (
+        ("imbalance", further.imbalance_ps, waited),
+        ("noise", further.noise_ps, everywhere),
+    ):
+        mean = max(sum(saved) / max(len(saved), 1), recorded)
+        subject, shown = _computation(cause, measured)
+        out.append(
+            (
+                cause,
+                mean,
+                min(saved, default=0),
+                max([*saved, mean]),
+                subject,
+                shown,
+                ("trace", "model"),
+            )
+        )
+    if further.routing_ps:
+        limited, uneven = further.routing_ps, wording.uneven_links(further.uneven)
+        out.append(
+            (
+                "routing",
+                further.routing_mean_ps,
+                min(limited),
+                max(limited),
+                "",
+                uneven,
+                ("counters", "model"),
+            )
+        )
+    if found.unknown_job is not None:
+        # Counters of long intervals show a part of it, which the expected run contains.
+        counted = [one[1:4] for one in out if one[0] == "other-traffic"]
+        job = found.unknown_job.costs_ps
+        cost, least, most = map(sum, zip(job, *counted, strict=True))
+        out = [one for one in out if one[0] != "other-traffic"]
+        out.append(("other-traffic", cost, least, most, *_described("other-traffic", found)))
+    turns = _dependency_waits(measured, further) / scale
+    rests_on: tuple[Origin, ...] = ("trace", "model")
+    out.append(("late-partner", turns, turns, turns, "", wording.TAKEN_TURNS, rests_on))
+    return _in_measured_time(out, scale, total)
+
+
+def _in_measured_time(costs: Sequence[_ExpectedCost], scale: float, total_ps: int) -> list[Cost]:
+    """Costs in the expected run, scaled to the measured one, largest first."""
+    made = []
+    for cause, ps, low, high, subject, shown, rests in costs:
+        value = max(round(ps * scale), 0)
+        if value == 0:
+            continue
+        made.append(
+            Cost(
+                cause=cause,
+                ps=value,
+                low_ps=max(round(low * min(scale, 1.0)), 0),
+                high_ps=max(round(high * max(scale, 1.0)), value),
+                share=min(value / total_ps, 1.0),
+                subject=subject,
+                evidence=shown,
+                rests_on=rests,
+            )
+        )
+    return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
+def _waits_hidden_by_the_model(measured: Measured, further: FurtherCosts, total_ps: float) -> float:
+    """Waits for slow ranks, ps of the expected run, if its replay hides them behind transfers.
+
+    A rank that computes does not progress its messages, which no model has. Otherwise the replay
+    says what they cost, and ``0`` is returned.
+    """
+    even = sum(further.imbalance_ps) / max(len(further.imbalance_ps), 1)
+    scale = max(measured.elapsed_ps, 1) / total_ps
+    return measured.slow_rank_waits_ps / scale if even < FAULT * total_ps else 0.0
+
+
+def _own_cost(
+    share: CauseShare, further: FurtherCosts, expected: int, inside: float
+) -> tuple[float, float, float]:
+    """Cost of a cause by itself with its lower and upper bound, as shares of the expected time.
+
+    ``inside`` is the share charged to placement and routing together.
+    """
+    if share.cause == "placement" and further.placement_ps and not further.faulty_tables:
+        return _own_cost_of_placement(share, further, expected)
+    # Other routes and placements also avoid slow links and other traffic: their own cost is what
+    # they cost our job on the healthy network.
+    if share.removed is not None and share.cause not in ("routing", "placement"):
+        alone, low = share.removed, share.removed_low or 0.0
+        high = share.removed_high or alone
+    else:
+        alone = share.charged
+        low, high = min(share.low, alone), max(share.high, alone)
+    if share.cause == "routing" and further.placement_ps and not further.faulty_tables:
+        # Collisions that another placement avoids with the same even tables are the placement's.
+        own = sum(further.placement_ps) / len(further.placement_ps) / max(expected, 1)
+        alone, low, high = (max(x - own, 0.0) for x in (alone, low, high))
+    if share.cause == "pattern":
+        # Without the hot receivers, their traffic would not collide between switches either:
+        # between none and all of that cost belongs to the pattern.
+        shared = further.hot_receivers * inside
+        alone, high = alone + shared / 2, high + shared
+    return alone, low, high
+
+
+def _own_cost_of_placement(
+    share: CauseShare, further: FurtherCosts, expected: int
+) -> tuple[float, float, float]:
+    """Cost of placement with its bounds, if forwarding tables spread destinations evenly.
+
+    With static routes, flows collide on a link because of placement and routes together. If the
+    tables are even, the cost is attributed to the placement.
+
+    A placement in host order, or as good as that, is not at fault because another one avoids a slow
+    link or other traffic: its cost is what it costs our job alone. A worse placement costs what the
+    run saves without it.
+    """
+    saved = [ps / max(expected, 1) for ps in further.placement_ps]
+    own = sum(saved) / len(saved), min(saved), max(saved)
+    in_order = sum(further.in_order_ps) / max(len(further.in_order_ps), 1) / max(expected, 1)
+    if in_order < FAULT or share.removed is None or share.removed < own[0]:
+        return own
+    return share.removed, min(own[1], share.removed), max(share.removed_high or 0.0, own[2])
+
+
+def _dependency_waits(measured: Measured, further: FurtherCosts) -> float:
+    """Waits for computation that would remain with balanced computation, ps.
+
+    The trace shows how long ranks wait for the computation of others. What the expected run saves
+    with balanced computation or without noise is imbalance or noise, as are waits for slow ranks.
+    The rest is due to dependencies: ranks compute in turn.
+    """
+    even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
+    waits = measured.part("imbalance") + measured.part("noise")
+    return max(waits - max(even, measured.slow_rank_waits_ps) - max(quiet, 0.0), 0.0)
+
+
+def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
+    """Subject of a cause, its evidence, and the kinds of evidence."""
+    if cause == "slow-link":
+        which = wording.one_of(found.candidates) if found.candidates else "; ".join(found.slow)
+        which = wording.PATHS_UNKNOWN if found.place_open else which
+        return which, found.slow_shown_by, found.rests_on.get(cause, ("model",))
+    if cause == "other-traffic":
+        return found.others, found.others_shown_by, found.rests_on.get(cause, ("model",))
+    return "", wording.SHOWN_BY_MODEL.get(cause, ""), ("trace", "model")
+
+
+def _computation(cause: str, measured: Measured) -> tuple[str, str]:
+    """The late ranks, and the evidence for them."""
+    return wording.late_ranks(measured.latecomers, cause), wording.waits_for_computation(cause)
+
+
+def _parts(
+    diagnosis: Diagnosis,
+    measured: Measured,
+    outside: int,
+    further: FurtherCosts,
+    found: EvidenceSummary,
+    surplus: int,
+) -> dict[str, int]:
+    """Components of the measured time, ps; they add up to it."""
+    parts = {wording.OUTSIDE_MODEL: outside}
+    computing = measured.part("computation")
+    parts[wording.COMPUTATION] = computing
+    bars = {bar.name: bar for bar in diagnosis.waterfall}
+    if bars:
+        base = bars["injection"].elapsed_ps
+        within = bars["in-host"].delta_ps if "in-host" in bars else 0
+        parts[wording.BOUND_BY_PROGRAM] = base - computing - within
+        for name, bar in bars.items():
+            if name in (
+                "in-host",
+                "pattern",
+                ADAPTER_ORDER,
+                "network",
+                "placement",
+                "routing",
+                "slow links",
+                "other traffic",
+            ):
+                parts[name] = parts.get(name, 0) + bar.delta_ps
+        parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
+    parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
+    parts["slow links"] = parts.get("slow links", 0) + found.slow_more_ps
+    parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
+    parts = {name: ps for name, ps in parts.items() if ps}
+    parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())
+    return parts
+
+
+def _headline(
+    cause: Cause,
+    main: Cost | None,
+    measured: Measured,
+    explanation: Explanation,
+    found: EvidenceSummary,
+    decision: Decision,
+) -> str:
+    """One sentence with the verdict, its cost and the total time."""
+    total = measured.elapsed_ps
+    if cause == "healthy":
+        threshold = {c.cause: fault_share(c.cause) for c in explanation.costs}
+        largest = max(explanation.costs, key=lambda c: c.share / threshold[c.cause], default=None)
+        text = wording.nothing_costs(total)
+        if largest is not None:
+            text = wording.no_fault(total, largest, threshold[largest.cause])
+        program = explanation.parts.get(wording.BOUND_BY_PROGRAM, 0)
+        if program > explanation.parts.get(wording.COMPUTATION, 0):
+            text += wording.bound_by_communication(program / total)
+        return text
+    if cause == "undetermined" or main is None:
+        named = {name: decision.chances[name] for name in ADVICE if name in decision.chances}
+        rival = max(named, key=lambda name: named[name], default=None)
+        if rival is not None and named[rival] > decision.chances[UNEXPLAINED]:
+            return wording.fault_or_none(rival, named[rival], decision.chances[HEALTHY], total)
+        rest = explanation.not_explained_ps
+        if rest < 0:
+            inside = total - measured.outside_model_ps
+            return wording.model_too_slow(inside - rest, inside, found.candidates)
+        if found.change is not None and found.change.is_fault:
+            return wording.changed(found.change, total)
+        text = wording.not_explained(rest, total, found.candidates, found.slow_anywhere)
+        waits = next((c for c in explanation.costs if c.cause in CONCEALING), None)
+        if waits is not None and any(one.concealed >= LIKELY for one in found.alternatives):
+            text += wording.concealed(waits)
+        return text
+    if cause == "slow-link" and found.candidates:
+        if found.place_open:
+            return wording.place_open(main, total, found.candidates)
+        return wording.one_of_the_links(main, total, found.candidates)
+    return wording.main_cause(cause, main, total)

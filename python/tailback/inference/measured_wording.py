@@ -1,0 +1,395 @@
+"""Texts of the verdict on a measured run: its headline, and the evidence for each cause.
+
+``measured_verdict`` chooses the cause and computes the costs; nothing here changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
+from tailback.diagnosis.explanation import Cost
+from tailback.diagnosis.model import Cause
+from tailback.evidence.model import LateRank
+from tailback.inference.changes_over_time import ChangeOverTime
+from tailback.units import format_time, percent
+
+OUTSIDE_MODEL: Final = "set-up, end and calls without data"
+COMPUTATION: Final = "computation (mean over ranks)"
+BOUND_BY_PROGRAM: Final = "dependencies, imbalance and adapters at line rate"
+REMAINDER: Final = "remainder of the model"
+UNEXPLAINED: Final = "not explained"
+"""Names of the parts of the measured time that are not bars of the waterfall."""
+
+SHOWN_BY_MODEL: dict[Cause, str] = {
+    "pattern": "several nodes send to one at the same time, on an ideal switch as well",
+    "placement": "the run is faster with another placement on the same hosts",
+    "routing": "the run is faster with its traffic spread over all paths",
+}
+"""Evidence for causes found by re-simulation."""
+
+TAKEN_TURNS: Final = "all ranks compute for the same time, but one after another"
+"""Evidence for late partners."""
+
+SMALL_SHARE_OF_LARGEST: Final = 0.2
+"""Share of the largest waiting time below which a late rank is not listed: five such ranks cost
+less than the first, so listing them would not change what to do."""
+
+MAX_HOSTS: Final = 3
+"""Maximum number of hosts whose late ranks are listed."""
+
+_COMPUTATION = {
+    "imbalance": "some ranks compute longer between calls than others",
+    "noise": "some repetitions of the same computation take longer than others",
+}
+
+UNDETERMINED: Final = "The evidence does not determine the cause"
+"""Title of the finding of a run whose cause is undetermined."""
+
+ONE_OF = "these fit best: "
+"""Start of a subject that names several links, of which one may be the slow one."""
+
+
+def uneven_links(deviation: float) -> str:
+    """Evidence for uneven routing: the mean deviation of parallel links from their mean, 0–2."""
+    return f"parallel links carried {percent(deviation)} more or less than others"
+
+
+def uneven_tables(deviation: float) -> str:
+    """Evidence for faulty tables: mean deviation of parallel up-links from their mean, 0–2."""
+    return (
+        "the forwarding tables put far more destinations on some up-links of a leaf switch than on "
+        f"others (mean deviation {percent(deviation)})"
+    )
+
+
+def waits_for_computation(cause: str) -> str:
+    """Evidence for imbalance or noise."""
+    return f"{_COMPUTATION[cause]}, and the others wait"
+
+
+def late_ranks(late: Sequence[LateRank], cause: str) -> str:
+    """The ranks that others wait for, by host, without those that cost far less than the first.
+
+    For imbalance these are the ranks that compute longer than others, if there are any.
+
+    Args:
+        late: The ranks.
+        cause: ``imbalance`` or ``noise``.
+    """
+    slow = cause != "noise" and any(rank.excess_ps for rank in late)
+    waited = {
+        rank: rank.excess_ps
+        if slow
+        else rank.noise_ps
+        if cause == "noise"
+        else rank.waited_ps - rank.noise_ps
+        for rank in late
+    }
+    threshold = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
+    listed = sorted((rank for rank in late if waited[rank] > threshold), key=lambda r: -waited[r])
+    by_host: dict[tuple[str, int], list[int]] = {}
+    for late_rank in listed:
+        # A rank without a known host forms its own group.
+        key = late_rank.host, -1 if late_rank.host else late_rank.rank
+        by_host.setdefault(key, []).append(late_rank.rank)
+    groups = [(host, sorted(ranks)) for (host, _), ranks in by_host.items()]
+    shown = [_ranks_of(ranks, host) for host, ranks in groups[:MAX_HOSTS]]
+    more = sum(len(ranks) for _, ranks in groups[MAX_HOSTS:])
+    return ", ".join(shown) + (f" and at least {more} other{'s' * (more > 1)}" if more else "")
+
+
+def _ranks_of(ranks: Sequence[int], host: str) -> str:
+    """Text for the ranks of one host; an empty ``host`` is unknown."""
+    first, last = ranks[0], ranks[-1]
+    which = f"rank {first}"
+    if len(ranks) > 1 and last - first == len(ranks) - 1:
+        which = f"ranks {first}–{last}"
+    elif len(ranks) > 1:
+        which = f"ranks {', '.join(map(str, ranks))}"
+    return f"{which} on {host}" if host else which
+
+
+def nothing_costs(elapsed_ps: int) -> str:
+    """Headline of a healthy run in which no cause costs any time."""
+    return f"No fault found: no cause costs any of the measured {format_time(elapsed_ps)}."
+
+
+def no_fault(elapsed_ps: int, nearest: Cost, least: float) -> str:
+    """Headline of a healthy run; ``nearest`` would be a fault at share ``least`` or more."""
+    return (
+        f"No fault found in the measured {format_time(elapsed_ps)}. The nearest to a fault is "
+        f"{NAMES[nearest.cause]}, at {percent(nearest.share, 1)} of the time; {percent(least)} "
+        "would be a fault."
+    )
+
+
+def bound_by_communication(share: float) -> str:
+    """Addition to the headline of a healthy run that communicates longer than it computes."""
+    return (
+        f" {percent(share)} of the time is communication that takes as long on an idle network: "
+        "only fewer or smaller messages, another collective algorithm, or overlap with computation "
+        "would shorten it."
+    )
+
+
+ONE_RANK: Final = "The trace has a single rank, so there is no communication to diagnose"
+"""Reason why a trace of one rank cannot be diagnosed."""
+
+
+def almost_no_calls(share: float) -> str:
+    """Reason why a trace cannot be diagnosed if ``share`` of its time is not modelled."""
+    return (
+        f"The trace contains almost no MPI communication: {percent(share)} of its time is set-up, "
+        "shutdown or not recorded. Check what the tracer intercepts"
+    )
+
+
+def one_sided_waits(inside_ps: int, elapsed_ps: int) -> str:
+    """Headline of a run whose waits in one-sided calls cannot be told from transfers."""
+    return (
+        f"{format_time(inside_ps)} of {format_time(elapsed_ps)} is inside calls that synchronise "
+        "one-sided communication, where the trace does not tell waits for other ranks from "
+        "transfers; nothing else is at fault."
+    )
+
+
+def not_explained(
+    rest_ps: int, elapsed_ps: int, candidates: Sequence[str], slow_anywhere: str
+) -> str:
+    """Headline without a cause.
+
+    Args:
+        rest_ps: Time that is not explained.
+        elapsed_ps: Measured time.
+        candidates: Links of which one may be slow.
+        slow_anywhere: Which links may be slow, in words, if there are too many to list.
+    """
+    text = (
+        f"{format_time(rest_ps)} of {format_time(elapsed_ps)} is not explained by any cause with "
+        "evidence"
+    )
+    if slow_anywhere:
+        text += f"; {slow_anywhere}"
+    elif candidates:
+        which = "a link may be slow, and these fit best of those tried"
+        which = which if len(candidates) > 1 else "this link may be slow"
+        text += f"; {which}: {'; '.join(candidates)}"
+    return f"{text}."
+
+
+def cost_together(other: str, ps: int, share: float) -> str:
+    """Cost of a cause and another one together."""
+    return f"without this and {NAMES[other]}, the run saves {percent(share)} ({format_time(ps)})"
+
+
+def concealed(waits: Cost) -> str:
+    """Addition if waits for computation may conceal a fault that was not found."""
+    return (
+        f" Besides, {percent(waits.share)} of the time would be {NAMES[waits.cause]} if nothing "
+        "else were wrong; but the times of calls and sends agree with no simulation without a "
+        "further fault, which may cause part of these waits."
+    )
+
+
+def slower_part(change: ChangeOverTime) -> str:
+    """The part of the run in which calls take longer, and by how much."""
+    start, end = (
+        None if ps is None else format_time(round(ps)) for ps in (change.start_ps, change.end_ps)
+    )
+    if start is None:
+        when = f"until about {end}"
+    else:
+        when = f"from about {start} on" if end is None else f"from about {start} to {end}"
+    return (
+        f"{when}, the same calls take {change.factor:.2g} times as long as in the rest of the run"
+    )
+
+
+def changed(change: ChangeOverTime, elapsed_ps: int) -> str:
+    """Headline if calls take longer in a part of the run, and nothing explains it."""
+    part = slower_part(change)
+    lost = format_time(round(change.share * elapsed_ps))
+    return (
+        f"{part[:1].upper()}{part[1:]}, which costs {percent(change.share)} of the measured time "
+        f"({lost} of {format_time(elapsed_ps)}). Something began or ended there that the evidence "
+        "does not show: another job, a cable that lost speed, a host that was slowed down."
+    )
+
+
+def look_around(change: ChangeOverTime) -> str:
+    """Action if calls take longer in a part of the run: evidence from the time where it begins."""
+    turns = [format_time(round(ps)) for ps in (change.start_ps, change.end_ps) if ps is not None]
+    when = " and ".join(turns)
+    return (
+        f"First look at what changed about {when} after the start: jobs that began or ended "
+        "(sacct), speed and error counters of the links of the job's hosts, throttling in the logs "
+        "of its hosts. Record the next run with port counters at short intervals (tailback record, "
+        "tailback collect --interval), which show the link or the traffic."
+    )
+
+
+def model_too_slow(expected_ps: int, measured_ps: int, candidates: Sequence[str] = ()) -> str:
+    """Headline if the simulation takes longer than the run, so that it does not describe it.
+
+    Args:
+        expected_ps: Time of the simulation.
+        measured_ps: Measured time that it should explain.
+        candidates: Links of which one may be slow.
+    """
+    text = (
+        f"The model expects {format_time(expected_ps)} for what took {format_time(measured_ps)}, "
+        "so it does not describe this run, and no cause can be ruled out."
+    )
+    if candidates:
+        text += f" If a link is slow, these fit best of those tried: {'; '.join(candidates)}."
+    return text
+
+
+MAKE_MODEL_FIT: Final = (
+    "First make the model fit the machine: check the rates of links in --fabric, that the tables "
+    "in --forwarding are those of that day, the hosts of the ranks and, if the program calls "
+    "collectives, how many bytes the tracer records for them; fit the other settings with tailback "
+    "calibrate, and give the result with --calibration."
+)
+"""Action if the simulation takes longer than the run."""
+
+
+def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
+    """Headline if the model cannot determine the cost of other traffic."""
+    lower = percent(low_ps / elapsed_ps) if low_ps > 0 else "nothing"
+    return (
+        f"Other jobs send over links that your job uses. This costs between {lower} and "
+        f"{percent(high_ps / elapsed_ps)} of the measured {format_time(elapsed_ps)}; with all of "
+        "their traffic the model expects more time than was measured."
+    )
+
+
+def fault_or_none(cause: str, chance: float, none: float, elapsed_ps: int) -> str:
+    """Headline of a run that may have a fault or none, with the probability of each."""
+    return (
+        f"Two explanations fit the measured {format_time(elapsed_ps)}: {NAMES[cause]} "
+        f"({percent(chance)}), or no fault at all ({percent(none)})."
+    )
+
+
+def main_cause(cause: Cause, main: Cost, elapsed_ps: int) -> str:
+    """Headline with a main cause and its cost."""
+    sentence = UNEVEN_ROUTING if cause == "routing" else SENTENCES[cause]
+    subject = f": {main.subject}" if main.subject else ""
+    return f"{sentence}{subject}. {_costs(main, elapsed_ps)}"
+
+
+def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
+    """Headline of a slow link if the evidence fits several links."""
+    return (
+        f"{SENTENCES['slow-link']}. The evidence does not tell which; of the cables that were "
+        f"tried, these fit best: {'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
+    )
+
+
+PATHS_UNKNOWN: Final = "place open, as the paths of messages are unknown"
+"""Subject of a slow link whose place depends on the paths of messages."""
+
+
+def place_open(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
+    """Headline of a slow link whose place depends on unknown paths of messages."""
+    return (
+        f"{SENTENCES['slow-link']}, but which one is open: the paths of messages are unknown, and "
+        "with the routing that was assumed no cable agrees with all evidence as well as usual. "
+        f"The nearest to it, which need not contain it: {'; '.join(candidates)}. "
+        f"{_costs(main, elapsed_ps)}"
+    )
+
+
+def find_paths(candidates: Sequence[str]) -> str:
+    """Action if the place of a slow link depends on unknown paths of messages."""
+    return (
+        "Get the forwarding tables (dump_lfts.sh > lfts.txt) and diagnose again with --forwarding "
+        "lfts.txt, or ask the operators to check all cables of the switches and hosts concerned "
+        f"(speed, width, error counters), beginning with {'; '.join(candidates)}."
+    )
+
+
+def one_of(candidates: Sequence[str]) -> str:
+    """Subject of a slow link if the evidence fits several links."""
+    return f"{ONE_OF}{'; '.join(candidates)}"
+
+
+LOOK_AT_THE_HOST: Final = (
+    "First look at the host itself: all ranks ran on one, so that no message crossed the network "
+    "(cores of each rank, memory bandwidth, other processes)."
+)
+"""Action if the cause is unknown and the network was not used."""
+
+
+def ranks_missing(which: str) -> str:
+    """Why a run of which only some ranks are recorded has no cause, without a full stop."""
+    return (
+        f"The recording lacks {which}: what these computed, sent and received, and who waited for "
+        "them, is unknown, and may be the cause of anything"
+    )
+
+
+RECORD_ALL: Final = (
+    "Record it again with all ranks: link their programs to the shared library of MPI, and keep "
+    "LD_PRELOAD set for them (docs/how-to/record.md)."
+)
+"""Action if ranks are not recorded."""
+
+
+def one_core_per_rank(shared: str) -> str:
+    """Action if ranks shared cores; ``shared``: the note on that."""
+    return f"First record it again with one core for each rank: {shared.partition(',')[0]}."
+
+
+def find_first(cause: Cause, missing: Sequence[str], slow: Sequence[str] = ()) -> str:
+    """Action if the cause, or the source of other traffic, is unknown: collect evidence first.
+
+    Args:
+        cause: The verdict.
+        missing: Evidence that is missing, the most useful first.
+        slow: Links that may be slow, which are quicker to check than anything else is to collect.
+    """
+    if slow:
+        rest = find_first(cause, missing).replace("First ", "If they are sound, ", 1)
+        return (
+            "First ask the operators to check these links (speed, width, error counters): "
+            f"{'; '.join(slow)}. {rest}"
+        )
+    what = "the cause" if cause == "undetermined" else "whose traffic it is"
+    if missing:
+        return f"First get the evidence that shows {what}: {missing[0]}."
+    return (
+        f"First find {what}: test the links of the job's hosts one by one while it does not run "
+        "(ib_write_bw, iperf3), and record it again with counters at shorter intervals (tailback "
+        "collect --interval)."
+    )
+
+
+def gain_of_measured(share: float, elapsed_ps: int) -> str:
+    """Sentence on the gain of a remedy as a share of the measured time."""
+    if share <= 0:
+        return f"That is not less than the measured {format_time(elapsed_ps)}."
+    return f"Of the measured {format_time(elapsed_ps)} that saves {percent(share)}."
+
+
+def check_each_of(candidates: Sequence[str]) -> str:
+    """Action if one of several cables is slow and the evidence fits each of them."""
+    return (
+        "Ask the operators to check cables (speed, width, error counters), first those that fit "
+        f"best: {'; '.join(candidates)}."
+    )
+
+
+def as_sentence(text: str) -> str:
+    """Turn a clause into a sentence."""
+    return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
+
+
+def _costs(main: Cost, elapsed_ps: int) -> str:
+    return (
+        f"It costs {percent(main.share)} of the measured time "
+        f"({format_time(main.ps)} of {format_time(elapsed_ps)})."
+    )

@@ -1,0 +1,195 @@
+"""What counters and traces say about a network before anything is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.diagnosis.topology import LinkTopology, link_totals
+from tailback.evidence import MeasuredRun
+from tailback.evidence.call_profile import CallProfile
+from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
+from tailback.evidence.send_times import send_profile
+from tailback.fabric.degraded import SlowLink
+from tailback.fabric.model import Fabric
+from tailback.inference import explain_wording as wording
+from tailback.inference.comparisons import (
+    CallTimes,
+    Comparisons,
+    EvidenceComparison,
+    LinkSamples,
+    PortBytes,
+    PortStalls,
+    SendSpread,
+    SendTimes,
+    stall_error_ps,
+)
+from tailback.inference.evidence import NetworkEvidence
+from tailback.run.run import Run
+from tailback.simulation import PreparedScenario
+from tailback.telemetry.left_out import copies
+
+MIN_OTHER_SHARE = 0.02
+"""Ratio of other jobs' bytes to our own from which their traffic is simulated."""
+
+Slow = tuple[SlowLink, ...]
+
+
+@dataclass(frozen=True)
+class OtherJobs:
+    """Traffic of others, where there is enough of it.
+
+    Attributes:
+        traffic: Counted traffic; None if too little to matter.
+        whose: The jobs, in words.
+        shown: The evidence, in words.
+    """
+
+    traffic: OtherTraffic | None = None
+    whose: str = ""
+    shown: str = ""
+
+    @classmethod
+    def of(cls, prepared: PreparedScenario, evidence: NetworkEvidence, run: Run) -> OtherJobs:
+        """What counters say of it."""
+        traffic = evidence.others
+        if traffic is None or not _is_significant(traffic, run):
+            return cls()
+        return cls(traffic, *_others_text(traffic, evidence))
+
+    def add_to(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
+        """The scenario with this traffic, in ``bursts`` per window of the counters."""
+        if self.traffic is None:
+            return prepared
+        name = f"other traffic ({_job_names(self.traffic)})"
+        return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
+
+
+def _is_significant(others: OtherTraffic, run: Run) -> bool:
+    if not others.flows.height:
+        return False
+    own = float(run.tables["messages"]["size_bytes"].to_numpy() @ copies(run.tables))
+    return others.sent_bytes >= MIN_OTHER_SHARE * max(own, 1.0)
+
+
+def _job_names(others: OtherTraffic) -> str:
+    return ", ".join(job.job for job in others.jobs[:3]) or UNKNOWN
+
+
+def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
+    """Whose traffic it was, and the evidence for it."""
+    assert evidence.counters is not None
+    seconds = evidence.counters.seconds
+    named = [
+        wording.job_traffic(
+            None if job.job == UNKNOWN else job.job, job.hosts, job.sent_bytes * 8 / seconds / 1e9
+        )
+        for job in others.jobs[:3]
+    ]
+    shown = wording.counted_traffic(others.sent_bytes, others.own_overhead - 1.0)
+    return "; ".join(named), shown
+
+
+def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
+    """Links that carry less than their rate according to counters of queues."""
+    counters = evidence.counters
+    if counters is None or not counters.findings.height:
+        return (), ""
+    rows = counters.findings.filter(
+        (pl.col("finding") == "degraded") & pl.col("link").is_not_null()
+    )
+    cables: dict[int, list[float]] = {}
+    for link, gbps in rows.select("link", "served_gbps").rows():
+        cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
+    slow = tuple(SlowLink(cable, float(np.mean(rates))) for cable, rates in cables.items())
+    return slow, wording.queued_below_rate(0)
+
+
+def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
+    """Whether the network drops packets: by its counters, else by its having named interfaces."""
+    counters = evidence.counters
+    if counters is not None and (counters.lossy or not np.isnan(counters.stall).all()):
+        return counters.lossy
+    return fabric.link_interface is not None
+
+
+def routing_is_stated(prepared: PreparedScenario) -> bool:
+    """Whether forwarding tables or the scenario state the paths of messages."""
+    scenario = prepared.scenario
+    return scenario.fabric.forwarding is not None or not (
+        scenario.engine.model_fields_set.isdisjoint(("routing", "adaptive"))
+    )
+
+
+def between_switches(fabric: Fabric) -> NDArray[np.bool_]:
+    """Links between switches, shape (L,)."""
+    ends = fabric.link_src, fabric.link_dst
+    return np.asarray((ends[0] >= fabric.n_nodes) & (ends[1] >= fabric.n_nodes))
+
+
+def all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
+    """Whether every link between switches has counters of bytes and queues."""
+    counters = evidence.counters
+    if counters is None or not counters.lossy:
+        return False
+    return not bool(np.isnan(counters.sent_bytes[between_switches(fabric)]).any())
+
+
+def queued_more_than_busy(evidence: NetworkEvidence, fabric: Fabric) -> set[int]:
+    """Cables with a port that had a queue more often than its nominal rate explains.
+
+    A single such reading may be chance; but if every queue is counted, a cable that slows a run has
+    such a port.
+    """
+    assert evidence.counters is not None
+    rows = evidence.counters.findings.filter(
+        pl.col("link").is_not_null()
+        & (pl.col("finding") == "queued")
+        & (pl.col("queued_share") > pl.col("busy_share"))
+    )
+    return {min(link, int(fabric.link_reverse[link])) for link in map(int, rows["link"])}
+
+
+def comparisons(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    evidence: NetworkEvidence,
+    run: Run,
+    profile: CallProfile,
+) -> Comparisons:
+    """Kinds of evidence that a simulation can be compared with."""
+    program = prepared.observed.program
+    topology = LinkTopology.of(run.tables)
+    out: list[EvidenceComparison] = [CallTimes(profile, program)]
+    sends = send_profile(measured.tables, run)
+    if sends is not None:
+        out += [SendTimes(sends), SendSpread(sends)]
+    counters = evidence.counters
+    if counters is not None and not counters.lossy:
+        elapsed = modelled_part_ps(measured)
+        sizes = run.tables["messages"]["size_bytes"]
+        error = stall_error_ps(
+            link_totals(run, "bytes"),
+            prepared.fabric.link_gbps,
+            prepared.scenario.engine.buffer,
+            float(sizes.mean() or 0.0),  # type: ignore[arg-type]
+        )
+        out.append(PortStalls(counters.stall_ps, counters.latched, elapsed, error))
+        # With tables the paths are known, and of others it is not known which paths they take.
+        if (
+            not routing_is_stated(prepared)
+            and OtherJobs.of(prepared, evidence, run).traffic is None
+        ):
+            out.append(PortBytes(counters.sent_bytes, between_switches(prepared.fabric)))
+    if evidence.congested is not None and evidence.sampled is not None:
+        out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
+    return Comparisons(out)
+
+
+def modelled_part_ps(measured: MeasuredRun) -> int:
+    """Measured time that a simulation of the program covers."""
+    whole = measured.measured
+    return max(whole.elapsed_ps - whole.outside_model_ps, 1)

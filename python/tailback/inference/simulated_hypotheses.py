@@ -1,0 +1,408 @@
+"""Hypotheses on a measured run that were simulated, and their probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+
+from tailback.diagnosis.waterfall import Progress
+from tailback.evaluate import Change, EngineVariation, Evaluate
+from tailback.evidence import MeasuredRun
+from tailback.evidence.call_profile import CallProfile
+from tailback.inference.coarse_ranking import CoarseRanking
+from tailback.inference.comparisons import Comparisons
+from tailback.inference.error_model import ErrorModel, Outcome
+from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.hypotheses import (
+    FAULT,
+    Hypothesis,
+    MachineName,
+    Posterior,
+    Prior,
+    at_other_rates,
+    came_otherwise,
+    log_probability,
+    not_tried,
+    over_arrangements,
+)
+from tailback.inference.known_predictions import KnownPredictions
+from tailback.inference.machine_models import SETTINGS, MachineModel
+from tailback.inference.measured_suspects import carrying_cables
+from tailback.inference.network_clues import (
+    OtherJobs,
+    Slow,
+    counted_slow,
+    is_lossy,
+    modelled_part_ps,
+)
+from tailback.inference.unknown_hosts import unknown_hosts
+from tailback.inference.unknown_job import Draw
+from tailback.run.run import Run
+from tailback.simulation import PreparedScenario, make_evaluate
+
+BURSTS = (None, 4, 8, 16, 32, 64)
+"""Bursts per counter window with which counted traffic of other jobs is simulated: counters give
+the bytes of a window, not their timing within it. More bursts are equivalent to even spreading
+(None)."""
+
+WORTH_A_SEARCH = 0.15
+"""Probability of a fault that was not found above which hidden causes are searched for: about 8 %
+of the time is missing then. A search takes as long as the rest of the diagnosis."""
+
+BETWEEN = 2
+"""Maximum number of further bursts tried between two whose simulated times enclose the measured
+one."""
+
+
+@dataclass
+class SimulatedHypotheses:
+    """Machine models and hypotheses on one measured run, with their simulations."""
+
+    others: OtherJobs
+    profile: CallProfile
+    compare: Comparisons
+    measured: MeasuredRun
+    evidence: NetworkEvidence
+    progress: Progress
+    threads: int | None
+    expected: Run | None = None
+    """The job alone on the first machine, with computations, where that was simulated already."""
+    machines: dict[MachineName, MachineModel] = field(default_factory=dict)
+    hypotheses: list[Hypothesis] = field(default_factory=list)
+    runs: dict[tuple[MachineName, int | None, bool], Run] = field(default_factory=dict)
+    """Runs without hidden causes, by machine model, bursts, and with or without
+    counted traffic."""
+    rankings: list[CoarseRanking] = field(default_factory=list)
+    """Rankings of suspected cables in coarse packets."""
+    job_spread: float = 0.0
+    """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
+    known_runs: KnownPredictions[Run] = field(default_factory=KnownPredictions)
+    """The runs in ``runs``, each once."""
+    known_outcomes: KnownPredictions[Outcome] = field(default_factory=KnownPredictions)
+    """What simulations with a hidden cause predict, without their sensitivity."""
+    known_sensitivity: KnownPredictions[dict[str, float]] = field(default_factory=KnownPredictions)
+    """Misfits that other engine settings cause."""
+
+    @property
+    def inside_ps(self) -> int:
+        """Measured time that a simulation covers, ps."""
+        return modelled_part_ps(self.measured)
+
+    def recorded_on(self, prepared: PreparedScenario) -> bool:
+        """Whether the run was recorded on this fabric, so that its times are evidence on the links.
+
+        A trace that does not say where its ranks ran may come from any machine, often a single
+        host. Where ranks waited for a processor, times in calls say nothing about links. Counters
+        always come from the machine that the run used.
+        """
+        if self.evidence.counters is not None or self.evidence.congested is not None:
+            return True
+        recording = prepared.observed.program.recording
+        if recording is not None and recording.oversubscribed_ps:
+            return False
+        return not unknown_hosts(prepared, self.measured)
+
+    def posterior(self) -> Posterior:
+        """Probabilities of all hypotheses simulated so far."""
+        lossy = is_lossy(self.evidence, next(iter(self.machines.values())).prepared.fabric)
+        known = [
+            one
+            for one in self.hypotheses
+            if one.slow == self.machines[one.machine].slow
+            and one.job is None
+            and one.slower is None
+        ]
+        alone = {name: [one for one in known if one.machine == name] for name in self.machines}
+        outcomes = [[one.outcome for one in ways] for ways in alone.values()]
+        model, prior = ErrorModel.of(self.inside_ps, outcomes, lossy=lossy), self.prior()
+        simulated = [
+            one
+            for name, ways in alone.items()
+            for one in over_arrangements(
+                [each for each in self.hypotheses if each.machine == name], ways, model, prior
+            )
+        ]
+        otherwise = [
+            one
+            for name, machine in self.machines.items()
+            for one in self._came_otherwise(name, machine.slow, model)
+        ]
+        cables = [one for one in simulated if one.slow != self.machines[one.machine].slow]
+        otherwise += at_other_rates(cables, model, prior)
+        others = not_tried(known, model, prior, self._widest())
+        return Posterior([*simulated, *otherwise, *others], model, prior)
+
+    def _widest(self) -> dict[str, float]:
+        """The largest sensitivity of all hypotheses, by kind of evidence.
+
+        Which hosts an unknown job has, and when it sends, changes the spread of sends as unknown
+        settings do.
+        """
+        out: dict[str, float] = {}
+        for one in self.hypotheses:
+            out |= {k: max(out.get(k, 0.0), m) for k, m in one.outcome.sensitivity.items()}
+        return {**out, "spread": max(out.get("spread", 0.0), self.job_spread)}
+
+    def _came_otherwise(self, name: MachineName, slow: Slow, model: ErrorModel) -> list[Hypothesis]:
+        """Hypotheses in which counted traffic costs other than simulated, with ``slow`` cables."""
+        if self.others.traffic is None:
+            return []
+        ways = [
+            one
+            for one in self.hypotheses
+            if one.machine == name and one.slow == slow and one.slower is None
+        ]
+        without = self.alone(name, None, with_others=False).elapsed_ps
+        return came_otherwise(ways, without, model)
+
+    def alone(self, name: MachineName, bursts: int | None, *, with_others: bool = True) -> Run:
+        """The run without hidden causes, with or without counted traffic of other jobs."""
+        with_others = with_others and self.others.traffic is not None
+        key = (name, bursts, with_others)
+        if key not in self.runs:
+            machine = self.machines[name]
+            conditions = machine.conditions.with_change("alone", bursts, with_others, machine.slow)
+
+            def simulate() -> tuple[Run, bool]:
+                prepared = machine.prepared
+                first = name == next(iter(self.machines)) and not (with_others or machine.slow)
+                if first and self.expected is not None:
+                    return self.expected, self.expected.adapters_shared
+                scenario = self.others.add_to(prepared, bursts) if with_others else prepared
+                run = self.simulated(scenario, machine.slow, measure=True)
+                return run, run.adapters_shared
+
+            self.runs[key] = self.known_runs.find_or(conditions, simulate)
+        return self.runs[key]
+
+    @property
+    def takes_too_long(self) -> bool:
+        """Whether our job alone takes longer than measured with each machine model."""
+        model = self.posterior().model
+        longest = (1.0 + FAULT) * self.inside_ps / model.usual_ratio
+        return all(
+            self.alone(name, None, with_others=False).elapsed_ps > longest for name in self.machines
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a fault that was not found is probable enough to search for it."""
+        return self.posterior().worth_a_search > WORTH_A_SEARCH
+
+    def prior(self) -> Prior:
+        """Prior probabilities of hypotheses on this run."""
+        return self._prior
+
+    @cached_property
+    def _prior(self) -> Prior:
+        name = next(iter(self.machines))
+        fabric = self.machines[name].prepared.fabric
+        ours = carrying_cables(self.alone(name, None, with_others=False), fabric)
+        reverse = fabric.link_reverse
+        carrying = {end for link in ours for end in (int(link), int(reverse[link]))}
+        elsewhere = frozenset(range(len(reverse))) - carrying
+        return Prior(len(ours), reverse, elsewhere)
+
+    def most_probable(self, machines: Iterable[MachineName]) -> list[MachineName]:
+        """Machine models by their probability, the most probable first."""
+        total = dict.fromkeys(machines, 0.0)
+        for one in self.posterior().weighed:
+            if one.hypothesis.machine in total:
+                total[one.hypothesis.machine] += one.probability
+        return sorted(total, key=lambda name: -total[name])
+
+    def add_machine(
+        self,
+        prepared: PreparedScenario,
+        log_prior: float,
+        *,
+        small_buffers: bool = False,
+        at_nominal_rates: bool = False,
+    ) -> MachineModel:
+        """Simulate the run without hidden causes, with each arrangement of counted traffic.
+
+        Args:
+            prepared: The scenario with the job alone.
+            log_prior: Logarithm of the prior probability of the machine model.
+            small_buffers: The scenario has smaller buffers than stated, or than the default.
+            at_nominal_rates: The scenario has nominal rates where slower ones are stated.
+        """
+        slow, _ = counted_slow(self.evidence, prepared.fabric)
+        machine = MachineModel(
+            prepared,
+            log_prior,
+            slow,
+            small_buffers=small_buffers,
+            at_nominal_rates=at_nominal_rates,
+        )
+        self.machines[machine.name] = machine
+        machine = replace(machine, sensitivity=self.sensitivity_to_settings(machine, slow))
+        self.machines[machine.name] = machine
+        for bursts in self.arrangements:
+            self.add(machine, self.alone(machine.name, bursts), slow, bursts)
+        for _ in range(BETWEEN if len(self.arrangements) > 1 else 0):
+            between = self._between(machine)
+            if between is None:
+                break
+            self.add(machine, self.alone(machine.name, between), slow, between)
+        return machine
+
+    def sensitivity_to_settings(self, machine: MachineModel, slow: Slow) -> dict[str, float]:
+        """Misfit that unknown engine settings cause with these slow cables, by kind of evidence."""
+        if not self.recorded_on(machine.prepared):
+            return {}
+
+        def simulate() -> tuple[dict[str, float], bool]:
+            prepared = machine.prepared
+            as_stated = (
+                self.alone(machine.name, None, with_others=False)
+                if slow == machine.slow
+                else self.simulated(prepared, slow)
+            )
+            others = [self.simulated(prepared, slow, one) for one in SETTINGS]
+            shared = any(run.adapters_shared for run in (as_stated, *others))
+            return self.compare.between(as_stated, others), shared
+
+        conditions = machine.conditions.with_change("settings", slow)
+        return self.known_sensitivity.find_or(conditions, simulate)
+
+    def outcome_of(self, machine: MachineModel, run: Run) -> Outcome:
+        """Prediction of a simulation with this machine model."""
+        return replace(self.compare(run), sensitivity=machine.sensitivity)
+
+    def with_cause(self, machine: MachineModel, bursts: int | None, run: Run) -> Outcome:
+        """The same for a simulation with a hidden cause."""
+        change = self.compare.between(run, [self.alone(machine.name, bursts)])
+        return replace(self.outcome_of(machine, run), change=change)
+
+    def predicted(
+        self,
+        machine: MachineModel,
+        bursts: int | None,
+        change: Change,
+        evaluate: Evaluate,
+        *,
+        causes: bool = True,
+        coarse: int | None = None,
+    ) -> Outcome:
+        """Prediction of a change of this machine model, simulated unless known.
+
+        Args:
+            machine: The machine model.
+            bursts: Bursts of counted traffic of other jobs.
+            change: The change: slow links, limited ones, or other engine settings.
+            evaluate: Simulates changes of the machine model with that traffic.
+            causes: Whether to predict what the change brings about, too.
+            coarse: Size of coarse packets in ``evaluate``, bytes; None: full ones.
+        """
+        without = self.alone(machine.name, bursts) if causes else None
+
+        def simulate() -> tuple[Outcome, bool]:
+            run = evaluate(replace(change, measure=self.compare.of_links, totals_only=True))
+            outcome = self.compare(run)
+            if without is not None:
+                outcome = replace(outcome, change=self.compare.between(run, [without]))
+            return outcome, run.adapters_shared
+
+        # Runs without hidden causes are kept, so no other has the number of one.
+        conditions = machine.conditions.with_change(
+            bursts,
+            coarse,
+            None if without is None else id(without),
+            change.slow,
+            change.limits,
+            change.variation,
+            change.computations,
+        )
+        outcome = self.known_outcomes.find_or(conditions, simulate)
+        return replace(outcome, sensitivity=machine.sensitivity)
+
+    def _between(self, machine: MachineModel) -> int | None:
+        """Number of bursts between two whose simulated times enclose the measured time.
+
+        One of the two is the most probable number; None if there is no number between them.
+        """
+        mine = [one for one in self.hypotheses if one.machine == machine.name and one.bursts]
+        mine.sort(key=lambda one: one.bursts or 0)
+        likely = self.likely_bursts(machine)
+        for few, many in pairwise(mine):
+            assert few.bursts is not None and many.bursts is not None
+            between = round(math.sqrt(few.bursts * many.bursts))
+            shorter, longer = sorted((few.outcome.elapsed_ps, many.outcome.elapsed_ps))
+            crosses = shorter < self.inside_ps < longer
+            if (
+                crosses
+                and likely in (few.bursts, many.bursts)
+                and few.bursts < between < many.bursts
+            ):
+                return between
+        return None
+
+    @property
+    def arrangements(self) -> tuple[int | None, ...]:
+        """Bursts with which counted traffic is simulated; only None if there is none."""
+        return (None,) if self.others.traffic is None else BURSTS
+
+    def add(
+        self,
+        machine: MachineModel,
+        found: Outcome | Run,
+        slow: Slow,
+        bursts: int | None,
+        job: Draw | None = None,
+    ) -> None:
+        """Add a hypothesis without an unexplained fault.
+
+        Args:
+            machine: The machine model.
+            found: Its simulation, or what that predicts.
+            slow: Its slow cables.
+            bursts: The bursts of counted traffic.
+            job: Its unknown job.
+        """
+        outcome = found if isinstance(found, Outcome) else self.outcome_of(machine, found)
+        prior = machine.log_prior - math.log(len(self.arrangements))
+        alone = self.alone(machine.name, bursts).elapsed_ps
+        self.hypotheses.append(
+            Hypothesis(machine.name, outcome, slow, bursts, job, log_prior=prior, alone_ps=alone)
+        )
+
+    def likely_bursts(self, machine: MachineModel) -> int | None:
+        """Most probable number of bursts of counted traffic with a machine model."""
+        mine = [one for one in self.posterior().weighed if one.hypothesis.machine == machine.name]
+        return mine[0].hypothesis.bursts if mine else None
+
+    def at_places(self, name: MachineName, place: Hashable) -> list[Hypothesis]:
+        """Hypotheses with slow cables at these places, the most probable first."""
+        model, prior = self.posterior().model, self.prior()
+        mine = [
+            one
+            for one in self.hypotheses
+            if one.machine == name and one.places(prior.reverse) == place
+        ]
+        return sorted(mine, key=lambda one: -log_probability(one, model, prior))
+
+    def simulated(
+        self,
+        prepared: PreparedScenario,
+        slow: Slow,
+        settings: EngineVariation | None = None,
+        *,
+        measure: bool = False,
+    ) -> Run:
+        """Simulate a scenario with slow cables, and with other settings of the engine.
+
+        ``measure``: with all telemetry, not only what evidence is compared with.
+        """
+        evaluate = make_evaluate(prepared, threads=self.threads)
+        change = Change(
+            slow=slow,
+            variation=settings,
+            computations=True,
+            measure=measure or self.compare.of_links,
+            totals_only=not measure,
+        )
+        return evaluate(change)

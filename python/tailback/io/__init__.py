@@ -1,0 +1,1 @@
+"""Files: opening with limits, tables of text, Parquet, manifests, atomic folders."""

@@ -1,0 +1,1 @@
+"""Findings about ports and adapters that counters and events show by themselves."""

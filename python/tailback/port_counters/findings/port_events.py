@@ -1,0 +1,407 @@
+"""What ports counted besides bytes and stalls: errors, pauses, marks, losses, and what each means.
+
+:data:`MEANINGS` is the one table of these counters. Every reader of counters looks up the names of
+its source here (:func:`meaning_of`) and passes the values on as rows of :data:`READINGS`. Names and
+widths of InfiniBand's counters: InfiniBand Architecture, vol. 1, 16.1.3.5; of mlx5 and of RDMA
+``hw_counters``: Linux, ``Documentation/networking/device_drivers/ethernet/mellanox/mlx5/
+counters.rst`` and NVIDIA's list; of other drivers only names that state direction and kind. None of
+these counters knows whose packets they were, and a number of pause frames is not a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Literal
+
+import polars as pl
+
+from tailback.run.schema import Column, Table
+
+READINGS: Final = {
+    "time_ns": pl.Int64,
+    "node_guid": pl.UInt64,
+    "node_name": pl.String,
+    "port": pl.UInt16,
+    "interface": pl.String,
+    "counter": pl.String,
+    "value": pl.UInt64,
+}
+"""Columns of readings: a value of one counter of one port at one instant, cumulative."""
+
+PORT_EVENTS: Final = Table(
+    "port_events",
+    "what a port counted of errors, pauses, marks and losses, one row for each kind",
+    (
+        Column("finding", pl.String, "errors, paused, pausing, marked, slowed … (see KINDS)"),
+        Column("node_name", pl.String, "device, or host of the adapter"),
+        Column("port", pl.UInt16, "port number, 0 where ports have names alone"),
+        Column("interface", pl.String, "interface, or device and port; null without a name"),
+        Column(
+            "counters", pl.List(pl.String), "counters that rose or are full, as the source says"
+        ),
+        Column("count", pl.UInt64, "events between the first and the last reading"),
+        Column("full", pl.List(pl.String), "counters at their largest value: more is not counted"),
+        Column("since_reset", pl.UInt64, "events since the last reset"),
+        Column("per_second", pl.Float64, "events a second, null unknown"),
+        Column("paused_share", pl.Float64, "share of the time that it was paused, null unknown"),
+    ),
+)
+
+
+def no_events() -> pl.DataFrame:
+    """Table :data:`PORT_EVENTS` without a row."""
+    return pl.DataFrame(schema=PORT_EVENTS.polars_schema)
+
+
+KINDS: Final = (
+    "errors",
+    "damaged",
+    "timeouts",
+    "lost",
+    "discarded-sent",
+    "discarded",
+    "no-buffer",
+    "not-ready",
+    "paused",
+    "pausing",
+    "marked",
+    "marking",
+    "notifying",
+    "slowed",
+    "out-of-order",
+)
+"""Kinds of findings, in the order in which they are told."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a counter counts, and what follows from its rise.
+
+    Attributes:
+        kind: What its rise says, one of :data:`KINDS`.
+        side: Whether it counts what the port receives (``rx``) or sends (``tx``). Errors of ``rx``
+            come from the cable or the far end; pauses of ``rx`` are the far end's.
+        unit: ``events``, or ``us``: a time in microseconds.
+        bits: Width of a counter that stops at all ones; None where it is wider or wraps.
+    """
+
+    kind: str
+    side: Literal["rx", "tx"]
+    unit: Literal["events", "us"] = "events"
+    bits: int | None = None
+
+    @property
+    def largest(self) -> int | None:
+        """The value at which it stops, None if it does not."""
+        return None if self.bits is None else 2**self.bits - 1
+
+
+MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
+    # InfiniBand: PortCounters.
+    "symbol_error": (Meaning("errors", "rx", bits=16), ("symbol_errors",)),
+    "link_error_recovery": (
+        Meaning("errors", "rx", bits=8),
+        ("link_recovers", "link_error_recoveries"),
+    ),
+    "link_downed": (Meaning("errors", "rx", bits=8), ("link_down", "link_down_events_phy")),
+    "rcv_errors": (
+        Meaning("errors", "rx", bits=16),
+        ("receive_errors", "errors_received"),
+    ),
+    "local_link_integrity_errors": (
+        Meaning("errors", "rx", bits=4),
+        ("local_link_integrity",),
+    ),
+    "excessive_buffer_overrun_errors": (
+        Meaning("errors", "rx", bits=4),
+        ("excessive_buffer_overrun", "excessive_buf_overrun_errors", "excess_buffer_overrun"),
+    ),
+    "rcv_remote_physical_errors": (
+        Meaning("damaged", "rx", bits=16),
+        ("receive_remote_physical_errors", "remote_physical_errors"),
+    ),
+    "xmit_discards": (
+        Meaning("discarded-sent", "tx", bits=16),
+        ("transmit_discards", "discards_transmitted"),
+    ),
+    # Ethernet: IF-MIB, Linux and drivers.
+    "rx_errors": (
+        Meaning("errors", "rx"),
+        (
+            "in_errors",
+            "if_in_errors",
+            "ifinerrors",
+            "receive_errs",
+            "rx_crc_errors",
+            "rx_crc_errors_phy",
+            "rx_fcs_errors",
+            "rx_frame_errors",
+            "rx_symbol_err_phy",
+            "rx_pcs_symbol_err_phy",
+            "rx_err_lane_0_phy",
+            "rx_err_lane_1_phy",
+            "rx_err_lane_2_phy",
+            "rx_err_lane_3_phy",
+            "sai_port_stat_if_in_errors",
+        ),
+    ),
+    "tx_errors": (
+        Meaning("errors", "tx"),
+        (
+            "out_errors",
+            "if_out_errors",
+            "ifouterrors",
+            "transmit_errs",
+            "sai_port_stat_if_out_errors",
+        ),
+    ),
+    # RoCE and RDMA: hw_counters and the names exporters and the recorder give them.
+    "np_ecn_marked_roce_packets": (
+        Meaning("marked", "rx"),
+        ("np_ecn_marked_roce_packets_received", "rx_ecn_mark", "roce_np_ecn_marked"),
+    ),
+    "ecn_marked": (
+        Meaning("marking", "tx"),
+        ("ecn_mark", "qdisc_ecn_mark", "tx_ecn_marked", "marked"),
+    ),
+    "np_cnp_sent": (
+        Meaning("notifying", "tx"),
+        ("np_cnp_packets_sent", "cnp_sent", "tx_cnp"),
+    ),
+    "rp_cnp_handled": (
+        Meaning("slowed", "rx"),
+        ("rp_cnp_packets_handled", "cnp_handled", "rp_cnp_ignored", "rx_cnp"),
+    ),
+    "out_of_buffer": (
+        Meaning("no-buffer", "rx"),
+        ("rx_out_of_buffer", "out_of_buffer_drops"),
+    ),
+    "out_of_sequence": (
+        Meaning("out-of-order", "rx"),
+        ("out_of_sequence_packets_received",),
+    ),
+    "packet_seq_err": (Meaning("lost", "tx"), ("packet_sequence_errors",)),
+    "local_ack_timeout_err": (Meaning("timeouts", "tx"), ("local_ack_timeout_errors",)),
+    "rnr_nak_retry_err": (
+        Meaning("not-ready", "tx"),
+        ("rnr_nak_retry_packets_received",),
+    ),
+}
+"""Meaning and further spellings of each counter, as :func:`normal_name` writes them."""
+
+_MEANING: Final = {
+    spelling: meaning
+    for name, (meaning, others) in MEANINGS.items()
+    for spelling in (name, *others)
+}
+
+_EXPORTER: Final = re.compile(
+    r"^(?:node_infiniband|node_network|node_ethtool|node_net|infiniband_(?:switch|hca)|infiniband|"
+    r"tailback)_(?=[a-z])"
+)
+_PAUSE: Final = re.compile(r"pause|xoff|pfc")
+_NOT_FRAMES: Final = re.compile(r"duration|transition|xon|storm|stop|_us$|time|watchdog")
+_PAUSED_US: Final = re.compile(
+    r"(?P<side>[rt]x)_(?:prio[0-7]|global)_pause_duration|"
+    r"(?:sai_port_stat_)?pfc_[0-7]_(?P<sai>[rt]x)_pause_duration_us"
+)
+"""The durations whose unit, microseconds, is documented: of mlx5 and of SAI (SONiC)."""
+_DISCARDS: Final = re.compile(r"(?:prio[0-7]_|pri[0-7]_)?discards?(?:_phy)?")
+_PRIORITY: Final = re.compile(r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]")
+_DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
+
+
+def normal_name(counter: str) -> str:
+    """A counter's name as :data:`MEANINGS` writes it: without what its source puts around it."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", counter.strip()).lower()
+    name = _EXPORTER.sub("", name).removesuffix("_total").removesuffix("_counter")
+    return re.sub(r"^(?:port_)(?=[a-z])", "", name)
+
+
+@cache
+def meaning_of(counter: str) -> Meaning | None:
+    """What a counter means; None if its name does not say, or nothing follows from it."""
+    name = normal_name(counter)
+    if (known := _MEANING.get(name)) is not None:
+        return known
+    if paused := _PAUSED_US.fullmatch(name):
+        received = "rx" in (paused["side"], paused["sai"])
+        return Meaning("paused", "rx", "us") if received else Meaning("pausing", "tx", "us")
+    direction = _DIRECTION.search(name)
+    if direction is None or _NOT_FRAMES.search(name):
+        return None
+    received = direction[1] == "rx"
+    if _PAUSE.search(name):
+        return Meaning("paused", "rx") if received else Meaning("pausing", "tx")
+    if _DISCARDS.fullmatch(_DIRECTION.sub("", name).strip("._-")):
+        return Meaning("discarded", "rx") if received else Meaning("discarded-sent", "tx")
+    return None
+
+
+_PORT: Final = ("node_guid", "node_name", "port", "interface")
+_KEY: Final = (*_PORT, "counter")
+
+
+def port_events(
+    readings: pl.DataFrame, unused: Mapping[str, frozenset[str]] | None = None
+) -> pl.DataFrame:
+    """Sum up what rose or is full, by port and kind.
+
+    Args:
+        readings: Rows of :data:`READINGS`, in any order.
+        unused: Interfaces of each host that do not carry the job's messages, such as that of its
+            management network; they are left out.
+
+    Returns:
+        Rows of :data:`PORT_EVENTS`, by kind, full counters first, then by number; empty if nothing
+        rose.
+    """
+    rows = []
+    for (_, device, port, interface), part in _rises(readings).group_by(_PORT, maintain_order=True):
+        if str(interface) in (unused or {}).get(str(device), ()):
+            continue
+        seconds = float(part["seconds"].max() or 0.0)  # type: ignore[arg-type]
+        for kind, counts in _by_kind(part).items():
+            full = sorted(name for name, _, value in counts if _is_full(name, value))
+            # A full counter hides its rise: the others of its kind show what it has seen before.
+            own = [name for name, rise, value in counts if rise or (full and value)]
+            events = {name: rise for name, rise, _ in counts if _unit(name) == "events"}
+            total = _total(kind, events)
+            # Priorities are paused at the same time or not: the longest is the least it can be.
+            paused_us = max((rise for name, rise, _ in counts if _unit(name) == "us"), default=0)
+            rows.append(
+                (
+                    kind,
+                    device,
+                    port,
+                    interface,
+                    sorted(own),
+                    total,
+                    full,
+                    _total(kind, {name: v for name, _, v in counts if _unit(name) == "events"}),
+                    total / seconds if seconds else None,
+                    paused_us / 1e6 / seconds if paused_us and seconds else None,
+                )
+            )
+    return in_order(pl.DataFrame(rows, schema=PORT_EVENTS.polars_schema, orient="row"))
+
+
+def in_order(events: pl.DataFrame) -> pl.DataFrame:
+    """Rows of :data:`PORT_EVENTS` by kind; of each the full counters and largest numbers first."""
+    order = pl.col("finding").replace_strict(KINDS, range(len(KINDS)), return_dtype=pl.Int8)
+    return events.sort(
+        order,
+        -pl.col("full").list.len().cast(pl.Int64),
+        -pl.col("count").cast(pl.Float64),
+        -pl.col("paused_share"),
+        "node_name",
+        "port",
+        "interface",
+        nulls_last=True,
+    )
+
+
+def _by_kind(part: pl.DataFrame) -> dict[str, list[tuple[str, int, int]]]:
+    """Name, rise and last value of the counters of one port that rose or are full, by kind."""
+    by_kind: dict[str, list[tuple[str, int, int]]] = {}
+    for counter, rise, value in part.select("counter", "rise", "last").iter_rows():
+        meaning = meaning_of(counter)
+        if meaning is not None:
+            by_kind.setdefault(meaning.kind, []).append((counter, int(rise), int(value)))
+    by_kind = {
+        kind: counts
+        for kind, counts in by_kind.items()
+        if any(rise or _is_full(name, value) for name, rise, value in counts)
+    }
+    if "marked" in by_kind:
+        by_kind.pop("notifying", None)  # They follow from the marked packets.
+    return by_kind
+
+
+def _unit(counter: str) -> str:
+    meaning = meaning_of(counter)
+    return "events" if meaning is None else meaning.unit
+
+
+def _is_full(counter: str, value: int) -> bool:
+    """Whether a counter is at its largest value, so that its rise is unknown."""
+    meaning = meaning_of(counter)
+    return meaning is not None and meaning.largest is not None and value == meaning.largest
+
+
+def _total(kind: str, counts: Mapping[str, int]) -> int:
+    """Events of several counters of one kind.
+
+    A driver counts the same frames for each priority and for the port.
+    """
+    if kind == "errors":
+        return sum(counts.values())
+    priorities = sum(count for name, count in counts.items() if _PRIORITY.search(name.lower()))
+    others = (count for name, count in counts.items() if not _PRIORITY.search(name.lower()))
+    return max(priorities, *others, 0)
+
+
+def _step(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
+    """Rise of a counter since the reading before, null at the first.
+
+    A counter that fell was reset: what it counted before is known, and what it counted since.
+    """
+    rise = value - value.shift(1).over(key)
+    return pl.when(rise >= 0).then(rise).when(rise < 0).then(value)
+
+
+def _rises(readings: pl.DataFrame) -> pl.DataFrame:
+    """Rise and last value of each counter of each port, and the seconds between its readings."""
+    value = pl.col("value").cast(pl.Int128)
+    return (
+        readings.drop_nulls(["time_ns", "value"])
+        .sort("time_ns", maintain_order=True)
+        .with_columns(step=_step(value, _KEY))
+        .group_by(_KEY, maintain_order=True)
+        .agg(
+            rise=pl.col("step").sum(),
+            last=pl.col("value").last(),
+            seconds=(pl.col("time_ns").max() - pl.col("time_ns").min()) / 1e9,
+        )
+        .sort(_KEY)
+    )
+
+
+def pauses(readings: pl.DataFrame) -> pl.DataFrame:
+    """How long and how often the far end of each port stopped it from sending, cumulative.
+
+    Args:
+        readings: Rows of :data:`READINGS`.
+
+    Returns:
+        ``time_ns, node_guid, node_name, port, interface`` with ``paused_ns`` (null where only
+        frames are counted), ``pause_frames`` and ``several`` (more than one priority was paused
+        since the reading before: the times may overlap or not, and ``paused_ns`` has the longest).
+    """
+    names = readings["counter"].unique().to_list()
+    meant = {name: found for name in names if (found := meaning_of(name)) is not None}
+    paused = [name for name, meaning in meant.items() if meaning.kind == "paused"]
+    times = [name for name in paused if meant[name].unit == "us"]
+    step = pl.col("step")
+    timed = pl.col("counter").is_in(times)
+    longest = step.filter(timed).max()
+    return (
+        readings.filter(pl.col("counter").is_in(paused))
+        .sort("time_ns", maintain_order=True)
+        .with_columns(step=_step(pl.col("value").cast(pl.Int64), _KEY).fill_null(0))
+        .group_by(*_PORT, "time_ns", maintain_order=True)
+        .agg(
+            paused=pl.when(timed.any()).then(longest * 1000),
+            frames=step.filter(~timed).sum(),
+            several=step.filter(timed).sum() > longest,
+        )
+        .with_columns(
+            paused_ns=pl.col("paused").cum_sum().over(_PORT).cast(pl.UInt64),
+            pause_frames=pl.col("frames").cum_sum().over(_PORT).cast(pl.UInt64),
+            several=pl.col("several").fill_null(False),
+        )
+        .drop("paused", "frames")
+    )

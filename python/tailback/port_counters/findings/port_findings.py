@@ -1,0 +1,503 @@
+"""Findings on ports of lossy networks: links that serve less than their rate, full links, drops.
+
+A port of a lossless network *stalls* without credit, and counters show for how long. An Ethernet
+port carrying TCP queues and drops packets instead. Its service rate is the rate at which it sends
+while packets are queued; a port that serves less than its nominal rate is degraded. Queue lengths
+are read only at instants, so a persistent queue must be inferred, in two ways:
+
+*Outlasted*. Queues are FIFO. If a port sent fewer bytes in an interval than were queued at its
+start, the queue was never empty in it, so the service rate is bytes over time. The only assumption
+is that ports are work-conserving.
+
+*Sampled*. Readings sample the queue over time. A work-conserving port sends whenever packets are
+queued; so, at its nominal rate R, the expected share of readings with a queue is at most the share
+of time needed to send its bytes at R. If it is significantly larger, the port serves less than R.
+Significance is tested with batch means, which account for autocorrelation, at a family-wise level
+of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
+first.) The test is skipped if an interval shows that the port reached R.
+
+A port that pause frames of its far end stopped serves nothing meanwhile: the time that it was
+paused is not counted, and an interval with pauses of unknown length proves nothing.
+
+There is no other threshold: a rate that cannot be distinguished from the nominal one within the
+resolution is not degraded. The resolution comprises :data:`FRAME_BYTES` per packet, which are on
+the wire but not in the counters, one packet at each end of an interval, and the error of the time
+stamps (:func:`clock_error_ns`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.run.schema import Column, Table
+
+FRAME_BYTES: Final = 24
+"""Preamble, frame check sequence and interframe gap (IEEE 802.3), not in byte counters."""
+PACKET_BYTES: Final = 1514
+"""Ethernet frame with 1,500 bytes of payload."""
+JUMBO_BYTES: Final = 9216
+"""Maximum frame size of most switches, assumed where mean packets exceed :data:`PACKET_BYTES`."""
+FALSE_POSITIVE_RATE: Final = 0.01
+"""Family-wise false positive rate of the sampling test: any degraded link in a healthy network."""
+MIN_CLOCK_RATIO: Final = 4.0
+"""Minimum ratio of the length of a window to the time stamp error for a usable rate."""
+MIN_BATCHES: Final = 5
+"""Minimum number of batches; with fewer, Student's quantile is too large for any significance."""
+
+_PLACE: Final = (
+    Column("node_name", pl.String, "name of the node or switch"),
+    Column("port", pl.UInt16, "port number"),
+    Column("interface", pl.String, "name of the interface, null where ports have numbers alone"),
+    Column("link", pl.UInt32, "directed link that leaves the port, null without a fabric"),
+)
+
+QUEUE_WINDOWS: Final = Table(
+    "queue_windows",
+    "a time in which one port had packets waiting at every reading",
+    (
+        *_PLACE,
+        Column("start_ns", pl.Int64, "first reading with a queue, UTC nanoseconds since 1970"),
+        Column("end_ns", pl.Int64, "last reading with a queue"),
+        Column("intervals", pl.UInt32, "intervals between these readings"),
+        Column("outlasted", pl.UInt32, "of them, those in which the queue cannot have been empty"),
+        Column("nominal_gbps", pl.Float64, "rate the link should have, null unknown"),
+        Column("served_gbps", pl.Float64, "bytes sent over time"),
+        Column("backlog_bytes", pl.Float64, "mean queue at the readings"),
+        Column("backlog_max_bytes", pl.UInt64, "largest queue at a reading"),
+        Column("drops", pl.UInt64, "packets dropped at the queue, null unknown"),
+    ),
+)
+
+PORT_FINDINGS: Final = Table(
+    "port_findings",
+    "what counters show of one port: one of degraded, busy or queued, and drops",
+    (
+        *_PLACE,
+        Column("finding", pl.String, "degraded, busy (at its nominal rate), queued or drops"),
+        Column("evidence", pl.String, "outlasted, sampled (or both) or counted"),
+        Column("start_ns", pl.Int64, "start of the first interval that shows it, UTC nanoseconds"),
+        Column("end_ns", pl.Int64, "end of the last"),
+        Column("intervals", pl.UInt32, "intervals that show it"),
+        Column("nominal_gbps", pl.Float64, "rate the link should have, null unknown"),
+        Column("served_gbps", pl.Float64, "rate served with a queue, null where it never had one"),
+        Column("served_low_gbps", pl.Float64, "95 % lower bound of the rate the link can serve"),
+        Column("served_high_gbps", pl.Float64, "95 % upper bound, null where there is none"),
+        Column("utilization", pl.Float64, "bytes over what the nominal rate allows, all intervals"),
+        Column("queued_share", pl.Float64, "share of readings with a queue, of active intervals"),
+        Column("busy_share", pl.Float64, "time their bytes take on the wire at the nominal rate"),
+        Column("backlog_max_bytes", pl.UInt64, "largest queue at a reading, null unknown"),
+        Column("drops", pl.UInt64, "packets dropped at the queue, null unknown"),
+        Column("drop_share", pl.Float64, "drops over packets sent and dropped, null unknown"),
+    ),
+)
+
+_AT_LEAST: Final = 1
+"""Bit of ``flags`` in ``counter_intervals``: the stall is a lower bound."""
+_ORDER: Final = ("degraded", "busy", "queued", "drops")
+_KEY: Final = ("node_name", "port", "interface", "link")
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+def clock_error_ns(intervals: pl.DataFrame) -> float:
+    """Error of time stamps: 95th percentile of the deviation of intervals from their usual length.
+
+    A collector delayed between rounds may equally be delayed between taking the time stamp and
+    reading the counter.
+
+    Args:
+        intervals: ``time_ns, interval_ns`` of ``counter_intervals``.
+    """
+    length = intervals["interval_ns"].cast(pl.Float64)
+    usual = length.median()
+    if not isinstance(usual, float):
+        return 0.0
+    # Missing readings are not time stamp errors.
+    expected = (length / usual).round().clip(lower_bound=1.0) * usual
+    return float((length - expected).abs().quantile(0.95) or 0.0)
+
+
+@dataclass
+class _Port:
+    """The intervals of one port in order of time, as arrays of equal length.
+
+    Attributes:
+        key: ``node_name, port, interface, link``.
+        nominal: Nominal rate in Gb/s, NaN where unknown.
+        start: Start of each interval, ns.
+        end: End, ns.
+        sent: Bytes sent, NaN where unknown.
+        packets: Packets sent, NaN where unknown.
+        before: Queue at the start, bytes, NaN where unknown.
+        after: Queue at the end.
+        drops: Packets dropped, NaN where unknown.
+        paused: Time in each interval in which the far end paused the port, ns.
+        pauses: Pause frames received in each interval, 0 where unknown.
+        unclear: Intervals with pauses whose length is not known.
+        clock: Error of a time stamp, ns.
+    """
+
+    key: tuple[str, int, str | None, int | None]
+    nominal: float
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    sent: Floats
+    packets: Floats
+    before: Floats
+    after: Floats
+    drops: Floats
+    paused: Floats
+    pauses: Floats
+    unclear: Flags
+    clock: float
+
+    @property
+    def free(self) -> Floats:
+        """Time in each interval in which the port was free to send, ns."""
+        return np.maximum(self.length - self.paused, 0.0)
+
+    @property
+    def length(self) -> Floats:
+        """Length of each interval, ns."""
+        return (self.end - self.start).astype(np.float64)
+
+    @property
+    def packet(self) -> float:
+        """Size in bytes of a packet that may be counted in the wrong interval."""
+        size = np.divide(
+            self.sent, self.packets, out=np.zeros_like(self.sent), where=self.packets > 0
+        )
+        return PACKET_BYTES if np.nanmax(size, initial=0.0) <= PACKET_BYTES else JUMBO_BYTES
+
+    @property
+    def wire(self) -> Floats:
+        """Upper bound of bytes on the wire in each interval, with framing overhead.
+
+        A port that is paused completes its packet first, which takes a packet's time of each pause.
+        """
+        packets = np.where(np.isnan(self.packets), self.sent / 64.0, self.packets)
+        begun = self.packet * self.pauses
+        return np.asarray(self.sent + FRAME_BYTES * packets + begun, np.float64)
+
+    @property
+    def queued(self) -> Flags:
+        """Intervals with a queue at both ends."""
+        return (self.before > 0) & (self.after > 0)
+
+    @property
+    def outlasted(self) -> Flags:
+        """Intervals in which the queue was never empty: more was queued at the start than sent."""
+        return self.queued & (self.before >= self.sent + 2 * self.packet) & ~self.unclear
+
+    def full(self, clock: float) -> Flags:
+        """Intervals at the nominal rate, given a time stamp error of ``clock`` ns."""
+        room = self.nominal / 8.0 * np.maximum(self.free - clock, 0.0)
+        return np.asarray(self.wire + 2 * self.packet >= room, np.bool_)
+
+
+def _ports(intervals: pl.DataFrame) -> list[_Port]:
+    """Ports with counters of queues or drops, by name."""
+    clock = clock_error_ns(intervals)
+    has_evidence = (pl.col("backlog_bytes").is_not_null() | pl.col("drops").is_not_null()).any()
+    rows = intervals.filter(has_evidence.over("node_name", "port")).sort(*_KEY, "time_ns")
+    out = []
+    for frame in rows.partition_by("node_name", "port", maintain_order=True):
+
+        def column(name: str, frame: pl.DataFrame = frame) -> Floats:
+            return np.asarray(frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy())
+
+        key = frame.select(_KEY).row(0)
+        paused = pl.col("paused_fraction").fill_null(0.0)
+        # The pauses of several priorities may overlap: their sum, a lower bound, is marked so.
+        vague = (pl.col("pause_frames").fill_null(0) > 0) & pl.col("paused_fraction").is_null()
+        vague |= (paused > 0) & ((pl.col("flags") & _AT_LEAST) > 0)
+        held = frame.select(
+            time=(paused * pl.col("interval_ns")).cast(pl.Float64), vague=vague.fill_null(False)
+        )
+        # The nominal rate is the latest known one.
+        rates = frame["capacity_gbps"].drop_nulls()
+        end = frame["time_ns"].to_numpy()
+        out.append(
+            _Port(
+                (str(key[0]), int(key[1]), key[2], key[3]),
+                float(rates[-1]) if len(rates) else float("nan"),
+                end - frame["interval_ns"].to_numpy(),
+                end,
+                column("data_bytes"),
+                column("packets"),
+                column("backlog_before_bytes"),
+                column("backlog_bytes"),
+                column("drops"),
+                held["time"].to_numpy(),
+                np.nan_to_num(column("pause_frames")),
+                held["vague"].to_numpy(),
+                clock,
+            )
+        )
+    return out
+
+
+def _runs(port: _Port, chosen: Flags) -> list[slice]:
+    """Runs of consecutive chosen intervals."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
+    runs = []
+    for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        # A run ends where readings are missing.
+        breaks = np.flatnonzero(port.start[first + 1 : last] != port.end[first : last - 1])
+        cuts = [first, *(first + 1 + breaks).tolist(), last]
+        runs += [slice(a, b) for a, b in pairwise(cuts)]
+    return runs
+
+
+def _none_if_nan(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _known_sum(values: Floats) -> int | None:
+    """Sum of the known values; None if all are unknown."""
+    return None if np.isnan(values).all() else int(np.nansum(values))
+
+
+def queue_windows(intervals: pl.DataFrame) -> pl.DataFrame:
+    """Times in which packets were queued at each port, and its service rate in them.
+
+    Args:
+        intervals: Rows of ``counter_intervals`` with ``backlog_before_bytes`` and
+            ``backlog_bytes``; ``capacity_gbps`` is the nominal rate of the link.
+
+    Returns:
+        Rows of :data:`QUEUE_WINDOWS` in order of port and time. A queue at both ends of an interval
+        may have been empty in between, except in intervals counted by ``outlasted``.
+    """
+    rows = []
+    for port in _ports(intervals):
+        outlasted = port.outlasted
+        for run in _runs(port, port.queued):
+            span = float(port.end[run][-1] - port.start[run][0])
+            levels = np.append(port.before[run][:1], port.after[run])
+            rows.append(
+                (
+                    *port.key,
+                    int(port.start[run][0]),
+                    int(port.end[run][-1]),
+                    run.stop - run.start,
+                    int(outlasted[run].sum()),
+                    _none_if_nan(port.nominal),
+                    _none_if_nan(float(port.sent[run].sum()) * 8.0 / span),
+                    float(levels.mean()),
+                    int(levels.max()),
+                    _known_sum(port.drops[run]),
+                )
+            )
+    return pl.DataFrame(rows, schema=QUEUE_WINDOWS.polars_schema, orient="row")
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """A finding with its evidence: intervals, kind, and service rate with bounds in Gb/s."""
+
+    finding: str
+    evidence: str
+    chosen: Flags
+    served: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
+    """Derive findings on each port from counters of queues and drops.
+
+    Args:
+        intervals: Rows of ``counter_intervals``; ``capacity_gbps`` is the nominal rate of the link.
+            Ports without counters of queues or drops are left out.
+
+    Returns:
+        Rows of :data:`PORT_FINDINGS`: degraded links first, by ratio of served to nominal rate;
+        then busy, queued and dropping ports, the most affected first. A port without a nominal rate
+        is never degraded or busy; one that never queued or dropped packets has no row.
+    """
+    ports = _ports(intervals)
+    tested = max(1, sum(bool((port.after > 0).any()) for port in ports))
+    rows = []
+    for port in ports:
+        finding = _degraded(port, FALSE_POSITIVE_RATE / tested) or _busy(port) or _queued(port)
+        if finding is not None:
+            rows.append(_finding_row(port, finding))
+        if np.nansum(port.drops) > 0:
+            rows.append(_finding_row(port, _Finding("drops", "counted", port.drops > 0)))
+    frame = pl.DataFrame(rows, schema=PORT_FINDINGS.polars_schema, orient="row")
+    slowness = pl.when(pl.col("finding") == "degraded").then(
+        pl.col("served_high_gbps") / pl.col("nominal_gbps")
+    )
+    return frame.sort(
+        pl.col("finding").replace_strict(_ORDER, range(len(_ORDER)), return_dtype=pl.Int8),
+        slowness,
+        -pl.col("queued_share"),
+        -pl.col("utilization"),
+        -pl.col("drops").cast(pl.Int64),
+        "node_name",
+        "port",
+        nulls_last=True,
+    )
+
+
+def _degraded(port: _Port, level: float) -> _Finding | None:
+    """A degraded link, by all available evidence."""
+    by_outlasting, by_sampling = _outlasted(port), _sampled(port, level)
+    if by_outlasting is None or by_sampling is None:
+        return by_outlasting or by_sampling
+    # Sampling shows the duration; outlasted queues show the service rate.
+    chosen = by_outlasting.chosen | by_sampling.chosen
+    return replace(by_outlasting, evidence="outlasted, sampled", chosen=chosen)
+
+
+def _outlasted(port: _Port) -> _Finding | None:
+    """A degraded link, by intervals whose queue was never empty."""
+    is_slow = np.zeros(len(port.start), np.bool_)
+    n_runs = 0
+    for run in _runs(port, port.outlasted & ~np.isnan(port.sent)):
+        span = float(port.free[run].sum()) - port.clock
+        max_bits = (float(port.wire[run].sum()) + 2 * port.packet) * 8.0
+        if span > 0 and max_bits / span < port.nominal:
+            is_slow[run] = True
+            n_runs += 1
+    if not is_slow.any():
+        return None
+    sent, span = float(port.sent[is_slow].sum()), float(port.free[is_slow].sum())
+    slack, clock = 2 * port.packet * n_runs, port.clock * n_runs
+    return _Finding(
+        "degraded",
+        "outlasted",
+        is_slow,
+        sent * 8.0 / span,
+        max(sent - slack, 0.0) * 8.0 / (span + clock),
+        (float(port.wire[is_slow].sum()) + slack) * 8.0 / (span - clock),
+    )
+
+
+def _student_quantile(probability: float, freedom: int) -> float:
+    """Quantile of Student's t distribution."""
+    from scipy.special import stdtrit  # takes a third of a second to import
+
+    return float(stdtrit(freedom, probability))
+
+
+def _sampled(port: _Port, level: float) -> _Finding | None:
+    """A degraded link, by more readings with a queue than its nominal rate allows."""
+    active = (port.sent > 0) & ~np.isnan(port.before) & ~np.isnan(port.after)
+    if np.isnan(port.nominal) or (active & port.unclear).any() or _ran_full(port, active):
+        return None
+    queued_share = ((port.before > 0).astype(np.float64) + (port.after > 0)) / 2.0
+    busy_share = port.wire * 8.0 / (port.nominal * port.length) + port.paused / port.length
+    excess, error, batches = _mean((queued_share - busy_share)[active])
+    if batches < MIN_BATCHES:
+        return None
+    if excess - _student_quantile(1.0 - level, batches - 1) * error <= 0:
+        return None
+    queued = active & port.queued
+    span = float(port.free[queued].sum())
+    mean, error, _ = _mean(queued_share[active])
+    share = mean - _student_quantile(0.95, batches - 1) * error
+    total = float(port.wire[active].sum()) * 8.0 / max(float(port.free[active].sum()), 1.0)
+    # Bytes sent with a queue are at most all bytes.
+    high = min(total / share, port.nominal) if share > 0 else port.nominal
+    if not span:
+        # No interval has a queue at both ends: assume that all bytes were sent with a queue.
+        chosen = active & ((port.before > 0) | (port.after > 0))
+        return _Finding("degraded", "sampled", chosen, min(total / mean, high), 0.0, high)
+    served = float(port.sent[queued].sum()) * 8.0 / span
+    low = max(served - 2 * port.packet * 8.0 / span, 0.0)
+    return _Finding("degraded", "sampled", queued, served, low, max(high, served))
+
+
+def _ran_full(port: _Port, active: Flags) -> bool:
+    """Whether the port ever sent at its nominal rate, over a window that time stamps resolve.
+
+    The time stamp error applies once per window, however many intervals it has: with late readings
+    a single interval is inconclusive, but several in a row are not.
+    """
+    ends = np.concatenate([[0.0], np.cumsum(port.free[active])])
+    wire = np.concatenate([[0.0], np.cumsum(port.wire[active])])
+    begin = np.arange(len(ends) - 1)
+    # The shortest window of sufficient length from each interval.
+    enough = ends[:-1] + max(MIN_CLOCK_RATIO * port.clock, 1.0)
+    end = np.minimum(np.searchsorted(ends, enough), len(ends) - 1)
+    room = port.nominal / 8.0 * np.maximum(ends[end] - ends[begin] - port.clock, 0.0)
+    long_enough = ends[end] >= enough
+    return bool((long_enough & (wire[end] - wire[begin] + 2 * port.packet >= room)).any())
+
+
+def _mean(values: Floats) -> tuple[float, float, int]:
+    """Mean of an autocorrelated series, its standard error and the number of batches.
+
+    Batch means with √n batches of √n consecutive values; the method requires both to grow with n.
+    """
+    batches = int(np.sqrt(len(values)))
+    if batches < 2:
+        return 0.0, float("inf"), batches
+    means = np.array([part.mean() for part in np.array_split(values, batches)])
+    return float(values.mean()), float(means.std(ddof=1) / np.sqrt(batches)), batches
+
+
+def _busy(port: _Port) -> _Finding | None:
+    """A port that sends at its nominal rate with a queue."""
+    if np.isnan(port.nominal):
+        return None
+    full = port.full(0.0) & port.queued
+    if not full.any():
+        return None
+    span = max(float(port.free[full].sum()), 1.0)
+    served = float(port.sent[full].sum()) * 8.0 / span
+    return _Finding("busy", "counted", full, served, served)
+
+
+def _queued(port: _Port) -> _Finding | None:
+    """A port with packets queued at any reading."""
+    seen_queued = (port.before > 0) | (port.after > 0)
+    if not seen_queued.any():
+        return None
+    queued = port.queued & ~np.isnan(port.sent)
+    if not queued.any():
+        return _Finding("queued", "counted", seen_queued)
+    served = float(port.sent[queued].sum()) * 8.0 / max(float(port.free[queued].sum()), 1.0)
+    return _Finding("queued", "counted", seen_queued, served, served)
+
+
+def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
+    """One row of :data:`PORT_FINDINGS`."""
+    chosen = finding.chosen
+    known = ~np.isnan(port.sent)
+    sent_gbps = float(port.sent[known].sum()) * 8.0 / float(port.length[known].sum() or np.nan)
+    active = known & (port.sent > 0) & ~np.isnan(port.after)
+    levels = np.concatenate([port.before, port.after])
+    busy = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum() or np.nan)
+    drops, packets = _known_sum(port.drops), _known_sum(port.packets)
+    offered = (drops or 0) + (packets or 0)
+    return (
+        *port.key,
+        finding.finding,
+        finding.evidence,
+        int(port.start[chosen].min()),
+        int(port.end[chosen].max()),
+        int(chosen.sum()),
+        _none_if_nan(port.nominal),
+        finding.served,
+        finding.low,
+        finding.high,
+        _none_if_nan(sent_gbps / port.nominal),
+        float((port.after[active] > 0).mean()) if active.any() else None,
+        _none_if_nan(busy / port.nominal),
+        None if np.isnan(levels).all() else int(np.nanmax(levels)),
+        drops,
+        drops / offered if drops is not None and packets is not None and offered else None,
+    )
+
+
+__all__ = ["PORT_FINDINGS", "QUEUE_WINDOWS", "clock_error_ns", "port_findings", "queue_windows"]

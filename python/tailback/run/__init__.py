@@ -1,0 +1,1 @@
+"""Tables of a run: their schema, reading, writing and checks that they fit together."""

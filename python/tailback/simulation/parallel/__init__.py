@@ -1,0 +1,1 @@
+"""Simulations on several processes, a Dask cluster or a batch system."""

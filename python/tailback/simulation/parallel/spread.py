@@ -1,0 +1,150 @@
+"""Workers that simulate for a diagnosis: local processes, a Dask cluster, or a batch system.
+
+``python -m tailback.simulation.parallel.spread FOLDER`` is such a worker. All take their tasks from
+one folder (:mod:`tailback.simulation.parallel.task_folder`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tailback.errors import TailbackError
+from tailback.io.folders import PrivateFolder, batch_script
+from tailback.simulation.evaluate import make_simulation
+from tailback.simulation.parallel.task_folder import POLL_S, TaskFolder, scenario_of, work
+from tailback.simulation.prepare import PreparedScenario
+from tailback.workers import PYTHON, dask_client
+
+IDLE_S = 600.0
+"""Time without tasks after which a worker ends: longer than any stage of a diagnosis without."""
+
+ABSENT_S = 10.0
+"""Time without a folder after which a worker ends: longer than a shared file system takes to show
+it. A worker whose turn in the batch system comes after the diagnosis must not hold its core."""
+
+_WORKER = [*PYTHON, "-m", "tailback.simulation.parallel.spread"]
+
+Tasks: TypeAlias = str | Path | TaskFolder
+"""Folder of tasks: its path, where it is to be created, or the folder that this process created."""
+
+SCRIPT = "workers.sbatch"
+"""Batch script of an array of workers, in the folder of the tasks."""
+
+
+def serve(folder: Path, idle_s: float = IDLE_S) -> None:
+    """Work for the diagnosis of a folder until it is complete: what a Dask worker calls.
+
+    Raises:
+        RunError: The folder belongs to another user or is open to others, or this version cannot
+            read the scenario in it.
+    """
+    opened = _opened(folder, idle_s)
+    if opened is None:
+        return
+    with closing(opened[0]):
+        work(opened[0], make_simulation(opened[1], threads=1), idle_s)
+
+
+def _opened(folder: Path, idle_s: float) -> tuple[PrivateFolder, PreparedScenario] | None:
+    """The folder with its scenario, once it is written; None if it does not appear."""
+    began = seen = time.monotonic()
+    while True:
+        with suppress(FileNotFoundError):
+            opened = PrivateFolder.open(folder)
+            seen = time.monotonic()
+            try:
+                return opened, scenario_of(opened)
+            except BaseException:
+                opened.close()
+                raise
+        now = time.monotonic()
+        if now - began > idle_s or now - seen > ABSENT_S:
+            return None
+        time.sleep(POLL_S)
+
+
+@contextmanager
+def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[TaskFolder | None]:
+    """Start workers, and end them in the end; yields None if none are asked for.
+
+    Args:
+        workers: Number of processes on this machine.
+        dask: A ``distributed.Client`` or the address of a scheduler.
+        tasks: Folder of the tasks, which does not exist yet, or one that this process created. All
+            workers see it under the same path, and workers that someone else starts may serve it.
+            It is removed in the end. Default: a temporary folder; for Dask in the current folder.
+
+    Raises:
+        RunError: The folder exists or cannot be written, or there is no such cluster.
+    """
+    if workers is None and dask is None and tasks is None:
+        yield None
+        return
+    with ExitStack() as stack:
+        if tasks is None:
+            place = Path(tempfile.gettempdir() if dask is None else ".")
+            tasks = place / f"tailback-tasks-{secrets.token_hex(8)}"
+        folder = tasks if isinstance(tasks, TaskFolder) else TaskFolder.create(tasks)
+        stack.callback(folder.delete)
+        path = folder.folder.path
+        if dask is not None:
+            client = stack.enter_context(dask_client(dask))
+            futures = [
+                client.submit(serve, path, workers=[address], pure=False, retries=0)
+                for address, cores in client.ncores().items()
+                for _ in range(cores)
+            ]
+            stack.callback(client.cancel, futures)
+        # A fresh interpreter, so that a script that calls diagnose() is not imported again.
+        command = [*_WORKER, str(path), str(os.getpid())]
+        for _ in range(workers or 0):
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        stack.callback(folder.close)
+        yield folder
+
+
+def write_script(tasks: TaskFolder, name: str, workers: int) -> Path:
+    """Write a batch script for ``sbatch`` that starts an array of workers.
+
+    Args:
+        tasks: Their tasks.
+        name: Name of the job.
+        workers: Number of workers.
+    """
+    path = tasks.folder.path
+    script = batch_script(name, workers, shlex.join([*_WORKER, str(path)]))
+    tasks.folder.write(SCRIPT, script.encode())
+    return path / SCRIPT
+
+
+def _leave_with(parent: int) -> None:
+    """End this process when its parent has ended, so that a killed diagnosis leaves no workers."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        _leave_with(int(sys.argv[2]))
+    try:
+        serve(Path(sys.argv[1]))
+    except TailbackError as refusal:
+        sys.exit(f"tailback worker: {refusal}")

@@ -1,0 +1,113 @@
+"""Simulates some of the steps that jobs repeat, and extrapolates the others.
+
+Each round plans the skips (:mod:`tailback.simulation.repetition.skip_plan`), simulates the
+remaining steps and evaluates their times (:mod:`tailback.simulation.repetition.step_times`). If
+steps are not stationary yet, another round simulates more of them. Finally the skipped steps are
+added to the outcome (:mod:`tailback.simulation.repetition.extrapolation`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.simulation.prepare import Workload
+from tailback.simulation.repetition.continued import SteppedEngine, WholeRun, simulate_continued
+from tailback.simulation.repetition.skip_plan import FIRST_STEPS, Key, Rates, plan_skips
+from tailback.simulation.repetition.step_rounds import Round, SkippedRun, SteppedJob
+from tailback.simulation.repetition.step_times import ENOUGH, FEWEST
+from tailback.units import format_time, percent
+
+ROUNDS = 5
+"""Maximum number of rounds: for one job 10, 30, 90 and 270 steps of a stretch, and one more."""
+
+WORTHWHILE = 0.5
+"""Fraction of the steps to simulate in a round above which all steps are simulated instead."""
+
+MAX_INCREASE = 6
+"""Maximum factor by which a round increases the number of simulated steps: the number asked for is
+uncertain, as few steps give a poor estimate of the variance."""
+
+
+def simulate_skipping(
+    workload: Workload,
+    engine: SteppedEngine,
+    *,
+    eager: int,
+    seed: int,
+    one_in: float,
+    link_group: NDArray[np.int64],
+    random_routing: bool,
+) -> SkippedRun | WholeRun | str:
+    """Simulate a workload without the steps that can be skipped.
+
+    Args:
+        workload: The jobs and their placements.
+        engine: Simulates a program.
+        eager: Largest message in bytes that is sent without a handshake.
+        seed: Seed of the samples of skipped steps.
+        one_in: Number of packets per sample that arrives.
+        link_group: Group of interchangeable links that each link belongs to, -1 for none.
+        random_routing: Whether routing makes random choices, so that steps do not repeat exactly.
+
+    Returns:
+        The run, which is whole if no steps were stationary; or the reason why the workload has to
+        be simulated without skips.
+    """
+    jobs = SteppedJob.all_of(workload)
+    if len(jobs) == 1 and not jobs[0].steps.waits_across():
+        return simulate_continued(
+            workload,
+            jobs[0],
+            engine,
+            eager=eager,
+            seed=seed,
+            one_in=one_in,
+            link_group=link_group,
+            random_routing=random_routing,
+        )
+    rates, wanted = Rates({}, {}), dict[Key, int]()
+    outlines = [job.outline for job in jobs]
+    reason = "no job repeats enough equal steps"
+    for number in range(ROUNDS):
+        # With several jobs the first round only measures how long their steps take.
+        short = (number == 0) if len(jobs) > 1 else not random_routing
+        first = FIRST_STEPS if short else ENOUGH
+        skips = plan_skips(outlines, rates, wanted, first)
+        current = Round.of(workload, jobs, skips)
+        if not skips or current.simulated > WORTHWHILE * current.steps:
+            return reason
+        outcome = engine(current.stepped)
+        if not outcome.complete:
+            return "interrupted"
+        results = current.extrapolate(outcome, eager)
+        changed = current.update_rates(outcome, results, rates)
+        failed = [one.why_not for by_job in results for one in by_job.values() if one.why_not]
+        if not failed and not changed and (number > 0 or len(jobs) == 1):
+            return current.skipped_run(outcome, results, seed, one_in, link_group)
+        reason = failed[0] if failed else "the steps of jobs change each other's times"
+        for skip, by_job in zip(skips, results, strict=True):
+            more = [one.found.wanted for one in by_job.values() if one.why_not]
+            if more:
+                before = wanted.get(skip.key, first)
+                wanted[skip.key] = min(max(*more, before + FEWEST), MAX_INCREASE * before)
+    return reason
+
+
+def skip_notes(run: SkippedRun) -> list[str]:
+    """Notes on the skipped steps of a run, one per job with any."""
+    out = []
+    for number, (steps, simulated) in enumerate(zip(run.steps, run.simulated, strict=True)):
+        own = [one for one in run.stretches if one.job == number]
+        if not own:
+            continue
+        time, half = sum(one.time_ps for one in own), run.half_ps[number]
+        exactly = all(one.exact for one in own)
+        error = "they repeat exactly" if exactly else f"± {format_time(round(half))}, 95 %"
+        if run.outcome.links_half:
+            error += f"; bytes of each link ± {percent(run.outcome.links_half, 1)}"
+        out.append(
+            f"skipped: {steps - simulated:,} of the {steps:,} steps of job {own[0].name!r} are "
+            f"extrapolated: {format_time(time)} ({error})"
+        )
+    return out

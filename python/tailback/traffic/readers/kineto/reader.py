@@ -1,0 +1,206 @@
+"""PyTorch's Kineto traces (JSON, one file per rank): NCCL kernels and overlapping computation.
+
+Each NCCL kernel names its collective, sizes and process group; kernels of one group with the same
+number (``Seq``, else their position) on all ranks belong to one collective. The trace does not show
+the algorithm (kernels are named after the first function of their source file): it is taken from
+NCCL's log, if there is one in the same folder, else from NCCL's cost model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tailback.errors import TraceError
+from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
+from tailback.traffic.nccl.rank_calls import RankCall, join_calls
+from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
+from tailback.traffic.program import Program, RecordedTimes
+from tailback.traffic.readers.capabilities import Capabilities
+from tailback.traffic.readers.kineto.calls import RankTrace, rank_trace
+from tailback.traffic.readers.nccl.lines import NcclLog, is_log, read_logs
+from tailback.traffic.readers.nccl.reader import complete_choice
+
+CAPABILITIES = Capabilities(
+    times="yes, of kernels",
+    sources="by NCCL's algorithm, from its log where that is beside the trace",
+    completion="yes",
+    call_site="no",
+    compute="kernels and copies, and gaps between them",
+)
+
+_HEAD = re.compile(
+    rb'\A\s*\{.*?"(?:schemaVersion|deviceProperties|distributedInfo|traceEvents)"', re.DOTALL
+)
+_EVENTS = re.compile(rb'"traceEvents"|"deviceProperties"|"distributedInfo"')
+_NAME = re.compile(r"rank[-_]?(\d{1,7})(?!\d)")
+_MAX_RANKS = 1 << 20
+_AGAIN = "copy the trace again or record it again"
+
+
+def sniff(path: Path) -> bool:
+    """A JSON file with the beginning of a Kineto trace, or a folder with one."""
+    if path.is_dir():
+        return any(_is_trace(entry) for entry in path.iterdir() if entry.is_file())
+    return _is_trace(path)
+
+
+def read(path: Path) -> Program:
+    """Compile the traces of all ranks to a rank program.
+
+    Args:
+        path: The folder with the traces of all ranks and, if there are any, NCCL's logs; or the
+            trace of one rank. If every collective is of all ranks, ranks without a trace are
+            assumed to do the same as another.
+
+    Returns:
+        The program; computation that overlaps with a collective still does.
+
+    Raises:
+        TraceError: A trace is damaged, missing or of another run, or holds no collective.
+    """
+    folder = path if path.is_dir() else path.parent
+    files = sorted(filter(_belongs, folder.iterdir())) if path.is_dir() else [path]
+    if not files:
+        raise TraceError("holds no trace of Kineto", file=path, remedy="name the trace")
+    traces: dict[int, RankTrace] = {}
+    for file in files:
+        found = rank_trace(_document(file), file, _rank_in_name(file))
+        if found.rank in traces:
+            raise TraceError(
+                f"is the trace of rank {found.rank}, and so is {traces[found.rank].file.name!r}",
+                file=file,
+                remedy="keep the traces of one run in a folder, one for each rank",
+            )
+        traces[found.rank] = found
+    notes: list[str] = []
+    world = _world(traces, path)
+    ranks = _all_ranks(traces, world, path, notes)
+    log = read_logs(
+        [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_log(entry)]
+    )
+    notes += log.notes
+    logged = bool(log.choices)
+    calls = [[_as_logged(log, one) for one in trace.calls] for trace in ranks]
+    collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes)
+    _note_left_out(ranks, logged, notes)
+    if not collectives:
+        raise TraceError(
+            "holds no collective that all of its ranks recorded",
+            file=path,
+            remedy="record the same steps on all ranks, with CUDA",
+        )
+    hosts = [rank // ranks[0].devices for rank in range(world)]
+    calls_ps = sum(trace.calls_ps for trace in ranks) // world
+    between_ps = sum(trace.between_ps for trace in ranks) // world
+    return compile_gpu(
+        GpuProgram(
+            folder.name if path.is_dir() else path.name.split(".")[0],
+            hosts,
+            collectives,
+            timeline,
+            notes,
+            RecordedTimes(calls_ps, between_ps),
+            log.port_gbps,
+        )
+    )
+
+
+def _is_trace(path: Path) -> bool:
+    head = head_bytes(path)
+    return _HEAD.match(head) is not None and _EVENTS.search(head) is not None
+
+
+def _belongs(path: Path) -> bool:
+    """A trace, or a file named like one, so that a damaged trace is not silently ignored."""
+    return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or _is_trace(path)
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """The JSON object of a file; raises TraceError."""
+    try:
+        found = json.loads(content(file, TraceError, TRACE_MEMORY))
+    except ValueError as error:
+        place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
+        raise TraceError(
+            f"is not valid JSON: {error}", file=file, place=place, remedy=_AGAIN
+        ) from None
+    except RecursionError:
+        raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
+    if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
+        raise TraceError("has no list 'traceEvents'", file=file, remedy=_AGAIN)
+    return found
+
+
+def _rank_in_name(file: Path) -> int | None:
+    found = _NAME.search(file.name)
+    return int(found[1]) if found else None
+
+
+def _world(traces: dict[int, RankTrace], path: Path) -> int:
+    """Number of ranks: as recorded, or the largest one in the groups of the collectives."""
+    named = [max(one.members) + 1 for trace in traces.values() for one in trace.calls]
+    world = max([*traces, *(trace.world for trace in traces.values()), *(n - 1 for n in named), 0])
+    world = max(world, max(traces) + 1, *named, 1)
+    if world > _MAX_RANKS:
+        raise TraceError(
+            f"names {world:,} ranks; at most {_MAX_RANKS:,} are read", file=path, remedy=_AGAIN
+        )
+    if not any(trace.calls for trace in traces.values()):
+        raise TraceError(
+            "holds no kernel of NCCL with its collective: nothing crosses a network",
+            file=path,
+            remedy="record a run of several ranks with CUDA activities and PyTorch 2.2 or newer",
+        )
+    return world
+
+
+def _all_ranks(
+    traces: dict[int, RankTrace], world: int, path: Path, notes: list[str]
+) -> list[RankTrace]:
+    """The traces of all ranks; missing ones are copies of another where possible."""
+    missing = [rank for rank in range(world) if rank not in traces]
+    if not missing:
+        return [traces[rank] for rank in range(world)]
+    parts = any(len(one.members) < world for trace in traces.values() for one in trace.calls)
+    if parts:
+        raise TraceError(
+            f"the trace of rank {missing[0]} of {world} is missing, and some collectives are of "
+            "groups of ranks",
+            file=path,
+            remedy="give the folder with the traces of all ranks",
+        )
+    model = traces[min(traces)]
+    notes.append(
+        f"{len(missing)} of {world} ranks have no trace (the first: rank {missing[0]}): "
+        f"they are taken to do what rank {model.rank} does"
+    )
+    return [traces.get(rank, model) for rank in range(world)]
+
+
+def _as_logged(log: NcclLog, one: RankCall) -> RankCall:
+    """A call with the algorithm from NCCL's log for collectives of its size."""
+    choice = log.choices.get((one.call, one.nbytes))
+    choice, rings = complete_choice(log, one.call, one.nbytes, choice, len(one.members))
+    if choice is None:
+        return replace(one, rings=rings[: one.channels or 1])
+    return replace(one, choice=choice, rings=rings)
+
+
+def _note_left_out(ranks: Sequence[RankTrace], logged: bool, notes: list[str]) -> None:
+    unrecognised = sum(trace.unrecognised for trace in ranks)
+    if unrecognised:
+        notes.append(
+            f"{unrecognised} NCCL kernels name no collective that can be expanded "
+            "(coalesced calls do not) and are left out"
+        )
+    if not logged:
+        notes.append(
+            "no NCCL log names the algorithms that ran: those of NCCL's cost model are "
+            "used; put the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING "
+            "beside the trace"
+        )

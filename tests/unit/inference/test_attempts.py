@@ -1,0 +1,598 @@
+"""Hypotheses that are proposed and simulated, as long as some of the time may have a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.evaluate import Change
+from tailback.inference import attempts, coarse_ranking, network_clues, simulated_hypotheses
+from tailback.inference.attempts import ExplanationSearch
+from tailback.inference.error_model import MISFIT_ERROR, Outcome
+from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.hypotheses import NAMED, Posterior, SlowerMachine
+from tailback.inference.machine_models import (
+    NETWORK_TRIALS,
+    SETTINGS,
+    longer_delays,
+    slower_network,
+)
+from tailback.inference.network_clues import OtherJobs
+from tailback.inference.simulated_hypotheses import SimulatedHypotheses
+from tailback.simulation import prepare
+from tailback.sources.source import Source
+from tailback.traffic.program import RecordedTimes
+
+EXCHANGE = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+    "job": [{"pattern": {"kind": "stencil2d", "dims": [2, 4], "size": "256 KiB"}}],
+}
+MEASURED = 1000
+GOOD, BAD, BETWEEN_JOBS = 0.001, 0.2, 0.05
+COUNTED: Any = NetworkEvidence(counters=SimpleNamespace(lossy=False))  # type: ignore[arg-type]
+
+
+def prepared(injection: str, **engine: Any) -> Any:
+    return prepare(Source.of(EXCHANGE | {"engine": {"injection": injection, **engine}}).scenario)
+
+
+TURN, QUEUE = prepared("round-robin"), prepared("fifo")
+
+
+varied: list[str] = []
+"""Adapters of the simulations with other engine settings."""
+
+grains: list[int | None] = []
+"""Size of coarse packets of each simulation."""
+
+
+class Compared:
+    """Stands for the comparison with the evidence: simulations state their misfits."""
+
+    sends = None
+    of_links = False
+
+    def __call__(self, run: Any) -> Outcome:
+        return Outcome(run.elapsed_ps, run.misfits)
+
+    def between(self, _: Any, others: list[Any]) -> dict[str, float]:
+        if not hasattr(others[0], "variation"):
+            return {"spread": BETWEEN_JOBS}
+        assert [one.variation for one in others] == list(SETTINGS)
+        return {"calls": 0.02 if varied[-1] == "fifo" else 0.0}
+
+
+def make_case(evidence: NetworkEvidence, measured: Any = None) -> ExplanationSearch:
+    profile: Any = SimpleNamespace(count=np.full(10, 10.0))
+    return ExplanationSearch(
+        OtherJobs(), profile, lambda run: run, measured, evidence, lambda *_: None, 1
+    )  # type: ignore[arg-type, return-value]
+
+
+def explained(
+    monkeypatch: pytest.MonkeyPatch,
+    simulated: Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]],
+    evidence: NetworkEvidence = COUNTED,
+    told: bool = False,
+    others: OtherJobs | None = None,
+    tables: bool = False,
+    delayed: list[tuple[float, Any]] | None = None,
+    in_series: list[int] | None = None,
+    lossy: bool = False,
+    coarse: int | None = None,
+    **engine: Any,
+) -> tuple[Posterior, list[tuple[str, str]]]:
+    """The posterior, and the adapters and routing of all that was simulated.
+
+    ``simulated``: time and misfit of a run by its adapters and routing, its slow links, and
+    whether an unknown job sends.
+    """
+    seen = list[tuple[str, str]]()
+    varied.clear()
+    grains.clear()
+
+    def outcome(scenario: Any, slow: tuple[int, ...]) -> Any:
+        run = scenario.scenario.engine
+        given = scenario.scenario.fabric.forwarding is not None
+        machine = run.injection, "forwarding tables" if given else run.routing
+        seen.append(machine)
+        job = len(scenario.scenario.job) > 1
+        elapsed, misfit = simulated(machine, slow, job)
+        return SimpleNamespace(
+            elapsed_ps=elapsed,
+            summary={"events": 1000},
+            adapters_shared=True,
+            misfits={"calls": misfit, "sends": misfit, "spread": misfit},
+        )
+
+    def make_evaluate(
+        scenario: Any, coarse: int | None = None, **_: Any
+    ) -> Callable[[Change], Any]:
+        def evaluate(change: Change) -> Any:
+            grains.append(coarse)
+            if change.variation is not None:
+                varied.append(scenario.scenario.engine.injection)
+                return SimpleNamespace(variation=change.variation, adapters_shared=True)
+            return outcome(scenario, tuple(one.link for one in change.slow))
+
+        return evaluate
+
+    for module in (attempts, simulated_hypotheses):
+        monkeypatch.setattr(module, "make_evaluate", make_evaluate)
+        monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
+    monkeypatch.setattr(simulated_hypotheses, "modelled_part_ps", lambda _: MEASURED)
+    monkeypatch.setattr(simulated_hypotheses, "counted_slow", lambda *_: ((), ""))
+    monkeypatch.setattr(simulated_hypotheses, "carrying_cables", lambda *_: range(0, 32, 2))
+    monkeypatch.setattr(attempts, "longer_delays", lambda *_: delayed or [])
+    monkeypatch.setattr(attempts, "links_in_series", lambda *_: in_series or [])
+    monkeypatch.setattr(attempts, "cable_suspects", lambda *_: list(range(0, 32, 2)))
+    monkeypatch.setattr(attempts, "ahead_of_stalls", lambda *_: [])
+    monkeypatch.setattr(attempts, "coarse_size", lambda *_: coarse)
+    monkeypatch.setattr(
+        attempts,
+        "assumed_messages",
+        lambda _, nodes, *rest: [(0, int(nodes[0]), int(nodes[1]), 4096)],
+    )
+    monkeypatch.setattr(ExplanationSearch, "recorded_on", lambda *_: True)
+    case = make_case(evidence)
+    case.compare = Compared()  # type: ignore[assignment]
+    case.others = others or OtherJobs()
+    first, second = (
+        with_tables(one) if tables else one
+        for one in (prepared("round-robin", **engine), prepared("fifo", **engine))
+    )
+    return case.explained(first, None if told else second), seen
+
+
+def with_tables(one: Any) -> Any:
+    """The scenario with forwarding tables, which are not read here."""
+    fabric = one.scenario.fabric.model_copy(update={"forwarding": Path("lfts.txt")})
+    return replace(one, scenario=one.scenario.model_copy(update={"fabric": fabric}))
+
+
+def test_many_cables_are_ranked_in_coarse_packets_where_one_stands_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
+        # A cable among the first that fits far better than none, but not as well as usual.
+        return (1000, 0.02 if slow == (8,) else BAD) if slow else (500, BAD)
+
+    monkeypatch.setattr(attempts, "MIN_SUSPECTS", 12)
+    monkeypatch.setattr(coarse_ranking, "FEWEST_KEPT", 3)
+    whole, _ = explained(monkeypatch, simulated)
+    full = grains.count(None)
+    ranked, _ = explained(monkeypatch, simulated, coarse=16 << 10)
+    assert grains.count(16 << 10) > 16 and grains.count(None) <= full - 7
+    # What was left out is not credible, so probabilities do not change.
+    assert ranked.of_cause("slow-link") == pytest.approx(whole.of_cause("slow-link"), abs=1e-6)
+    first = next(one for one in ranked.weighed if one.hypothesis.slow)
+    assert first.probability == pytest.approx(whole.weighed[2].probability, abs=1e-6)
+    assert first.hypothesis.slow == whole.weighed[2].hypothesis.slow and first.probability > 0.2
+
+    explained(monkeypatch, lambda _, slow, __: (1000 if slow else 500, 0.15), coarse=16 << 10)
+    assert set(grains) == {None}
+
+
+def test_a_network_that_is_slower_everywhere_is_no_slow_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
+        return (1000, 0.008 if slow == (8,) else BAD) if slow else (500, BAD)
+
+    slower = Outcome(990, dict.fromkeys(("calls", "sends", "spread"), GOOD))
+    none, _ = explained(monkeypatch, simulated)
+    assert none.slower_machine[0] < 0.5 and none.best.slow
+    monkeypatch.setattr(attempts, "slower_network", lambda *_: [(0.2, slower)])
+    found, _ = explained(monkeypatch, simulated)
+    chance, ways = found.slower_machine
+    assert chance > 0.9 and ways == (SlowerMachine(rates=0.2),)
+    # Nothing of it is a cause, so the time stays unexplained.
+    assert not found.best.cause and found.best.slower is None
+    assert found.unexplained > 0.9 and found.of_cause("slow-link") < 0.1
+
+
+def test_all_links_are_slowed_until_the_run_takes_as_long_as_measured() -> None:
+    seen = []
+
+    def simulate(change: Change) -> Any:
+        ((_, rate), *rest) = change.limits
+        assert len(rest) == TURN.fabric.n_links - 1
+        share = rate / float(TURN.fabric.link_gbps[0])
+        seen.append(share)
+        return SimpleNamespace(elapsed_ps=round(400 + 100 / share))
+
+    runs = slower_network(TURN, 500, 1000, simulate)
+    assert seen[0] == pytest.approx(0.5) and len(runs) <= NETWORK_TRIALS
+    assert runs[-1][0] == pytest.approx(1 / 6, rel=0.1)
+    assert slower_network(TURN, 1000, 900, simulate) == []
+
+
+def test_delays_are_raised_until_the_run_takes_as_long_as_measured() -> None:
+    seen = []
+
+    def simulate(change: Change) -> Any:
+        assert change.variation is not None
+        seen.append(change.variation.delays)
+        return SimpleNamespace(elapsed_ps=round(400 + 50 * seen[-1]))
+
+    runs = longer_delays(450, 1000, simulate)
+    assert seen == [2.0, pytest.approx(12.0)] and [one for one, _ in runs] == seen
+    assert longer_delays(1000, 900, simulate)[1:] == []
+
+
+def test_delays_that_agree_leave_the_time_open_unless_they_are_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slower = Outcome(990, dict.fromkeys(("calls", "sends", "spread"), GOOD))
+
+    def simulated(*_: Any) -> tuple[int, float]:
+        return 500, BAD
+
+    found, _ = explained(monkeypatch, simulated, delayed=[(15.0, slower)])
+    chance, ways = found.slower_machine
+    assert chance > 0.9 and ways == (SlowerMachine(delays=15.0),)
+    assert not found.best.cause and found.unexplained > 0.9
+    known, _ = explained(monkeypatch, simulated, delayed=[(15.0, slower)], send_delay="2 us")
+    assert known.slower_machine == (0.0, ())
+
+
+def test_links_that_carry_the_same_messages_are_tried_without_room_in_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        if buffers[-1] < TURN.scenario.engine.buffer:
+            return 1000, GOOD if slow in ((8,), (10,)) else BAD
+        return 1000, GOOD if slow == (8,) and machine[0] == "round-robin" else BAD
+
+    buffers = [TURN.scenario.engine.buffer]
+    predicted = SimulatedHypotheses.predicted
+
+    def noted(self: Any, machine: Any, *given: Any, **named: Any) -> Any:
+        buffers.append(machine.prepared.scenario.engine.buffer)
+        return predicted(self, machine, *given, **named)
+
+    monkeypatch.setattr(ExplanationSearch, "predicted", noted)
+    one, _ = explained(monkeypatch, simulated)
+    assert {place for w in one.weighed[:2] for place in w.hypothesis.places(one.reverse)} == {
+        (min(8, int(one.reverse[8])), None)
+    }
+    both, _ = explained(monkeypatch, simulated, in_series=[10])
+    assert min(buffers) == round(0.1 * TURN.scenario.engine.buffer)
+    likely = {s.link for w in both.weighed if w.probability > 0.05 for s in w.hypothesis.slow}
+    assert likely == {8, 10} and both.of_cause("slow-link") > 0.9
+
+
+def test_many_cables_that_agree_are_said_to_explain_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a collective in which all ranks wait alike, any slow cable has the same effect."""
+
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
+        return (1000, 0.01) if slow else (600, BAD)
+
+    many, _ = explained(monkeypatch, simulated, NetworkEvidence())
+    chance, cables = many.slow_somewhere
+    assert chance > 0.9 and cables > NAMED and many.unexplained > 0.5
+    single, _ = explained(monkeypatch, slow_cable(8))
+    assert single.slow_somewhere[1] == 0
+
+
+def test_tables_with_which_the_run_takes_too_long_may_not_be_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Switches with adaptive routing keep their tables, and tools print them."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        return (1500, 1.0) if machine[1] == "forwarding tables" else (970, GOOD)
+
+    found, _ = explained(monkeypatch, simulated, tables=True)
+    assert found.best.machine == ("round-robin", "adaptive") and not found.best.cause
+    assert found.unexplained < 0.2
+    agreeing, seen = explained(monkeypatch, lambda *_: (970, GOOD), tables=True)
+    assert agreeing.best.machine[1] == "forwarding tables"
+    assert {routing for _, routing in seen} == {"forwarding tables"}
+
+
+def test_nothing_is_sought_where_the_time_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, seen = explained(monkeypatch, lambda *_: (970, GOOD))
+    assert len(seen) == 2 and not found.best.cause and found.unexplained == 0.0
+
+
+def test_adapters_that_agree_are_taken_unless_the_scenario_says_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        return (980, GOOD) if machine[0] == "fifo" else (700, BAD)
+
+    found, seen = explained(monkeypatch, simulated)
+    assert found.best.machine[0] == "fifo" and not found.best.cause and len(seen) == 2
+    told, _ = explained(monkeypatch, simulated, told=True)
+    assert told.best.machine[0] == "round-robin" and told.unexplained > 0.5
+
+
+def test_adapters_that_explain_the_time_alone_do_not_hide_a_slow_cable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run takes as long as with messages in order, but its calls do not look like that."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if machine[0] == "fifo":
+            return 985, 0.009
+        return (1000, GOOD) if slow == (8,) else (790, BAD)
+
+    found, _ = explained(monkeypatch, simulated)
+    assert [one.link for one in found.best.slow] == [8]
+    assert found.of_cause("slow-link") > 0.9
+
+    def in_order(machine: tuple[str, str], *_: Any) -> tuple[int, float]:
+        return (985, 0.009) if machine[0] == "fifo" else (790, BAD)
+
+    found, _ = explained(monkeypatch, in_order)
+    assert not found.best.cause and found.best.machine[0] == "fifo"
+
+
+def test_calls_of_a_lossy_network_that_disagree_are_not_searched_for_a_slow_cable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Retransmissions make those of healthy runs disagree as much."""
+    monkeypatch.setattr(ExplanationSearch, "is_open", property(lambda _: False))
+    _, seen = explained(monkeypatch, lambda *_: (833, 0.009), lossy=True)
+    assert len(seen) == 1
+    _, seen = explained(monkeypatch, lambda *_: (985, 0.009))
+    assert len(seen) > attempts.OWN_SUSPECTS
+
+
+def test_what_other_settings_change_is_error_of_the_adapters_that_are_sensitive_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, _ = explained(monkeypatch, lambda *_: (970, GOOD))
+    assert varied == ["round-robin"] * 2 + ["fifo"] * 2
+    calls = {
+        one.hypothesis.machine[0]: found.model.usual(one.hypothesis.outcome)["calls"]
+        for one in found.weighed
+        if not one.hypothesis.unexplained
+    }
+    assert calls["fifo"] == pytest.approx(calls["round-robin"] + 0.02)
+
+
+def slow_cable(right: int) -> Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]]:
+    """Runs of which one cable explains all, with adapters that take turns."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        return 1000, GOOD if slow == (right,) and machine[0] == "round-robin" else BAD
+
+    return simulated
+
+
+@pytest.mark.parametrize("evidence", [COUNTED, NetworkEvidence()])
+def test_a_slow_cable_is_tried_where_time_is_missing(
+    monkeypatch: pytest.MonkeyPatch, evidence: NetworkEvidence
+) -> None:
+    found, _ = explained(monkeypatch, slow_cable(8), evidence)
+    assert [one.link for one in found.best.slow] == [8]
+    assert found.best.machine[0] == "round-robin"
+    assert found.of_cause("slow-link") > 0.9 and found.unexplained < 0.05
+
+
+def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attempts, "SUSPECTS_PER_ROUTING", 3)
+    monkeypatch.setattr(attempts, "OWN_SUSPECTS", 1)
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return (700, BAD) if machine[0] == "round-robin" else (720, 0.99 * BAD)
+        # With the wrong adapters, the right cable is merely the best.
+        right = slow == (24,)
+        return 1000, (GOOD if machine[0] == "round-robin" else 0.7 * BAD) if right else BAD
+
+    found, seen = explained(monkeypatch, simulated, COUNTED)
+    assert [one.link for one in found.best.slow] == [24]
+    assert found.best.machine[0] == "round-robin" and found.of_cause("slow-link") > 0.9
+    # All cables with the first kind.
+    assert seen.index(("round-robin", "adaptive"), 2 + 2 * NETWORK_TRIALS) > 16
+    turns = [machine for machine in seen[2:] if machine[0] == "round-robin"]
+    assert len(turns) < 16
+
+
+def test_an_unknown_job_is_weighed_against_adapters_that_explain_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(machine: tuple[str, str], _: tuple[int, ...], job: bool) -> tuple[int, float]:
+        if machine[0] == "fifo":
+            return 1000, 0.01
+        return (1000, GOOD) if job else (850, BAD)
+
+    found, _ = explained(monkeypatch, simulated, NetworkEvidence())
+    assert 0.02 < found.of_cause("other-traffic") < 1.0
+    assert found.of_cause("other-traffic") + found.of_cause("") == pytest.approx(1.0, abs=0.01)
+    # Counters would show the other job.
+    counted, _ = explained(monkeypatch, simulated)
+    assert counted.of_cause("other-traffic") == 0.0
+
+
+def test_an_unknown_job_is_tried_without_counters_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], job: bool) -> tuple[int, float]:
+        if job:
+            return 1000, GOOD
+        return (1000 if slow else 850), BAD
+
+    alone, _ = explained(monkeypatch, simulated, NetworkEvidence())
+    assert all(one.hypothesis.job is None for one in explained(monkeypatch, simulated)[0].weighed)
+    # Where it sends is unknown: as drawn, or elsewhere, where calls agree as usual.
+    jobs = [one.hypothesis for one in alone.weighed if one.hypothesis.job is not None]
+    misfits = {one.job.place: one.outcome.misfits["calls"] for one in jobs if one.job}
+    sensitive = {one.outcome.sensitivity["calls"] for one in jobs}
+    # Unknown jobs differ from each other: no fault that was not tried agrees better than that.
+    open_ones = [one.hypothesis for one in alone.weighed if one.hypothesis.unexplained]
+    widest = max(one.outcome.sensitivity.get("spread", 0.0) for one in open_ones)
+    assert widest == pytest.approx(BETWEEN_JOBS)
+    assert misfits == {False: GOOD, True: pytest.approx(MISFIT_ERROR["calls"] + max(sensitive))}
+    assert all(one.outcome.misfits["spread"] == GOOD for one in jobs)
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_run(
+    monkeypatch: pytest.MonkeyPatch, outside: bool
+) -> None:
+    jobs = list[int]()
+
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], job: bool) -> tuple[int, float]:
+        return (1000 if slow else 850), BAD
+
+    def with_jobs(self: Any, prepared: Any, slow: Any, *_: Any, **__: Any) -> Any:
+        jobs.append(len(prepared.scenario.job))
+        elapsed, misfit = (1000, GOOD) if jobs[-1] > 2 else (850 + 150 * bool(slow), BAD)
+        return SimpleNamespace(
+            elapsed_ps=elapsed,
+            summary={"events": 1000},
+            adapters_shared=True,
+            misfits={"calls": misfit, "sends": misfit, "spread": misfit, "stalls": BAD},
+        )
+
+    monkeypatch.setattr(ExplanationSearch, "simulated", with_jobs)
+    nodes = np.zeros(16)
+    nodes[[9, 11]] = 5e6
+    traffic = SimpleNamespace(
+        egress=nodes,
+        ingress=nodes,
+        jobs=[],
+        messages=lambda _: pl.DataFrame([(0, 9, 11, 4096)], orient="row"),
+    )
+    counters = SimpleNamespace(lossy=False, mostly_outside=outside)
+    evidence = NetworkEvidence(counters=counters)  # type: ignore[arg-type]
+    found, _ = explained(monkeypatch, simulated, evidence, others=OtherJobs(traffic))  # type: ignore[arg-type]
+    assert (found.of_cause("other-traffic") > 0.9) is outside
+    assert (max(jobs) == 3) is outside
+    # Stalls depend on where it sends, which is unknown.
+    assert not outside or found.best.outcome.misfits["stalls"] != BAD
+
+
+def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    likeliest = attempts.CableSearch.likeliest
+    monkeypatch.setattr(
+        attempts.CableSearch,
+        "likeliest",
+        lambda one, most: (2,) if most == attempts.SUSPECTS_PER_ROUTING else likeliest(one, most),
+    )
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return (700, BAD) if machine[0] == "round-robin" else (720, 0.99 * BAD)
+        # Screening singles out the wrong cable.
+        right = slow == (24,)
+        return 1000, (GOOD if machine[0] == "fifo" else 0.9 * BAD) if right else BAD
+
+    monkeypatch.setattr(
+        ExplanationSearch, "most_probable", lambda _, names: sorted(names, reverse=True)
+    )
+    found, _ = explained(monkeypatch, simulated, COUNTED)
+    assert [one.link for one in found.best.slow] == [24] and found.best.machine[0] == "fifo"
+
+
+@pytest.mark.parametrize(
+    ("engine", "evidence", "explains", "taken"),
+    [
+        ({}, COUNTED, ("random", "deterministic"), "random"),
+        ({}, COUNTED, ("deterministic",), "deterministic"),
+        ({}, COUNTED, (), "adaptive"),
+        ({}, COUNTED, ("adaptive", "random"), "adaptive"),
+        # What the scenario says of routing is believed; without counters too many cables fit.
+        ({"routing": "adaptive"}, COUNTED, ("random",), "adaptive"),
+        ({"adaptive": {"per": "message"}}, COUNTED, ("random",), "adaptive"),
+        ({}, NetworkEvidence(), ("random",), "adaptive"),
+    ],
+)
+def test_other_routing_is_tried_where_nothing_explains_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+    engine: dict[str, Any],
+    evidence: NetworkEvidence,
+    explains: tuple[str, ...],
+    taken: str,
+) -> None:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        return 1000, GOOD if slow == (8,) and machine[1] in explains else BAD
+
+    found, seen = explained(monkeypatch, simulated, evidence, **engine)
+    assert found.best.machine[1] == taken
+    assert bool(found.best.slow) == (taken in explains)
+    if taken == "adaptive" and explains[:1] == ("adaptive",):
+        assert {machine[1] for machine in seen} == {"adaptive"}
+
+
+def test_other_routing_is_tried_where_cables_explain_the_time_but_disagree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cable that explains all but one kind of evidence may be the wrong one on wrong paths."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        if not slow:
+            return 700, BAD
+        if machine[1] == "random":
+            return 1000, GOOD if slow == (8,) else BAD
+        return 1000, 0.006 if slow == (10,) else BAD
+
+    monkeypatch.setattr(Posterior, "slow_cable_agrees", False)
+    found, _ = explained(monkeypatch, simulated, COUNTED)
+    assert found.best.machine[1] == "random" and [one.link for one in found.best.slow] == [8]
+    monkeypatch.setattr(Posterior, "slow_cable_agrees", True)
+    found, seen = explained(monkeypatch, simulated, COUNTED)
+    assert [one.link for one in found.best.slow] == [10]
+    assert "random" not in {routing for _, routing in seen}
+
+
+def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
+    def recorded_on(
+        names: list[str | None], stated: str = "all", crowded_ps: int = 0, **evidence: Any
+    ) -> bool:
+        measured = SimpleNamespace(tables={"hosts": pl.DataFrame({"host": names})})
+        case = make_case(NetworkEvidence(**evidence), measured)
+        fabric = SimpleNamespace(node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c"))
+        section = SimpleNamespace(hosts=stated, placement_file=None)
+        program = SimpleNamespace(recording=RecordedTimes(1, 1, crowded_ps))
+        observed = SimpleNamespace(node=np.array([0, 1, 2, 3]), section=section, program=program)
+        return case.recorded_on(SimpleNamespace(fabric=fabric, observed=observed))  # type: ignore[arg-type]
+
+    unknown: list[str | None] = [None] * 4
+    assert recorded_on(["a", "a", "b", "b"]) and recorded_on(["a", "a", "b", "b"], "a,b")
+    assert recorded_on(unknown, "a,b")
+    # All ranks of the recording ran on one host; nobody says where they ran; on another machine.
+    assert not recorded_on(["a"] * 4) and not recorded_on(["a"] * 4, "a,b")
+    assert not recorded_on(unknown) and not recorded_on(["x", "x", "y", "y"])
+    # Ranks waited for a processor.
+    assert not recorded_on(["a", "a", "b", "b"], crowded_ps=300_000_000)
+    # Counters are of the fabric.
+    assert recorded_on(unknown, congested=np.zeros(1))
+    assert recorded_on(unknown, crowded_ps=300_000_000, congested=np.zeros(1))
+
+
+def test_where_all_queues_are_counted_only_cables_with_a_queue_too_many_are_tried() -> None:
+    fabric = TURN.fabric
+    inner = [int(x) for x in np.flatnonzero(fabric.link_src >= fabric.n_nodes)][:3]
+    findings = pl.DataFrame(
+        {
+            "link": [*inner, None],
+            "finding": ["queued", "queued", "busy", "queued"],
+            "queued_share": [0.4, 0.2, 0.9, 0.9],
+            "busy_share": [0.2, 0.3, 0.8, 0.1],
+        }
+    )
+    counters = SimpleNamespace(findings=findings)
+    found = network_clues.queued_more_than_busy(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
+    assert found == {min(inner[0], int(fabric.link_reverse[inner[0]]))}

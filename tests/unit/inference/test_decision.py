@@ -1,0 +1,215 @@
+"""The verdict of an ensemble: causes by their cost, hypotheses by their probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tailback.diagnosis.explanation import Cost
+from tailback.inference.costs_together import with_cost_together
+from tailback.inference.decision import (
+    MODELLED,
+    Alternative,
+    Decision,
+    Ensemble,
+    decide,
+    fault_share,
+)
+from tailback.inference.error_model import ErrorModel
+from tailback.inference.hypotheses import FAULT, UNUSUAL
+from tailback.inference.interruptions import Interruptions
+
+S = 10**12
+
+
+def cost(cause: str, share: float, spread: float = 0.0) -> Cost:
+    ps = round(share * S)
+    wide = round(spread * S)
+    return Cost(
+        cause=cause,
+        ps=ps,
+        low_ps=ps - wide,
+        high_ps=ps + wide,
+        share=share,
+        subject="",
+        evidence="",
+        rests_on=("trace", "model"),
+    )
+
+
+def decided(
+    *costs: Cost,
+    alternatives: tuple[Alternative, ...] = (),
+    known: Mapping[str, float] | None = None,
+) -> Decision:
+    ensemble = Ensemble.of(alternatives or (Alternative(0.0, S),), ErrorModel(S), S)
+    return decide(costs, ensemble, known)
+
+
+def test_a_cause_that_costs_much_more_than_others_holds_in_every_draw() -> None:
+    found = decided(cost("slow-link", 0.5), cost("noise", 0.02))
+    assert found.cause == "slow-link" and found.confidence == MODELLED
+    assert sum(found.chances.values()) == pytest.approx(1.0)
+
+
+def test_of_two_equal_causes_each_holds_in_half_of_the_draws() -> None:
+    found = decided(cost("slow-link", 0.3), cost("noise", 0.3))
+    assert found.chances["slow-link"] == pytest.approx(0.5, abs=0.04)
+    assert found.chances["noise"] == pytest.approx(0.5, abs=0.04)
+    assert found.confidence < 0.6
+
+
+def test_a_placement_competes_by_all_that_a_better_one_saves() -> None:
+    # A placement is only at fault from 10 % on, but then it is compared by its whole cost.
+    found = decided(cost("placement", 0.2), cost("noise", 0.2))
+    assert found.chances["placement"] == pytest.approx(found.chances["noise"], abs=0.06)
+    # What an exchange with several partners costs in any case remains.
+    rest = decided(cost("pattern", 0.29), cost("noise", 0.2))
+    assert rest.chances["pattern"] == pytest.approx(rest.chances["noise"], abs=0.06)
+
+
+@pytest.mark.parametrize("cause", ["slow-link", "pattern", "placement", "late-partner"])
+def test_a_cause_at_its_threshold_holds_in_half_of_the_draws(cause: str) -> None:
+    found = decided(cost(cause, fault_share(cause)))
+    assert found.chances[cause] == pytest.approx(0.5, abs=0.06)
+    assert decided(cost(cause, fault_share(cause) + 0.1)).cause == cause
+    assert decided(cost(cause, FAULT / 2)).cause == "healthy"
+
+
+def test_interruptions_in_every_computation_are_noise_by_their_probability() -> None:
+    def with_interruptions(probability: float) -> Decision:
+        hidden = Interruptions(np.array([0.2]), np.array([probability]))
+        ensemble = Ensemble.of((Alternative(0.0, S),), ErrorModel(S), S)
+        return decide([cost("noise", 0.02)], ensemble, interruptions=hidden)
+
+    assert with_interruptions(0.0).confidence == 1.0 - UNUSUAL
+    unlikely, likely = with_interruptions(0.3), with_interruptions(0.8)
+    assert unlikely.cause == "healthy" and unlikely.confidence == pytest.approx(0.7, abs=0.04)
+    assert likely.cause == "noise" and likely.confidence == pytest.approx(0.8, abs=0.04)
+
+
+def test_wide_intervals_lower_the_confidence() -> None:
+    sharp, wide = (
+        decided(cost("slow-link", 0.2, spread), cost("noise", 0.1)) for spread in (0.0, 0.15)
+    )
+    assert wide.chances["slow-link"] < sharp.chances["slow-link"] - 0.05
+
+
+def test_what_programs_usually_pay_is_no_rival() -> None:
+    assert decided(cost("slow-link", 0.14), cost("pattern", 0.16)).cause == "slow-link"
+
+
+def test_time_of_an_unknown_cause_leaves_the_verdict_open() -> None:
+    def split(unknown: float, *costs: Cost) -> Decision:
+        short = round(0.7 * S)
+        return decided(
+            *costs,
+            alternatives=(
+                Alternative(math.log(1.0 - unknown), S),
+                Alternative(math.log(unknown), short, unexplained=True),
+            ),
+        )
+
+    assert split(0.8).cause == "undetermined" and split(0.8).confidence == 0.0
+    assert split(0.2).cause == "healthy"
+    assert split(0.2).confidence == pytest.approx(0.8, abs=0.03)
+    # A known cause that costs more is the main one, whatever else there is.
+    assert split(0.8, cost("noise", 0.6)).cause == "noise"
+
+
+def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
+    near = [cost(name, fault_share(name)) for name in ("noise", "imbalance", "routing")]
+    found = decided(*near)
+    assert found.cause != "healthy" and found.chances["healthy"] < 0.5
+
+
+def test_a_healthy_run_is_no_surer_than_searches_find_faults() -> None:
+    found = decided(cost("noise", 0.001))
+    assert found.chances["healthy"] > 0.99 and found.confidence == 1.0 - UNUSUAL
+
+
+def test_hypotheses_share_the_verdict_by_their_probability() -> None:
+    """A slow cable, or time that the model has wrong: both fit, one of them twice as well."""
+    cable = Alternative(math.log(2.0), S, {"slow-link": round(0.3 * S)})
+    job = Alternative(0.0, S, {"other-traffic": round(0.3 * S)})
+    found = decided(cost("slow-link", 0.3), alternatives=(cable, job))
+    assert found.cause == "slow-link"
+    assert found.confidence == pytest.approx(2 / 3, abs=0.03)
+    assert found.chances["other-traffic"] == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_a_smaller_cost_under_another_hypothesis_counts_with_its_probability() -> None:
+    """Of two ways in which traffic of others came, one costs next to nothing."""
+    dear = Alternative(0.0, S, {"other-traffic": round(0.2 * S)})
+    cheap = Alternative(0.0, S, {"other-traffic": round(0.01 * S)})
+    found = decided(cost("other-traffic", 0.2), alternatives=(dear, cheap))
+    assert found.chances["other-traffic"] == pytest.approx(0.5, abs=0.04)
+    assert found.chances["healthy"] == pytest.approx(0.5, abs=0.04)
+
+
+def test_the_measured_time_weighs_hypotheses() -> None:
+    model = ErrorModel(S)
+    near, far = Alternative(0.0, round(0.98 * S)), Alternative(0.0, round(0.8 * S))
+    ensemble = Ensemble.of((near, far), model, S)
+    assert ensemble.probability[0] > 0.99
+    assert ensemble.mean_scale == pytest.approx(1 / 0.98, rel=0.01)
+    # Time of an unknown cause is not that of the others.
+    unknown = Ensemble.of((Alternative(0.0, round(0.5 * S), unexplained=True),), model, S)
+    assert unknown.mean_scale == 1.0 and unknown.missing[0] == pytest.approx(0.5)
+
+
+def test_what_rests_on_an_assumption_is_no_surer_than_that() -> None:
+    sure, assumed = (
+        decided(cost("placement", 0.5), known=known) for known in (None, {"placement": 0.6})
+    )
+    assert assumed.confidence == pytest.approx(0.6 * sure.confidence, abs=0.002)
+
+
+def test_equal_evidence_gives_equal_confidence() -> None:
+    assert decided(cost("noise", 0.1)) == decided(cost("noise", 0.1))
+
+
+def test_waits_for_slow_ranks_may_conceal_a_fault_that_was_not_found() -> None:
+    """Whatever repairs one of the two then waits for the other: neither is the main cause."""
+    imbalance = cost("imbalance", 0.34)
+    seen, concealed = (
+        decided(
+            imbalance,
+            alternatives=(
+                Alternative(-9.0, S),
+                Alternative(0.0, round(0.95 * S), unexplained=True, concealed=chance),
+            ),
+        )
+        for chance in (0.0, 1.0)
+    )
+    assert (seen.cause, seen.confidence) == ("imbalance", MODELLED)
+    assert concealed.cause == "undetermined"
+    assert concealed.chances["imbalance"] == pytest.approx(0.43, abs=0.05)
+
+
+def test_what_waits_conceal_does_not_count_against_causes_of_the_network() -> None:
+    alternatives = (Alternative(0.0, round(0.99 * S), unexplained=True, concealed=1.0),)
+    found = decided(cost("pattern", 0.5), alternatives=alternatives)
+    assert (found.cause, found.confidence) == ("pattern", MODELLED)
+
+
+def test_two_faults_say_what_they_cost_together() -> None:
+    asked = []
+
+    def without(causes: frozenset[str]) -> int:
+        asked.append(causes)
+        return round(0.55 * S)
+
+    both = [cost("slow-link", 0.4), cost("imbalance", 0.28), cost("noise", 0.02)]
+    first, *rest = with_cost_together(both, S, without, 1.0, 0)
+    assert asked == [frozenset({"slow-link", "imbalance"})]
+    assert "without this and imbalance, the run saves 45 %" in first.evidence
+    assert rest == both[1:]
+
+
+def test_one_fault_needs_no_cost_together() -> None:
+    for costs in ([cost("noise", 0.3), cost("imbalance", 0.02)], [], [cost("routing", 0.3)]):
+        assert with_cost_together(costs, S, lambda _: pytest.fail("simulated"), 1.0, 0) == costs

@@ -1,0 +1,246 @@
+"""What is said of evidence: links that may be slow, and what would settle it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailback.evaluate import Change
+from tailback.fabric.degraded import SlowLink
+from tailback.inference import explain, further_costs
+from tailback.inference import explain_wording as wording
+from tailback.inference.decision import Alternative
+from tailback.inference.error_model import ErrorModel, Outcome
+from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, not_tried
+from tailback.inference.unknown_job import Draw
+from tailback.simulation import make_evaluate, prepare
+from tailback.sources.source import Source
+from tailback.traffic.program import Op
+
+MACHINE, OTHER = ("round-robin", "adaptive"), ("round-robin", "random")
+FABRIC: Any = SimpleNamespace(link_reverse=np.arange(40, dtype=np.uint32) ^ 1)
+
+
+def compared(*misfits: float, job: float | None = None, other: tuple[float, ...] = ()) -> Posterior:
+    """Hypotheses of cables 0, 2 … that leave such misfits, and of an unknown job.
+
+    ``other``: misfits of the same cables with another routing.
+    """
+    alone = Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))
+    slow = [
+        Hypothesis(MACHINE, Outcome(1000, {"calls": off, "sends": off}), (SlowLink(2 * n, 20.0),))
+        for n, off in enumerate(misfits)
+    ]
+    slow += [
+        Hypothesis(OTHER, Outcome(1000, {"calls": off, "sends": off}), (SlowLink(2 * n, 20.0),))
+        for n, off in enumerate(other)
+    ]
+    if job is not None:
+        fits = Outcome(1000, {"calls": job, "sends": job})
+        slow.append(Hypothesis(MACHINE, fits, job=Draw(0.3, 24, 0)))
+    model = ErrorModel.of(1000, [[alone.outcome]], lossy=False)
+    return Posterior([alone, *slow], model, Prior(10, FABRIC.link_reverse))
+
+
+def test_several_links_may_be_slow_unless_one_or_an_unknown_job_explains_the_run() -> None:
+    def named(posterior: Posterior) -> list[int]:
+        return [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)]
+
+    assert named(compared(0.002, 0.002, 0.2)) == [0, 2]
+    assert named(compared(0.002, 0.2)) == []
+    assert named(compared(0.05, 0.05, job=0.0001)) == []
+
+
+def test_the_place_is_open_if_paths_are_unknown_and_no_cable_agrees_as_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_open(posterior: Posterior, *, stated: bool = False, switches: int = 2) -> bool:
+        search: Any = SimpleNamespace(
+            machines=dict.fromkeys((MACHINE, OTHER), SimpleNamespace(slow=()))
+        )
+        monkeypatch.setattr(explain, "routing_is_stated", lambda _: stated)
+        ends = {"n_nodes": 2, "link_src": np.array([0, 2]), "link_dst": np.array([2, 1 + switches])}
+        prepared: Any = SimpleNamespace(fabric=SimpleNamespace(**ends))
+        return explain._place_is_open(search, posterior, prepared)
+
+    badly, well = compared(0.03), compared(0.002, 0.03)
+    assert badly.best.slow and well.best.slow
+    assert is_open(badly)
+    assert not is_open(well)
+    assert not is_open(badly, stated=True)
+    assert not is_open(badly, switches=0)  # With one switch there is one path.
+    # The place does not depend on the paths if the same cable fits best with each routing.
+    assert not is_open(compared(0.03, 0.2, other=(0.03, 0.2)))
+    assert is_open(compared(0.03, 0.2, other=(0.2, 0.03)))
+    # Even a single cable is then a candidate, not the one that is slow.
+    assert [one.link for one in explain._candidates(badly, FABRIC, place_open=True)] == [0]
+
+
+def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
+    def costs(counted: tuple[SlowLink, ...]) -> list[bool]:
+        search: Any = SimpleNamespace(
+            machines={MACHINE: SimpleNamespace(slow=counted)},
+            others=SimpleNamespace(traffic=None),
+            alone=lambda *_: SimpleNamespace(elapsed_ps=700),
+        )
+        found = explain._alternatives(search, compared(0.002), 0, 0)
+        return ["slow-link" in one.hidden_ps for _, one in found]
+
+    # A hypothesis that adds the link costs what it takes longer; the expected run has the other.
+    assert costs(())[0] and not any(costs((SlowLink(0, 20.0),)))
+
+
+def test_of_two_causes_neither_is_charged_with_what_they_cost_only_together() -> None:
+    """A cable and counted traffic: 600 ps without either, 700 with one of them, 1000 with both."""
+
+    def alone(_: tuple[str, str], __: int | None, *, with_others: bool = True) -> Any:
+        return SimpleNamespace(elapsed_ps=700 if with_others else 600)
+
+    search: Any = SimpleNamespace(
+        machines={MACHINE: SimpleNamespace(slow=(), prepared=None, name=MACHINE)},
+        others=SimpleNamespace(traffic=True),
+        alone=alone,
+        inside_ps=1000,
+        simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
+    )
+    costs = [one.hidden_ps for _, one in explain._alternatives(search, compared(0.15), 0, 0)]
+    assert {"slow-link": 300, "other-traffic": 300} in costs
+    alone_costs = [one for one in costs if "slow-link" not in one]
+    assert alone_costs and all(one == {"other-traffic": 100} for one in alone_costs)
+
+
+def test_counted_traffic_costs_the_mean_over_the_ways_in_which_it_may_have_come() -> None:
+    def of(*ways: tuple[float, int]) -> int:
+        said = [(p, Alternative(0.0, 1000, {"other-traffic": ps})) for p, ps in ways]
+        other = 0.9, Alternative(0.0, 1000, {"slow-link": 500})
+        return explain._others_more_ps([*said, other], 1000)
+
+    assert of((0.5, 100), (0.5, 200)) == 50
+    assert of((0.9, 100), (0.1, 0)) == -10
+    assert of((1.0, 100)) == 0
+    assert explain._others_more_ps([(1.0, Alternative(0.0, 1000))], 1000) == 0
+
+
+def lossy_search(sent: dict[int, float], slow: tuple[SlowLink, ...] = ()) -> Any:
+    """A search on a lossy network of links of 100 Gb/s that counted these bytes."""
+    counted = np.full(40, np.nan)
+    counted[list(sent)] = list(sent.values())
+    fabric = SimpleNamespace(link_reverse=FABRIC.link_reverse, link_gbps=np.full(40, 100.0))
+    machine = SimpleNamespace(slow=slow, name=MACHINE, prepared=SimpleNamespace(fabric=fabric))
+    return SimpleNamespace(
+        evidence=SimpleNamespace(counters=SimpleNamespace(lossy=True, sent_bytes=counted)),
+        machines={MACHINE: machine},
+        others=SimpleNamespace(traffic=True),
+        inside_ps=1200,
+        alone=lambda *_, with_others=True: SimpleNamespace(elapsed_ps=700 if with_others else 600),
+        simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
+    )
+
+
+def test_a_lossy_run_takes_no_less_than_its_slow_link_needs_for_its_bytes() -> None:
+    cable = SlowLink(4, 20.0)
+    best = Hypothesis(MACHINE, Outcome(700, {}), (cable,))
+    search = lossy_search({4: 1.0, 5: 2.0, 6: 90.0}, (cable,))
+    # 2 B at 20 Gb/s in the other direction of the cable; link 6 is not slow.
+    assert explain._slow_busy_ps(search, best) == 800
+    one_way = (SlowLink(4, 20.0, False),)
+    found = explain._slow_busy_ps(lossy_search({4: 1.0}, one_way), replace(best, slow=one_way))
+    assert found == 400
+    # A cable that the search added is as slow as its simulation says.
+    assert explain._slow_busy_ps(lossy_search({4: 1.0}), best) == 0
+    search.evidence.counters.lossy = False
+    assert explain._slow_busy_ps(search, best) == 0
+    said = explain._alternatives(search, compared(0.15), 90, 0)
+    assert {one.elapsed_ps for _, one in said} == {790, 1090}
+
+
+def test_our_messages_wait_in_the_queue_of_a_link_that_others_fill() -> None:
+    ours = np.zeros(40)
+    ours[[2, 3]] = 4.0
+    search = lossy_search({2: 12.0, 3: 6.0, 8: 90.0})
+    # Link 3 carries mostly ours, and link 8 none of it.
+    assert explain._others_busy_ps(search, ours) == 960
+    said = [one for _, one in explain._alternatives(search, compared(0.15), 0, 960)]
+    alone = next(one for one in said if "slow-link" not in one.hidden_ps)
+    assert (alone.elapsed_ps, alone.hidden_ps["other-traffic"]) == (960, 360)
+    with_cable = next(one for one in said if "slow-link" in one.hidden_ps)
+    assert with_cable.elapsed_ps == 1000
+    assert explain._others_more_ps([(1.0, alone)], 700) == 260
+    search.others.traffic = None
+    assert explain._others_busy_ps(search, ours) == 0
+
+
+def test_only_missing_evidence_is_asked_for() -> None:
+    def asked(evidence: NetworkEvidence, *, tables: bool) -> list[str]:
+        words = explain._Statements()
+        explain._ask_for_more(words, evidence, tables=tables)
+        return words.missing
+
+    counters: Any = SimpleNamespace()
+    assert asked(NetworkEvidence(), tables=False) == [wording.COUNTERS]
+    assert asked(NetworkEvidence(), tables=True) == [wording.COUNTERS, wording.FORWARDING]
+    assert asked(NetworkEvidence(counters), tables=False) == []
+
+
+def test_a_fault_that_was_not_tried_counts_against_no_place() -> None:
+    """It may be anywhere, so the links that fit best are named beside it."""
+    tried = compared(0.1)
+    others = not_tried(
+        [Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))],
+        tried.model,
+        Prior(10, FABRIC.link_reverse),
+    )
+    beside = [replace(one, log_prior=one.log_prior + 9.0) for one in others]
+    posterior = Posterior(
+        [*(one.hypothesis for one in tried.weighed if not one.hypothesis.unexplained), *beside],
+        tried.model,
+        Prior(10, FABRIC.link_reverse),
+    )
+    assert not posterior.best.slow and posterior.of_cause("slow-link") < 0.05
+    assert [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)] == [0]
+
+
+def test_two_causes_are_taken_out_of_the_run_together() -> None:
+    """A ring in which rank 1 computes twice as long, and a cable has a tenth of its rate."""
+    data = {
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}},
+        "job": [
+            {
+                "pattern": {
+                    "kind": "stencil2d",
+                    "dims": [2, 4],
+                    "size": "256 KiB",
+                    "rounds": 4,
+                    "compute": "300 us",
+                }
+            }
+        ],
+    }
+    made = prepare(Source.of(data).scenario)
+    program = made.observed.program
+    late = program.amount.copy()
+    late[(program.kind == Op.COMPUTE) & (program.op_rank == 1)] *= 2
+    job = replace(made.jobs[0], program=replace(program, amount=late, recompile=None))
+    slow = replace(made, jobs=(job,)).with_slow_links((SlowLink(0, 10.0, True),))
+    evaluate = make_evaluate(slow, threads=1)
+    times = {
+        causes: further_costs._time_without(slow, evaluate, frozenset(causes))
+        for causes in ((), ("imbalance",), ("slow-link",), ("imbalance", "slow-link"))
+    }
+    least = times["imbalance", "slow-link"]
+    assert least <= 1.02 * make_evaluate(made, threads=1)(Change()).elapsed_ps
+    assert least < min(times["imbalance",], times["slow-link",]) < times[()]
+
+
+def test_what_was_not_compared_is_not_said_to_agree() -> None:
+    def said(removed: float, timed: bool) -> str:
+        return wording.reproduced(removed, timed=timed, stalls=True, alone=True)
+
+    assert "in the times of calls and sends and in how long ports stalled, more" in said(0.9, True)
+    assert "of the difference in how long ports stalled, more" in said(0.9, False)
+    assert "calls" not in said(0.01, False)

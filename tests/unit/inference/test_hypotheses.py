@@ -1,0 +1,371 @@
+"""Hypotheses of what the model lacks: compared by evidence, charged for what they assume."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tailback.fabric.degraded import SlowLink
+from tailback.inference.error_model import OBSERVATIONS, ErrorModel, Outcome, nearest_of
+from tailback.inference.hypotheses import (
+    HIDDEN_SHARE,
+    NAMED,
+    NOT_FOUND_SHARE,
+    UNUSUAL,
+    Hypothesis,
+    Posterior,
+    Prior,
+    at_other_rates,
+    came_otherwise,
+    log_cost,
+    log_probability,
+    not_tried,
+    over_arrangements,
+    typical_of_faults,
+)
+from tailback.inference.unknown_job import DRAWS, Draw
+
+MEASURED = 1_000_000
+MACHINE = ("round-robin", "adaptive")
+NONE = {"calls": 0.2, "sends": 0.2, "stalls": 0.4}
+RIGHT = {"calls": 0.002, "sends": 0.005, "stalls": 0.01}
+PRIOR = Prior(50, np.arange(100, dtype=np.uint32) ^ 1)
+
+
+def outcome(ratio: float, misfits: Mapping[str, float | None]) -> Outcome:
+    return Outcome(round(ratio * MEASURED), misfits)
+
+
+def alone(ratio: float = 0.7, misfits: Mapping[str, float | None] = NONE) -> Hypothesis:
+    return Hypothesis(MACHINE, outcome(ratio, misfits))
+
+
+def slow(
+    *links: int,
+    ratio: float = 1.0,
+    gbps: float = 40.0,
+    both: bool = True,
+    misfits: Mapping[str, float | None] = RIGHT,
+) -> Hypothesis:
+    cables = tuple(SlowLink(link, gbps, both) for link in links)
+    return Hypothesis(MACHINE, outcome(ratio, misfits), cables)
+
+
+def compared(*hypotheses: Hypothesis, lossy: bool = False) -> Posterior:
+    model = ErrorModel.of(MEASURED, [[hypotheses[0].outcome]], lossy=lossy)
+    return Posterior(hypotheses, model, PRIOR)
+
+
+def test_a_cause_that_predicts_all_evidence_is_sure() -> None:
+    found = compared(alone(), slow(4), slow(8, misfits={**NONE, "calls": 0.1}))
+    assert found.best.slow[0].link == 4
+    assert found.of_cause("slow-link") > 0.99 and found.unexplained < 0.01
+    assert len({one.hypothesis.slow for one in found.credible()}) == 1
+
+
+def test_a_fault_that_was_not_tried_says_nothing_of_what_simulations_show() -> None:
+    poor = {"calls": 0.1, "sends": 0.1, "stalls": 0.1}
+    plain, cable = alone(), slow(4, misfits=poor)
+    model = ErrorModel.of(MEASURED, [[plain.outcome]], lossy=False)
+    others = not_tried([plain], model, PRIOR)
+    assert all(one.not_tried for one in others)
+    found = Posterior([plain, cable, *others], model, PRIOR)
+    assert found.of_cause("slow-link") < 0.5 < found.hidden_among_simulated
+    assert Posterior([plain, *others], model, PRIOR).hidden_among_simulated == 0.0
+
+
+def test_two_causes_that_predict_the_same_evidence_give_no_confident_verdict() -> None:
+    jobs = [
+        Hypothesis(MACHINE, outcome(1.0, RIGHT), job=Draw(0.3, 24, seed, place=True))
+        for seed in range(DRAWS)
+    ]
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    both = Posterior([alone(), slow(4), *jobs], model, replace(PRIOR, cables=3))
+    assert both.of_cause("slow-link") == pytest.approx(0.5, abs=0.01)
+    assert both.of_cause("other-traffic") == pytest.approx(0.5, abs=0.01)
+    # If only one of the random jobs agrees, it counts as one of them.
+    rare = Posterior([alone(), slow(4), jobs[0]], model, replace(PRIOR, cables=3))
+    odds = rare.of_cause("slow-link") / rare.of_cause("other-traffic")
+    assert odds == pytest.approx(DRAWS, rel=0.01)
+    cables = compared(alone(), slow(4), slow(8))
+    each = [one.probability for one in cables.weighed[:2]]
+    assert each == pytest.approx([0.5, 0.5], abs=0.01)
+    assert len(cables.credible()) == 2 and cables.of_cause("slow-link") > 0.95
+
+
+def test_evidence_without_any_cause_stays_unexplained() -> None:
+    found = compared(alone(), slow(4, ratio=0.72, misfits=NONE))
+    assert found.unexplained > 0.95 and not found.best.cause
+    # Nothing is missing, so nothing is left to explain.
+    assert compared(alone(1.0)).unexplained == 0.0
+    # What is no fault is no reason to look for one.
+    assert compared(alone(0.96)).unexplained == 0.0
+    assert 0.0 < compared(alone(0.92)).unexplained < 0.3
+
+
+def test_the_nearest_of_many_places_is_not_the_right_one() -> None:
+    rng = np.random.default_rng(3)
+    places, dimensions = 100, round(OBSERVATIONS)
+    drawn = rng.standard_normal((400, places + 1, dimensions))
+    apart = ((drawn[:, 1:] - drawn[:, :1]) ** 2).sum(axis=2)
+    nearest = float(apart.min(axis=1).mean() / apart.mean())
+    assert nearest_of(places) == pytest.approx(nearest, rel=0.5)
+    assert nearest_of(1) == 1.0 > nearest_of(10) > nearest_of(100) > 0.2
+
+
+def test_free_parameters_and_rare_assumptions_are_charged() -> None:
+    found = compared(alone(1.0, RIGHT), slow(4))
+    assert found.of_cause("slow-link") < 0.01
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+
+    def of(one: Hypothesis) -> float:
+        return log_probability(one, model, PRIOR)
+
+    # Two cables or one direction must explain more than one cable, which only its rate sets.
+    assert of(slow(4, 8)) < of(slow(4)) - 5 and of(slow(4, both=False)) < of(slow(4)) - 2
+    assert of(slow(4)) == of(slow(4, gbps=70.0))
+    anywhere, somewhere = (
+        Hypothesis(MACHINE, outcome(1.0, RIGHT), job=Draw(0.3, 24, 0, place=place))
+        for place in (False, True)
+    )
+    assert of(somewhere) == pytest.approx(of(anywhere) - np.log(PRIOR.cables))
+    fewer = Prior(5, PRIOR.reverse)
+    assert log_probability(slow(4), model, fewer) == pytest.approx(of(slow(4)) + np.log(10))
+
+
+def test_a_rate_is_a_parameter_and_not_another_hypothesis() -> None:
+    near = [slow(4, gbps=rate, ratio=rate / 40.0) for rate in (39.0, 40.0, 41.0)]
+    found = compared(alone(), *near)
+    assert found.best.slow[0].gbps == 40.0
+    # The reverse link is the same cable, one of its directions is not.
+    assert len(compared(alone(), slow(4), slow(5)).weighed) == 3
+    assert len(compared(alone(), slow(4), slow(4, both=False)).weighed) == 4
+
+
+@pytest.mark.parametrize("kinds", [("calls",), ("sends",), ("stalls",), ("calls", "stalls")])
+def test_more_kinds_of_evidence_sharpen(kinds: tuple[str, ...]) -> None:
+    def of(chosen: tuple[str, ...]) -> Posterior:
+        pick = [{kind: one[kind] for kind in chosen} for one in (NONE, RIGHT)]
+        rival = {kind: 0.5 * (NONE[kind] + RIGHT[kind]) for kind in chosen}
+        return compared(alone(0.9, pick[0]), slow(4, misfits=pick[1]), slow(8, misfits=rival))
+
+    few, all_ = of(kinds), of(("calls", "sends", "stalls"))
+    assert few.best.slow == all_.best.slow == slow(4).slow
+    assert few.of_cause("slow-link") < all_.of_cause("slow-link")
+    assert all_.weighed[0].probability > few.weighed[0].probability
+
+
+def test_time_alone_names_no_cable() -> None:
+    found = compared(alone(0.8, {}), slow(4, misfits={}), slow(8, misfits={}))
+    assert found.unexplained > found.of_cause("slow-link")
+
+
+def test_a_kind_that_cannot_be_compared_explains_nothing() -> None:
+    found = compared(alone(), slow(4, misfits={**RIGHT, "stalls": None}))
+    assert found.of_cause("slow-link") < compared(alone(), slow(4)).of_cause("slow-link")
+    # One that says nothing without hidden causes is left out for all.
+    blind = {**NONE, "stalls": None}
+    assert compared(alone(0.7, blind), slow(4)).model.kinds == ("calls", "sends")
+
+
+def test_what_is_unusual_must_agree_better_than_what_is_usual() -> None:
+    usual, rare = (
+        slow(4),
+        replace(slow(4), machine=("round-robin", "random"), log_prior=np.log(0.1)),
+    )
+    found = compared(alone(), usual, rare)
+    assert found.best.machine == usual.machine
+    better = replace(rare, outcome=outcome(1.0, {kind: 0.1 * m for kind, m in RIGHT.items()}))
+    rough = replace(usual, outcome=outcome(1.0, {kind: 5.0 * m for kind, m in RIGHT.items()}))
+    assert compared(alone(), rough, better).best.machine == rare.machine
+
+
+def test_networks_that_drop_packets_take_longer_than_the_model_without_a_fault() -> None:
+    lossy, lossless = (compared(alone(0.75, {}), lossy=flag) for flag in (True, False))
+    assert lossy.unexplained < 0.3 < 0.9 < lossless.unexplained
+
+
+def test_costs_have_a_distribution_that_depends_on_whether_they_were_found() -> None:
+    model = ErrorModel(MEASURED)
+    costs = np.arange(0.0, 20.0, 0.001)
+    for mean in (HIDDEN_SHARE, NOT_FOUND_SHARE):
+        density = np.exp([log_cost(share, mean, model) for share in costs])
+        # Of the measured time within its error; in all, as much as that is wide.
+        assert density.sum() * 0.001 == pytest.approx(
+            np.sqrt(2 * np.pi) * model.time_error, rel=0.02
+        )
+
+    def sure(share: float) -> float:
+        """Probability of a cable that explains much, and of which the evidence says little."""
+        weak = {kind: 0.5 * misfit for kind, misfit in NONE.items()}
+        cable = replace(slow(4, misfits=weak), alone_ps=round((1 - share) * MEASURED))
+        return compared(alone(1 - share), cable).of_cause("slow-link")
+
+    # What costs more is rarely missed by a search.
+    assert sure(0.2) < sure(0.4) < sure(0.6)
+
+
+def test_a_model_that_takes_much_longer_than_the_run_describes_nothing() -> None:
+    for ratio in (1.2, 2.0, 13.0):
+        assert compared(alone(ratio, RIGHT)).unexplained > 0.8
+    assert compared(alone(1.05, RIGHT)).unexplained == 0.0
+    # Counters that show a slow link give its rate only roughly.
+    assert compared(slow(4, ratio=3.0)).unexplained == 0.0
+
+
+def test_an_unknown_fault_changes_the_evidence_about_as_much_as_known_ones_do() -> None:
+    def with_change(change: float) -> Posterior:
+        # Of the cable that is slow, the prediction is worse than usual.
+        misfits = {"calls": 0.02, "sends": 0.03, "stalls": 0.05}
+        cable = slow(4, misfits=misfits)
+        cable = replace(
+            cable,
+            alone_ps=round(0.5 * MEASURED),
+            outcome=replace(cable.outcome, change=dict.fromkeys(misfits, change)),
+        )
+        known = {"calls": 0.004, "sends": 0.1, "stalls": 0.1}
+        return compared(alone(0.5, known), cable)
+
+    # Misfit of a fault of half of the time, over the square of that share.
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    cable = replace(slow(4), alone_ps=round(0.5 * MEASURED))
+    cable = replace(cable, outcome=replace(cable.outcome, change={"calls": 0.2}))
+    assert typical_of_faults([alone(), cable], model, lambda found: found.change) == {
+        "calls": pytest.approx(0.8)
+    }
+    assert typical_of_faults([alone()], model, lambda found: found.change) == {}
+    # A small change agrees with the evidence better than the cable; a usual one does not.
+    assert with_change(0.0).unexplained > 0.3
+    assert with_change(0.2).of_cause("slow-link") > 0.85
+    # All times may have grown by the same factor, which is unusual. Unknown settings change what a
+    # fault does, found or not.
+    model = ErrorModel.of(MEASURED, [[alone(0.7, RIGHT).outcome]], lossy=False)
+    known = [alone(0.7, RIGHT), replace(cable, outcome=replace(cable.outcome, elapsed_ps=650_000))]
+    assert Posterior(known, model, PRIOR).unexplained > 0.9
+
+    def error(settings: float) -> float:
+        outcome = replace(cable.outcome, sensitivity={"calls": settings})
+        found = Posterior([known[0], replace(cable, outcome=outcome)], model, PRIOR)
+        return next(
+            one.hypothesis.outcome.sensitivity["calls"]
+            for one in found.weighed
+            if one.hypothesis.unexplained and not one.hypothesis.slow
+        )
+
+    # Of a fault of half of the time; 30 % are missing.
+    assert error(0.05) == pytest.approx(0.05 / 0.5**2 * 0.3**2) and error(0.0) == 0.0
+
+
+def test_counted_traffic_costs_up_to_twice_what_was_simulated() -> None:
+    model = ErrorModel(MEASURED)
+    ways = [replace(alone(ratio), bursts=bursts) for bursts, ratio in ((4, 0.9), (16, 0.8))]
+    between = came_otherwise(ways, 700_000, model)
+    assert {one.outcome.elapsed_ps for one in between} == {MEASURED}
+    assert [one.bursts for one in between] == [4, 16]
+    wide = np.log(1.1 / 0.7) / (np.sqrt(2 * np.pi) * model.time_error)
+    assert between[0].log_prior == pytest.approx(-np.log(wide))
+    # It cannot explain more than that, and costs nothing where the run is shorter without it.
+    assert came_otherwise(ways, 850_000, model) == [] == came_otherwise(ways, MEASURED, model)
+    # A range as narrow as the error of the time is no assumption.
+    close = came_otherwise([alone(0.99)], 970_000, model)
+    assert [one.log_prior for one in close] == [0.0]
+
+
+def test_a_cable_whose_place_is_not_evident_leaves_the_time_unexplained() -> None:
+    places = [replace(slow(2 * cable), alone_ps=700_000) for cable in range(2 * NAMED)]
+    few, many = compared(alone(), *places[:NAMED]), compared(alone(), *places)
+    assert few.of_cause("slow-link") > 0.99 and few.unexplained < 0.01
+    assert many.unexplained == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_best_of_many_bad_explanations_is_not_certain() -> None:
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    other = not_tried([alone()], model, PRIOR)
+
+    def sure(*cables: Hypothesis) -> Posterior:
+        return Posterior([alone(), *cables, *other], model, PRIOR)
+
+    bad = slow(4, misfits={"calls": 0.05, "sends": 0.05, "stalls": 0.1})
+    assert compared(alone(), bad).of_cause("slow-link") > 0.95
+    assert sure(bad).unexplained > 0.9
+    # One that agrees as usual is as sure as before, and so is a run that lacks nothing.
+    assert sure(slow(4)).of_cause("slow-link") > 0.95
+    assert not_tried([alone(1.0)], model, PRIOR) == []
+    # Where packets are dropped, nobody knows how well healthy runs agree.
+    assert not_tried([alone()], replace(model, lossy=True), PRIOR) == []
+
+
+def test_what_unknown_settings_change_is_no_evidence_against_a_hypothesis() -> None:
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    chaotic = {"calls": 0.03, "sends": 0.05, "stalls": 0.0}
+    misfits = {"calls": 0.03, "sends": 0.05, "stalls": 0.01}
+
+    def found(sensitivity: Mapping[str, float]) -> Posterior:
+        cable = slow(4, misfits=misfits)
+        cable = replace(cable, outcome=replace(cable.outcome, sensitivity=sensitivity))
+        other = not_tried([alone()], model, PRIOR, sensitivity)
+        return Posterior([alone(), cable, *other], model, PRIOR)
+
+    assert found({}).unexplained > 0.9
+    assert found(chaotic).of_cause("slow-link") > 0.7
+    # Of two hypotheses that agree equally well, the one that is precise is more probable.
+    sharp, vague = outcome(1.0, RIGHT), replace(outcome(1.0, RIGHT), sensitivity=chaotic)
+    assert model.log_shape(sharp) > model.log_shape(vague) + 2
+    assert model.agrees(sharp) and model.agrees(vague)
+    assert not model.agrees(replace(vague, misfits=misfits))
+
+
+def test_arrangements_of_counted_traffic_do_not_count_against_a_cable_tried_with_one() -> None:
+    def charged(hypothesis: Hypothesis, ways: int) -> Hypothesis:
+        return replace(hypothesis, log_prior=-math.log(ways))
+
+    fair = {"calls": 0.01, "sends": 0.01, "stalls": 0.02}
+    without = [replace(alone(), bursts=bursts) for bursts in (None, 4, 8, 16, 32, 64)]
+    many = [charged(one, 6) for one in without]
+    cable = replace(slow(4, misfits=fair), bursts=None)
+    model = ErrorModel.of(MEASURED, [[one.outcome for one in many]], lossy=False)
+
+    def probability(ways: list[Hypothesis], tried: list[Hypothesis]) -> float:
+        known = over_arrangements([*ways, *tried], ways, model, PRIOR)
+        open_ones = not_tried(ways, model, PRIOR)
+        return Posterior([*known, *open_ones], model, PRIOR).of_cause("slow-link")
+
+    one_way = probability(without[:1], [cable])
+    assert 0.1 < one_way < 0.9
+    assert probability(many, [charged(cable, 6)]) == pytest.approx(one_way, rel=1e-6)
+    # Tried with each of them, it counts with each.
+    each = [charged(replace(cable, bursts=one.bursts), 6) for one in without]
+    assert probability(many, each) == pytest.approx(one_way, rel=1e-6)
+
+
+def test_the_arrangement_that_agrees_without_a_cable_is_not_preferred_with_it() -> None:
+    ways = [
+        replace(alone(misfits=RIGHT), log_prior=-math.log(2)),
+        replace(alone(), bursts=4, log_prior=-math.log(2)),
+    ]
+    model = ErrorModel.of(MEASURED, [[one.outcome for one in ways]], lossy=False)
+    cable = replace(slow(4), log_prior=-math.log(2))
+    *_, now = over_arrangements([*ways, cable], ways, model, PRIOR)
+    assert now.log_prior == pytest.approx(-math.log(2), abs=0.01)  # The other hardly agrees.
+
+
+def test_a_slow_cable_off_our_paths_is_unusual() -> None:
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    elsewhere = Prior(PRIOR.cables, PRIOR.reverse, frozenset({4}))
+    assert elsewhere.log(slow(4), model) == pytest.approx(
+        PRIOR.log(slow(4), model) + math.log(UNUSUAL)
+    )
+    assert elsewhere.log(slow(8), model) == PRIOR.log(slow(8), model)
+
+
+def test_rates_that_were_fitted_are_not_supplemented_by_one_that_explains_the_time() -> None:
+    """A cable that agrees best at a rate that leaves time open does not explain that time."""
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    screened = [slow(4, ratio=0.8, gbps=rate) for rate in (40.0, 50.0)]
+    assert {one.outcome.elapsed_ps for one in at_other_rates(screened, model, PRIOR)} == {MEASURED}
+    fitted = [*screened, slow(4, ratio=0.75, gbps=60.0)]
+    assert at_other_rates(fitted, model, PRIOR) == []

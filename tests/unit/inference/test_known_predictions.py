@@ -1,0 +1,89 @@
+"""What simulated hypotheses predicted is remembered by all that determines it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailback.fabric.degraded import SlowLink
+from tailback.inference.known_predictions import Conditions, KnownPredictions
+from tailback.inference.machine_models import MachineModel, with_routing, with_small_buffers
+from tailback.scenario.model import parse
+from tailback.simulation import prepare
+from tailback.simulation.prepare import PreparedScenario
+
+TREE = {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 2}
+
+
+@pytest.fixture(scope="module")
+def prepared() -> PreparedScenario:
+    job = {"pattern": {"kind": "ring", "ranks": 4, "size": "32 KiB"}}
+    return prepare(parse({"fabric": {"fat_tree": TREE}, "job": [job]}))
+
+
+def with_engine(prepared: PreparedScenario, **settings: Any) -> PreparedScenario:
+    engine = prepared.scenario.engine.model_copy(update=settings)
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
+def asked(known: KnownPredictions[str], *times: tuple[Conditions, str, bool]) -> list[str]:
+    """Answers to questions, each with what would be simulated, and whether adapters share."""
+
+    def simulated(answer: str, shared: bool) -> Callable[[], tuple[str, bool]]:
+        return lambda: (answer, shared)
+
+    return [known.find_or(one, simulated(answer, shared)) for one, answer, shared in times]
+
+
+def test_a_prediction_is_simulated_once(prepared: PreparedScenario) -> None:
+    one = Conditions.of(prepared).with_change(SlowLink(3, 10.0))
+    other = Conditions.of(prepared).with_change(SlowLink(3, 10.5))
+    known = KnownPredictions[str]()
+    found = asked(known, (one, "first", True), (one, "again", True), (other, "other", True))
+    assert found == ["first", "first", "other"]
+
+
+@pytest.mark.parametrize(
+    ("shared", "injection", "found"),
+    [
+        (False, "round-robin", "fifo"),
+        (True, "round-robin", "round-robin"),
+        (False, "per-destination", "per-destination"),
+    ],
+)
+def test_other_adapters_predict_the_same_where_none_had_a_choice(
+    prepared: PreparedScenario, shared: bool, injection: str, found: str
+) -> None:
+    one, other = (
+        Conditions.of(with_engine(prepared, injection=name)) for name in ("fifo", injection)
+    )
+    known = KnownPredictions[str]()
+    assert asked(known, (one, "fifo", shared), (other, injection, False)) == ["fifo", found]
+    # Each keeps its own answer.
+    assert asked(known, (one, "again", True), (other, "again", True)) == ["fifo", found]
+
+
+def test_all_that_determines_a_simulation_is_a_condition(prepared: PreparedScenario) -> None:
+    back = prepared.observed.node[::-1].copy()
+    moved = replace(prepared, jobs=[replace(prepared.observed, node=back)])
+    seed = replace(prepared, scenario=prepared.scenario.model_copy(update={"seed": 7}))
+    rates = replace(prepared.fabric, link_gbps=prepared.fabric.link_gbps * np.float32(0.5))
+    different = [
+        prepared,
+        moved,
+        seed,
+        replace(prepared, fabric=rates),
+        with_small_buffers(prepared),
+        with_routing(prepared, "random"),
+        with_engine(prepared, send_delay=1),
+        prepared.with_coarse_packets(16 << 10),
+        prepared.with_program(prepare(prepared.scenario).observed.program),
+        prepared.with_other_traffic("other", [(0, 0, 1, 4096)]),
+    ]
+    assert len({Conditions.of(one) for one in different}) == len(different)
+    machine = MachineModel(with_engine(prepared, injection="round-robin"), 0.0, ())
+    assert machine.conditions.rest == Conditions.of(prepared).rest

@@ -1,0 +1,60 @@
+"""Costs of causes in networks that drop packets, where a model without drops is too fast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailback.diagnosis.explanation import Cost
+from tailback.inference.lossy_costs import more_by_load_ps, with_lossy_costs
+
+S = 10**12
+
+
+def cost(cause: str, seconds: float, total_s: float = 10.0) -> Cost:
+    ps = round(seconds * S)
+    told: dict[str, Any] = {"subject": "", "evidence": "", "rests_on": ("counters",)}
+    return Cost(cause=cause, ps=ps, low_ps=ps, high_ps=ps, share=seconds / total_s, **told)
+
+
+def test_a_run_without_its_slow_cable_would_not_be_as_fast_as_the_model() -> None:
+    """10 s measured and expected, 4 s without the cable in the model: 4.8 s under TCP."""
+    (found,) = with_lossy_costs([cost("slow-link", 6.0)], 10 * S, 10 * S, 1.0)
+    assert found.ps == pytest.approx(5.2 * S) and found.share == pytest.approx(0.52)
+    assert found.low_ps == pytest.approx(3.93 * S, rel=0.01)
+    assert found.high_ps == pytest.approx(6.21 * S, rel=0.01)
+
+
+def test_time_that_the_model_does_not_expect_widens_the_range_only() -> None:
+    """The model explains 1 s of other traffic; up to 3 s more may be due to it."""
+    (found,) = with_lossy_costs([cost("other-traffic", 1.0)], 10 * S, 6 * S, 1.0)
+    assert found.ps == 1 * S
+    assert found.low_ps == 1 * S and found.high_ps == pytest.approx(5.26 * S, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("busy_s", "more_s"),
+    [(0.0, 0.0), (5.0, 0.0), (8.0, 2.0), (30.0, 4.0)],
+)
+def test_time_that_a_full_link_needs_is_at_most_that_of_a_run_that_lacks_nothing(
+    busy_s: float, more_s: float
+) -> None:
+    assert more_by_load_ps(round(busy_s * S), 12 * S, 6 * S) == pytest.approx(more_s * S)
+
+
+def test_small_costs_and_costs_of_two_faults_stay_as_they_are() -> None:
+    minor = [cost("slow-link", 6.0), cost("other-traffic", 0.1), cost("noise", 0.3)]
+    found = {one.cause: one for one in with_lossy_costs(minor, 10 * S, 10 * S, 1.0)}
+    assert found["slow-link"].ps < 6 * S and found["noise"] == minor[2]
+    assert found["other-traffic"] == minor[1]
+    both = [cost("slow-link", 6.0), cost("other-traffic", 2.0)]
+    assert with_lossy_costs(both, 10 * S, 10 * S, 1.0) == both
+
+
+def test_the_largest_cost_stays_first() -> None:
+    told = [cost("slow-link", 2.0), cost("noise", 1.9)]
+    assert [one.cause for one in with_lossy_costs(told, 10 * S, 10 * S, 1.0)] == [
+        "noise",
+        "slow-link",
+    ]

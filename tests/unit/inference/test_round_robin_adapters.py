@@ -1,0 +1,60 @@
+"""What a measured run takes for granted of adapters, unless the scenario says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+import tailback as tb
+from tailback.evaluate import Change
+from tailback.inference.further_costs import adapter_order_costs
+from tailback.inference.measured_run import with_round_robin_adapters
+from tailback.simulation import make_evaluate, prepare
+from tailback.sources.source import Source
+
+EXCHANGE = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+    "job": [{"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "256 KiB"}}],
+}
+
+
+def test_adapters_serve_messages_in_turn_unless_the_scenario_says_how() -> None:
+    made = prepare(Source.of(EXCHANGE, seed=3).scenario)
+    real = with_round_robin_adapters(made)
+    assert made.scenario.engine.injection == "fifo"
+    assert real.scenario.engine.injection == "round-robin"
+    # What a run's folder keeps is what was simulated.
+    assert tb.load_scenario(real.scenario).engine.injection == "round-robin"
+    told = {**EXCHANGE, "engine": {"injection": "fifo"}}
+    same = prepare(Source.of(told, seed=3).scenario)
+    assert with_round_robin_adapters(same) is same
+
+
+def test_messages_to_a_busy_receiver_do_not_hold_back_the_others() -> None:
+    """All begin with the same receiver: in turn, the other messages go on meanwhile."""
+    pattern = {"kind": "alltoall-naive", "ranks": 16, "size": "64 KiB", "post": "all"}
+    made = prepare(Source.of({**EXCHANGE, "job": [{"pattern": pattern}]}).scenario)
+    fifo, round_robin = (
+        make_evaluate(scenario)(Change()).elapsed_ps
+        for scenario in (made, with_round_robin_adapters(made))
+    )
+    assert round_robin < 0.9 * fifo
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least", "most"),
+    [("alltoall-naive", 0.1, 1.0), ("reduce-naive", 0.0, 0.0)],
+)
+def test_an_ideal_switch_separates_adapter_order_from_busy_receivers(
+    pattern: str, least: float, most: float
+) -> None:
+    """All ranks send to one receiver after another, or all only to the same one."""
+    kinds = {"alltoall-naive": {"post": "all"}, "reduce-naive": {}}
+    job = {"pattern": {"kind": pattern, "ranks": 16, "size": "64 KiB", **kinds[pattern]}}
+    made = prepare(Source.of({**EXCHANGE, "job": [job]}).scenario)
+    evaluate = make_evaluate(made)
+    star = evaluate(Change(network="star", background=False)).elapsed_ps
+    costs = adapter_order_costs(made, evaluate, 2)
+    assert len(costs) == 2
+    assert least * star <= min(costs) and max(costs) <= most * star
+    shared = with_round_robin_adapters(made)
+    assert adapter_order_costs(shared, make_evaluate(shared), 2) == ()

@@ -1,0 +1,142 @@
+"""What a reader finds in a user's file and does not use is stated by name, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tailback.calibration.file import load as load_calibration
+from tailback.errors import TailbackError
+from tailback.evidence.jobs import read_jobs
+from tailback.fabric.readers import read_fabric
+from tailback.io.delimited import not_used
+from tailback.port_counters.readers import read_counters
+from tailback.sources.source import load_scenario
+from tailback.telemetry.captured import read_contexts
+from tailback.telemetry.samples_csv import read_samples
+from tailback.traffic.readers import read_trace
+from tests.factories.fabric_files import SAMPLES
+from tests.factories.user_inputs import INPUTS
+
+
+def column(text: str, delimiter: str = ",") -> str:
+    """A table with one more column, ``surprise``."""
+    first, *lines = text.rstrip("\n").split("\n")
+    rows = [f"{line}{delimiter}7" for line in lines]
+    return "\n".join([f"{first}{delimiter}surprise", *rows]) + "\n"
+
+
+def added(line: str) -> Callable[[str], str]:
+    """A text with one more line."""
+    return lambda text: text + line
+
+
+def of_fabric(path: Path) -> Sequence[str]:
+    return read_fabric(path, cable_gbps=SAMPLES[path.stem].cable_gbps).notes
+
+
+def of_counters(path: Path) -> Sequence[str]:
+    return not_used(read_counters(path).unknown)
+
+
+CASES: dict[str, tuple[Callable[[str], str], Callable[[Path], Sequence[str]]]] = {
+    "counters ethernet-csv": (column, of_counters),
+    "counters recorded-infiniband": (column, of_counters),
+    "counters ldms-csv ibnet": (column, of_counters),
+    "counters perfquery": (added("surprise:......5\n"), of_counters),
+    "counters prometheus": (
+        lambda text: text.replace(
+            '"result":[', '"result":[{"metric":{"__name__":"surprise"},"values":[[1,"1"]]},'
+        ),
+        of_counters,
+    ),
+    "fabric edge-list": (column, of_fabric),
+    "fabric slurm-topology-yaml": (
+        lambda text: text.replace("  cluster_default", "  surprise: 1\n  cluster_default"),
+        of_fabric,
+    ),
+    "jobs csv": (column, lambda path: read_jobs(path).notes),
+    "jobs sacct-parsable": (
+        lambda text: column(text, "|"),
+        lambda path: read_jobs(path).notes,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_unused_field_is_named_once(name: str, tmp_path: Path) -> None:
+    change, notes = CASES[name]
+    INPUTS[name].write(tmp_path)
+    path = (tmp_path / "input.txt").rename(tmp_path / f"{name.split(' ')[1]}.txt")
+    text = path.read_text()
+    assert not any("surprise" in note for note in notes(path))
+    path.write_text(change(text))
+    assert change(text) != text
+    assert sum("surprise" in note for note in notes(path)) == 1
+
+
+def test_unused_columns_of_samples_and_contexts_are_named(tmp_path: Path) -> None:
+    (tmp_path / "edges").write_text(SAMPLES["edge-list"].text)
+    fabric = read_fabric(tmp_path / "edges")
+    samples = "src,dst,link,congested,hops,samples,surprise\nn1,n3,0,0,2,5,7\n"
+    (tmp_path / "samples.csv").write_text(samples)
+    assert read_samples(tmp_path / "samples.csv", fabric).notes == ["columns not used: surprise"]
+    folder = tmp_path / "contexts"
+    folder.mkdir()
+    (folder / "addresses.csv").write_text("address,node,surprise\n1,n1,7\n")
+    (folder / "calls.csv").write_text("call,surprise\nMPI_Send,7\n")
+    assert read_contexts(folder, fabric).notes == [
+        "addresses.csv: columns not used: surprise",
+        "calls.csv: columns not used: surprise",
+    ]
+
+
+@pytest.mark.parametrize(("adapters", "stated"), [((0, 0), False), ((0, 1), True)])
+def test_adapters_of_a_schedule_are_stated(
+    adapters: tuple[int, int], stated: bool, tmp_path: Path
+) -> None:
+    sends, receives = (
+        "\n".join(f"{call} 8b {way} tag {nic} nic {nic}" for nic in adapters)
+        for call, way in (("send", "to 1"), ("recv", "from 0"))
+    )
+    file = tmp_path / "two.goal"
+    file.write_text(f"num_ranks 2\nrank 0 {{\n{sends}\n}}\nrank 1 {{\n{receives}\n}}\n")
+    notes = [note for note in read_trace(file).notes if "nic not used" in note]
+    assert notes == (
+        [
+            "nic not used: ranks send by up to 2 adapters in the schedule; here all messages of a "
+            "rank pass through one, which takes longer"
+        ]
+        if stated
+        else []
+    )
+
+
+def test_engine_of_the_fabric_option_is_used(tmp_path: Path) -> None:
+    network = '[fabric]\npreset = "tapered"\n[engine]\nrouting = "deterministic"\n'
+    (tmp_path / "net.toml").write_text(network)
+    (tmp_path / "job.toml").write_text(
+        '[fabric]\npreset = "tapered"\n[engine]\nrouting = "adaptive"\npacket = "512 B"\n'
+        '[[job]]\npattern = { kind = "ring", ranks = 4, size = "64 KiB" }\n'
+    )
+    changed = load_scenario(tmp_path / "job.toml", fabric=tmp_path / "net.toml").engine
+    assert changed.routing == "deterministic"
+    assert changed.packet == 512
+    unchanged = load_scenario(tmp_path / "job.toml", fabric="tapered").engine
+    assert unchanged.routing == "adaptive"
+
+
+def test_section_without_meaning_in_a_calibration_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "machine.toml"
+    file.write_text('[engine]\nlocal_delay = "500 ns"\n[telemetry]\none_in = 3\n')
+    with pytest.raises(TailbackError, match="has no meaning") as refused:
+        load_calibration(file)
+    assert refused.value.place == "[telemetry]"
+
+
+def test_long_lists_and_hostile_names_are_shortened_and_quoted() -> None:
+    assert not_used([]) == []
+    (note,) = not_used(["\x1b[31m", *(f"c{number}" for number in range(20))])
+    assert "\x1b" not in note and note.endswith("and 9 more")

@@ -1,0 +1,222 @@
+"""Links that serve less than their rate, told from queues: on queues whose truth is known."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from tailback.cli import cli
+from tailback.port_counters.findings.port_findings import (
+    PORT_FINDINGS,
+    QUEUE_WINDOWS,
+    clock_error_ns,
+    port_findings,
+    queue_windows,
+)
+from tailback.port_counters.findings.port_verdict import assess_ports, sentence
+from tailback.port_counters.schema import INTERVALS, conform
+from tailback.units import rate_of_rate
+from tests.factories.public_data import real
+
+STEP_NS = 1_000_000
+"""Time step of the queues below."""
+
+
+def queue(
+    serves: float, nominal: float, arrivals: np.ndarray, every: int, jitter: int = 0, seed: int = 0
+) -> pl.DataFrame:
+    """Counters of a port, read every so many steps; rates in bytes a step, as are arrivals.
+
+    The server is exact: it sends ``serves`` bytes a step while there is a queue.
+    """
+    total = np.cumsum(arrivals)
+    # What a work-conserving server has sent: the least of arrivals until s and full service since.
+    steps = np.arange(1, len(arrivals) + 1) * serves
+    sent = steps + np.minimum(np.minimum.accumulate(total - steps), 0.0)
+    backlog = total - sent
+    draw = np.random.default_rng(seed)
+    at = np.arange(every, len(arrivals) - every, every)
+    at = at + (draw.integers(-jitter, jitter + 1, len(at)) if jitter else 0)
+    rows = pl.DataFrame(
+        {
+            "time_ns": at[1:] * STEP_NS,
+            "interval_ns": np.diff(at) * STEP_NS,
+            "node_name": "s",
+            "port": 1,
+            "interface": "e0",
+            "data_bytes": np.diff(np.floor(sent[at])).astype(np.uint64),
+            "packets": np.ceil(np.diff(sent[at]) / 1500).astype(np.uint64),
+            "backlog_before_bytes": np.round(backlog[at[:-1]]).astype(np.uint64),
+            "backlog_bytes": np.round(backlog[at[1:]]).astype(np.uint64),
+            "capacity_gbps": nominal * 8 / STEP_NS,
+            "source": "test",
+        }
+    )
+    return conform(INTERVALS, rows)
+
+
+def bursts(load: float, steps: int, seed: int) -> np.ndarray:
+    """Bytes a step, in bursts at random times: ``load`` on average."""
+    draw = np.random.default_rng(seed)
+    size = 40_000.0
+    return draw.poisson(load / size, steps) * size
+
+
+def test_a_queue_that_outlasts_its_interval_proves_the_rate() -> None:
+    # 250,000 bytes at once; 1,250 a step served of 5,000: 125,000 in each of two intervals.
+    arrivals = np.zeros(1000)
+    arrivals[150] = 250_000
+    frame = queue(1250, 5000, arrivals, 100)
+    row = port_findings(frame).row(0, named=True)
+    assert (row["finding"], row["evidence"], row["intervals"]) == ("degraded", "outlasted", 1)
+    assert row["served_gbps"] == pytest.approx(0.01, rel=0.01)
+    assert row["served_low_gbps"] < 0.01 < row["served_high_gbps"] < 0.04
+    assert row["nominal_gbps"] == pytest.approx(0.04)
+    # At its full rate the same queue is gone within the interval and proves nothing.
+    healthy = port_findings(queue(5000, 5000, arrivals, 100))
+    assert set(healthy["finding"]) <= {"queued", "busy"}
+    # Nor does it without a nominal rate.
+    unknown = frame.with_columns(capacity_gbps=pl.lit(None, pl.Float64))
+    assert port_findings(unknown)["finding"].to_list() == ["queued"]
+
+
+def test_a_full_link_is_busy_and_not_degraded() -> None:
+    found = port_findings(queue(5000, 5000, np.full(4000, 5500.0), 100))
+    assert found["finding"].to_list() == ["busy"]
+    assert found["served_gbps"][0] == pytest.approx(0.04, rel=0.02)
+
+
+def test_frames_that_counters_leave_out_make_no_slow_link() -> None:
+    # 64-byte packets: a full wire shows 60 of 84 bytes, and its queue stays.
+    frame = queue(5000 * 60 / 84, 5000, np.full(4000, 4000.0), 100)
+    frame = frame.with_columns(packets=(pl.col("data_bytes") / 60).cast(pl.UInt64))
+    assert "degraded" not in port_findings(frame)["finding"].to_list()
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.7])
+def test_slow_links_are_found_where_readings_are_far_apart(share: float) -> None:
+    found = 0
+    for seed in range(20):
+        arrivals = bursts(0.85 * share * 5000, 120_000, seed)
+        rows = port_findings(queue(share * 5000, 5000, arrivals, 1000, 30, seed))
+        if rows["finding"][0] == "degraded":
+            row = rows.row(0, named=True)
+            assert row["evidence"] == "sampled"
+            truth = share * 5000 * 8 / STEP_NS
+            assert row["served_low_gbps"] <= truth <= row["served_high_gbps"]
+            found += 1
+    assert found >= 18
+
+
+def test_a_slow_link_whose_queue_is_seen_at_one_end_of_an_interval_at_most() -> None:
+    """Readings catch a queue every other time: no interval begins and ends with one."""
+    arrivals = np.zeros(20_000)
+    # At a quarter of the rate, 60,000 bytes take 48 of 200 steps: from 80 to 128.
+    arrivals[80::200] = 60_000
+    frame = queue(1250, 5000, arrivals, 100)
+    seen = np.stack([frame["backlog_before_bytes"], frame["backlog_bytes"]]) > 0
+    assert seen.any(axis=0).all() and not seen.all(axis=0).any()
+    row = port_findings(frame).row(0, named=True)
+    assert (row["finding"], row["evidence"], row["intervals"]) == (
+        "degraded",
+        "sampled",
+        len(frame),
+    )
+    assert row["served_low_gbps"] <= row["served_gbps"] <= row["served_high_gbps"] < 0.02
+
+
+def test_readings_that_come_late_hide_no_slow_link() -> None:
+    """Most intervals are half as long again, or half as long, as they should be."""
+    found = alarms = 0
+    for seed in range(20):
+        slow = queue(2000, 5000, bursts(0.8 * 2000, 60_000, seed), 200, 90, seed)
+        assert clock_error_ns(slow) > 0.5 * float(slow["interval_ns"].median())  # type: ignore[arg-type]
+        found += port_findings(slow)["finding"][0] == "degraded"
+        healthy = queue(5000, 5000, bursts(0.6 * 5000, 60_000, seed), 200, 90, seed)
+        alarms += "degraded" in port_findings(healthy)["finding"].to_list()
+    assert found >= 18 and alarms == 0
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
+def test_healthy_links_are_not_called_slow(load: float) -> None:
+    """300 healthy ports at three loads: the chance of an alarm is 1 % of all ports together."""
+    alarms = 0
+    for seed in range(100):
+        frame = queue(5000, 5000, bursts(load * 5000, 30_000, seed), 100, 3, seed)
+        alarms += "degraded" in port_findings(frame)["finding"].to_list()
+    assert alarms <= 2
+
+
+def test_drops_are_listed_beside_what_else_a_port_shows() -> None:
+    frame = queue(5000, 5000, np.full(2000, 5500.0), 100).with_columns(
+        drops=pl.when(pl.int_range(pl.len()) == 3).then(7).otherwise(0).cast(pl.UInt64)
+    )
+    found = port_findings(frame)
+    assert found["finding"].to_list() == ["busy", "drops"]
+    row = found.row(1, named=True)
+    assert (row["drops"], row["intervals"]) == (7, 1)
+    assert row["end_ns"] - row["start_ns"] == 100 * STEP_NS
+    assert found.schema == pl.Schema(PORT_FINDINGS.polars_schema)
+
+
+def test_windows_end_where_the_queue_is_empty_or_readings_are_missing() -> None:
+    arrivals = np.zeros(2000)
+    arrivals[150], arrivals[1050] = 4_000_000, 1_000_000
+    frame = queue(5000, 5000, arrivals, 100)
+    whole = queue_windows(frame)
+    assert whole.schema == pl.Schema(QUEUE_WINDOWS.polars_schema)
+    assert whole["start_ns"].to_list() == [200 * STEP_NS, 1100 * STEP_NS]
+    assert whole["served_gbps"].to_list() == pytest.approx([0.04, 0.04])
+    assert whole["outlasted"].to_list() == [7, 1]
+    cut = queue_windows(frame.filter(pl.col("time_ns") != 500 * STEP_NS))
+    assert cut["end_ns"].to_list()[:2] == [400 * STEP_NS, 900 * STEP_NS]
+
+
+def test_nothing_known_gives_no_finding() -> None:
+    empty = conform(INTERVALS, pl.DataFrame())
+    assert port_findings(empty).is_empty() and queue_windows(empty).is_empty()
+    assert clock_error_ns(empty) == 0.0
+    quiet = queue(5000, 5000, np.zeros(1000), 100)
+    assert port_findings(quiet).is_empty()
+    assert assess_ports(quiet).kind == "quiet"
+    assert "none of 1 port dropped packets" in sentence(assess_ports(quiet))
+
+
+def test_rates_in_the_unit_of_the_link() -> None:
+    assert rate_of_rate(0.00995, 0.04) == "9.95 of 40 Mb/s"
+    assert rate_of_rate(12.34, 100.0) == "12.3 of 100 Gb/s"
+
+
+def lab(run: str, folder: Path) -> list[str]:
+    with tarfile.open(real(f"real-lab/{run}.tar.gz")) as archive:
+        for name in ("links.csv", "counters.csv.gz"):
+            archive.extract(f"{run}/{name}", folder, filter="data")
+    return [str(folder / run / "counters.csv.gz"), "--fabric", str(folder / run / "links.csv")]
+
+
+@pytest.mark.data
+def test_the_slow_cable_of_a_real_run_is_named_both_ways(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["counters", *lab("r8", tmp_path), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.output)
+    assert (facts["verdict"], facts["network"]) == ("degraded", "lossy")
+    slow = [row for row in facts["findings"] if row["finding"] == "degraded"]
+    assert {(row["node_name"], row["interface"]) for row in slow} == {("l2", "s1"), ("s1", "l2")}
+    for row in slow:
+        assert row["served_low_gbps"] <= 0.010 <= row["served_high_gbps"]
+    text = CliRunner().invoke(cli, ["counters", *lab("r8", tmp_path)]).output
+    assert "of 40 Mb/s while it queues" in " ".join(text.split())
+
+
+@pytest.mark.data
+def test_a_healthy_real_run_has_no_slow_link(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["counters", *lab("r9", tmp_path)])
+    assert result.exit_code == 0
+    assert "No link serves less than its rate" in " ".join(result.output.split())
+    assert "SERVE LESS" not in result.output

@@ -1,0 +1,50 @@
+"""The example of a real run with a slow cable: what was injected is found, by the folder alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tailback as tb
+from tailback.errors import ScenarioError
+from tailback.sources.lab_case import LabCase
+from tailback.sources.source import Source
+from tests.factories.repository import ROOT
+
+CASE = ROOT / "examples" / "lab" / "slow-cable"
+COST_S = 5.165
+"""Time of the iterations less that of the same run without the fault (README.md of the example)."""
+
+
+def test_the_slow_cable_of_the_example_is_named_and_its_cost_is_in_the_range() -> None:
+    found = tb.diagnose(CASE, seeds=1, methods=["block"]).diagnosis
+    (injected,) = json.loads((CASE / "truth.json").read_text())["causes"]
+    assert injected["kind"] == "slow-cable"
+    assert found.cause == "slow-link" and found.explanation is not None
+    cost = found.explanation.costs[0]
+    ends = {end.split("[")[0] for end in cost.subject.split()[:3:2]}
+    assert ends == set(injected["cable"].split("-"))
+    assert cost.low_ps <= COST_S * 1e12 <= cost.high_ps
+    rested = " ".join(found.explanation.sources)
+    assert "counters of 40 links" in rested and "samples in packets" in rested
+
+
+def test_options_override_what_the_folder_of_a_lab_has(tmp_path: Path) -> None:
+    case = shutil.copytree(CASE, tmp_path / "mine")
+    found = Source.of(case)
+    assert found.scenario.name == "mine" and found.case == LabCase.of(case)
+    assert found.scenario.job[0].placement_file == case / "rank_host.csv"
+    chosen = Source.of(case, hosts="h[00-01]:8", fabric="tapered").scenario
+    assert chosen.job[0].hosts == "h[00-01]:8" and chosen.job[0].placement_file is None
+    assert chosen.fabric.file is None
+
+
+def test_a_folder_that_lacks_the_links_of_the_lab_is_an_ordinary_trace(tmp_path: Path) -> None:
+    case = shutil.copytree(CASE, tmp_path / "mine")
+    (case / "links.csv").unlink()
+    assert LabCase.of(case) is None
+    with pytest.raises(ScenarioError, match="needs a network"):
+        Source.of(case / "trace")
