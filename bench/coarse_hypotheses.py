@@ -19,7 +19,7 @@ from typing import Any
 from _diagnosed import compare_cases, diagnose_here, diagnosed
 from blind import arguments
 
-import tailback.inference.attempts as attempts
+import tailback.inference.search as attempts
 from tailback.units import percent
 
 

@@ -25,7 +25,7 @@ from _machine import machine
 from blind import arguments
 
 import tailback
-import tailback.inference.attempts as attempts
+import tailback.inference.search as attempts
 from tailback.evaluate import Change, Evaluate
 from tailback.inference.known_predictions import Conditions, KnownPredictions
 from tailback.simulation import KnownRuns, make_evaluate, routes_for
@@ -47,7 +47,7 @@ def forget() -> None:
     def alone(*given: Any, **named: Any) -> Any:
         return replace(explained(*given, **named), others=())
 
-    search = sys.modules[attempts.SimulatedHypotheses.__module__]
+    search = sys.modules[attempts.HypothesisSpace.__module__]
     diagnosing, routing = (sys.modules[one.__module__] for one in (tailback.diagnose, routes_for))
     explained = diagnosing.add_evidence
     changes = [

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MEASURED_ALONE = {
     "tailback._core": "the compiled engine and readers, without what Python adds to them",
-    "tailback.inference.attempts": "searches among hypotheses, without and with a ranking",
+    "tailback.inference.search": "searches among hypotheses, without and with a ranking",
     "tailback.api.candidates": "which placements are tried, beside what all of them would give",
     "tailback.inference.known_predictions": "searches that simulate again what they know",
     "tailback.simulation.parallel.spread": "the batch script of workers, without a command line",

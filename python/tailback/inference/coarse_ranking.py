@@ -17,7 +17,7 @@ from tailback.scenario.engine import EngineSection
 
 FEWEST_KEPT = 12
 """Cables that are always simulated in full: no later step of a search looks at more of them
-(:data:`tailback.inference.attempts.SUSPECTS_PER_ROUTING`)."""
+(:data:`tailback.inference.search.SUSPECTS_PER_ROUTING`)."""
 
 MIN_SUSPECTS = 2 * FEWEST_KEPT
 """Up to so many, a ranking at half of the cost would save nothing."""

@@ -17,12 +17,12 @@ from tailback.evidence.call_profile import call_profile
 from tailback.fabric.degraded import SlowLink, nominal, slow_links
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
-from tailback.inference.attempts import ExplanationSearch
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
+from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.lossy_costs import more_by_load_ps
 from tailback.inference.machine_models import SETTINGS
 from tailback.inference.measured_wording import slower_part
@@ -35,6 +35,7 @@ from tailback.inference.network_clues import (
     routing_is_stated,
 )
 from tailback.inference.port_event_statements import port_event_statements
+from tailback.inference.search import ExplanationSearch
 from tailback.inference.shared_links import sampled_links, shared_links
 from tailback.inference.unknown_hosts import unknown_hosts
 from tailback.inference.unknown_job import UnknownJob
@@ -105,7 +106,7 @@ def add_evidence(
     others = OtherJobs.of(prepared, evidence, run)
     profile = call_profile(measured.tables, prepared.observed.program)
     compared = comparisons(prepared, measured, evidence, run, profile)
-    search = ExplanationSearch(
+    space = HypothesisSpace(
         others,
         profile,
         compared,
@@ -118,9 +119,9 @@ def add_evidence(
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     if statements.assumed_hosts:
         statements.missing.append(wording.HOSTS)
-    posterior = search.explained(prepared, fifo)
+    posterior = ExplanationSearch(space).explained(prepared, fifo)
     best = posterior.best
-    chosen = search.machines[best.machine].prepared
+    chosen = space.machines[best.machine].prepared
     if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
         statements.sources.append(wording.MESSAGES_IN_ORDER)
     routing = chosen.scenario.engine.routing
@@ -130,20 +131,20 @@ def add_evidence(
         statements.sources.append(wording.TABLES_NOT_USED)
     if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
         statements.sources.append(wording.STATED_SLOW_NOT_USED)
-    if search.machines[best.machine].small_buffers:
+    if space.machines[best.machine].small_buffers:
         statements.sources.append(wording.SMALL_BUFFERS)
-    statements.sources += [wording.ruled_out_coarsely(one) for one in search.rankings]
-    place_open = _place_is_open(search, posterior, prepared)
+    statements.sources += [wording.ruled_out_coarsely(one) for one in space.rankings]
+    place_open = _place_is_open(space, posterior, prepared)
     candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)
     no_tables = chosen.scenario.fabric.forwarding is None
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
     with_others = others.add_to(chosen, best.bursts)
-    expected = _expected(search, best)
-    change = _change_over_time(search, best, expected)
+    expected = _expected(space, best)
+    change = _change_over_time(space, best, expected)
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
-    found = _summary(search, posterior, candidates, statements)
+    found = _summary(space, posterior, candidates, statements)
     shared = "; ".join(shared_cores_of(prepared.scenario))
     found = replace(
         found,
@@ -159,7 +160,7 @@ def add_evidence(
         found,
         best.slow,
         _as_run_of(explained, expected),
-        [(changed, _as_run_of(explained, run)) for changed, run in _others(search, best)],
+        [(changed, _as_run_of(explained, run)) for changed, run in _others(space, best)],
     )
 
 
@@ -168,20 +169,20 @@ def _as_run_of(prepared: PreparedScenario, run: Run) -> Run:
     return replace(run, scenario=prepared.scenario)
 
 
-def _expected(search: ExplanationSearch, best: Hypothesis) -> Run:
+def _expected(space: HypothesisSpace, best: Hypothesis) -> Run:
     """The run with slow cables and counted traffic of the best hypothesis."""
-    machine = search.machines[best.machine]
+    machine = space.machines[best.machine]
     if best.slow == machine.slow:
-        return search.alone(best.machine, best.bursts)
-    scenario = search.others.add_to(machine.prepared, best.bursts)
-    return search.simulated(scenario, best.slow, measure=True)
+        return space.alone(best.machine, best.bursts)
+    scenario = space.others.add_to(machine.prepared, best.bursts)
+    return space.simulated(scenario, best.slow, measure=True)
 
 
-def _others(search: ExplanationSearch, best: Hypothesis) -> list[tuple[Change, Run]]:
+def _others(space: HypothesisSpace, best: Hypothesis) -> list[tuple[Change, Run]]:
     """Runs of the search that are changes of the scenario with the best hypothesis."""
-    machine = search.machines[best.machine]
-    beside = search.alone(best.machine, best.bursts)
-    alone = search.alone(best.machine, None, with_others=False)
+    machine = space.machines[best.machine]
+    beside = space.alone(best.machine, best.bursts)
+    alone = space.alone(best.machine, None, with_others=False)
     out: list[tuple[Change, Run]] = []
     if best.slow == machine.slow:
         out.append((Change(background=False), alone))
@@ -191,19 +192,17 @@ def _others(search: ExplanationSearch, best: Hypothesis) -> list[tuple[Change, R
     return [(replace(change, computations=True, measure=True), run) for change, run in out]
 
 
-def _change_over_time(
-    search: ExplanationSearch, best: Hypothesis, run: Run
-) -> ChangeOverTime | None:
+def _change_over_time(space: HypothesisSpace, best: Hypothesis, run: Run) -> ChangeOverTime | None:
     """A part of the run in which calls take longer than in ``run``, its best simulation."""
-    machine, profile = search.machines[best.machine], search.profile
+    machine, profile = space.machines[best.machine], space.profile
     program = machine.prepared.observed.program
-    scenario = search.others.add_to(machine.prepared, best.bursts)
-    change = ChangeOverTime.of(profile, run, program, search.measured.measured.elapsed_ps)
+    scenario = space.others.add_to(machine.prepared, best.bursts)
+    change = ChangeOverTime.of(profile, run, program, space.measured.measured.elapsed_ps)
     if change is None or not change.is_fault:
         return None
     ordinary = []
     for settings in SETTINGS:
-        varied = search.simulated(scenario, best.slow, settings)
+        varied = space.simulated(scenario, best.slow, settings)
         times = profile.with_times_of(varied, program)
         if times is not None:
             ordinary.append(ChangeOverTime.of(times, run, program, varied.elapsed_ps))
@@ -224,26 +223,26 @@ def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
 
 
 def _summary(
-    search: ExplanationSearch,
+    space: HypothesisSpace,
     posterior: Posterior,
     candidates: Sequence[SlowLink],
     statements: _Statements,
 ) -> EvidenceSummary:
     """What was found, in statements."""
     best = posterior.best
-    fabric = search.machines[best.machine].prepared.fabric
-    sent = link_totals(search.alone(best.machine, None, with_others=False), "bytes")
+    fabric = space.machines[best.machine].prepared.fabric
+    sent = link_totals(space.alone(best.machine, None, with_others=False), "bytes")
     stated = [
         slow
         for slow in slow_links(fabric)
         if sent[slow.link] > 0 or (slow.both and sent[fabric.link_reverse[slow.link]] > 0)
     ]
-    whose, shown = search.others.whose, search.others.shown
-    busy = _slow_busy_ps(search, best)
-    more = more_by_load_ps(busy, search.inside_ps, best.outcome.elapsed_ps)
-    alternatives = _alternatives(search, posterior, more, _others_busy_ps(search, sent))
-    job = _unknown_job(search, posterior)
-    evidence = search.evidence
+    whose, shown = space.others.whose, space.others.shown
+    busy = _slow_busy_ps(space, best)
+    more = more_by_load_ps(busy, space.inside_ps, best.outcome.elapsed_ps)
+    alternatives = _alternatives(space, posterior, more, _others_busy_ps(space, sent))
+    job = _unknown_job(space, posterior)
+    evidence = space.evidence
     origin: tuple[Origin, ...] = ("counters" if evidence.counters else "trace", "model")
     if job is not None and evidence.counters:
         origin = ("counters", "trace", "model")
@@ -253,7 +252,7 @@ def _summary(
     return EvidenceSummary(
         slow=tuple(_slow_link_text(slow, fabric, sent) for slow in (*stated, *best.slow)),
         slow_shown_by=(
-            _slow_shown_by(search, best, busy if more else 0, alone=not candidates)
+            _slow_shown_by(space, best, busy if more else 0, alone=not candidates)
             if best.slow
             else wording.STATED_SLOW
             if stated
@@ -261,7 +260,7 @@ def _summary(
         ),
         others=whose,
         others_shown_by=shown,
-        shared_links=shared_links(search.others.traffic, fabric),
+        shared_links=shared_links(space.others.traffic, fabric),
         sampled_links=sampled_links(evidence.estimates, fabric),
         port_events=port_event_statements(evidence.port_events),
         unknown_job=job,
@@ -270,7 +269,7 @@ def _summary(
         others_more_ps=(
             0
             if job is not None
-            else _others_more_ps(alternatives, _simulated_ps(search, posterior, best) + more)
+            else _others_more_ps(alternatives, _simulated_ps(space, posterior, best) + more)
         ),
         slow_more_ps=more,
         lossy=is_lossy(evidence, fabric),
@@ -291,7 +290,7 @@ def _summary(
 
 
 def _alternatives(
-    search: ExplanationSearch, posterior: Posterior, more_ps: int, busy_ps: int
+    space: HypothesisSpace, posterior: Posterior, more_ps: int, busy_ps: int
 ) -> list[tuple[float, Alternative]]:
     """The hypotheses by probability, with the costs of hidden causes; the best one first.
 
@@ -299,27 +298,27 @@ def _alternatives(
     those with other traffic no less than ``busy_ps``.
     """
     best = posterior.best
-    together = _costs_together(search, posterior)
+    together = _costs_together(space, posterior)
     out: list[tuple[float, Alternative]] = []
     for one in posterior.weighed:
         hypothesis = one.hypothesis
         if one.probability < NEGLIGIBLE and hypothesis is not best:
             continue
-        machine, elapsed = hypothesis.machine, _simulated_ps(search, posterior, hypothesis)
+        machine, elapsed = hypothesis.machine, _simulated_ps(space, posterior, hypothesis)
         hidden: dict[str, int] = {}
         unexplained = hypothesis.unexplained
         if not posterior.is_named(hypothesis):
             # One of many places that fit equally well is no more than an unknown cause.
             unexplained = True
-        elif hypothesis.slow != search.machines[machine].slow:
+        elif hypothesis.slow != space.machines[machine].slow:
             # Slow cables that counters show by themselves are in every alternative.
-            hidden["slow-link"] = elapsed - search.alone(machine, hypothesis.bursts).elapsed_ps
+            hidden["slow-link"] = elapsed - space.alone(machine, hypothesis.bursts).elapsed_ps
         if hypothesis.job is not None:
-            without = search.alone(machine, None, with_others=False).elapsed_ps
+            without = space.alone(machine, None, with_others=False).elapsed_ps
             hidden["other-traffic"] = elapsed - without
-        elif search.others.traffic is not None:
-            without = search.alone(machine, None, with_others=False).elapsed_ps
-            beside = search.alone(machine, hypothesis.bursts).elapsed_ps
+        elif space.others.traffic is not None:
+            without = space.alone(machine, None, with_others=False).elapsed_ps
+            beside = space.alone(machine, hypothesis.bursts).elapsed_ps
             hidden["other-traffic"] = (elapsed if hypothesis.otherwise else beside) - without
             if "slow-link" in hidden:
                 key = machine, hypothesis.places(posterior.reverse)
@@ -327,41 +326,41 @@ def _alternatives(
         concealed = posterior.hidden_among_simulated if hypothesis.not_tried else 0.0
         elapsed += more_ps
         if "other-traffic" in hidden:
-            waiting = more_by_load_ps(busy_ps, search.inside_ps, elapsed)
+            waiting = more_by_load_ps(busy_ps, space.inside_ps, elapsed)
             elapsed, hidden["other-traffic"] = elapsed + waiting, hidden["other-traffic"] + waiting
         said = Alternative(one.log_weight, elapsed, hidden, unexplained, concealed)
         out.insert(0 if hypothesis is best else len(out), (one.probability, said))
     return out
 
 
-def _costs_together(search: ExplanationSearch, posterior: Posterior) -> dict[Hashable, int]:
+def _costs_together(space: HypothesisSpace, posterior: Posterior) -> dict[Hashable, int]:
     """How much more counted traffic costs beside slow cables than without them, ps.
 
     By machine model and places of the cables. Every cause costs what the run saves without it, so
     that neither of two is charged with what they cost only together.
     """
     out: dict[Hashable, int] = {}
-    if search.others.traffic is None:
+    if space.others.traffic is None:
         return out
     for one in posterior.weighed:
         hypothesis = one.hypothesis
-        machine = search.machines[hypothesis.machine]
+        machine = space.machines[hypothesis.machine]
         key = hypothesis.machine, hypothesis.places(posterior.reverse)
         added = hypothesis.slow != machine.slow and not hypothesis.otherwise
         if one.probability < 1.0 - CREDIBLE or not added or key in out:
             continue
-        cables_only = search.simulated(machine.prepared, hypothesis.slow).elapsed_ps
-        beside = search.alone(machine.name, hypothesis.bursts).elapsed_ps
-        without = search.alone(machine.name, None, with_others=False).elapsed_ps
+        cables_only = space.simulated(machine.prepared, hypothesis.slow).elapsed_ps
+        beside = space.alone(machine.name, hypothesis.bursts).elapsed_ps
+        without = space.alone(machine.name, None, with_others=False).elapsed_ps
         out[key] = hypothesis.outcome.elapsed_ps - cables_only - (beside - without)
     return out
 
 
-def _simulated_ps(search: ExplanationSearch, posterior: Posterior, one: Hypothesis) -> int:
+def _simulated_ps(space: HypothesisSpace, posterior: Posterior, one: Hypothesis) -> int:
     """Simulated time of a hypothesis, ps; without its slow cables where they are not named."""
     if posterior.is_named(one):
         return one.outcome.elapsed_ps
-    return search.alone(one.machine, one.bursts).elapsed_ps
+    return space.alone(one.machine, one.bursts).elapsed_ps
 
 
 def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]], simulated_ps: int) -> int:
@@ -386,16 +385,14 @@ def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]], simulated
     return round(mean) - first.hidden_ps["other-traffic"] + first.elapsed_ps - simulated_ps
 
 
-def _unknown_job(search: ExplanationSearch, posterior: Posterior) -> UnknownJob | None:
+def _unknown_job(space: HypothesisSpace, posterior: Posterior) -> UnknownJob | None:
     """The unknown job of the best hypothesis, if it has one, with its cost."""
     best = posterior.best
     if best.job is None:
         return None
-    alone = search.compare(search.alone(best.machine, None))
-    missing = max(search.inside_ps - alone.elapsed_ps, 0)
-    tried = [
-        one for one in search.hypotheses if one.job is not None and one.machine == best.machine
-    ]
+    alone = space.compare(space.alone(best.machine, None))
+    missing = max(space.inside_ps - alone.elapsed_ps, 0)
+    tried = [one for one in space.hypotheses if one.job is not None and one.machine == best.machine]
     costs = [min(max(one.outcome.elapsed_ps - alone.elapsed_ps, 0), missing) for one in tried]
     same = [ps for ps, one in zip(costs, tried, strict=True) if one.job.bursts == best.job.bursts]  # type: ignore[union-attr]
     ps = min(max(best.outcome.elapsed_ps - alone.elapsed_ps, 0), missing)
@@ -423,7 +420,7 @@ def _range(posterior: Posterior) -> tuple[int, int]:
 
 
 def _place_is_open(
-    search: ExplanationSearch, posterior: Posterior, prepared: PreparedScenario
+    space: HypothesisSpace, posterior: Posterior, prepared: PreparedScenario
 ) -> bool:
     """Whether a link is slow, but its place depends on paths that are unknown.
 
@@ -433,14 +430,14 @@ def _place_is_open(
     right cable agree worse than usual, too.
     """
     best, fabric = posterior.best, prepared.fabric
-    if not best.slow or best.slow == search.machines[best.machine].slow or posterior.model.lossy:
+    if not best.slow or best.slow == space.machines[best.machine].slow or posterior.model.lossy:
         return False
     known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
     if known or posterior.slow_cable_agrees:
         return False
     likeliest: dict[str, Hashable] = {}
     for one in (one.hypothesis for one in posterior.weighed):
-        if one.slow != search.machines[one.machine].slow:
+        if one.slow != space.machines[one.machine].slow:
             likeliest.setdefault(one.machine[1], one.places(posterior.reverse))
     return len(likeliest) < 2 or len(set(likeliest.values())) > 1
 
@@ -462,13 +459,13 @@ def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> li
     return [] if posterior.best.job is not None else list(cables.values())
 
 
-def _slow_busy_ps(search: ExplanationSearch, best: Hypothesis) -> int:
+def _slow_busy_ps(space: HypothesisSpace, best: Hypothesis) -> int:
     """Time that the busiest slow link of a lossy network needed for the bytes that it counted, ps.
 
     Such networks hash flows to paths, which nothing records: the model spreads them evenly. 0 if
     counters do not show the slow links by themselves.
     """
-    counters, machine = search.evidence.counters, search.machines[best.machine]
+    counters, machine = space.evidence.counters, space.machines[best.machine]
     if counters is None or not counters.lossy or best.slow != machine.slow:
         return 0
     reverse = machine.prepared.fabric.link_reverse
@@ -480,35 +477,33 @@ def _slow_busy_ps(search: ExplanationSearch, best: Hypothesis) -> int:
     return round(float(np.nan_to_num(np.array(busy)).max(initial=0.0)))
 
 
-def _others_busy_ps(search: ExplanationSearch, sent: NDArray[np.float64]) -> int:
+def _others_busy_ps(space: HypothesisSpace, sent: NDArray[np.float64]) -> int:
     """Time that a link of a lossy network needed for mostly other jobs' bytes and some of ours, ps.
 
     Its queue delays ours, however much or little the model sends at the same instants.
 
     Args:
-        search: The search.
+        space: The hypotheses.
         sent: Bytes of our job on each link, shape (L,).
     """
-    counters = search.evidence.counters
-    if counters is None or not counters.lossy or search.others.traffic is None:
+    counters = space.evidence.counters
+    if counters is None or not counters.lossy or space.others.traffic is None:
         return 0
-    fabric = next(iter(search.machines.values())).prepared.fabric
+    fabric = next(iter(space.machines.values())).prepared.fabric
     shared = (sent > 0) & (counters.sent_bytes >= 2.0 * sent)
     busy = (counters.sent_bytes * 8000.0 / fabric.link_gbps)[shared]
     return round(float(busy.max(initial=0.0)))
 
 
-def _slow_shown_by(
-    search: ExplanationSearch, best: Hypothesis, busy_ps: int, *, alone: bool
-) -> str:
+def _slow_shown_by(space: HypothesisSpace, best: Hypothesis, busy_ps: int, *, alone: bool) -> str:
     """The evidence for the slow cables, in words.
 
     ``busy_ps`` is the time that one was busy, if it adds to the cost; else 0.
     """
-    if best.slow == search.machines[best.machine].slow:
+    if best.slow == space.machines[best.machine].slow:
         return wording.queued_below_rate(busy_ps)
-    errors = search.posterior().model.errors
-    before = search.compare(search.alone(best.machine, best.bursts)).misfits
+    errors = space.posterior().model.errors
+    before = space.compare(space.alone(best.machine, best.bursts)).misfits
     # In units of the usual misfit: kinds of evidence agree with different precision.
     both = [
         (now / errors[kind], (before[kind] or 0.0) / errors[kind])

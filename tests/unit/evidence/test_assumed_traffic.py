@@ -13,10 +13,11 @@ from tailback.evidence import measure
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.evidence.call_profile import call_profile
 from tailback.fabric.degraded import SlowLink
-from tailback.inference.attempts import ExplanationSearch
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import Posterior
+from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.network_clues import OtherJobs, comparisons
+from tailback.inference.search import ExplanationSearch
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
@@ -60,10 +61,10 @@ def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> Posterio
     alone = make_evaluate(again)(CHANGE)
     profile = call_profile(measured.tables, again.observed.program)
     compared = comparisons(again, measured, NetworkEvidence(), alone, profile)
-    case = ExplanationSearch(
+    case = HypothesisSpace(
         OtherJobs(), profile, compared, measured, NetworkEvidence(), lambda *_: None, 1
     )
-    return case.explained(again, None)
+    return ExplanationSearch(case).explained(again, None)
 
 
 def beside(prepared: PreparedScenario, load: float, length_ps: int) -> Run:

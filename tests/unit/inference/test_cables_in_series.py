@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailback.inference.cables_in_series import links_in_series
+from tailback.inference.search import links_in_series
 from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT

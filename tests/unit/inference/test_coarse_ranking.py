@@ -10,7 +10,6 @@ import pytest
 
 from tailback.evaluate import Change
 from tailback.inference import explain_wording
-from tailback.inference.attempts import SUSPECTS_PER_ROUTING
 from tailback.inference.coarse_ranking import (
     CLEAR,
     FEWEST_KEPT,
@@ -22,6 +21,7 @@ from tailback.inference.coarse_ranking import (
 from tailback.inference.error_model import ErrorModel, Outcome
 from tailback.inference.hidden_cables import CableTrials
 from tailback.inference.hypotheses import Prior
+from tailback.inference.search import SUSPECTS_PER_ROUTING
 from tailback.scenario.model import parse
 
 MEASURED = 1000

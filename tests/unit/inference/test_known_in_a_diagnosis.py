@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import tailback as tb
-from tailback.inference import attempts, explain
-from tailback.inference.attempts import ExplanationSearch
+from tailback.inference import explain, search
 from tailback.inference.comparisons import Comparisons
 from tailback.inference.explain import ScenarioWithEvidence
+from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.known_predictions import KnownPredictions
 from tailback.run.run import Run
 from tailback.simulation import execute, simulate
@@ -71,8 +71,8 @@ def diagnosed(
 
     patch.setattr(engine._EngineRun, "_simulate", counted)
     patch.setattr(sys.modules[tb.diagnose.__module__], "add_evidence", noted)
-    patch.setattr(ExplanationSearch, "recorded_on", lambda *_: True)
-    patch.setattr(attempts, "MIN_STRETCHES", 1)
+    patch.setattr(HypothesisSpace, "recorded_on", lambda *_: True)
+    patch.setattr(search, "MIN_STRETCHES", 1)
     scenario = {"fabric": FABRIC, "job": [{"trace": str(trace)}], "seed": 3}
     result = tb.diagnose(scenario, seeds=2, methods=["block"], remedies=["placement"], threads=1)
     return result, len(simulated), found

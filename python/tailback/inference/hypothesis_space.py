@@ -58,7 +58,7 @@ one."""
 
 
 @dataclass
-class SimulatedHypotheses:
+class HypothesisSpace:
     """Machine models and hypotheses on one measured run, with their simulations."""
 
     others: OtherJobs

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 from tailback.evaluate import Change
-from tailback.inference import attempts, coarse_ranking, network_clues, simulated_hypotheses
-from tailback.inference.attempts import ExplanationSearch
+from tailback.inference import coarse_ranking, hypothesis_space, network_clues, search
 from tailback.inference.error_model import MISFIT_ERROR, Outcome
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import NAMED, Posterior, SlowerMachine
+from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import (
     NETWORK_TRIALS,
     SETTINGS,
@@ -25,7 +25,7 @@ from tailback.inference.machine_models import (
     slower_network,
 )
 from tailback.inference.network_clues import OtherJobs
-from tailback.inference.simulated_hypotheses import SimulatedHypotheses
+from tailback.inference.search import ExplanationSearch
 from tailback.simulation import prepare
 from tailback.sources.source import Source
 from tailback.traffic.program import RecordedTimes
@@ -69,9 +69,9 @@ class Compared:
         return {"calls": 0.02 if varied[-1] == "fifo" else 0.0}
 
 
-def make_case(evidence: NetworkEvidence, measured: Any = None) -> ExplanationSearch:
+def make_case(evidence: NetworkEvidence, measured: Any = None) -> HypothesisSpace:
     profile: Any = SimpleNamespace(count=np.full(10, 10.0))
-    return ExplanationSearch(
+    return HypothesisSpace(
         OtherJobs(), profile, lambda run: run, measured, evidence, lambda *_: None, 1
     )  # type: ignore[arg-type, return-value]
 
@@ -124,23 +124,23 @@ def explained(
 
         return evaluate
 
-    for module in (attempts, simulated_hypotheses):
+    for module in (search, hypothesis_space):
         monkeypatch.setattr(module, "make_evaluate", make_evaluate)
         monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
-    monkeypatch.setattr(simulated_hypotheses, "modelled_part_ps", lambda _: MEASURED)
-    monkeypatch.setattr(simulated_hypotheses, "counted_slow", lambda *_: ((), ""))
-    monkeypatch.setattr(simulated_hypotheses, "carrying_cables", lambda *_: range(0, 32, 2))
-    monkeypatch.setattr(attempts, "longer_delays", lambda *_: delayed or [])
-    monkeypatch.setattr(attempts, "links_in_series", lambda *_: in_series or [])
-    monkeypatch.setattr(attempts, "cable_suspects", lambda *_: list(range(0, 32, 2)))
-    monkeypatch.setattr(attempts, "ahead_of_stalls", lambda *_: [])
-    monkeypatch.setattr(attempts, "coarse_size", lambda *_: coarse)
+    monkeypatch.setattr(hypothesis_space, "modelled_part_ps", lambda _: MEASURED)
+    monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: ((), ""))
+    monkeypatch.setattr(hypothesis_space, "carrying_cables", lambda *_: range(0, 32, 2))
+    monkeypatch.setattr(search, "longer_delays", lambda *_: delayed or [])
+    monkeypatch.setattr(search, "links_in_series", lambda *_: in_series or [])
+    monkeypatch.setattr(search, "cable_suspects", lambda *_: list(range(0, 32, 2)))
+    monkeypatch.setattr(search, "ahead_of_stalls", lambda *_: [])
+    monkeypatch.setattr(search, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(
-        attempts,
+        search,
         "assumed_messages",
         lambda _, nodes, *rest: [(0, int(nodes[0]), int(nodes[1]), 4096)],
     )
-    monkeypatch.setattr(ExplanationSearch, "recorded_on", lambda *_: True)
+    monkeypatch.setattr(HypothesisSpace, "recorded_on", lambda *_: True)
     case = make_case(evidence)
     case.compare = Compared()  # type: ignore[assignment]
     case.others = others or OtherJobs()
@@ -148,7 +148,7 @@ def explained(
         with_tables(one) if tables else one
         for one in (prepared("round-robin", **engine), prepared("fifo", **engine))
     )
-    return case.explained(first, None if told else second), seen
+    return ExplanationSearch(case).explained(first, None if told else second), seen
 
 
 def with_tables(one: Any) -> Any:
@@ -164,7 +164,7 @@ def test_many_cables_are_ranked_in_coarse_packets_where_one_stands_out(
         # A cable among the first that fits far better than none, but not as well as usual.
         return (1000, 0.02 if slow == (8,) else BAD) if slow else (500, BAD)
 
-    monkeypatch.setattr(attempts, "MIN_SUSPECTS", 12)
+    monkeypatch.setattr(search, "MIN_SUSPECTS", 12)
     monkeypatch.setattr(coarse_ranking, "FEWEST_KEPT", 3)
     whole, _ = explained(monkeypatch, simulated)
     full = grains.count(None)
@@ -189,7 +189,7 @@ def test_a_network_that_is_slower_everywhere_is_no_slow_link(
     slower = Outcome(990, dict.fromkeys(("calls", "sends", "spread"), GOOD))
     none, _ = explained(monkeypatch, simulated)
     assert none.slower_machine[0] < 0.5 and none.best.slow
-    monkeypatch.setattr(attempts, "slower_network", lambda *_: [(0.2, slower)])
+    monkeypatch.setattr(search, "slower_network", lambda *_: [(0.2, slower)])
     found, _ = explained(monkeypatch, simulated)
     chance, ways = found.slower_machine
     assert chance > 0.9 and ways == (SlowerMachine(rates=0.2),)
@@ -254,13 +254,13 @@ def test_links_that_carry_the_same_messages_are_tried_without_room_in_buffers(
         return 1000, GOOD if slow == (8,) and machine[0] == "round-robin" else BAD
 
     buffers = [TURN.scenario.engine.buffer]
-    predicted = SimulatedHypotheses.predicted
+    predicted = HypothesisSpace.predicted
 
     def noted(self: Any, machine: Any, *given: Any, **named: Any) -> Any:
         buffers.append(machine.prepared.scenario.engine.buffer)
         return predicted(self, machine, *given, **named)
 
-    monkeypatch.setattr(ExplanationSearch, "predicted", noted)
+    monkeypatch.setattr(HypothesisSpace, "predicted", noted)
     one, _ = explained(monkeypatch, simulated)
     assert {place for w in one.weighed[:2] for place in w.hypothesis.places(one.reverse)} == {
         (min(8, int(one.reverse[8])), None)
@@ -344,11 +344,11 @@ def test_calls_of_a_lossy_network_that_disagree_are_not_searched_for_a_slow_cabl
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Retransmissions make those of healthy runs disagree as much."""
-    monkeypatch.setattr(ExplanationSearch, "is_open", property(lambda _: False))
+    monkeypatch.setattr(HypothesisSpace, "is_open", property(lambda _: False))
     _, seen = explained(monkeypatch, lambda *_: (833, 0.009), lossy=True)
     assert len(seen) == 1
     _, seen = explained(monkeypatch, lambda *_: (985, 0.009))
-    assert len(seen) > attempts.OWN_SUSPECTS
+    assert len(seen) > search.OWN_SUSPECTS
 
 
 def test_what_other_settings_change_is_error_of_the_adapters_that_are_sensitive_to_them(
@@ -388,8 +388,8 @@ def test_a_slow_cable_is_tried_where_time_is_missing(
 def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attempts, "SUSPECTS_PER_ROUTING", 3)
-    monkeypatch.setattr(attempts, "OWN_SUSPECTS", 1)
+    monkeypatch.setattr(search, "SUSPECTS_PER_ROUTING", 3)
+    monkeypatch.setattr(search, "OWN_SUSPECTS", 1)
 
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         if not slow:
@@ -462,7 +462,7 @@ def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_r
             misfits={"calls": misfit, "sends": misfit, "spread": misfit, "stalls": BAD},
         )
 
-    monkeypatch.setattr(ExplanationSearch, "simulated", with_jobs)
+    monkeypatch.setattr(HypothesisSpace, "simulated", with_jobs)
     nodes = np.zeros(16)
     nodes[[9, 11]] = 5e6
     traffic = SimpleNamespace(
@@ -483,11 +483,11 @@ def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_r
 def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    likeliest = attempts.CableSearch.likeliest
+    likeliest = search.CableSearch.likeliest
     monkeypatch.setattr(
-        attempts.CableSearch,
+        search.CableSearch,
         "likeliest",
-        lambda one, most: (2,) if most == attempts.SUSPECTS_PER_ROUTING else likeliest(one, most),
+        lambda one, most: (2,) if most == search.SUSPECTS_PER_ROUTING else likeliest(one, most),
     )
 
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
@@ -498,7 +498,7 @@ def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
         return 1000, (GOOD if machine[0] == "fifo" else 0.9 * BAD) if right else BAD
 
     monkeypatch.setattr(
-        ExplanationSearch, "most_probable", lambda _, names: sorted(names, reverse=True)
+        HypothesisSpace, "most_probable", lambda _, names: sorted(names, reverse=True)
     )
     found, _ = explained(monkeypatch, simulated, COUNTED)
     assert [one.link for one in found.best.slow] == [24] and found.best.machine[0] == "fifo"

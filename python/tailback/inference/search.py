@@ -9,7 +9,7 @@ number of simulations; they decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink
-from tailback.inference.cables_in_series import links_in_series
 from tailback.inference.coarse_ranking import (
     MIN_SUSPECTS,
     CoarseRanking,
@@ -30,6 +29,7 @@ from tailback.inference.coarse_ranking import (
 from tailback.inference.error_model import MISFIT_ERROR, Outcome, nearest_of
 from tailback.inference.hidden_cables import CableSearch, CableTrials, Trial
 from tailback.inference.hypotheses import FAULT, UNUSUAL, MachineName, Posterior, SlowerMachine
+from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import (
     DELAYS,
     OTHER_ROUTING,
@@ -49,7 +49,6 @@ from tailback.inference.network_clues import (
     queued_more_than_busy,
     routing_is_stated,
 )
-from tailback.inference.simulated_hypotheses import SimulatedHypotheses
 from tailback.inference.unknown_job import Draw, draws, try_unknown_job
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
@@ -98,8 +97,15 @@ WHERE_IT_SENDS = ("calls", "sends", "stalls", "bytes")
 """Kinds of evidence that depend on where an unknown job sends, which is unknown."""
 
 
-class ExplanationSearch(SimulatedHypotheses):
-    """The search for an explanation of one measured run."""
+class ExplanationSearch:
+    """The search for an explanation of one measured run.
+
+    Args:
+        space: The hypotheses, to which the search adds.
+    """
+
+    def __init__(self, space: HypothesisSpace) -> None:
+        self.space = space
 
     def explained(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Posterior:
         """Add hypotheses until it is probable that the right one is among them.
@@ -109,64 +115,67 @@ class ExplanationSearch(SimulatedHypotheses):
             fifo: The same with adapters that send messages one after another; None if the scenario
                 states how adapters share their link.
         """
-        if is_lossy(self.evidence, round_robin.fabric):
+        if is_lossy(self.space.evidence, round_robin.fabric):
             fifo = None  # Hosts share their link between sockets.
         given = [round_robin] if fifo is None else [round_robin, fifo]
         for prepared in given:
-            self.add_machine(prepared, -math.log(len(given)))
-        if round_robin.scenario.fabric.forwarding is not None and self.takes_too_long:
+            self.space.add_machine(prepared, -math.log(len(given)))
+        if round_robin.scenario.fabric.forwarding is not None and self.space.takes_too_long:
             for prepared in given:
-                self.add_machine(without_tables(prepared), math.log(UNUSUAL / len(given)))
-        if round_robin.fabric.nominal_gbps is not None and self.takes_too_long:
+                self.space.add_machine(without_tables(prepared), math.log(UNUSUAL / len(given)))
+        if round_robin.fabric.nominal_gbps is not None and self.space.takes_too_long:
             for prepared in given:
                 prior = math.log(UNUSUAL / len(given))
-                self.add_machine(at_nominal_rates(prepared), prior, at_nominal_rates=True)
-        if not self.recorded_on(round_robin):
-            return self.posterior()
-        for machine in list(self.machines.values()):
+                self.space.add_machine(at_nominal_rates(prepared), prior, at_nominal_rates=True)
+        if not self.space.recorded_on(round_robin):
+            return self.space.posterior()
+        for machine in list(self.space.machines.values()):
             self._try_slower_machine(machine)
-        self._look_for_causes(self.machines.values(), MAX_TRIALS)
+        self._look_for_causes(self.space.machines.values(), MAX_TRIALS)
         self._confirm()
         self._try_cables_in_series()
-        if self.is_open:
+        if self.space.is_open:
             self._vary_settings_with_cables()
         self._look_for_jobs_beside_other_adapters()
         if self._routing_is_open(round_robin):
             for routing in OTHER_ROUTING:
-                if self.is_open or self._cable_disagrees:
+                if self.space.is_open or self._cable_disagrees:
                     prior = math.log(UNUSUAL / len(given))
-                    machine = self.add_machine(with_routing(round_robin, routing), prior)
+                    machine = self.space.add_machine(with_routing(round_robin, routing), prior)
                     self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
-        return self.posterior()
+        return self.space.posterior()
 
     def _try_slower_machine(self, machine: MachineModel) -> None:
         """Add a machine whose links or delays are all slower than stated.
 
         All evidence must agree with it. Delays that the scenario states are taken as known.
         """
-        bursts = self.likely_bursts(machine)
-        alone = self.alone(machine.name, bursts).elapsed_ps
-        if not self.is_open or alone >= self.inside_ps:
+        bursts = self.space.likely_bursts(machine)
+        alone = self.space.alone(machine.name, bursts).elapsed_ps
+        if not self.space.is_open or alone >= self.space.inside_ps:
             return
-        prepared, model = self.others.add_to(machine.prepared, bursts), self.posterior().model
-        evaluate = make_evaluate(prepared, threads=self.threads)
+        prepared, model = (
+            self.space.others.add_to(machine.prepared, bursts),
+            self.space.posterior().model,
+        )
+        evaluate = make_evaluate(prepared, threads=self.space.threads)
 
         def predict(change: Change) -> Outcome:
-            return self.predicted(machine, bursts, change, evaluate, causes=False)
+            return self.space.predicted(machine, bursts, change, evaluate, causes=False)
 
         tried = [
             (SlowerMachine(rates=share), outcome)
-            for share, outcome in slower_network(prepared, alone, self.inside_ps, predict)
+            for share, outcome in slower_network(prepared, alone, self.space.inside_ps, predict)
         ]
         if prepared.scenario.engine.model_fields_set.isdisjoint(DELAYS):
             tried += [
                 (SlowerMachine(delays=factor), outcome)
-                for factor, outcome in longer_delays(alone, self.inside_ps, predict)
+                for factor, outcome in longer_delays(alone, self.space.inside_ps, predict)
             ]
         for slower, outcome in tried:
             if model.kinds and model.agrees(outcome):
-                self.add(machine, outcome, machine.slow, bursts)
-                self.hypotheses[-1] = replace(self.hypotheses[-1], slower=slower)
+                self.space.add(machine, outcome, machine.slow, bursts)
+                self.space.hypotheses[-1] = replace(self.space.hypotheses[-1], slower=slower)
 
     def _try_cables_in_series(self) -> None:
         """Try the links that carry the same messages as the most probable slow one, too.
@@ -174,18 +183,20 @@ class ExplanationSearch(SimulatedHypotheses):
         Only packets that wait in buffers between them tell them apart, and sizes of buffers are
         unknown: all are tried in a machine model without room for waiting packets.
         """
-        posterior = self.posterior()
+        posterior = self.space.posterior()
         best = posterior.best
-        machine = self.machines[best.machine]
+        machine = self.space.machines[best.machine]
         if len(best.slow) != 1 or best.slow == machine.slow:
             return
         (slow,) = best.slow
-        run = self.alone(best.machine, best.bursts)
+        run = self.space.alone(best.machine, best.bursts)
         links = links_in_series(slow.link, machine.prepared, run)
         if not links:
             return
         prior = machine.log_prior - posterior.model.charge
-        small = self.add_machine(with_small_buffers(machine.prepared), prior, small_buffers=True)
+        small = self.space.add_machine(
+            with_small_buffers(machine.prepared), prior, small_buffers=True
+        )
         # The size of buffers is charged as a parameter, so it is no error of the prediction, too.
         small = replace(small, sensitivity=machine.sensitivity)
         for link in (slow.link, *links):
@@ -199,21 +210,21 @@ class ExplanationSearch(SimulatedHypotheses):
         adapters, the right cable stands out immediately. With the others it is at least among the
         best. A few suspects come first, with each machine model.
         """
-        names = self.most_probable(machine.name for machine in machines)
+        names = self.space.most_probable(machine.name for machine in machines)
         # The time alone says little: adapters of another kind may cost as much as one slow cable.
         # Where packets are dropped, calls of healthy runs disagree as much: see not_tried.
-        posterior = self.posterior()
+        posterior = self.space.posterior()
         doubtful = not (posterior.agrees or posterior.model.lossy)
-        searches = self._screened(names if doubtful or self.is_open else [], OWN_SUSPECTS)
+        searches = self._screened(names if doubtful or self.space.is_open else [], OWN_SUSPECTS)
         if not any(search.is_conclusive for search in searches.values()):
             searches |= self._screened(names, max_suspects, only_if_open=True)
-        for name in self.most_probable(names):
+        for name in self.space.most_probable(names):
             search = searches.get(name)
-            if search is not None and (doubtful or self.is_open or self._likely_slow(name)):
-                self._add_trials(self.machines[name], search, search.refine())
+            if search is not None and (doubtful or self.space.is_open or self._likely_slow(name)):
+                self._add_trials(self.space.machines[name], search, search.refine())
             # A cable that another job loads looks like a slow one: both are tried.
-            if self.is_open or search is not None:
-                self._look_for_job(self.machines[name])
+            if self.space.is_open or search is not None:
+                self._look_for_job(self.space.machines[name])
 
     def _screened(
         self, names: Sequence[MachineName], max_suspects: int, *, only_if_open: bool = False
@@ -231,14 +242,14 @@ class ExplanationSearch(SimulatedHypotheses):
         searches: dict[MachineName, CableSearch] = {}
         among: tuple[int, ...] = ()
         for name in names:
-            machine = self.machines[name]
-            if only_if_open and not self.is_open:
+            machine = self.space.machines[name]
+            if only_if_open and not self.space.is_open:
                 break
             search = self._cable_search(machine, max_suspects, among, OWN_SUSPECTS)
             if search is None:
                 continue
             searches[name] = search
-            self._add_trials(machine, search, search.screen(self.progress))
+            self._add_trials(machine, search, search.screen(self.space.progress))
             among = search.likeliest(SUSPECTS_PER_ROUTING)
             if search.is_conclusive:
                 return {name: search}
@@ -246,15 +257,15 @@ class ExplanationSearch(SimulatedHypotheses):
 
     def _likely_slow(self, name: MachineName) -> bool:
         """Whether slow cables are credible with a machine model."""
-        slow = self.machines[name].slow
-        likely = [one.hypothesis for one in self.posterior().credible()]
+        slow = self.space.machines[name].slow
+        likely = [one.hypothesis for one in self.space.posterior().credible()]
         return any(one.machine == name and one.slow != slow for one in likely)
 
     def _add_trials(
         self, machine: MachineModel, search: CableSearch, trials: Iterable[Trial]
     ) -> None:
         for trial in trials:
-            self.add(machine, trial.outcome, trial.cables, search.trials.bursts)
+            self.space.add(machine, trial.outcome, trial.cables, search.trials.bursts)
 
     def _cable_search(
         self, machine: MachineModel, max_suspects: int, among: tuple[int, ...] = (), own: int = 0
@@ -268,39 +279,41 @@ class ExplanationSearch(SimulatedHypotheses):
                 empty: all.
             own: Their number.
         """
-        if self.evidence.counters is None and self.profile.count.sum() < MIN_STRETCHES:
+        if self.space.evidence.counters is None and self.space.profile.count.sum() < MIN_STRETCHES:
             return None
-        bursts = self.likely_bursts(machine)
-        run = self.alone(machine.name, bursts)
-        if machine.slow or run.elapsed_ps >= self.inside_ps:
+        bursts = self.space.likely_bursts(machine)
+        run = self.space.alone(machine.name, bursts)
+        if machine.slow or run.elapsed_ps >= self.space.inside_ps:
             return None
         fabric = machine.prepared.fabric
         each = max(int(run.summary["events"]), 1)
         budget = min(max(SEARCH_EVENTS // each, MIN_TRIALS), max_suspects)
-        ahead = ahead_of_stalls(self.evidence.counters, run, fabric)
+        ahead = ahead_of_stalls(self.space.evidence.counters, run, fabric)
         paths = MessagePaths(fabric, forwarded_links(machine.prepared.scenario, fabric))
-        suspects = cable_suspects(self.compare.sends, run, ahead, paths, budget)
+        suspects = cable_suspects(self.space.compare.sends, run, ahead, paths, budget)
         if among:
             suspects = list(dict.fromkeys([*suspects[:own], *among]))
-        if not among and all_queues_counted(self.evidence, fabric):
-            queued = queued_more_than_busy(self.evidence, fabric)
+        if not among and all_queues_counted(self.space.evidence, fabric):
+            queued = queued_more_than_busy(self.space.evidence, fabric)
             suspects = [cable for cable in suspects if cable in queued]
         if not suspects:
             return None
         considered, most = len(suspects), TRIALS_PER_SUSPECT * len(suspects)
         ranking = self._ranked(machine, run, suspects, most)
         if ranking is not None:
-            self.rankings.append(ranking)
+            self.space.rankings.append(ranking)
             suspects, most = ranking.suspects, most - ranking.trials
-        evaluate = make_evaluate(self.others.add_to(machine.prepared, bursts), threads=self.threads)
+        evaluate = make_evaluate(
+            self.space.others.add_to(machine.prepared, bursts), threads=self.space.threads
+        )
         trials = CableTrials(
-            partial(self.predicted, machine, bursts, evaluate=evaluate),
-            self.posterior().model,
-            self.prior(),
-            self.outcome_of(machine, run),
+            partial(self.space.predicted, machine, bursts, evaluate=evaluate),
+            self.space.posterior().model,
+            self.space.prior(),
+            self.space.outcome_of(machine, run),
             np.asarray(fabric.link_gbps, np.float64),
             bursts=bursts,
-            most_trials=most + (REFINING_TRIALS if self.is_open else DOUBTFUL_TRIALS),
+            most_trials=most + (REFINING_TRIALS if self.space.is_open else DOUBTFUL_TRIALS),
         )
         return CableSearch(trials, suspects, fabric, ahead, considered)
 
@@ -315,29 +328,29 @@ class ExplanationSearch(SimulatedHypotheses):
         size = coarse_size(run, machine.prepared.scenario.engine)
         if size is None or len(suspects) <= MIN_SUSPECTS:
             return None
-        model, healthy = self.posterior().model, self.outcome_of(machine, run)
+        model, healthy = self.space.posterior().model, self.space.outcome_of(machine, run)
         tried = [
             one.outcome
-            for one in self.hypotheses
+            for one in self.space.hypotheses
             if one.machine == machine.name and one.slow != machine.slow
         ]
         if not one_stands_out(tried, healthy, model):
             return None
-        bursts = self.likely_bursts(machine)
-        scenario = self.others.add_to(machine.prepared, bursts)
-        evaluate = make_evaluate(scenario, threads=self.threads, coarse=size)
+        bursts = self.space.likely_bursts(machine)
+        scenario = self.space.others.add_to(machine.prepared, bursts)
+        evaluate = make_evaluate(scenario, threads=self.space.threads, coarse=size)
         predict = partial(
-            self.predicted, machine, bursts, evaluate=evaluate, causes=False, coarse=size
+            self.space.predicted, machine, bursts, evaluate=evaluate, causes=False, coarse=size
         )
         trials = CableTrials(
             predict,
             model,
-            self.prior(),
+            self.space.prior(),
             predict(Change(computations=True)),
             np.asarray(machine.prepared.fabric.link_gbps, np.float64),
             most_trials=most_trials,
         )
-        return rank(trials, suspects, size, self.progress)
+        return rank(trials, suspects, size, self.space.progress)
 
     def _look_for_job(self, machine: MachineModel) -> None:
         """Add traffic of an unknown job to the hypotheses.
@@ -348,10 +361,10 @@ class ExplanationSearch(SimulatedHypotheses):
         retransmissions scatter the repetitions of healthy runs as much.
         """
         prepared = machine.prepared
-        if is_lossy(self.evidence, prepared.fabric):
+        if is_lossy(self.space.evidence, prepared.fabric):
             return
         nodes = self._hosts_of_unknown_job(prepared)
-        alone = self.compare(self.alone(machine.name, None))
+        alone = self.space.compare(self.space.alone(machine.name, None))
         if len(nodes) < 2 or alone.misfits.get("spread") is None:
             return
         runs: dict[int, Run] = {}
@@ -363,33 +376,33 @@ class ExplanationSearch(SimulatedHypotheses):
                 nodes,
                 draw.load,
                 draw.bursts,
-                round(1.1 * self.inside_ps),
+                round(1.1 * self.space.inside_ps),
                 draw.seed,
                 draw.hosts,
             )
-            counted = self.others.add_to(prepared, None)
+            counted = self.space.others.add_to(prepared, None)
             scenario = counted.with_other_traffic("an unknown job", messages)
-            run = self.simulated(scenario, machine.slow)
+            run = self.space.simulated(scenario, machine.slow)
             events.append(int(run.summary["events"]))
             if draw.seed in runs or len(runs) < COMPARED_JOBS:
                 runs[draw.seed] = run
-            return self.with_cause(machine, None, run)
+            return self.space.with_cause(machine, None, run)
 
-        self.progress("searching for traffic of other jobs", 0.0)
+        self.space.progress("searching for traffic of other jobs", 0.0)
         tried = try_unknown_job(
             with_job,
             self._jobs_to_try(),
             alone.elapsed_ps,
-            self.inside_ps,
+            self.space.inside_ps,
             more=lambda: sum(events) < SEARCH_EVENTS,
         )
         if not tried:
             return
         first, *rest = runs.values()
-        between = self.compare.between(first, rest)
-        self.job_spread = max(self.job_spread, between.get("spread", 0.0))
+        between = self.space.compare.between(first, rest)
+        self.space.job_spread = max(self.space.job_spread, between.get("spread", 0.0))
         # Either any place fits as well as the one drawn, or the nearest of all places is right.
-        nearest = nearest_of(self.prior().cables)
+        nearest = nearest_of(self.space.prior().cables)
         somewhere = {
             kind: MISFIT_ERROR[kind]
             + machine.sensitivity.get(kind, 0.0)
@@ -399,12 +412,12 @@ class ExplanationSearch(SimulatedHypotheses):
         }
         for one in tried:
             placed = replace(one.outcome, misfits={**one.outcome.misfits, **somewhere})
-            self.add(machine, one.outcome, machine.slow, None, one.draw)
-            self.add(machine, placed, machine.slow, None, replace(one.draw, place=True))
+            self.space.add(machine, one.outcome, machine.slow, None, one.draw)
+            self.space.add(machine, placed, machine.slow, None, replace(one.draw, place=True))
 
     def _hosts_of_unknown_job(self, prepared: PreparedScenario) -> NDArray[np.int64]:
         """Nodes that an unknown job may use; none if the counters would show it."""
-        counters, counted = self.evidence.counters, self.others.traffic
+        counters, counted = self.space.evidence.counters, self.space.others.traffic
         if counters is None:
             return hosts_of_others(prepared.fabric, prepared.observed.node)
         if counted is None or not counters.mostly_outside:
@@ -417,9 +430,13 @@ class ExplanationSearch(SimulatedHypotheses):
         Adapters that send messages one after another often explain the time that a job costs. That
         the one agrees must not keep the other from being weighed against it.
         """
-        for name, machine in self.machines.items():
-            tried = any(one.job is not None and one.machine == name for one in self.hypotheses)
-            missing = self.posterior().model.missing_share(self.alone(name, None).elapsed_ps)
+        for name, machine in self.space.machines.items():
+            tried = any(
+                one.job is not None and one.machine == name for one in self.space.hypotheses
+            )
+            missing = self.space.posterior().model.missing_share(
+                self.space.alone(name, None).elapsed_ps
+            )
             if missing >= FAULT and not tried:
                 self._look_for_job(machine)
 
@@ -427,7 +444,7 @@ class ExplanationSearch(SimulatedHypotheses):
         """Random jobs; with a second machine model only those that fit best with the first."""
         fits = [
             one.hypothesis.job
-            for one in self.posterior().weighed
+            for one in self.space.posterior().weighed
             if one.hypothesis.job is not None and one.hypothesis.job.place
         ]
         best = {job.seed: replace(job, place=False) for job in reversed(fits)}
@@ -439,13 +456,13 @@ class ExplanationSearch(SimulatedHypotheses):
         If the search is still open, the best are tried even if they are not credible: the right
         cable may agree badly with the wrong adapters.
         """
-        posterior, still_open = self.posterior(), self.is_open
+        posterior, still_open = self.space.posterior(), self.space.is_open
         likely = posterior.weighed if still_open else posterior.credible()
         reverse = posterior.reverse
         cables = [
             one.hypothesis
             for one in likely
-            if one.hypothesis.slow and not self.machines[one.hypothesis.machine].slow
+            if one.hypothesis.slow and not self.space.machines[one.hypothesis.machine].slow
         ]
         if still_open:
             places = {one.places(reverse): one for one in reversed(cables)}
@@ -453,10 +470,10 @@ class ExplanationSearch(SimulatedHypotheses):
         if not cables:
             return
         links = dict.fromkeys(min(s.link, int(reverse[s.link])) for one in cables for s in one.slow)
-        for name, machine in self.machines.items():
+        for name, machine in self.space.machines.items():
             tried = {
                 min(s.link, int(reverse[s.link]))
-                for one in self.hypotheses
+                for one in self.space.hypotheses
                 if one.machine == name
                 for s in one.slow
             }
@@ -467,54 +484,88 @@ class ExplanationSearch(SimulatedHypotheses):
             if search is not None:
                 self._add_trials(machine, search, [*search.screen(), *search.refine()])
         best = cables[0]
-        machine = self.machines[best.machine]
-        for bursts in self.arrangements:
+        machine = self.space.machines[best.machine]
+        for bursts in self.space.arrangements:
             if bursts != best.bursts:
                 self._add_slow(machine, best.slow, bursts)
 
     def _add_slow(self, machine: MachineModel, slow: Slow, bursts: int | None) -> None:
         """Add slow cables at these rates to the hypotheses."""
-        evaluate = make_evaluate(self.others.add_to(machine.prepared, bursts), threads=self.threads)
+        evaluate = make_evaluate(
+            self.space.others.add_to(machine.prepared, bursts), threads=self.space.threads
+        )
         change = Change(slow=slow, computations=True)
-        self.add(machine, self.predicted(machine, bursts, change, evaluate), slow, bursts)
+        self.space.add(
+            machine, self.space.predicted(machine, bursts, change, evaluate), slow, bursts
+        )
 
     def _vary_settings_with_cables(self) -> None:
         """Measure how sensitive runs with the most probable slow cables are to unknown settings.
 
         Ranks that wait for a slow cable send at other moments, so in another order.
         """
-        reverse = self.prior().reverse
-        for name, machine in self.machines.items():
+        reverse = self.space.prior().reverse
+        for name, machine in self.space.machines.items():
             likely = dict.fromkeys(
                 one.hypothesis.places(reverse)
-                for one in self.posterior().weighed
+                for one in self.space.posterior().weighed
                 if one.hypothesis.machine == name and one.hypothesis.slow != machine.slow
             )
-            tried = [self.at_places(name, place)[0] for place in list(likely)[:VARIED_CABLES]]
-            found = [self.sensitivity_to_settings(machine, one.slow) for one in tried]
+            tried = [self.space.at_places(name, place)[0] for place in list(likely)[:VARIED_CABLES]]
+            found = [self.space.sensitivity_to_settings(machine, one.slow) for one in tried]
             if not found:
                 continue
             mean = {
                 kind: max(sum(one.get(kind, 0.0) for one in found) / len(found), least)
                 for kind, least in machine.sensitivity.items()
             }
-            self.hypotheses = [
+            self.space.hypotheses = [
                 replace(one, outcome=replace(one.outcome, sensitivity=mean))
                 if one.machine == name and one.slow != machine.slow
                 else one
-                for one in self.hypotheses
+                for one in self.space.hypotheses
             ]
 
     @property
     def _cable_disagrees(self) -> bool:
         """Whether the run is explained by slow cables of which none agrees as well as usual."""
-        posterior = self.posterior()
-        added = posterior.best.slow != self.machines[posterior.best.machine].slow
+        posterior = self.space.posterior()
+        added = posterior.best.slow != self.space.machines[posterior.best.machine].slow
         return added and not posterior.slow_cable_agrees
 
     def _routing_is_open(self, prepared: PreparedScenario) -> bool:
         """Whether switches may route differently than simulated, and counters can show it."""
-        counted = self.evidence.counters is not None and not is_lossy(
-            self.evidence, prepared.fabric
+        counted = self.space.evidence.counters is not None and not is_lossy(
+            self.space.evidence, prepared.fabric
         )
         return counted and not routing_is_stated(prepared)
+
+
+def links_in_series(link: int, prepared: PreparedScenario, run: Run) -> list[int]:
+    """Other links that carry exactly the messages that this one carries.
+
+    Times of messages are the same whichever of them is slow, except for what buffers between them
+    hold. Without forwarding tables packets may take several paths, and no link is listed.
+
+    Args:
+        link: The link.
+        prepared: The scenario.
+        run: A run of it, with its messages.
+    """
+    links_of = forwarded_links(prepared.scenario, prepared.fabric)
+    if links_of is None:
+        return []
+    nodes = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
+    ends = run.tables["messages"].select("src_rank", "dst_rank").unique(maintain_order=True)
+    src, dst = (nodes[ends[name].to_numpy()] for name in ("src_rank", "dst_rank"))
+    pairs = np.unique(np.stack([src, dst])[:, src != dst], axis=1)
+    pair, crossed = links_of(pairs[0], pairs[1])
+    numbers_of: dict[int, list[Hashable]] = {}
+    for number, crossed_link in zip(pair.tolist(), crossed.tolist(), strict=True):
+        numbers_of.setdefault(crossed_link, []).append(number)
+    numbers_of_link = numbers_of.get(link, [])
+    return [
+        other
+        for other, numbers in numbers_of.items()
+        if other != link and numbers == numbers_of_link
+    ]
