@@ -50,9 +50,9 @@ from tailback.inference.further_costs import further_costs
 from tailback.inference.measured_run import (
     differences_from_recorded,
     measured_run,
+    with_measured,
     with_round_robin_adapters,
 )
-from tailback.inference.measured_times import with_measured
 from tailback.inference.measured_verdict import Advise, explain
 from tailback.inference.recorded_evidence import network_evidence
 from tailback.inference.trace_calibration import TraceCalibration, calibrated_by_trace

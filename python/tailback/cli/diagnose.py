@@ -12,7 +12,7 @@ import click
 from tailback.api.candidates import require_placements
 from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.cli.hot_lines import hot_lines
-from tailback.cli.option_types import RenamedOption, profile_option
+from tailback.cli.option_types import profile_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
@@ -64,20 +64,16 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option(
     "--method",
-    "--try",
     "methods",
     multiple=True,
     metavar="NAME",
-    cls=RenamedOption,
     help="Placement to try; repeat for several (default: all that apply).",
 )
 @click.option(
     "--remedy",
-    "--cure",
     "remedies",
     multiple=True,
     type=click.Choice(REMEDIES.names()),
-    cls=RenamedOption,
     help="Kind of remedy to try; repeat for several (default: all).",
 )
 @click.option(

@@ -28,10 +28,6 @@ PACKAGES = (
 """Importing a package registers its parts, all of a kind at once. The quick ones come first."""
 
 
-OLD_KINDS = {"cure": "remedy"}
-"""Kinds under the names they had before, which are still accepted."""
-
-
 def registries(kind: str | None) -> dict[str, Registry[object]]:
     """All registries; those needed to know of ``kind`` if there is one of that name."""
     for package in PACKAGES:
@@ -58,7 +54,6 @@ def list_parts(kind: str | None, form: str) -> None:
     tailback list
     tailback list pattern
     """
-    kind = OLD_KINDS.get(kind or "", kind)
     if kind == "table":
         entries = [(table.name, f"a row is {table.row}") for table in TABLES.values()]
     elif kind in (known := registries(kind)):

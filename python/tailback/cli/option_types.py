@@ -21,23 +21,6 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class RenamedOption(click.Option):
-    """An option whose first name is shown; its others are old names, which still work."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Names and help as ``--help`` shows them: without the old names."""
-        names = self.opts
-        try:
-            self.opts = names[:1]
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = names
-
-    def get_error_hint(self, ctx: click.Context | None) -> str:
-        """The name that error messages use."""
-        return f"'{self.opts[0]}'"
-
-
 profile_option = click.option(
     "--profile",
     is_flag=True,

@@ -10,9 +10,9 @@ import polars as pl
 from tailback.cli.text import align_columns, truncate, wrap
 from tailback.names.display import printable, shorten_names
 from tailback.names.ports import Peers
-from tailback.port_counters.findings.port_event_wording import event_port, ports_counted
+from tailback.port_counters.findings.port_events import event_port, ports_counted
+from tailback.port_counters.findings.port_findings import cannot_tell, port_label
 from tailback.port_counters.findings.port_verdict import PortVerdict, sentence
-from tailback.port_counters.findings.port_wording import cannot_tell, port_label
 from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
 
 _TITLE: Final = {

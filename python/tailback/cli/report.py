@@ -11,7 +11,6 @@ import polars as pl
 from tailback.api.runs import require_packets
 from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnosis import Diagnosis
-from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.evidence.tables import TABLES
 from tailback.io.atomic_exchange import recover
@@ -73,7 +72,7 @@ def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, d
     manifest = read_manifest(folder)
     manifest.check(found.name)
     try:
-        diagnosis = read_diagnosis(content(found, RunError))
+        diagnosis = Diagnosis.model_validate_json(content(found, RunError))
     except ValueError as error:
         raise RunError(
             f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_REMEDY
@@ -89,16 +88,13 @@ def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, d
 
 
 def _read_measured(folder: Path) -> dict[str, pl.DataFrame] | None:
-    """Tables of the measured run of a diagnosis; None without, or without all their columns."""
+    """Tables of the measured run of a diagnosis; None without."""
     if not (folder / "measured").is_dir():
         return None
     manifest = read_manifest(folder)
     out = {}
-    for name, table in TABLES.items():
+    for name in TABLES:
         path = folder / "measured" / f"{name}.parquet"
         manifest.check(f"measured/{path.name}")
         out[name] = read_table(path, error=RunError, remedy=_REMEDY)
-        if not {column.name for column in table.columns} <= set(out[name].columns):
-            # An earlier version wrote it.
-            return None
     return out

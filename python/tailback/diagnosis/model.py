@@ -390,7 +390,7 @@ class Diagnosis(FrozenModel):
         top_links: Most congested links, regardless of findings.
         sampling: Quality of the samples that the verdict is based on.
         elapsed_ps: Measured time of our job, or the expected time if nothing was measured.
-        expected_ps: Time that the model expects for our job; None in results of older versions.
+        expected_ps: Time that the model expects for our job.
         measured: The measured run; None if nothing was measured.
         changed: How the settings of the expected run differ from the measured one; may be empty.
         not_explained_ps: Measured minus expected time, which includes the recorded computation;

@@ -48,7 +48,6 @@ from tailback.diagnosis.model import (
     Sampling,
     WaterfallBar,
 )
-from tailback.diagnosis.rule_wording import WITHOUT_SAMPLES
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
 from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
@@ -66,6 +65,7 @@ from tailback.diagnosis.waterfall import (
 from tailback.diagnosis.wording import (
     BETWEEN_HOSTS,
     LONGER_PATHS,
+    WITHOUT_SAMPLES,
     provenance,
     recorded_warnings,
     recording_contradiction,

@@ -11,16 +11,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis import waterfall_wording as wording
 from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.run.run import Run
+
+_IDEAL: Final = (
+    "every message at the line rate of its own adapters, nothing shared, on the shortest of the "
+    "paths tried"
+)
+
+
+IN_HOST: Final = "messages within hosts at the rates of their hosts (at least the previous step)"
+
+
+PATHS: Final = "the same with the current placement and routes, whose paths may be longer"
+
+
+INJECTION: Final = "the busiest adapter's bytes at its line rate (at least the previous step)"
+
+
+PATTERN: Final = (
+    "one ideal switch: only the nodes' own links are shared (at least the previous step)"
+)
+
+
+SAME_PLACEMENT: Final = "the same with the current placement"
+
+
+SLOW_LINKS: Final = "the links at their real rates, your job alone"
+
+
+OTHER_TRAFFIC: Final = "everything as it was, including the jobs that are not observed"
+
+
+OBSERVED: Final = "the given run; the difference is chance, or unknown effects"
+
+
+GIVEN: Final = "the given run"
+
+
+REMAINDER_MEANING: Final = (
+    "the difference between the given run and everything simulated: chance, or unknown effects"
+)
+
+
+ADAPTIVE_ALREADY: Final = "routing is adaptive already"
+
+
+NO_SLOW_LINK: Final = "no slow link is known"
+
+
+NO_OTHER_JOB: Final = "no other job is known"
+"""Why a step is not simulated."""
 
 Progress = Callable[[str, float], None]
 Placements = Mapping[str, NDArray[np.uint32]]
@@ -71,48 +120,46 @@ def waterfall_steps(
     spread = scenario.engine.routing == "adaptive" and rule is None and not tables
     alone = all(job.observed for job in scenario.job)
     ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
-    how = wording.spreading(rule)
-    own = wording.routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
+    how = spreading(rule)
+    own = routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
     ideal = Change(network="no-contention", background=False)
     within = has_in_host_tier(run)
     out = [
         WaterfallStep(
-            "ideal", replace(ideal, in_host="free" if within else "as-is"), wording.ideal(within)
+            "ideal", replace(ideal, in_host="free" if within else "as-is"), ideal_network(within)
         ),
-        WaterfallStep("pattern", Change(network="star", background=False), wording.PATTERN),
+        WaterfallStep("pattern", Change(network="star", background=False), PATTERN),
     ]
     if within:
-        out.insert(1, WaterfallStep("in-host", ideal, wording.IN_HOST))
+        out.insert(1, WaterfallStep("in-host", ideal, IN_HOST))
     if best is not None:
         name, nodes = best
         out.append(
             WaterfallStep(
                 "network",
                 replace(ours, placement=nodes, placement_name=name),
-                wording.best_placement(how, name),
+                best_placement(how, name),
             )
         )
     out += [
         WaterfallStep(
             "placement",
             ours,
-            wording.SAME_PLACEMENT if best is not None else wording.network_with(how),
+            SAME_PLACEMENT if best is not None else network_with(how),
         ),
         WaterfallStep(
             "routing",
             Change(network="healthy", background=False),
-            wording.with_own_routing(own),
-            wording.ADAPTIVE_ALREADY if spread else "",
+            with_own_routing(own),
+            ADAPTIVE_ALREADY if spread else "",
         ),
         WaterfallStep(
             "slow links",
             Change(background=False),
-            wording.SLOW_LINKS,
-            "" if scenario.fabric.degraded else wording.NO_SLOW_LINK,
+            SLOW_LINKS,
+            "" if scenario.fabric.degraded else NO_SLOW_LINK,
         ),
-        WaterfallStep(
-            "other traffic", Change(), wording.OTHER_TRAFFIC, wording.NO_OTHER_JOB if alone else ""
-        ),
+        WaterfallStep("other traffic", Change(), OTHER_TRAFFIC, NO_OTHER_JOB if alone else ""),
     ]
     return out
 
@@ -128,15 +175,16 @@ def has_in_host_tier(run: Run) -> bool:
 
 
 ENGINE_VARIATIONS = (
-    EngineVariation(buffers=0.5, delays=0.5, other_injection=True),
-    EngineVariation(buffers=0.5, delays=1.5),
-    EngineVariation(buffers=1.5, delays=0.5),
-    EngineVariation(buffers=1.5, delays=1.5, other_injection=True),
+    EngineVariation(buffers=0.5, delays=0.5, other_injection=True, local_rates="low"),
+    EngineVariation(buffers=0.5, delays=1.5, local_rates="low"),
+    EngineVariation(buffers=1.5, delays=0.5, local_rates="high"),
+    EngineVariation(buffers=1.5, delays=1.5, other_injection=True, local_rates="high"),
 )
 """Other engine settings with which every step is simulated. Half of the eight combinations of three
 settings at two levels, chosen so that no setting always changes together with another (fractional
 factorial design: Box and Hunter 1961). ±50 % is the range within which the blind cases draw the
-settings of real machines (docs/measurements/accuracy.md)."""
+settings of real machines (docs/measurements/accuracy.md). Rates within hosts, which matter for jobs
+with several ranks a host alone, change together with the buffers."""
 
 
 @dataclass(frozen=True)
@@ -226,15 +274,15 @@ def build_waterfall(
     wire_ps = wire_time_ps(run)
     times = _bounded(simulated, floor, wire_ps)
     variations = _variations(run, evaluate, todo, simulated, engines, wire_ps)
-    todo.insert(1, WaterfallStep("paths", Change(), wording.PATHS))
+    todo.insert(1, WaterfallStep("paths", Change(), PATHS))
     after = 3 if "in-host" in simulated else 2
-    todo.insert(after, WaterfallStep("injection", Change(), wording.INJECTION))
+    todo.insert(after, WaterfallStep("injection", Change(), INJECTION))
     bars, before = [], [0] * seeds
     for step in todo:
         meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
         bars.append(_bar(step.name, times[step.name], before, meaning))
         before = times[step.name]
-    bars.append(_bar("observed", [run.elapsed_ps] * seeds, before, wording.OBSERVED))
+    bars.append(_bar("observed", [run.elapsed_ps] * seeds, before, OBSERVED))
     if progress is not None:
         progress("removing causes", n_real / (n_real + 1))
     removed = _removed(evaluate, todo, times, seeds, rule, charged, placements or {})
@@ -579,10 +627,10 @@ def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
     rest = observed.model_copy(
         update={
             "name": REMAINDER,
-            "meaning": wording.REMAINDER,
+            "meaning": REMAINDER_MEANING,
         }
     )
-    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": wording.GIVEN}
+    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": GIVEN}
     return [*before, rest, observed.model_copy(update=end)]
 
 
@@ -606,3 +654,38 @@ def overshoot_share(bars: list[WaterfallBar]) -> float:
     if observed is None or observed.elapsed_ps <= 0:
         return 0.0
     return max(-observed.high_ps, 0) / observed.elapsed_ps
+
+
+def ideal_network(within_hosts: bool) -> str:
+    """The ideal network; ``within_hosts``: transfers within hosts are a step of their own."""
+    free = ", and no time for transfers within hosts" if within_hosts else ""
+    return f"{_IDEAL}{free}"
+
+
+def spreading(rule: str | None) -> str:
+    """The routing that spreads traffic best."""
+    return "adaptive routing" + (f" by rule {rule}" if rule is not None else "")
+
+
+def routes_in_use(routing: str, rule: str | None, *, tables: bool) -> str:
+    """The network's own routing: forwarding tables, or a kind of routing and its rule."""
+    own = "forwarding tables" if tables else f"{routing} routing"
+    return own + (f" by rule {rule}" if rule is not None else "")
+
+
+def best_placement(spread: str, name: str) -> str:
+    """The network under the best placement tried; ``spread`` from :func:`spreading`."""
+    return (
+        f"the network with {spread}, your job alone, placed by {name}, the best of those tried "
+        "(at most the time of the current placement)"
+    )
+
+
+def network_with(routes: str) -> str:
+    """The network with some routing, our job alone."""
+    return f"the network as it is with {routes}, your job alone"
+
+
+def with_own_routing(routes: str) -> str:
+    """The network with its own routing, our job alone."""
+    return f"the network as it is with its {routes}, your job alone"

@@ -6,11 +6,13 @@ Simulated times are *expected*, whatever was recorded. A run with measured times
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tailback.diagnosis.model import Agreement, Basis, Times, WaterfallBar
 from tailback.run.run import Run
 from tailback.units import format_time, percent
+
+WITHOUT_SAMPLES: Final = "The capture has no samples, so there is no verdict: {}."
 
 VARIED = "random routes, buffers, delays, order of sending"
 """What differs between variations of the model."""
@@ -162,3 +164,9 @@ def _compute_scale(run: Run) -> float:
 def _recording(run: Run) -> dict[str, Any] | None:
     found = run.summary.get("recording")
     return found if isinstance(found, dict) else None
+
+
+def met_congestion(value: float, high: float) -> str:
+    """Text for the congested share of packet-hops, with its 95 % upper bound if estimated."""
+    text = f"{percent(value, 1)} of packet-hops met congestion"
+    return text if high == value else f"{text} (at most {percent(high, 1)} with 95 % confidence)"

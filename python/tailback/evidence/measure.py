@@ -24,15 +24,24 @@ from tailback.evidence.model import (
     PhaseTime,
 )
 from tailback.evidence.one_sided import with_fences
-from tailback.evidence.other_calls import note_on_other_calls
-from tailback.evidence.split import PARTS, Elapsed, elapsed, split
+from tailback.evidence.split import PART_NAMES, PARTS, Elapsed, elapsed, kind_of_rest, split
 from tailback.evidence.tables import make_tables
 from tailback.evidence.wait_reasons import wait_reasons
 from tailback.evidence.waits import KINDS, find_waits
 from tailback.traffic.readers import timed_reader
 from tailback.traffic.readers.narrow_columns import return_freed_memory
+from tailback.traffic.readers.otf2.names import normalised_call
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tailback.units import counted
+
+_WORTH_A_NOTE = 0.05
+"""Share of the measured time from which on it is explained."""
+
+
+_NAMED = 3
+
+
+_ENDS = ("mpi_init", "mpi_init_thread", "mpi_finalize")
 
 _PHASES = 20
 _LATECOMERS = 16
@@ -328,3 +337,32 @@ def _host_report(hosts: Hosts | None) -> HostReport | None:
     return HostReport(
         source=hosts.source, hosts=len(set(hosts.of_rank)), most_ranks=hosts.most_ranks
     )
+
+
+def note_on_other_calls(recorded: RecordedRun, elapsed_ps: int) -> list[str]:
+    """A line on which calls these are, and that no verdict covers them; empty if they take little.
+
+    Args:
+        recorded: The run.
+        elapsed_ps: Its measured time.
+    """
+    calls, n = recorded.calls, len(recorded.names)
+    inside = np.bincount(calls.name, weights=calls.leave_ps - calls.enter_ps, minlength=n)
+    other = [
+        kind_of_rest(name) == "other_mpi" and normalised_call(name) not in _ENDS
+        for name in recorded.names
+    ]
+    inside[~np.array(other, bool)] = 0
+    total = max(elapsed_ps * recorded.n_ranks, 1)
+    if inside.sum() < _WORTH_A_NOTE * total:
+        return []
+    longest = np.argsort(-inside, kind="stable")[:_NAMED]
+    shares = ", ".join(
+        f"{recorded.names[name]} {100 * inside[name] / total:.2g} %"
+        for name in longest.tolist()
+        if inside[name] > 0
+    )
+    return [
+        f"{PART_NAMES['other_mpi']}: {shares} of the time. They send none of the program's data, "
+        "and no verdict covers them"
+    ]

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnosis.explanation import Origin
+from tailback.diagnosis.explanation import Origin, PortCount, PortEvents
 from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
@@ -34,11 +35,11 @@ from tailback.inference.network_clues import (
     is_lossy,
     routing_is_stated,
 )
-from tailback.inference.port_event_statements import port_event_statements
 from tailback.inference.search import ExplanationSearch
 from tailback.inference.shared_links import sampled_links, shared_links
 from tailback.inference.unknown_hosts import unknown_hosts
 from tailback.inference.unknown_job import UnknownJob
+from tailback.port_counters.findings.port_events import ports_counted
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import has_no_probes
@@ -563,3 +564,33 @@ def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables:
         statements.missing.append(wording.JOB_LIST)
     if tables:
         statements.missing.append(wording.FORWARDING)
+
+
+def port_event_statements(findings: pl.DataFrame | None) -> tuple[PortEvents, ...]:
+    """A statement for each kind of finding, in their order.
+
+    Args:
+        findings: Rows of ``port_events``; None without counters.
+    """
+    if findings is None:
+        return ()
+    return tuple(
+        PortEvents(
+            finding=str(kind),
+            statement=ports_counted(rows, during_run=True),
+            ports=[
+                PortCount(
+                    device=row["node_name"],
+                    port=row["port"],
+                    interface=row["interface"],
+                    counters=tuple(row["counters"]),
+                    count=row["count"],
+                    full=tuple(row["full"]),
+                    per_second=row["per_second"],
+                    paused_share=row["paused_share"],
+                )
+                for row in rows.iter_rows(named=True)
+            ],
+        )
+        for (kind,), rows in findings.group_by("finding", maintain_order=True)
+    )

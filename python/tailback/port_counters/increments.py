@@ -234,7 +234,7 @@ def max_ticks(interval_ns: pl.Expr, tick_ns: pl.Expr) -> pl.Expr:
 def possible(intervals: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals without impossible values, flagged as by :func:`increments`.
 
-    For intervals that were computed elsewhere: derived columns, and tables of earlier versions.
+    For intervals that were computed elsewhere.
 
     Args:
         intervals: Rows of ``counter_intervals``.

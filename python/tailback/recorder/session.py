@@ -6,6 +6,7 @@ import csv
 import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -24,7 +25,6 @@ from tailback.recorder.build import build
 from tailback.recorder.endings import ended, notes_on_end, notes_on_missing
 from tailback.recorder.job_list import JobWatch
 from tailback.recorder.launch import FOLDER, compiler_for, with_variables
-from tailback.recorder.programs import first_program
 from tailback.recorder.rank_files import (
     RankRecord,
     RecordError,
@@ -40,6 +40,15 @@ from tailback.recorder.surroundings import (
 )
 from tailback.traffic.readers.otf2.reader import library_path, load
 from tailback.traffic.readers.recorded_cores import shared_cores
+from tailback.units import counted
+
+_PREFIX = "program-"
+
+
+_UTC = re.compile(rb"^utc \d+ (\d+)$", re.MULTILINE)
+
+
+_NEVER = 1 << 63
 
 NO_HOST = "unknown"
 """Host of ranks that are not recorded."""
@@ -416,3 +425,32 @@ def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
                 )
             )
             before[one.host] += 1
+
+
+def first_program(folder: Path, notes: list[str]) -> Path | None:
+    """The folder of the MPI program that started first; None if no rank left a file.
+
+    Args:
+        folder: The folder that the ranks were given.
+        notes: Gets a line if there were other programs.
+    """
+    started = {}
+    for program in sorted(folder.glob(f"{_PREFIX}*/")):
+        if ranks := sorted(program.glob("rank-*.meta")):
+            started[program] = (min(_start(file) for file in ranks), len(ranks))
+    programs = sorted(started, key=lambda program: started[program][0])
+    if programs[1:]:
+        more = sum(started[program][1] for program in programs[1:])
+        notes.append(
+            f"{counted(len(programs) - 1, 'other MPI program')} of this command "
+            f"({counted(more, 'rank')}) left out: the one that started first is in the trace; "
+            "processes that it spawned are programs of their own"
+        )
+    return programs[0] if programs else None
+
+
+def _start(file: Path) -> int:
+    """UTC at which a rank began to record, ns."""
+    with file.open("rb") as lines:
+        found = _UTC.search(lines.read(65536))
+    return int(found[1]) if found else _NEVER

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy
-from tailback.remedy import wording
+from tailback.placement.variant import FILE, RECORDED, HostChoice
 from tailback.remedy.proof import MIN_GAIN, current_placement, is_improvement
-from tailback.remedy.wording import gain
 from tailback.run.run import Run
+from tailback.units import percent
+
+_SHIFTED = " (the same nodes, ranks shifted)"
+
+
+_RECOMPUTED = " (recomputed with default options and the measured congestion)"
+
+
+_ON_OTHER_HOSTS = {
+    HostChoice.FEWEST_SWITCHES: " (on allowed hosts, under few switches)",
+    HostChoice.AWAY_FROM_CONGESTION: (
+        " (ranks shifted, on allowed hosts that are not under congested switches)"
+    ),
+}
 
 REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "pattern": "pattern",
@@ -123,16 +136,16 @@ def _action(
 ) -> str:
     """The sentences of a remedy that helps."""
     if remedy.kind == "placement":
-        out = [advice, wording.use_placement(remedy, before, meanwhile=bool(advice))]
+        out = [advice, use_placement(remedy, before, meanwhile=bool(advice))]
     else:
         by_operators = remedy.kind not in (own, *USER_KINDS)
-        change = wording.apply_change(remedy, before, by_operators=by_operators)
+        change = apply_change(remedy, before, by_operators=by_operators)
         out = [advice if remedy.kind not in (own, "combined") else "", change]
         if placement is not None and remedy.kind != "combined":
-            out.append(wording.use_placement(placement, before, meanwhile=True))
+            out.append(use_placement(placement, before, meanwhile=True))
     best = _quickest([c for c in effective if c.kind not in USER_KINDS and c is not remedy])
     if best is not None and remedy.kind in USER_KINDS:
-        out.append(wording.operators_could(best, before))
+        out.append(operators_could(best, before))
     return " ".join(filter(None, out))
 
 
@@ -152,7 +165,7 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
     if kind == "placement":
         return ""  # There are many placements; a worse one says nothing about the others.
     worse = [c for c in candidates if c.kind == kind and c.proved and gain(c, before) <= -MIN_GAIN]
-    return wording.makes_it_worse(worse, before) if worse else ""
+    return makes_it_worse(worse, before) if worse else ""
 
 
 def _advice(
@@ -169,11 +182,102 @@ def _advice(
         tried = [c for c in candidates if c.kind == "placement" and c.proved and c.name != now]
         if not tried:
             return own.advice if own is not None else "Try other placements of the ranks."
-        return wording.placements_do_not_help(len(tried))
+        return placements_do_not_help(len(tried))
     if cause == "slow-link" and diagnosis.slow_links:
         shown = diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
-        return wording.check_cables(shown, one=len(diagnosis.slow_links) == 1)
+        return check_cables(shown, one=len(diagnosis.slow_links) == 1)
     if own is None:
         return ""
     where = [link.name for link in own.links[:3]] if cause == "other-traffic" else []
-    return f"{own.advice} {wording.links_to_avoid(where)}" if where else own.advice
+    return f"{own.advice} {links_to_avoid(where)}" if where else own.advice
+
+
+def gain(candidate: Candidate, before: Candidate) -> float:
+    """Share of the time that a candidate saves."""
+    return 1.0 - candidate.elapsed_ps / before.elapsed_ps
+
+
+def saves(candidate: Candidate, before: Candidate) -> str:
+    """The gain of a candidate, proved by re-simulation."""
+    text = f"{percent(gain(candidate, before))} less time by re-simulation"
+    if candidate.gain_low is None or candidate.gain_high is None:
+        return text
+    low, high = (percent(one) for one in (candidate.gain_low, candidate.gain_high))
+    if low == high:
+        return text
+    return f"{text} ({low} to {high}, for the possible rates within hosts)"
+
+
+def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = False) -> str:
+    """Advice to use another placement; ``meanwhile`` until the operators apply a better remedy."""
+    start = "Meanwhile use" if meanwhile else "Use"
+    return (
+        f"{start} placement {_placement(candidate)} instead of {_in_use(before)}: "
+        f"{saves(candidate, before)}."
+    )
+
+
+def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool) -> str:
+    """Advice to change the program or the network."""
+    who = "For the network's operators: " if by_operators else ""
+    assumed = f" This assumes that {candidate.assumes}." if candidate.assumes else ""
+    return f"{who}{candidate.action} This takes {saves(candidate, before)}.{assumed}"
+
+
+def operators_could(candidate: Candidate, before: Candidate) -> str:
+    """What the operators of the network could also do."""
+    return f"The network's operators could use {candidate.name}: {saves(candidate, before)}."
+
+
+def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
+    """Candidates that take more time."""
+    worse = [
+        f"{c.name} ({percent(-gain(c, before))} more time by re-simulation)" for c in candidates
+    ]
+    return f"These make it worse: {', '.join(worse)}."
+
+
+def placements_do_not_help(tried: int) -> str:
+    """Advice if no placement gains more than the run-to-run variation."""
+    found = (
+        "The one placement tried gains no more"
+        if tried == 1
+        else f"None of the {tried} placements tried gains more"
+    )
+    return (
+        f"{found} than the run-to-run variation: request nodes on fewer switches, or send less "
+        "between them."
+    )
+
+
+def check_cables(names: Sequence[str], *, one: bool) -> str:
+    """Advice to have slow cables checked and to avoid them."""
+    which, them = ("cable", "it") if one else ("cables", "them")
+    return (
+        f"Ask the operators to check the {which} {'; '.join(names)} (speed, width, error "
+        f"counters); avoid {them} until then."
+    )
+
+
+def links_to_avoid(names: Sequence[str]) -> str:
+    """Links that other traffic fills."""
+    return f"Links to avoid: {'; '.join(names)}."
+
+
+def _in_use(before: Candidate) -> str:
+    """The placement in use."""
+    return {FILE: "that of the rank file", RECORDED: "the recorded one"}.get(
+        before.name, before.name
+    )
+
+
+def _placement(candidate: Candidate) -> str:
+    """A placement's name, with an explanation of how it was made."""
+    variant = candidate.variant
+    if variant is None:
+        return candidate.name
+    if variant.recomputed:
+        return candidate.name + _RECOMPUTED
+    if variant.hosts is HostChoice.IN_USE:
+        return candidate.name + (_SHIFTED if variant.method == "shift" else "")
+    return candidate.name + _ON_OTHER_HOSTS[variant.hosts]

@@ -57,7 +57,7 @@ NON_EMPTY_TABLES = ("nodes", "switches", "links", "labels", "windows", "samples"
 """Tables without null values."""
 
 MAY_BE_UNKNOWN = ("receive_label", "receiver")
-"""Columns that may have nulls even so: runs of earlier versions do not know them."""
+"""Columns that may have nulls even so: captures and the fluid model do not know them."""
 
 KEPT_PACKET_COLUMNS = {"packets": ("packet", "sequence", "time_ps", "size_bytes", "header")}
 """Columns of other tables without null values, besides those that refer to other tables."""

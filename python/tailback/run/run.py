@@ -31,7 +31,6 @@ from tailback.version import version
 __all__ = [
     "FORMAT",
     "MANIFEST",
-    "PROBE_TABLES",
     "AtomicDirectory",
     "Run",
     "atomic_file",
@@ -46,9 +45,6 @@ ROW_GROUP = 1 << 18
 which depend on whether a worker process simulated the run."""
 
 _RERUN = "run the scenario again"
-
-PROBE_TABLES = ("counters", "queues", "packets", "skips")
-"""Tables of probes and of steps left out: empty unless the scenario asks for them."""
 
 
 @dataclass
@@ -174,10 +170,6 @@ class Run:
         for name in TABLES:
             file = path / f"{name}.parquet"
             manifest.check(file.name)
-            if name in PROBE_TABLES and not file.exists():
-                # Written by a version without these probes.
-                tables[name] = pl.DataFrame(schema=TABLES[name].polars_schema)
-                continue
             frame = read_table(file, error=RunError, remedy=_RERUN)
             try:
                 tables[name] = conform(name, frame)
@@ -185,7 +177,7 @@ class Run:
                 raise RunError(f"damaged table: {error}", file=file, remedy=_RERUN) from None
             except RunError as error:
                 raise error.located(file) from None
-        summary, notes = _renamed_fields(provenance.get("summary")), provenance.get("notes")
+        summary, notes = provenance.get("summary"), provenance.get("notes")
         try:
             check_summary(summary, notes)
             check_tables(tables)
@@ -202,14 +194,6 @@ class Run:
                 remedy=_RERUN,
             )
         return Run(scenario, tables, summary, performance, [*notes, *manifest.notes])
-
-
-def _renamed_fields(summary: Any) -> Any:
-    """The summary of a run with the names that its fields have today."""
-    recording = summary.get("recording") if isinstance(summary, dict) else None
-    if isinstance(recording, dict) and "crowded_ps" in recording:
-        recording["oversubscribed_ps"] = recording.pop("crowded_ps")
-    return summary
 
 
 def run_folder(folder: Path) -> Path:

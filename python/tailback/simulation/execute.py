@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.errors import ScenarioError
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.engine_limits import require_delays
 from tailback.fabric.model import Fabric
@@ -25,7 +26,6 @@ from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
 from tailback.simulation.pacing import SendRates, send_rates
-from tailback.simulation.parallel.threads import thread_count
 from tailback.simulation.prepare import Job, PreparedScenario, Workload, prepare
 from tailback.simulation.repetition.continued import StepChecks, WholeRun
 from tailback.simulation.repetition.link_symmetry import interchangeable_links
@@ -38,6 +38,15 @@ from tailback.simulation.tables import make_tables
 from tailback.stages import stage
 from tailback.traffic.program import PlacedProgram, Program
 from tailback.units import exact_bytes, format_time, percent
+
+THREADS_VARIABLE = "TAILBACK_THREADS"
+"""Environment variable that sets the number of threads."""
+
+
+NODES_A_THREAD = 256
+"""Nodes of the network for each thread, at least. With this many, four threads are faster than one;
+with half as many, two threads take more than twice the processor time of one
+(docs/measurements/speed.md)."""
 
 Watch = Callable[[int, int, int, int], object]
 """Called regularly with (simulated time in ps, packets delivered, packets in all, events)."""
@@ -357,3 +366,38 @@ def _performance(outcome: Outcome, seconds: float, threads: int) -> dict[str, An
         "cores": os.cpu_count(),
         "threads": threads,
     }
+
+
+def thread_count(asked: int | None = None, nodes: int | None = None) -> int:
+    """Number of threads: ``asked``, else ``TAILBACK_THREADS``, else the number of idle cores.
+
+    Threads synchronize every few microseconds, so one that is preempted delays all others.
+    Therefore cores that were busy during the last minute are not used, and a small network has
+    one thread for every :data:`NODES_A_THREAD` of its ``nodes``.
+
+    Raises:
+        ScenarioError: Fewer than 1 thread, or the variable is not a positive whole number.
+    """
+    if asked is not None:
+        if asked < 1:
+            raise ScenarioError(f"threads = {asked} is less than 1", remedy="give 1 or more")
+        return asked
+    text = os.environ.get(THREADS_VARIABLE)
+    if text is None:
+        idle = _idle_cores()
+        return idle if nodes is None else max(1, min(idle, nodes // NODES_A_THREAD))
+    if not text.isdecimal() or int(text) < 1:
+        raise ScenarioError(
+            f"{THREADS_VARIABLE} = {text!r} is not a number of threads",
+            remedy=f"for example {THREADS_VARIABLE}=4",
+        )
+    return int(text)
+
+
+def _idle_cores() -> int:
+    try:
+        cores = len(os.sched_getaffinity(0))
+        busy = round(os.getloadavg()[0])
+    except (AttributeError, OSError):  # not available on every system
+        return 1
+    return max(1, cores - busy)

@@ -225,8 +225,7 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
 def _scenario_of(folder: Path) -> Scenario:
     """The scenario of a run, or of the run in a diagnosis."""
     run = read_base_run(folder)
-    # Versions before the first release called it cure.
-    remedy = run.summary.get("remedy", run.summary.get("cure"))
+    remedy = run.summary.get("remedy")
     if remedy is not None:
         raise ScenarioError(
             f"is the run with remedy {str(remedy)!r}, which is not part of its scenario",

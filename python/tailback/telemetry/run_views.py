@@ -59,7 +59,7 @@ def labelled_by_receives(run: Run) -> Run:
     Phases, calls and lines of the program are then those of the receiving side.
 
     Raises:
-        RunError: They are not known: an earlier version, the fluid model or a capture made the run.
+        RunError: They are not known: the fluid model or a capture made the run.
     """
     tables = dict(run.tables)
     for name in ("samples", "messages", "packets"):

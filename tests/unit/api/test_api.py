@@ -153,7 +153,17 @@ def test_results_print_as_one_line(found: tb.DiagnosisResult) -> None:
 def test_a_diagnosis_is_that_of_the_command_line(
     tiny: Path, found: tb.DiagnosisResult, tmp_path: Path
 ) -> None:
-    words = ["diagnose", str(tiny), "--seeds", "1", "--try", "block", "--try", "rcm", "--quiet"]
+    words = [
+        "diagnose",
+        str(tiny),
+        "--seeds",
+        "1",
+        "--method",
+        "block",
+        "--method",
+        "rcm",
+        "--quiet",
+    ]
     assert cli([*words, "--out", str(tmp_path / "cli")]) in (0, 3)
     found.write(tmp_path / "api", figures=["svg"])
     texts = [(tmp_path / name / "diagnosis.json").read_bytes() for name in ("cli", "api")]

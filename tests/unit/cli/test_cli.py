@@ -499,18 +499,3 @@ def test_real_traces_on_the_real_selene_fabric(
     diagnosis = json.loads((out / "diagnosis.json").read_text())
     assert diagnosis["sampling"]["packets"] > 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
-def test_old_option_names_still_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """``--try`` and ``--cure`` are ``--method`` and ``--remedy``; only these are shown."""
-    assert tailback(["diagnose", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "--method" in shown and "--remedy" in shown
-    assert "--try" not in shown and "--cure" not in shown
-    for old, message in (("--try", "--method nonsense"), ("--cure", "'--remedy'")):
-        assert tailback(["diagnose", str(tmp_path / "none.toml"), old, "nonsense"]) == 2
-        assert message in capsys.readouterr().err
-    assert tailback(["list", "remedy"]) == 0
-    assert tailback(["list", "cure"]) == 0
-    listed = capsys.readouterr().out
-    assert listed.count("rate-control") == 2

@@ -16,7 +16,7 @@ from tailback.api.diagnose import DiagnosisResult, diagnose
 from tailback.cli import run as tailback
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Candidate, Diagnosis
-from tailback.remedy.wording import use_placement
+from tailback.remedy.advice import use_placement
 from tailback.scenario.model import load
 from tailback.simulation import prepare
 from tests.factories.cli import refused, scenario

@@ -11,7 +11,7 @@ import pytest
 
 from tailback.cli import run as tailback
 from tailback.diagnosis.model import Diagnosis
-from tailback.inference.measured_times import agreement
+from tailback.inference.measured_run import agreement
 from tailback.units import format_time
 from tests.factories.evidence_traces import Script, collective, receive, send, stretched
 from tests.factories.otf2_traces import Build, writing

@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tailback.port_counters.findings.port_event_wording import ports_counted
 from tailback.port_counters.findings.port_events import (
     KINDS,
     MEANINGS,
@@ -15,6 +14,7 @@ from tailback.port_counters.findings.port_events import (
     meaning_of,
     pauses,
     port_events,
+    ports_counted,
 )
 from tailback.port_counters.recorded_statistics import recorded_statistics
 from tests.factories.recordings import HEAD, STATISTICS_HEAD, row, stamp

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tailback.recorder.available_calls import available_calls
+from tailback.recorder.build import available_calls
 from tailback.recorder.calls import calls
 
 HEADER = """

@@ -10,7 +10,8 @@ import pytest
 
 from tailback.api.diagnose import diagnose
 from tailback.cli.measured_screen import _clocks
-from tailback.evidence import measure, other_calls
+from tailback.evidence import measure
+from tailback.evidence import measure as other_calls
 from tailback.recorder.session import record
 from tailback.traffic.readers import read_trace
 from tests.factories.recordings import evidence_of, transfer

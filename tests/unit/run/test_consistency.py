@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tailback.run.run import Run
 from tests.factories.cli import refused, simulated
 from tests.factories.unchecked_runs import without_manifest
 
@@ -117,12 +116,3 @@ def test_a_scenario_that_is_not_the_one_that_was_run(
     file = run / "scenario.json"
     file.write_text(file.read_text().replace('"seed": 1', '"seed": 99'))
     told(capsys, run, "scenario.json", "is not the scenario of this run")
-
-
-def test_a_field_of_the_summary_that_was_renamed_is_read_by_its_old_name(run: Path) -> None:
-    file = run / "run.json"
-    content = json.loads(file.read_text())
-    content["summary"]["recording"] = {"calls_ps": 7, "between_ps": 5, "crowded_ps": 3}
-    file.write_text(json.dumps(content))
-    recording = Run.read(run).summary["recording"]
-    assert recording == {"calls_ps": 7, "between_ps": 5, "oversubscribed_ps": 3}

@@ -10,10 +10,9 @@ import pytest
 from tailback.errors import ScenarioError
 from tailback.run.run import Run
 from tailback.scenario.model import parse
+from tailback.simulation import execute as threads
 from tailback.simulation import prepare, simulate
-from tailback.simulation.execute import execute
-from tailback.simulation.parallel import threads
-from tailback.simulation.parallel.threads import THREADS_VARIABLE, thread_count
+from tailback.simulation.execute import THREADS_VARIABLE, execute, thread_count
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.settings import CongestionSettings, EngineSettings, PacingSettings
 

@@ -13,9 +13,9 @@ import pytest
 
 from tailback.cli import run as command
 from tailback.diagnosis import diagnose_cause
-from tailback.diagnosis.rule_wording import met_congestion
 from tailback.diagnosis.rules.tb005_samples import too_few_samples
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.wording import met_congestion
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import simulate

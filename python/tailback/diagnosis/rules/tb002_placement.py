@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
-from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.link_directions import links_in_words
 from tailback.diagnosis.model import Finding
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import LinkTopology
+from tailback.units import counted, percent
+
+PLACEMENT: Final = "Placement: your own traffic fills links inside the network"
+
+
+PLACE_TOGETHER: Final = (
+    "Place ranks that exchange a lot of data on the same switch, and compare placements by "
+    "re-simulation."
+)
 
 
 @RULES.register("TB002")
@@ -44,10 +55,8 @@ def placement(evidence: RunAnalysis) -> Finding | None:
     count = roots["link"].n_unique()
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     first, kind = _heaviest_kind(roots, t)
-    text = wording.placement(share, count, kind, t.name[first], average)
-    return evidence.finding(
-        "TB002", "placement", wording.PLACEMENT, text, roots, wording.PLACE_TOGETHER
-    )
+    text = placement_sentence(share, count, kind, t.name[first], average)
+    return evidence.finding("TB002", "placement", PLACEMENT, text, roots, PLACE_TOGETHER)
 
 
 def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, str]:
@@ -64,4 +73,29 @@ def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, st
     )
     order = ("weight", "tier", "direction", "flat_direction")
     tier, way, sense, _, first = totals.sort(order).row(-1)
-    return int(first), links_in_words(sense) if sense else wording.links_of_tier(tier, way)
+    return int(first), links_in_words(sense) if sense else links_of_tier(tier, way)
+
+
+def placement_sentence(share: float, links: int, kind: str, such_as: str, use: float) -> str:
+    """TB002: our own traffic fills links inside the network.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        kind: Name of most of them, such as ``tier-0 up-links``.
+        such_as: Name of the heaviest of these.
+        use: Mean utilization by our traffic while they are congested.
+    """
+    return (
+        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} inside the "
+        f"network, mostly {kind} (such as {such_as}). No link downstream of them is congested, and "
+        f"your own traffic fills them to {percent(min(use, 1.0))} of the line rate while they are "
+        f"congested (≥ {percent(FULL_UTILIZATION)} counts as full): this placement needs more "
+        "capacity there than the network has."
+    )
+
+
+def links_of_tier(tier: int, direction: int) -> str:
+    """Name of the links of a tier and direction (1 up, 0 flat, -1 down)."""
+    word = {1: "up-links", 0: "links between switches", -1: "down-links"}[direction]
+    return f"tier-{tier} {word}"

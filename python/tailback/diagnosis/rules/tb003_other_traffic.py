@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
-from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import counted, percent
+
+OTHER_TRAFFIC: Final = "Other traffic: congested links that your job hardly uses"
+
+
+GO_ELSEWHERE: Final = "Run again at another time, or request nodes away from the listed links."
 
 
 @RULES.register("TB003")
@@ -52,7 +60,7 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
     link, count = int(first["link"]), roots["link"].n_unique()
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     most = min(float(first["utilization_high"]), 1.0)
-    text = wording.other_traffic(
+    text = other_traffic_sentence(
         share,
         count,
         average,
@@ -61,6 +69,41 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
         most,
         with_log=evidence.activity.known,
     )
-    return evidence.finding(
-        "TB003", "other-traffic", wording.OTHER_TRAFFIC, text, roots, wording.GO_ELSEWHERE
+    return evidence.finding("TB003", "other-traffic", OTHER_TRAFFIC, text, roots, GO_ELSEWHERE)
+
+
+def other_traffic_sentence(
+    share: float,
+    links: int,
+    use: float,
+    heaviest: str,
+    fraction: float,
+    most: float,
+    *,
+    with_log: bool,
+) -> str:
+    """TB003: congested links that our job hardly uses.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        use: Mean utilization by our traffic while they are congested.
+        heaviest: Name of the heaviest.
+        fraction: Its congested fraction.
+        most: Upper 95 % bound of its utilization by our traffic.
+        with_log: Whether a message log shows bursts that are shorter than a window.
+    """
+    text = (
+        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} on which "
+        f"your own traffic uses {percent(use)} of the line rate while they are congested. The "
+        f"heaviest, {heaviest}, has a congested fraction of {percent(fraction)}, and with 95 % "
+        f"confidence your job uses at most {percent(most)} of it (less than "
+        f"{percent(FULL_UTILIZATION)} is not full). A congested root is full, so the rest must be "
+        "other traffic."
+    )
+    if with_log:
+        return text
+    return (
+        f"{text} Without a message log, bursts of your own traffic shorter than a time window "
+        "would look the same."
     )

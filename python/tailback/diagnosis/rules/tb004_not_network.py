@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from tailback.diagnosis import rule_wording as wording
+from typing import Final
+
 from tailback.diagnosis.confidence import LINE_BOUND
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.rules.tb008_injection import is_quiet
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.wording import met_congestion
+from tailback.units import percent
+
+NO_COST: Final = "Not the network: congestion does not cost the time"
+
+
+WITHIN_HOSTS: Final = "Not the network: none of your messages crosses it"
+
+
+LOOK_AT_COMPUTATION: Final = "Look at computation and load balance."
+
+
+LOOK_AT_PROGRAMS: Final = "Look at the programs: their messages did not wait for the network."
+
+
+LOOK_AT_LATENCY: Final = "Look at load balance, data volume and the latency of small messages."
+
+
+LOOK_WITHIN_HOSTS: Final = "Look at load balance and within the hosts: memory, sockets, processors."
+
+
+STAYS_WITHIN_HOSTS: Final = (
+    "No message of an observed job crosses a switch: all communication stays within hosts, or "
+    "there is none."
+)
 
 LITTLE_COMMUNICATION = 0.05
 """Share of rank time in communication below which the network cannot be the cause."""
@@ -46,15 +72,15 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
     quiet = is_quiet(evidence)
     if not quiet and busy >= LITTLE_COMMUNICATION:
         return None
-    met = wording.met_congestion(overall.value, overall.high)
+    met = met_congestion(overall.value, overall.high)
     if busy < LITTLE_COMMUNICATION:
-        text = wording.little_communication(busy, None if quiet else overall.value)
-        advice = wording.LOOK_AT_COMPUTATION
+        text = little_communication(busy, None if quiet else overall.value)
+        advice = LOOK_AT_COMPUTATION
     elif evidence.captured:
-        text, advice = wording.quiet_capture(met), wording.LOOK_AT_PROGRAMS
+        text, advice = quiet_capture(met), LOOK_AT_PROGRAMS
     else:
-        text, advice = wording.quiet_network(met, busy), wording.LOOK_AT_LATENCY
-    return evidence.finding("TB004", "not-network", wording.NO_COST, text, roots.clear(), advice)
+        text, advice = quiet_network(met, busy), LOOK_AT_LATENCY
+    return evidence.finding("TB004", "not-network", NO_COST, text, roots.clear(), advice)
 
 
 def _within_hosts(evidence: RunAnalysis) -> Finding:
@@ -62,8 +88,32 @@ def _within_hosts(evidence: RunAnalysis) -> Finding:
     return evidence.finding(
         "TB004",
         "not-network",
-        wording.WITHIN_HOSTS,
-        wording.STAYS_WITHIN_HOSTS,
+        WITHIN_HOSTS,
+        STAYS_WITHIN_HOSTS,
         evidence.roots.clear(),
-        wording.LOOK_WITHIN_HOSTS,
+        LOOK_WITHIN_HOSTS,
+    )
+
+
+def little_communication(busy: float, met: float | None) -> str:
+    """TB004: ranks are rarely blocked; ``met``: share of packet-hops that met congestion."""
+    text = f"Ranks are blocked in communication for {percent(busy, 1)} of their time"
+    if met is None:
+        return f"{text}."
+    return (
+        f"{text}; {percent(met, 1)} of the packet-hops met congestion, which can cost no more than "
+        "that."
+    )
+
+
+def quiet_capture(met: str) -> str:
+    """TB004: nothing is congested in captured packets; ``met`` from :func:`met_congestion`."""
+    return f"{met} while packets were captured."
+
+
+def quiet_network(met: str, busy: float) -> str:
+    """TB004: nothing is congested, though ranks wait."""
+    return (
+        f"{met}, while ranks are blocked for {percent(busy)} of their time: they wait for each "
+        "other, or are limited by latency and line rate, not by congestion."
     )

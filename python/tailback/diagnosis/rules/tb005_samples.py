@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import polars as pl
 
-from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.wording import WITHOUT_SAMPLES
 from tailback.telemetry.header_counts import HASHED
+from tailback.units import percent
+
+TOO_FEW_SAMPLES: Final = "Too few samples to be sure"
+
+
+NO_SAMPLE: Final = "Too few samples: no packet carried one"
+
+
+NOT_DECODED: Final = "Too few samples: those that arrived cannot be decoded"
+
+
+SWITCH_ON: Final = "Switch telemetry on (scheme = 'full') for a job with observed = true."
+
+
+STATE_TELEMETRY: Final = (
+    "Let the switches write samples, and state which in [telemetry] of the scenario given as the "
+    "fabric; without them, port counters show congestion."
+)
+
+
+FOLLOW_NOTE: Final = "Follow that note, or use scheme = 'full', which works on all routes."
+
+
+COUNT_PACKETS: Final = (
+    "Use a scheme that counts packets, like coordinated with 5 hash bits (6 bits a packet): links "
+    "that share a locator remain indistinguishable in any number of packets."
+)
+
+
+NOTHING_SAMPLED: Final = (
+    "No packet of an observed job carried a sample, so the state of the links is unknown."
+)
 
 
 @RULES.register("TB005")
@@ -47,30 +82,30 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         return evidence.finding(
             "TB005",
             "undetermined",
-            wording.NO_SAMPLE,
-            wording.WITHOUT_SAMPLES.format(why),
+            NO_SAMPLE,
+            WITHOUT_SAMPLES.format(why),
             evidence.roots.clear(),
-            wording.STATE_TELEMETRY,
+            STATE_TELEMETRY,
         )
     if not evidence.received:
         return evidence.finding(
             "TB005",
             "undetermined",
-            wording.NO_SAMPLE,
-            wording.NOTHING_SAMPLED,
+            NO_SAMPLE,
+            NOTHING_SAMPLED,
             evidence.roots.clear(),
-            wording.SWITCH_ON,
+            SWITCH_ON,
         )
     if not evidence.uncertainty_matters:
         return None
     phase, links = evidence.most_uncertain()
     if evidence.scheme == "csig":
-        more, advice = None, wording.COUNT_PACKETS
+        more, advice = None, COUNT_PACKETS
     else:
         more = evidence.packets_needed()
         bits = evidence.run.scenario.telemetry.hash_bits if evidence.scheme in HASHED else None
-        advice = wording.sample_more(more, phase, bits)
-    text = wording.too_few_samples(
+        advice = sample_more(more, phase, bits)
+    text = too_few_samples_sentence(
         evidence.received,
         evidence.links_seen,
         evidence.links_sure,
@@ -81,7 +116,7 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     return evidence.finding(
         "TB005",
         "undetermined",
-        wording.TOO_FEW_SAMPLES,
+        TOO_FEW_SAMPLES,
         text,
         evidence.roots.filter(pl.col("verdict") == "unsettled"),
         advice,
@@ -93,8 +128,58 @@ def _undecoded(evidence: RunAnalysis) -> Finding:
     return evidence.finding(
         "TB005",
         "undetermined",
-        wording.NOT_DECODED,
-        wording.not_decoded(evidence.run.tables["packets"].height, evidence.scheme),
+        NOT_DECODED,
+        not_decoded(evidence.run.tables["packets"].height, evidence.scheme),
         evidence.roots.clear(),
-        wording.FOLLOW_NOTE,
+        FOLLOW_NOTE,
+    )
+
+
+def too_few_samples_sentence(
+    packets: int,
+    seen: int,
+    sure: int,
+    share: float,
+    more: int | None,
+    least_certain: Sequence[str],
+) -> str:
+    """TB005: how many links the samples can settle.
+
+    Args:
+        packets: Packets with a sample.
+        seen: Links that they sampled.
+        sure: Number of these links with enough samples.
+        share: Share of the congested packets that remain uncertain.
+        more: Further packets that would settle most of them; None if no number would.
+        least_certain: Names of the links.
+    """
+    where = f" Least certain: {'; '.join(least_certain)}." if least_certain else ""
+    settled = (
+        f" About {more:,} more packets of this traffic would settle most of them."
+        if more is not None
+        else ""
+    )
+    return (
+        f"{packets:,} packets sampled {seen:,} links, enough to judge {sure:,} of them; "
+        f"{percent(share)} of the congested packets are on links or in trees that remain "
+        f"uncertain.{settled}{where}"
+    )
+
+
+def sample_more(more: int, phase: str, hash_bits: int | None) -> str:
+    """TB005: advice; ``hash_bits`` for hashed schemes, None for others."""
+    which = f" of phase {phase!r}" if phase else ""
+    bits = (
+        f"; with more than {hash_bits} hash bit{'s' * (hash_bits > 1)} per packet fewer are needed"
+        if hash_bits is not None
+        else ""
+    )
+    return f"Sample about {more:,} more packets{which}: repeat it, or use smaller packets{bits}."
+
+
+def not_decoded(packets: int, scheme: str) -> str:
+    """TB005: headers do not identify links on these routes."""
+    return (
+        f"{packets} packets arrived with a header of scheme {scheme}, but on these routes it does "
+        "not identify links (a note of the run says why), so the state of the links is unknown."
     )

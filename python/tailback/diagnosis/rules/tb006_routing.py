@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
-from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import counted, percent
+
+ROUTING: Final = "Routing imbalance: links are full while equivalent ones are not"
+
+
+SPREAD_TRAFFIC: Final = "Spread this traffic over the equivalent links with multipath routing."
 
 
 @RULES.register("TB006")
@@ -46,7 +54,26 @@ def routing(evidence: RunAnalysis) -> Finding | None:
     mates = t.bundle == t.bundle[link]
     packets = evidence.whole.packets
     idle = int((packets[mates] < 0.5 * packets[link]).sum())
-    text = wording.routing(share, count, t.name[link], use, idle, int(mates.sum()) - 1)
-    return evidence.finding(
-        "TB006", "routing", wording.ROUTING, text, roots, wording.SPREAD_TRAFFIC
+    text = routing_sentence(share, count, t.name[link], use, idle, int(mates.sum()) - 1)
+    return evidence.finding("TB006", "routing", ROUTING, text, roots, SPREAD_TRAFFIC)
+
+
+def routing_sentence(
+    share: float, links: int, heaviest: str, use: float, idle: int, equivalents: int
+) -> str:
+    """TB006: links are full while equivalent links are not.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        heaviest: Name of the heaviest.
+        use: Its utilization by our traffic.
+        idle: Its equivalents with less than half of its packets.
+        equivalents: All its equivalents.
+    """
+    return (
+        f"{percent(share)} of the congested packets wait for {counted(links, 'link')} inside the "
+        f"network that your own traffic fills while equivalent links are not full. The heaviest, "
+        f"{heaviest}, is {percent(use)} used (≥ {percent(FULL_UTILIZATION)} counts as full); "
+        f"{idle} of its {equivalents} equivalents carried less than half as many of your packets."
     )

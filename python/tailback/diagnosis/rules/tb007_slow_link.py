@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import polars as pl
 
-from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import MIN_SHARE, RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import percent, rate_of_rate
+
+SLOW_LINK: Final = "Slow link: a link runs slower than it should"
+
+
+CHECK_NAMED_CABLES = (
+    "Ask the operators to check the cables that the measured run shows to be slow (speed, width, "
+    "error counters); avoid them until then."
+)
+"""TB007: advice for an expected run; several cables may fit the evidence."""
 
 
 @RULES.register("TB007")
@@ -56,11 +67,11 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
     if node is not None:
         name = str(evidence.run.tables["nodes"].sort("node")["name"][node])
         fastest = evidence.adapters.fastest
-        text = wording.slow_node(name, float(fastest[node]), float(np.nanmedian(fastest)))
+        text = slow_node(name, float(fastest[node]), float(np.nanmedian(fastest)))
     elif evidence.network is not None:
         link, count = int(roots["link"][0]), roots["link"].n_unique()
         name = t.name[link]
-        text = wording.filled_slow_link(
+        text = filled_slow_link(
             share,
             count,
             name,
@@ -71,7 +82,7 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
     else:
         link, count = int(roots["link"][0]), roots["link"].n_unique()
         name = t.name[link]
-        text = wording.slow_link(
+        text = slow_link_sentence(
             share,
             count,
             name,
@@ -82,10 +93,81 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
     return evidence.finding(
         "TB007",
         "slow-link",
-        wording.SLOW_LINK,
+        SLOW_LINK,
         text,
         roots,
-        wording.check_cable(name, of_node=node is not None)
+        check_cable(name, of_node=node is not None)
         if evidence.network is None
-        else wording.CHECK_NAMED_CABLES,
+        else CHECK_NAMED_CABLES,
+    )
+
+
+def slow_node(name: str, fastest: float, median: float) -> str:
+    """TB007: all large messages of one node are slow; rates as shares of the line rate."""
+    return (
+        f"No large message to or from {name} got more than {percent(fastest)} of the line rate, "
+        f"though those of the median node reach {percent(median)}: its cable is slow."
+    )
+
+
+def slow_link_sentence(
+    share: float, links: int, heaviest: str, fraction: float, most: float, explained: float | None
+) -> str:
+    """TB007: links that run slower than equivalent ones.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        heaviest: Name of the heaviest.
+        fraction: Its congested fraction.
+        most: Upper bound of its utilization by our traffic.
+        explained: Share of the squared lateness that its cable explains; None if it leads into one
+            of our nodes.
+    """
+    why = (
+        "it leads into one of your nodes, to which no other job sends, and no large message of "
+        "that node is fast, although those of other nodes are"
+        if explained is None
+        else "equivalent links carry as much of your traffic and are hardly congested, and this "
+        f"cable alone explains {percent(explained)} of the squared lateness of your messages"
+    )
+    slow, which = (
+        ("1 link that runs slower than it should", "This link")
+        if links == 1
+        else (f"{links:,} links that run slower than they should", "The heaviest")
+    )
+    return (
+        f"{percent(share)} of the congested packets wait for {slow}. {which}, {heaviest}, has a "
+        f"congested fraction of {percent(fraction)} but carries your traffic at no more than "
+        f"{percent(most)} of its line rate. Other traffic is not the reason: {why}."
+    )
+
+
+def filled_slow_link(
+    share: float, links: int, heaviest: str, gbps: float, nominal_gbps: float, use: float
+) -> str:
+    """TB007: links of an expected run that are slow according to the evidence.
+
+    Args:
+        share: Share of the congested packets that wait for them.
+        links: How many links.
+        heaviest: Name of the heaviest.
+        gbps: Rate at which it serves.
+        nominal_gbps: Its nominal rate.
+        use: Its utilization by our traffic, as a share of the rate at which it serves.
+    """
+    slow = "1 link that is" if links == 1 else f"{links:,} links that are"
+    return (
+        f"{percent(share)} of the congested packets wait for {slow} slow according to the "
+        f"evidence: {heaviest} serves {rate_of_rate(gbps, nominal_gbps)}, and your own traffic "
+        f"fills it to {percent(min(use, 1.0))} of that."
+    )
+
+
+def check_cable(name: str, *, of_node: bool) -> str:
+    """TB007: advice for the cable of a node or of a link."""
+    cable = f"cable of {name}" if of_node else f"cable {name}"
+    return (
+        f"Ask the operators to check the {cable} (speed, width, error counters); avoid it until "
+        "then."
     )

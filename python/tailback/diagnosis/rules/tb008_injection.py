@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tailback.diagnosis import rule_wording as wording
+from typing import Final
+
 from tailback.diagnosis.confidence import LINE_BOUND
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.wording import met_congestion
+from tailback.units import percent
+
+INJECTION: Final = "Injection limit: adapters send at line rate"
+
+
+SEND_LESS: Final = "Send less, keep more traffic within the node, or overlap it with computation."
 
 NEGLIGIBLE = 0.02
 """Congested packet-hops below this share of all packet-hops count as few."""
@@ -41,14 +49,14 @@ def injection(evidence: RunAnalysis) -> Finding | None:
     node = int(sent.argmax())
     name = str(evidence.run.tables["nodes"].sort("node")["name"][node])
     rate = float(evidence.adapters.rate_gbps[node])
-    met = wording.met_congestion(evidence.overall.value, evidence.overall.high)
+    met = met_congestion(evidence.overall.value, evidence.overall.high)
     return evidence.finding(
         "TB008",
         "injection",
-        wording.INJECTION,
-        wording.injection(name, evidence.wire_share, rate, met),
+        INJECTION,
+        injection_sentence(name, evidence.wire_share, rate, met),
         evidence.roots.clear(),
-        wording.SEND_LESS,
+        SEND_LESS,
     )
 
 
@@ -57,3 +65,11 @@ def is_quiet(evidence: RunAnalysis) -> bool:
     hot = int(evidence.whole.congested.sum())
     few = evidence.overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen
     return few or (not evidence.roots.height and not evidence.uncertainty_matters)
+
+
+def injection_sentence(adapter: str, share: float, rate_gbps: float, met: str) -> str:
+    """TB008: the busiest adapter, its share of the run time, its rate."""
+    return (
+        f"Adapter {adapter} needs {percent(share)} of the time to send its data at {rate_gbps:g} "
+        f"Gb/s, and {met}: the network does not slow it down."
+    )

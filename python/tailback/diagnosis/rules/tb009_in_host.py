@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from tailback.diagnosis import rule_wording as wording
 from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import percent
+
+IN_HOST: Final = "In-host limit: messages within a host fill the port of a rank"
+
+
+SEND_LESS_WITHIN_HOSTS: Final = (
+    "Send less within the host, overlap it with computation, or use a faster switch in the host."
+)
 
 PORT_BOUND = 0.5
 """The port limits the run from this share of the time, as adapters do in TB008."""
@@ -58,8 +67,16 @@ def in_host(evidence: RunAnalysis) -> Finding | None:
     return evidence.finding(
         "TB009",
         "in-host",
-        wording.IN_HOST,
-        wording.in_host(rank, ("send", "receive")[direction], share, gbps),
+        IN_HOST,
+        in_host_sentence(rank, ("send", "receive")[direction], share, gbps),
         evidence.roots.clear(),
-        wording.SEND_LESS_WITHIN_HOSTS,
+        SEND_LESS_WITHIN_HOSTS,
+    )
+
+
+def in_host_sentence(rank: int, does: str, share: float, rate_gbps: float) -> str:
+    """TB009: the busiest rank within a host, what its port does, for how long, its rate."""
+    return (
+        f"The port of rank {rank} to the switch inside its host takes {percent(share)} of the time "
+        f"to {does} the messages of its host at {rate_gbps:g} Gb/s: they do not enter the network."
     )

@@ -12,18 +12,18 @@ from typing import Any, Literal
 import polars as pl
 
 from tailback.names.ports import Peers
-from tailback.port_counters.findings.port_event_wording import ports_counted
-from tailback.port_counters.findings.port_events import no_events
-from tailback.port_counters.findings.port_findings import port_findings, queue_windows
-from tailback.port_counters.findings.port_wording import (
+from tailback.port_counters.findings.port_events import no_events, ports_counted
+from tailback.port_counters.findings.port_findings import (
     cannot_tell,
     degraded_links,
     links_full,
     no_slow_link,
     none_queued,
+    port_findings,
     ports_dropped,
     ports_paused,
     ports_queued,
+    queue_windows,
 )
 
 Kind = Literal["faults", "degraded", "paused", "drops", "busy", "queues", "quiet"]
