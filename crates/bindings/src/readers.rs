@@ -11,9 +11,10 @@ use tailback_program::Program;
 use tailback_readers::chakra::{ChakraError, ChakraProblem};
 use tailback_readers::goal::{Schedule, ScheduleError};
 use tailback_readers::goal_binary;
-use tailback_readers::graph::{Graph, GraphError};
+use tailback_readers::graph::Graph;
+use tailback_readers::ordering::{self, GraphError};
 use tailback_readers::simgrid_ti::LineError;
-use tailback_readers::{assembly, chakra, goal, graph, numbering, simgrid_ti};
+use tailback_readers::{assembly, chakra, goal, numbering, simgrid_ti};
 
 use crate::table::columns;
 
@@ -196,7 +197,7 @@ fn compile_graph<'py>(
     if !graph.is_valid() {
         return Err(PyValueError::new_err("columns that do not make a graph"));
     }
-    let done = py.detach(|| graph::compile(&graph)).map_err(|error| match error {
+    let done = py.detach(|| ordering::compile(&graph)).map_err(|error| match error {
         GraphError::Cycle(at) => fault("cycle", u64::from(at)),
         GraphError::TooLarge => fault("large", 0),
     })?;

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::{Fabric, Routes};
 use tailback_telemetry::decode::cost::Choice;
-use tailback_telemetry::decode::{Hash, Packets, check, classes, published, scores};
+use tailback_telemetry::decode::{Classes, Hash, Packets, check, classes, published, scores};
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::link_times::{self, LinkRecord, SampleRows};
 use tailback_telemetry::scheme::{
@@ -264,7 +264,7 @@ fn decode_classes<'py>(
     let packets =
         Packets { ids: ids.as_slice()?, hashes: hashes.as_slice()?, weights: weights.as_slice()? };
     let start: Vec<usize> = class_start.as_slice()?.iter().map(|&x| x as usize).collect();
-    let table = classes::Classes {
+    let table = Classes {
         of_packet: class_of_packet.as_slice()?,
         start: &start,
         links: class_links.as_slice()?,

@@ -7,7 +7,7 @@
 use tailback_telemetry::packet_id::{FlowKey, packet_id};
 
 use crate::erf;
-use crate::record::read_u16;
+use crate::record::{LinkType, read_u16};
 
 const UDP_PORT_ROCE: u16 = 4791;
 /// Ethernet type of CSIG's compact tag that switch software uses (FBOSS and SAI); none is assigned yet.
@@ -22,38 +22,6 @@ const ICRC: usize = 4;
 const UDP: usize = 8;
 /// Largest number of VLAN tags, and of IPv6 extension headers.
 const MAX_TAGS: usize = 4;
-
-/// Link types that are supported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkType {
-    /// Ethernet, VLAN tags included.
-    Ethernet,
-    /// Linux "cooked" capture as `tcpdump -i any` writes it, version 1.
-    LinuxCooked,
-    /// The same, version 2.
-    LinuxCooked2,
-    /// IPv4 or IPv6 without a link header.
-    RawIp,
-    /// Records of capture cards.
-    Erf,
-    /// InfiniBand from the local route header on.
-    InfiniBand,
-}
-
-impl LinkType {
-    /// The link type with this number in the registry of pcap and pcapng.
-    pub fn of(number: u32) -> Option<Self> {
-        Some(match number {
-            1 => Self::Ethernet,
-            101 | 228 | 229 => Self::RawIp,
-            113 => Self::LinuxCooked,
-            276 => Self::LinuxCooked2,
-            197 => Self::Erf,
-            247 => Self::InfiniBand,
-            _ => return None,
-        })
-    }
-}
 
 /// Where a packet comes from or goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -267,7 +235,7 @@ fn udp(ends: [Address; 2], rest: Remaining<'_>, available: usize) -> Result<Head
 fn erf_record(record: Remaining<'_>) -> Result<Headers, Skip> {
     let header = record.first(erf::HEADER)?;
     let (kind, wire) = (erf::kind(header), usize::from(read_u16(header, 14, true)));
-    let bytes = erf_payload(record.bytes).ok_or(Skip::Malformed)?;
+    let bytes = erf::payload(record.bytes).ok_or(Skip::Malformed)?;
     let frame = Remaining { bytes: &bytes[..bytes.len().min(wire)], wire };
     match kind {
         21 => infiniband(frame),
@@ -281,17 +249,6 @@ fn erf_record(record: Remaining<'_>) -> Result<Headers, Skip> {
         23 => ipv6(frame),
         _ => Err(Skip::Other),
     }
-}
-
-/// Payload of an ERF record, after its header and extension headers.
-pub(crate) fn erf_payload(record: &[u8]) -> Option<&[u8]> {
-    let mut at = erf::HEADER;
-    let mut more = record.get(8)? & 0x80 != 0;
-    while more {
-        more = record.get(at)? & 0x80 != 0;
-        at += 8;
-    }
-    record.get(at..)
 }
 
 fn infiniband(frame: Remaining<'_>) -> Result<Headers, Skip> {

@@ -2,10 +2,9 @@
 
 use std::io::{self, Read};
 
-use crate::dissect::{LinkType, erf_payload};
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, checked_time};
+use crate::record::{Direction, FileEnd, Frame, LinkType, checked_time, read_u16, read_u32};
 
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 16;
@@ -19,9 +18,20 @@ pub(crate) fn kind(record: &[u8]) -> u8 {
     record.get(8).map_or(0, |kind| kind & 0x7f)
 }
 
+/// Payload of an ERF record, after its header and extension headers.
+pub(crate) fn payload(record: &[u8]) -> Option<&[u8]> {
+    let mut at = HEADER;
+    let mut more = record.get(8)? & 0x80 != 0;
+    while more {
+        more = record.get(at)? & 0x80 != 0;
+        at += 8;
+    }
+    record.get(at..)
+}
+
 #[inline]
 fn length(record: &[u8]) -> usize {
-    usize::from(crate::record::read_u16(record, 10, true))
+    usize::from(read_u16(record, 10, true))
 }
 
 /// Whether the first records look like ERF: known types, and lengths that lead from one to the next.
@@ -38,7 +48,7 @@ pub(crate) fn looks_like<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
         let Some(record) = bytes.get(at..at + HEADER) else { return Ok(number > 0) };
         let known = (1..=LARGEST_TYPE).contains(&kind(record));
         // Seconds are the upper half of the time: 0 in simulations, otherwise after 1998.
-        let seconds = crate::record::read_u32(record, 4, false);
+        let seconds = read_u32(record, 4, false);
         if !known || length(record) < HEADER || (1 << 24..=900_000_000).contains(&seconds) {
             return Ok(false);
         }
@@ -73,8 +83,8 @@ pub(crate) fn frames<R: Read>(
         }
         // 48 is padding between records.
         if kind(bytes) != LARGEST_TYPE {
-            let wire_bytes = usize::from(crate::record::read_u16(bytes, 14, true));
-            let headers = bytes.len() - erf_payload(bytes).map_or(0, <[u8]>::len);
+            let wire_bytes = usize::from(read_u16(bytes, 14, true));
+            let headers = bytes.len() - payload(bytes).map_or(0, <[u8]>::len);
             let frame = Frame {
                 offset,
                 time_ns: Some(time_ns),

@@ -10,7 +10,9 @@ use tailback_random::splitmix;
 
 use crate::dissect::{Address, Headers, Skip, dissect};
 use crate::error::{CaptureError, CaptureFault};
-use crate::record::{Direction, FileEnd, Frame, frames};
+use crate::input::Input;
+use crate::record::{Direction, FileEnd, Frame};
+use crate::{erf, pcap, pcapng};
 
 /// Maximum number of different addresses: more than a subnet has local ids, or any machine hosts.
 const MAX_ADDRESSES: usize = 1 << 20;
@@ -285,4 +287,41 @@ fn keeps(id: u32, psn: u32, time_ns: i64, shift: u32) -> bool {
     }
     let key = u64::from(id) << 24 ^ u64::from(psn) ^ splitmix(time_ns.cast_unsigned());
     splitmix(key) & ((1 << shift) - 1) == 0
+}
+
+/// Calls `each` for every frame of a file.
+///
+/// # Errors
+/// The file has none of the formats or is damaged, or `each` fails.
+fn frames<R: Read>(
+    from: R,
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+) -> Result<FileEnd, CaptureError> {
+    let mut input = Input::new(from);
+    let first = input.peek(24).map_err(|error| CaptureFault::Io(error).at(0))?;
+    let Some(&magic) = first.first_chunk::<4>() else {
+        return Err(CaptureFault::Unknown(first.to_vec()).at(0));
+    };
+    if let Some(compressed) = compressed(magic) {
+        return Err(compressed.at(0));
+    }
+    match magic {
+        [0x0a, 0x0d, 0x0d, 0x0a] => pcapng::frames(&mut input, each),
+        [0xd4, 0xc3, 0xb2, 0xa1]
+        | [0xa1, 0xb2, 0xc3, 0xd4]
+        | [0x4d, 0x3c, 0xb2, 0xa1]
+        | [0xa1, 0xb2, 0x3c, 0x4d] => pcap::frames(&mut input, each),
+        [0x34, 0xcd, 0xb2, 0xa1] | [0xa1, 0xb2, 0xcd, 0x34] => {
+            Err(CaptureFault::ModifiedPcap.at(0))
+        }
+        _ if erf::looks_like(&mut input).map_err(|error| CaptureFault::Io(error).at(0))? => {
+            erf::frames(&mut input, each)
+        }
+        _ => Err(CaptureFault::Unknown(magic.to_vec()).at(0)),
+    }
+}
+
+fn compressed(magic: [u8; 4]) -> Option<CaptureFault> {
+    let known: [&[u8]; 4] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z'], b"BZh"];
+    known.iter().any(|start| magic.starts_with(start)).then_some(CaptureFault::Compressed)
 }

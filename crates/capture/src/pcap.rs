@@ -2,10 +2,9 @@
 
 use std::io::Read;
 
-use crate::dissect::LinkType;
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, MAX_FRAME, read_u16, read_u32};
+use crate::record::{Direction, FileEnd, Frame, LinkType, MAX_FRAME, read_u16, read_u32};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;

@@ -2,10 +2,9 @@
 
 use std::io::Read;
 
-use crate::dissect::LinkType;
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, checked_time, read_u16, read_u32};
+use crate::record::{Direction, FileEnd, Frame, LinkType, checked_time, read_u16, read_u32};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;

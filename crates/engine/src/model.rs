@@ -13,7 +13,7 @@ use crate::network::link::NIL;
 use crate::parallel::partition::Partition;
 use crate::program::{CompiledProgram, Envelope, Placement, Program, compile, compile_repeated};
 use crate::rng::{RandomSource, Stream, random};
-use crate::settings::MAX_TIME_PS;
+use crate::settings::units::MAX_TIME_PS;
 use crate::settings::{CongestionScheme, Pacing, PacingOffset};
 use crate::steps::{StepGates, Steps};
 use crate::{EngineError, Settings};

@@ -16,7 +16,7 @@ use crate::probe::{
 };
 use crate::program::{Placement, Program};
 use crate::progress::{Decide, Watch};
-use crate::settings::MAX_TIME_PS;
+use crate::settings::units::MAX_TIME_PS;
 use crate::shard::Shard;
 use crate::steps::Steps;
 use crate::{EngineError, Settings, deadlock};

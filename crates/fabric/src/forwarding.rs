@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::NONE;
 use crate::memory::filled;
-use crate::routes::{NONE, TABLE};
+use crate::routes::TABLE;
 use crate::{Fabric, FabricError, Routes};
 
 impl Routes {

@@ -12,9 +12,7 @@ use std::collections::HashMap;
 use crate::d_mod_k::DModK;
 use crate::memory::filled;
 use crate::tree::TreeRoutes;
-use crate::{Fabric, FabricError};
-
-pub(crate) const NONE: u32 = u32::MAX;
+use crate::{Fabric, FabricError, NONE};
 
 /// What a routing table is called in error messages.
 pub(crate) const TABLE: &str = "the routing table";
@@ -73,7 +71,7 @@ impl Routes {
             return Ok(routes);
         }
         if fabric.n_switches as usize * routes.columns as usize > SMALL_TABLE
-            && let Some(tree) = TreeRoutes::detect(fabric, &routes)
+            && let Some(tree) = TreeRoutes::detect(fabric, &routes.injection, &routes.column)
         {
             return Ok(routes.with_tree(fabric, tree));
         }
@@ -88,7 +86,8 @@ impl Routes {
     /// [`FabricError::NodeCables`].
     pub fn arithmetic(fabric: &Fabric) -> Result<Option<Self>, FabricError> {
         let routes = Self::attach_nodes(fabric)?;
-        Ok(TreeRoutes::detect(fabric, &routes).map(|tree| routes.with_tree(fabric, tree)))
+        Ok(TreeRoutes::detect(fabric, &routes.injection, &routes.column)
+            .map(|tree| routes.with_tree(fabric, tree)))
     }
 
     /// As [`Routes::up_down`], but always with a table: 4 bytes × switches × switches with nodes.
@@ -283,17 +282,46 @@ impl Routes {
         Ok(missing)
     }
 
+    /// The link of the deterministic route from `switch` to `node`, which is attached to another
+    /// switch.
+    #[inline]
+    pub fn deterministic_link(&self, switch: u32, node: u32) -> u32 {
+        self.d_mod_k.choose(switch, node, self.candidate_set(switch, node))
+    }
+
+    /// Prepares the choice of deterministic routes, once the candidates are known.
+    pub(crate) fn prepare_d_mod_k(&mut self, fabric: &Fabric) {
+        let all_links = || match &self.tree {
+            Some(_) => (0..fabric.n_links() as u32).collect(),
+            None => self.set_links.clone(),
+        };
+        let sets = self.sets_with_a_choice(fabric);
+        self.d_mod_k = DModK::new(fabric, &self.injection, &sets, all_links);
+    }
+
+    /// Every candidate set of more than one link, and where it begins as in
+    /// [`Routes::candidate_set`].
+    fn sets_with_a_choice(&self, fabric: &Fabric) -> Vec<(usize, &[u32])> {
+        let mut all: Vec<(usize, &[u32])> = Vec::new();
+        if let Some(tree) = &self.tree {
+            let sets = (0..fabric.n_switches).flat_map(|switch| tree.sets(fabric, switch));
+            all.extend(
+                sets.filter(|links| links.len() > 1).map(|links| (links[0] as usize, links)),
+            );
+        } else {
+            let ends = self.set_start.windows(2).map(|ends| [ends[0] as usize, ends[1] as usize]);
+            let several = ends.filter(|[start, end]| end - start > 1);
+            all.extend(several.map(|[start, end]| (start, &self.set_links[start..end])));
+        }
+        all
+    }
+
     /// Uses arithmetic routes instead of a table.
     fn with_tree(mut self, fabric: &Fabric, tree: TreeRoutes) -> Self {
         self.tree = Some(tree);
         self.prepare_d_mod_k(fabric);
         self
     }
-}
-
-/// Number of tiers.
-pub(crate) fn tiers(fabric: &Fabric) -> usize {
-    fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize + 1
 }
 
 /// Collects in `set` the links of `switch` that begin its shortest paths: down links if the

@@ -11,10 +11,9 @@ use std::collections::HashMap;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use crate::Fabric;
+use crate::{Fabric, NONE};
 #[cfg(test)]
-use crate::FabricError;
-use crate::routes::{NONE, Routes};
+use crate::{FabricError, Routes};
 
 /// The subtree below a switch, and its uplinks.
 #[derive(Debug, Clone, Copy)]
@@ -120,12 +119,12 @@ impl TreeRoutes {
         all.map(|(first, n)| &self.links[first as usize..(first + n) as usize])
     }
 
-    /// Recognises a regular tree; `None` for anything else.
-    pub fn detect(fabric: &Fabric, routes: &Routes) -> Option<Self> {
+    /// Recognises a regular tree, given the injection link and the column of each node; `None` for
+    /// anything else.
+    pub fn detect(fabric: &Fabric, injection: &[u32], columns: &[u32]) -> Option<Self> {
         let mut column = vec![NONE; fabric.n_switches as usize];
-        for (node, &link) in routes.injection.iter().enumerate() {
-            column[(fabric.link_dst[link as usize] - fabric.n_nodes) as usize] =
-                routes.column[node];
+        for (&link, &of_node) in injection.iter().zip(columns) {
+            column[(fabric.link_dst[link as usize] - fabric.n_nodes) as usize] = of_node;
         }
         let mut order: Vec<u32> = (0..fabric.n_switches).collect();
         order.sort_by_key(|&s| fabric.switch_tier[s as usize]);

@@ -55,6 +55,9 @@ const LISTED: u32 = 1 << 31;
 
 const NONE: u32 = u32::MAX;
 
+/// In [`FlowLevel::changed_in`]: the flow is shared, and its `level` is the bound.
+const SHARED: u32 = u32::MAX;
+
 /// Steps of a settlement per link after which all rates are computed from scratch. That takes about
 /// one step per link, so a settlement costs at most five times as much.
 const STEPS_PER_LINK: usize = 4;
@@ -266,7 +269,7 @@ impl MaxMin {
             for user in &links.users[link] {
                 let state = &mut self.flow[user.flow as usize];
                 (state.level, state.stopped_at) = (f64::INFINITY, NONE);
-                if state.changed_in == sharing::SHARED {
+                if state.changed_in == SHARED {
                     // No longer, which is to be reported.
                     state.changed_in = 0;
                 }

@@ -2,32 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::definitions::{Context, RegionClass};
 use crate::event::{EventSink, TraceEvent};
 use crate::lookup::{ById, OpenIds};
 use crate::posts::{LocationPosts, PostBuilder, RecordPlace, Unusual};
 use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
-
-/// How the reader treats a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RegionClass {
-    /// A call of the MPI library.
-    Mpi,
-    /// A part of the application that becomes a phase.
-    Phase,
-    /// A region around the whole program, or one that the tracer adds: ignored.
-    Outer,
-}
-
-/// A calling context of a tracer that unwinds the stack: a region and the place where it is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Context {
-    /// Region.
-    pub region: u32,
-    /// Source code location of the call, [`NONE`] if unknown.
-    pub site: u32,
-    /// Calling context of the caller, [`NONE`] at the top.
-    pub parent: u32,
-}
 
 /// Columns of a row that refer to other rows.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@
 mod callbacks;
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
@@ -22,12 +22,6 @@ use crate::event::EventSink;
 use crate::tables::ClockOffset;
 
 use callbacks::*;
-
-type Handle = *mut c_void;
-type Code = c_int;
-
-const CONTINUE: Code = 0;
-const INTERRUPT: Code = 1;
 
 macro_rules! api {
     ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $ret:ty;)*) => {

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::definitions::Definitions;
+use crate::definitions::{Definitions, RegionClass};
 use crate::error::TraceError;
-use crate::events::{Collector, RegionClass};
+use crate::events::Collector;
 use crate::ffi::Library;
 use crate::lookup::ById;
 use crate::posts::{LocationPosts, PostBuilder, PostContext, Unusual};

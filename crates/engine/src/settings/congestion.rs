@@ -2,10 +2,9 @@
 
 use serde::Deserialize;
 
-use super::CONGESTION_CONTROL;
 use super::dcqcn::Dcqcn;
 use super::units::size;
-use crate::EngineError;
+use crate::error::{CONGESTION_CONTROL, EngineError};
 
 /// The congestion control scheme and its own parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]

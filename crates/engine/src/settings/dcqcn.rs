@@ -2,10 +2,8 @@
 
 use serde::Deserialize;
 
-use super::MAX_DELAY_PS;
-use super::units::{size, time};
-use super::{DCQCN, TableName};
-use crate::EngineError;
+use super::units::{MAX_DELAY_PS, size, time};
+use crate::error::{DCQCN, EngineError, TableName};
 
 /// Constants of DCQCN (Zhu et al., SIGCOMM 2015).
 ///

@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use tailback_telemetry::scheme::MAX_SLOTS;
 
-use super::TELEMETRY;
-use crate::EngineError;
+use crate::error::{EngineError, TELEMETRY};
 
 /// Optional probes, off by default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

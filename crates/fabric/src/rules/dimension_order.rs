@@ -7,7 +7,7 @@
 //! ring has no cyclic channel dependency. A detour (Valiant, 1982) goes in dimension order to a random
 //! intermediate switch, then on a separate set of lanes to the node.
 
-use super::{LinkSets, RouteState, RouteStep, coordinates, differing_dimension};
+use super::step::{LinkSets, RouteState, RouteStep, coordinates, differing_dimension};
 use crate::error::{MessagePart, message};
 use crate::{Fabric, FabricError};
 

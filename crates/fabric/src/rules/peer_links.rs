@@ -12,7 +12,7 @@
 //! lane suffices for a channel dependency graph without cycles (Dally and Seitz, 1987).
 //! [`crate::RoutePlan::check_deadlock_free`] verifies this on the actual links.
 
-use super::{LinkSets, RouteState, RouteStep};
+use super::step::{LinkSets, RouteState, RouteStep};
 use crate::error::{MessagePart, message};
 use crate::modified_tree::line_length;
 use crate::{Fabric, FabricError};

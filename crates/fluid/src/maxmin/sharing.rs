@@ -13,7 +13,7 @@
 //! While flows end, the level of a link rises by the bound's margin only after a part of the flows have
 //! ended, so that visits are in proportion to the number of flows that end, not to its square.
 
-use super::{FlowLevel, LinkFill, MaxMin};
+use super::{FlowLevel, LinkFill, MaxMin, SHARED};
 use crate::links::{ActiveFlows, User};
 
 /// Number of flows stopped at a link from which on they are shared. Below, to visit each costs less.
@@ -24,9 +24,6 @@ const MARGIN: f64 = 1.25;
 
 /// A level below this part of the bound gets a new bound.
 const FAR_BELOW: f64 = 0.5;
-
-/// In [`FlowLevel::changed_in`]: the flow is shared, and its `level` is the bound.
-pub(super) const SHARED: u32 = u32::MAX;
 
 impl MaxMin {
     /// From now on, flows are shared if at least `from` are stopped at their link, or never if 0. A

@@ -1,8 +1,8 @@
 //! Text that dumpi2ascii converts from a binary file.
 
 use super::arguments::{Arguments, Field};
-use super::rank::{DumpiCall, RankFile};
-use super::{Fault, FaultKind, FilePosition};
+use super::calls::{DumpiCall, Fault, FaultKind, FilePosition};
+use super::rank::RankFile;
 use crate::text::{lines, natural};
 
 const NS: i64 = 1_000_000_000;

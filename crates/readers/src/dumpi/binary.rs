@@ -5,9 +5,9 @@
 //! nanoseconds each), and its arguments.
 
 use super::arguments::{Arguments, Field};
-use super::rank::{DumpiCall, RankFile};
+use super::calls::{DumpiCall, Fault, FaultKind, FilePosition, MAGIC};
+use super::rank::RankFile;
 use super::signatures::{END, INIT, INIT_THREAD};
-use super::{Fault, FaultKind, FilePosition, MAGIC};
 
 /// The first version that stores all arguments correctly.
 const OLDEST: [u8; 3] = [0, 6, 9];

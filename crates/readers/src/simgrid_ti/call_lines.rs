@@ -1,48 +1,18 @@
 //! Parses lines into records of fixed size, and turns these into columns once every rank is complete.
 
-use super::columns::{CallRows, RankOrder};
-use super::{
-    COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, ReplayCalls,
-    TiOptions, UNNAMED_COMPLETIONS,
+use super::calls::{
+    Action, COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, Record,
+    ReplayCalls, TYPED, TiOptions, UNNAMED_COMPLETIONS,
 };
+use super::columns::{CallRows, RankOrder};
 use crate::numbering::Map;
 use crate::text::{float, integer, natural, word};
 
 /// Largest count: the largest integer range that a double represents exactly.
 const MAX_COUNT: f64 = (1u64 << 53) as f64;
 
-/// Marks an amount that is already in bytes.
-pub(super) const TYPED: u64 = 1 << 63;
 /// The number of `sendrecv` among [`POSTS`].
 const SENDRECV: u8 = 8;
-
-/// Content of a line; kept small because there are many.
-#[derive(Clone, Copy)]
-pub(super) struct Record {
-    pub row: u64,
-    /// Bytes, picoseconds, number of the kind of a collective, or the tag of a wait.
-    pub amount: u64,
-    pub rank: u32,
-    pub peer: i32,
-    pub tag: i32,
-    pub what: Action,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
-    Post {
-        call: u8,
-        is_send: bool,
-    },
-    /// A line without effect.
-    Nothing,
-    Wait,
-    WaitAll,
-    Compute,
-    Collective,
-    Init,
-    Finalize,
-}
 
 pub(super) struct LineReader<'a> {
     options: TiOptions<'a>,

@@ -1,7 +1,6 @@
 //! Turns the records of a trace into columns, rank by rank.
 
-use super::call_lines::{Action, Record, TYPED};
-use super::{LineError, POSTS, ReplayCalls};
+use super::calls::{Action, LineError, POSTS, Record, ReplayCalls, TYPED};
 use crate::assembly::UNKNOWN;
 use crate::numbering::Map;
 

@@ -1,7 +1,8 @@
 //! Estimates which decoder is faster. The constants are nanoseconds on a server core of the 2020s; only
 //! their ratios matter, and only where the two estimates are close.
 
-use super::{Hash, transform};
+use super::packets::Hash;
+use super::transform;
 
 /// A decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

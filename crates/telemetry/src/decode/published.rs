@@ -1,6 +1,6 @@
 //! Decoder of the published one-bit hash H_mult', which is not linear: tests every packet against every link.
 
-use super::DecodeError;
+use super::packets::DecodeError;
 use crate::hash::product;
 
 /// Packets per block: its columns stay in the L1 and L2 caches while all links are tested.

@@ -6,7 +6,7 @@
 //! transform, at c, of the signed histogram of q: 2^b − 1 transforms of 2^r points, however many
 //! packets and links there are. With dense link indices r = ⌈log2 links⌉.
 
-use super::{Hash, Packets};
+use super::packets::{Hash, Packets};
 use crate::hash::GaloisField;
 
 /// Coordinates of links over a basis of them.

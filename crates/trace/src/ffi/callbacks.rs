@@ -1,10 +1,16 @@
 //! Functions that the OTF2 library calls for each event.
 
 use std::cell::Cell;
+use std::ffi::{c_int, c_void};
 
-use super::{CONTINUE, Code, Handle, INTERRUPT};
 use crate::event::{EventSink, TraceEvent};
 use crate::tables::NONE;
+
+pub(super) type Handle = *mut c_void;
+pub(super) type Code = c_int;
+
+pub(super) const CONTINUE: Code = 0;
+pub(super) const INTERRUPT: Code = 1;
 
 type HasAttribute = unsafe extern "C" fn(Handle, u32) -> bool;
 type StringOf = unsafe extern "C" fn(Handle, u32, *mut u32) -> Code;
@@ -40,7 +46,7 @@ fn sizes_of(attributes: Handle) -> u32 {
 /// Passes an event to the sink behind `data`; stops the library if the sink returns `false`.
 ///
 /// # Safety
-/// `data` is the pointer that [`Archive::events`] registered for the same `S`.
+/// `data` is the pointer that `Archive::events` registered for the same `S`.
 #[inline]
 unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: TraceEvent) -> Code {
     // SAFETY: see above; no other reference to the sink is alive while the library reads.
