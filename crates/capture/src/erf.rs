@@ -46,10 +46,10 @@ pub(crate) fn looks_like<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
             return Ok(true);
         }
         let Some(record) = bytes.get(at..at + HEADER) else { return Ok(number > 0) };
-        let known = (1..=LARGEST_TYPE).contains(&kind(record));
+        let is_known_type = (1..=LARGEST_TYPE).contains(&kind(record));
         // Seconds are the upper half of the time: 0 in simulations, otherwise after 1998.
         let seconds = read_u32(record, 4, false);
-        if !known || length(record) < HEADER || (1 << 24..=900_000_000).contains(&seconds) {
+        if !is_known_type || length(record) < HEADER || (1 << 24..=900_000_000).contains(&seconds) {
             return Ok(false);
         }
         at += length(record);
@@ -70,15 +70,20 @@ pub(crate) fn frames<R: Read>(
         if header.len() < HEADER {
             return Ok(FileEnd::Cut(offset));
         }
-        let whole = length(header);
-        if whole < HEADER || !(1..=LARGEST_TYPE).contains(&kind(header)) {
+        let record_bytes = length(header);
+        if record_bytes < HEADER || !(1..=LARGEST_TYPE).contains(&kind(header)) {
             let (least, most) = (HEADER as u64, u64::from(u16::MAX));
-            return Err(CaptureFault::Length { what: "record", length: whole as u64, least, most }
-                .at(offset));
+            return Err(CaptureFault::Length {
+                what: "record",
+                length: record_bytes as u64,
+                least,
+                most,
+            }
+            .at(offset));
         }
         let time_ns = checked_time(time(header)).map_err(|fault| fault.at(offset))?;
-        let bytes = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
-        if bytes.len() < whole {
+        let bytes = input.peek(record_bytes).map_err(|error| CaptureFault::Io(error).at(offset))?;
+        if bytes.len() < record_bytes {
             return Ok(FileEnd::Cut(offset));
         }
         // 48 is padding between records.
@@ -95,7 +100,7 @@ pub(crate) fn frames<R: Read>(
             };
             each(frame).map_err(|fault| fault.at(offset))?;
         }
-        input.skip(whole);
+        input.skip(record_bytes);
     }
 }
 

@@ -104,7 +104,7 @@ impl Hasher for AddressHasher {
 #[derive(Debug)]
 pub struct CaptureLog {
     most: usize,
-    /// One packet in 2^this is kept.
+    /// One packet in 2^`shift` is kept.
     shift: u32,
     numbers: HashMap<Address, u32, BuildHasherDefault<AddressHasher>>,
     addresses: Vec<Address>,
@@ -149,7 +149,7 @@ impl CaptureLog {
         Ok(summary)
     }
 
-    /// Number of packets that each kept one stands for.
+    /// Number of captured packets per packet kept.
     pub fn one_in(&self) -> u64 {
         1 << self.shift
     }
@@ -166,14 +166,14 @@ impl CaptureLog {
         summary: &mut FileSummary,
     ) -> Result<(), CaptureFault> {
         summary.frames += 1;
-        let found = match (frame.link, frame.time_ns) {
+        let dissected = match (frame.link, frame.time_ns) {
             (None, _) => Err(Skip::LinkType),
             (_, None) => Err(Skip::NoTime),
             (Some(link), Some(time)) => {
                 dissect(link, frame.bytes, frame.wire_bytes).map(|headers| (headers, time))
             }
         };
-        match found {
+        match dissected {
             Ok((headers, time_ns)) => {
                 summary.packets += 1;
                 let (first, last) = summary.times_ns.unwrap_or((time_ns, time_ns));
@@ -322,6 +322,7 @@ fn frames<R: Read>(
 }
 
 fn compressed(magic: [u8; 4]) -> Option<CaptureFault> {
-    let known: [&[u8]; 4] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z'], b"BZh"];
-    known.iter().any(|start| magic.starts_with(start)).then_some(CaptureFault::Compressed)
+    let magics: [&[u8]; 4] =
+        [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z'], b"BZh"];
+    magics.iter().any(|start| magic.starts_with(start)).then_some(CaptureFault::Compressed)
 }

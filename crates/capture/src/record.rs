@@ -58,7 +58,7 @@ pub(crate) struct Frame<'a> {
     pub link: Option<LinkType>,
     /// The bytes that were captured.
     pub bytes: &'a [u8],
-    /// Bytes that the frame had on the wire.
+    /// Length of the frame on the wire, in bytes.
     pub wire_bytes: usize,
     pub direction: Direction,
 }
@@ -79,14 +79,14 @@ pub(crate) const MAX_FRAME: usize = 262_144;
 #[inline]
 pub(crate) fn read_u32(bytes: &[u8], at: usize, big: bool) -> u32 {
     let four =
-        bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).copied().unwrap_or_default();
+        bytes.get(at..).and_then(|tail| tail.first_chunk::<4>()).copied().unwrap_or_default();
     if big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
 }
 
 /// Two bytes in either byte order.
 #[inline]
 pub(crate) fn read_u16(bytes: &[u8], at: usize, big: bool) -> u16 {
-    let two = bytes.get(at..).and_then(|rest| rest.first_chunk::<2>()).copied().unwrap_or_default();
+    let two = bytes.get(at..).and_then(|tail| tail.first_chunk::<2>()).copied().unwrap_or_default();
     if big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) }
 }
 

@@ -106,8 +106,8 @@ fn at_most(
     Err(EngineError::TooMany { what, value, limit, remedy })
 }
 
-/// Ports of a switch are numbered in 16 bits, from 0. Those that a packet can choose from are fewer: it
-/// came by another one.
+/// Ports of a switch are numbered in 16 bits, from 0. A packet has one port fewer to choose from,
+/// because it came by another one.
 const MAX_PORTS: usize = 1 << 16;
 
 fn check_sizes(

@@ -52,7 +52,7 @@ impl Routes {
     /// Computes the up/down routes of `fabric`.
     ///
     /// # Errors
-    /// [`FabricError::NodeCables`]. A pair without a path is no error here: see [`Routes::require`].
+    /// [`FabricError::NodeCables`]. A pair without a path is not an error: see [`Routes::require`].
     pub fn up_down(fabric: &Fabric) -> Result<Self, FabricError> {
         let all: Vec<u32> = (0..fabric.n_nodes).collect();
         Self::up_down_among(fabric, &all)
@@ -60,8 +60,8 @@ impl Routes {
 
     /// As [`Routes::up_down`], for traffic among `nodes` only; with no nodes, there are no routes.
     ///
-    /// Tiers define the direction of links as long as they connect these nodes: in a real fabric,
-    /// one stray management switch must not force everyone else's routes into a tree with one root.
+    /// Tiers define the direction of links as long as they connect these nodes: otherwise one stray
+    /// management switch of a real fabric would force all routes into a tree with one root.
     ///
     /// # Errors
     /// As [`Routes::up_down`].
@@ -247,7 +247,7 @@ impl Routes {
         }
         let mut order: Vec<u32> = (0..switches as u32).collect();
         order.sort_unstable_by_key(|&s| std::cmp::Reverse(height[s as usize]));
-        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        let mut set_ids: HashMap<Vec<u32>, u32> = HashMap::new();
         let (mut down, mut any) = (vec![NONE; switches], vec![NONE; switches]);
         let (mut frontier, mut set) = (Vec::new(), Vec::new());
         let mut missing = 0;
@@ -266,13 +266,13 @@ impl Routes {
                 }
                 any[s] = best + 1;
                 let entry = &mut self.table[s * columns + column];
-                *entry = match known.get(&set) {
+                *entry = match set_ids.get(&set) {
                     Some(&id) => id,
                     None => {
                         let id = self.set_start.len() as u32 - 1;
                         self.set_links.extend_from_slice(&set);
                         self.set_start.push(self.set_links.len() as u32);
-                        known.insert(set.clone(), id);
+                        set_ids.insert(set.clone(), id);
                         id
                     }
                 };
@@ -501,7 +501,7 @@ mod tests {
     use crate::CableList;
 
     #[test]
-    fn a_spine_that_lost_a_cable_leaves_the_routes_through_other_spines_unchanged() {
+    fn a_lost_cable_changes_no_other_routes() {
         // Two leaves, three spines, one of them without its cable to the second leaf.
         let mut cables = CableList::new(2 + 5);
         for (node, leaf) in [(0, 2), (1, 3)] {

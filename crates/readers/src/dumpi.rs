@@ -52,7 +52,9 @@ impl Reader {
             gap_fault: None,
         };
         for number in 0..shared.signatures.len() {
-            let name = shared.signatures[number].as_ref().map(|one| format!("MPI_{}", one.name));
+            let name = shared.signatures[number]
+                .as_ref()
+                .map(|signature| format!("MPI_{}", signature.name));
             let name = name.map(|name| shared.named(&name));
             shared.by_number.push(name);
         }
@@ -112,7 +114,7 @@ impl Reader {
         used.sort_unstable();
         used.dedup();
         out.members =
-            used.into_iter().map(|one| (one as u32, members[one as usize].clone())).collect();
+            used.into_iter().map(|comm| (comm as u32, members[comm as usize].clone())).collect();
         let mut counts: Vec<_> = shared.counts.drain().collect();
         counts.sort_unstable_by_key(|&(_, number)| number);
         out.counts = counts.into_iter().map(|(counts, _)| counts).collect();
@@ -222,7 +224,7 @@ fn point_to_point(
         let times = (post.position, post.wait);
         Some(PostRow::new(post.size, times, world, channel).labelled(label, post.is_send))
     };
-    // Rows are as large as posts, and take their place in memory.
+    // Rows are as large as posts and reuse their memory.
     let posts: Vec<PostRow> = posts.into_iter().enumerate().filter_map(row).collect();
     first.resize(ends.len(), kept);
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();

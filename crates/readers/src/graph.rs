@@ -50,9 +50,11 @@ impl Graph<'_> {
             && self.channel.len() == self.label.len()
             && (0..n).all(|at| !message(at) || (self.stream[at] as usize) < self.channel.len())
             && self.rank_start.windows(2).all(|ends| {
-                let own = ends[0]..ends[1];
-                own.clone().all(|at| {
-                    self.required(at as usize).iter().all(|&one| own.contains(&(one & !AT_START)))
+                let operations = ends[0]..ends[1];
+                operations.clone().all(|at| {
+                    self.required(at as usize)
+                        .iter()
+                        .all(|&requirement| operations.contains(&(requirement & !AT_START)))
                 })
             })
     }

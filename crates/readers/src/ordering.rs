@@ -7,7 +7,8 @@ use tailback_program::{OpKind, Program};
 
 use crate::op;
 
-/// Limit of operations: their numbers leave a bit for a flag, and their levels are at most twice as many.
+/// Maximum number of operations. Numbers leave a bit for a flag, and there are at most twice as
+/// many levels.
 const MAX_OPERATIONS: usize = 1 << 29;
 /// Level of an operation that has not been reached, and of one that waits for its requirements.
 const NOT_REACHED: u32 = u32::MAX;
@@ -148,11 +149,11 @@ struct Times {
     level: Vec<u32>,
 }
 
-/// Sets the earliest times of all operations, given the match of each send and receive (none before they
-/// are matched), and whether sends complete only once their receives are posted (rendezvous). The error is
-/// an operation that waits for itself.
+/// Sets the earliest times of all operations. `pair` is the match of each send and receive, if they
+/// are matched. `strict` makes sends complete only once their receives are posted (rendezvous). The
+/// error is an operation that waits for itself.
 ///
-/// Depth first from each operation to what it requires, so that each is visited at most twice.
+/// The search is depth-first from each operation to its requirements and visits each at most twice.
 fn earliest_times(
     graph: &Graph<'_>,
     pair: Option<&[u32]>,
@@ -187,7 +188,7 @@ fn earliest_times(
     Ok(())
 }
 
-/// Time and level of an operation. If what it requires is not known yet, adds that to `missing`.
+/// Time and level of an operation. Adds requirements without a time to `missing`.
 #[inline]
 fn begin(
     graph: &Graph<'_>,
@@ -197,12 +198,12 @@ fn begin(
     missing: &mut Vec<u32>,
 ) -> Result<Option<(u64, u32)>, u32> {
     let (mut time, mut level) = (0, 0);
-    let mut known = true;
+    let mut complete = true;
     let mut get = |at: u32| match times.level[at as usize] {
         IN_PROGRESS => Err(at),
         NOT_REACHED => {
             missing.push(at);
-            known = false;
+            complete = false;
             Ok((0, 0))
         }
         level => Ok((times.time[at as usize], level)),
@@ -226,7 +227,7 @@ fn begin(
         }
         (time, level) = (time.max(from), level.max(steps + 1));
     }
-    Ok(known.then_some((time, level)))
+    Ok(complete.then_some((time, level)))
 }
 
 /// Space for the operations of one rank, by their index within the rank.
@@ -258,8 +259,8 @@ impl RankBuffers {
 
     /// Messages to wait for before the operation at `place`.
     fn waits(&self, place: usize) -> impl Iterator<Item = u32> {
-        let known = |at: u32| (at != NONE).then_some(at);
-        std::iter::successors(known(self.head[place]), move |&at| known(self.next[at as usize]))
+        let message = |at: u32| (at != NONE).then_some(at);
+        std::iter::successors(message(self.head[place]), move |&at| message(self.next[at as usize]))
     }
 }
 
@@ -348,8 +349,8 @@ impl Emission<'_> {
         for (index, &place) in place.iter().enumerate() {
             for &required in self.graph.required(first + index) {
                 if required & AT_START == 0 {
-                    let one = &mut needed[required as usize - first];
-                    *one = (*one).min(place);
+                    let slot = &mut needed[required as usize - first];
+                    *slot = (*slot).min(place);
                 }
             }
         }
@@ -365,8 +366,7 @@ impl Emission<'_> {
     }
 }
 
-/// Sorts keys that are mostly in order: each moves to its place among those before it, unless that takes
-/// long.
+/// Sorts keys that are mostly in order by insertion, or by a general sort if that takes long.
 fn sort_nearly_sorted<T: Copy + Ord>(keys: &mut [T]) {
     let mut moves = 8 * keys.len();
     for at in 1..keys.len() {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_send_follows_what_it_requires_and_its_size_is_used() {
+    fn a_send_follows_its_requirements() {
         let done = compile(&graph(&[0, 1, 1], &[0])).expect("it can run");
         let (labels, done) = (done.labels, done.program);
         let waitall = OpKind::Waitall as u8;
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_from_any_source_takes_the_message_that_arrives_first() {
+    fn wildcard_receives_take_the_first_arrival() {
         // Rank 0 receives twice from any source with any tag, one after the other; rank 1 computes
         // before it sends, rank 2 does not, and both use other tags.
         let any = Graph {

@@ -37,13 +37,13 @@ mod tests {
         TiOptions { type_bytes: &[8, 4], ps_per_flop: 1000, longest_ps: 1 << 60 };
 
     #[test]
-    fn a_wait_completes_the_oldest_request_of_its_source_destination_and_tag() {
+    fn a_wait_completes_the_oldest_matching_request() {
         let text =
             b"0 init\n0 isend 1 7 10\n0 send 1 7 9\n0 isend 1 7 20\n0 wait 0 1 7\n0 waitall\n\
                      0 isend 1 7 5 1\n0 wait 0 1 7\n0 finalize\n1 init\n1 Recv 0 7 4 1\n1 finalize";
-        let found = read(&[text], OPTIONS).expect("a valid trace").posts;
-        assert_eq!(found.wait_position, [9, 5, -1, 15, 21]);
-        assert_eq!(found.size, [10, 9, 20, 20, 16]);
+        let posts = read(&[text], OPTIONS).expect("a valid trace").posts;
+        assert_eq!(posts.wait_position, [9, 5, -1, 15, 21]);
+        assert_eq!(posts.size, [10, 9, 20, 20, 16]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! An append-only log that is written once and read once.
 
-/// Items in chunks that are never copied: appending writes only to new memory, and joining two logs
+/// Items in chunks that are never copied. Appending writes only to new memory, and joining two logs
 /// moves their chunks.
 #[derive(Debug, Clone)]
 pub struct Log<T> {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_come_out_as_they_went_in() {
+    fn items_keep_their_order() {
         let (mut first, mut second) = (Log::default(), Log::default());
         (0..5000u64).for_each(|item| first.push(item));
         (5000..5003).for_each(|item| second.push(item));

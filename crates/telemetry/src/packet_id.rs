@@ -7,9 +7,9 @@
 //! 24 bits. The state before the PSN, the key of the flow, is added once more behind it. Within a flow,
 //! ids therefore never repeat before the PSN wraps; between flows they coincide as random numbers do.
 //!
-//! The link hash is linear in the id, which is all that decoding by transform requires. The id itself must
-//! *not* be linear in the PSN: consecutive PSNs fill subspaces, on which linear hashes of two links
-//! agree always, never, or exactly half of the time.
+//! The link hash is linear in the id, which is all that decoding by transform requires. The id
+//! itself must *not* be linear in the PSN. Consecutive PSNs fill subspaces, on which linear hashes
+//! of two links agree always, never, or exactly half of the time.
 
 /// Bits of an id, and of a packet sequence number.
 pub const ID_BITS: u32 = 24;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_do_not_tell_the_link_hash() {
+    fn decisions_are_independent_of_the_link_hash() {
         // Correlation of a hop's decision with every parity of the id, by a Walsh-Hadamard transform of the ids
         // that take the sample. Parities of 2^24 ids at random would reach 0.3 %.
         for hop in 1..5 {

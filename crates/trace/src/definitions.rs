@@ -124,7 +124,7 @@ pub struct Definitions {
     /// Attribute of collectives that names a string with the bytes to each partner ([`SIZES_ATTRIBUTE`]),
     /// if the trace has it.
     pub sizes: Option<u32>,
-    /// All strings by id, if it has.
+    /// All strings by id, if the trace has this attribute.
     pub strings: HashMap<u32, String>,
     /// Locations declared to have no events: they may have no file.
     pub(crate) without_events: HashSet<u64>,
@@ -223,8 +223,9 @@ impl Raw {
         if kind == GROUP_COMM_LOCATIONS && paradigm == PARADIGM_MPI && self.world.is_empty() {
             self.world.clone_from(&members);
         }
-        let known = self.groups.get(&id).is_some_and(|group| group.kind != GROUP_COMM_LOCATIONS);
-        if !known || kind != GROUP_COMM_LOCATIONS {
+        let is_defined =
+            self.groups.get(&id).is_some_and(|group| group.kind != GROUP_COMM_LOCATIONS);
+        if !is_defined || kind != GROUP_COMM_LOCATIONS {
             self.groups.insert(id, Group { kind, members });
         }
     }
@@ -368,8 +369,9 @@ fn members_of(
     if group == NONE {
         return Ok((Vec::new(), false));
     }
-    let found = raw.groups.get(&group).ok_or_else(|| format!("group {group} is not defined"))?;
-    let rank_of = |member: &u64| match found.kind {
+    let definition =
+        raw.groups.get(&group).ok_or_else(|| format!("group {group} is not defined"))?;
+    let rank_of = |member: &u64| match definition.kind {
         GROUP_COMM_LOCATIONS => ranks
             .get(member)
             .copied()
@@ -378,10 +380,10 @@ fn members_of(
             format!("group {group} names rank {member}, but the trace has {n_ranks} ranks, from 0")
         }),
     };
-    match found.kind {
+    match definition.kind {
         GROUP_COMM_SELF => Ok((Vec::new(), true)),
         GROUP_COMM_GROUP | GROUP_COMM_LOCATIONS => {
-            Ok((found.members.iter().map(rank_of).collect::<Result<_, _>>()?, false))
+            Ok((definition.members.iter().map(rank_of).collect::<Result<_, _>>()?, false))
         }
         kind => Err(format!("group {group} is of type {kind}, not a group of processes")),
     }
@@ -436,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn group_zero_twice_is_both_the_locations_and_the_world() {
+    fn group_zero_may_be_defined_twice() {
         let out = resolve(small_world()).unwrap();
         assert_eq!(out.n_ranks, 2);
         assert_eq!(out.locations, [(40, 0), (7, 1), (9, 1)]);
@@ -449,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_through_the_machine_ends_even_if_the_tree_has_a_loop() {
+    fn a_loop_in_the_system_tree_ends() {
         let out = resolve(small_world()).unwrap();
         assert_eq!(out.system[0].len(), 2);
         assert_eq!(out.system[0][0].class, "rows");

@@ -20,7 +20,7 @@ struct Ids {
 impl Ids {
     const NONE: Self = Self { request: NO_ID, message: NO_ID, posted: NONE, probed: NONE };
 
-    /// Those of a collective whose sizes are in a string.
+    /// Ids of a collective whose sizes are in a string.
     fn sizes(string: u32) -> Self {
         let message = if string == NONE { NO_ID } else { u64::from(string) };
         Self { message, ..Self::NONE }
@@ -154,8 +154,8 @@ impl<'a> Collector<'a> {
         let mut at = context;
         let mut path = NONE;
         while at != NONE {
-            if let Some(&known) = self.path_of_context.get(&at) {
-                path = known;
+            if let Some(&row) = self.path_of_context.get(&at) {
+                path = row;
                 break;
             }
             let frame = *self
@@ -217,7 +217,8 @@ impl<'a> Collector<'a> {
         self.out.leaves += 1;
         match self.classes.get(region) {
             Some(RegionClass::Mpi) => {
-                // If recording was switched on within a call, the call is left without an enter.
+                // If recording was switched on within a call, the call has a leave event but no
+                // enter event.
                 if self.mpi_depth > 0 {
                     self.mpi_depth -= 1;
                     if self.mpi_depth == 0 {

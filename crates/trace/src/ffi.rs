@@ -1,4 +1,4 @@
-//! Safe wrappers of the OTF2 C library; with its callbacks the only code of this crate that is `unsafe`.
+//! Safe wrappers of the OTF2 C library. Only this module and its callbacks contain `unsafe` code.
 //!
 //! The library is loaded at run time, because it comes in a Python wheel. Declarations follow the
 //! OTF2 3.x reference. Soundness rests on these points:

@@ -331,7 +331,7 @@ impl EventQueue {
     }
 
     /// Sorts the events of a window: two counting sorts, by time slice and by group, then an
-    /// insertion sort that has almost nothing left to move.
+    /// insertion sort of almost sorted keys.
     fn order_by_group(&mut self, window: u64) {
         let Self { clock, ring, group_starts, by_time, ordered, end, .. } = self;
         let shift = clock.shift(SLICES as u64);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_stops_before_a_group_and_goes_on() {
+    fn a_window_pauses_before_a_group() {
         let mut queue = EventQueue::new(1000, 4);
         let event = |time, link| Event::new(time, EventKind::Arrival, link, 0);
         for group in 0..4 {
@@ -493,12 +493,12 @@ mod tests {
         assert_eq!(links, [(0, false), (1, false), (9, true)]);
         assert!(queue.is_paused() && queue.len() == 2);
         queue.resume();
-        let rest = std::iter::from_fn(|| queue.pop()).map(|(taken, _)| taken.entity());
-        assert!(rest.eq([2, 3]) && queue.is_empty() && !queue.is_paused());
+        let events = std::iter::from_fn(|| queue.pop()).map(|(taken, _)| taken.entity());
+        assert!(events.eq([2, 3]) && queue.is_empty() && !queue.is_paused());
     }
 
     #[test]
-    fn equal_times_come_in_class_entity_packet_order() {
+    fn equal_times_sort_by_kind_entity_packet() {
         let mut queue = EventQueue::new(64, 1);
         let events = [
             Event::new(5, EventKind::Rank, 0, 0),

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_take_turns_and_wait_for_their_time() {
+    fn queues_take_turns_and_wait() {
         let mut flows = Flows::default();
         for (node, message) in [(7, 0), (7, 1), (9, 2)] {
             flows.push(node, message, 0);

@@ -162,8 +162,8 @@ impl<P: Probe> Shard<'_, P> {
             let pace = self.model.program.messages[message as usize].pace_mbps;
             self.adapter(node).flows().packet_sent(at, last, |flow| {
                 let control = settings.congestion_control.as_ref();
-                let rest = |c: &CongestionControl| flow.rest(c, now, (wire, busy), cable);
-                let rested = now + control.map_or(0, rest);
+                let pause = |c: &CongestionControl| flow.rest(c, now, (wire, busy), cable);
+                let rested = now + control.map_or(0, pause);
                 if pace == 0 {
                     return rested;
                 }

@@ -143,7 +143,8 @@ impl HeaderProbe {
         let field = GaloisField::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
         let (one_in, one_kept_in) = if carry.summed_on_arrival() {
-            // Samples do not come from the recorded packets: recording few must not mean sampling few.
+            // Samples are not limited to the recorded packets, so few records do not mean few
+            // samples.
             (one_in, packets.div_ceil(one_in).div_ceil(carry.most).max(1))
         } else {
             (one_in.max(packets.div_ceil(carry.most)), 1)
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_what_the_scheme_says() {
+    fn headers_follow_the_scheme() {
         let field = GaloisField::new(LINK_BITS).unwrap();
         let hash = |packet: u64, link: u32| field.hash(one()[0].packet_id(packet), link + 1, 4);
         for packet in 0..200 {
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_are_not_chosen_carry_nothing() {
+    fn unchosen_packets_carry_nothing() {
         for scheme in [HeaderScheme::Compact, HeaderScheme::SingleBit, HeaderScheme::NodeMarking] {
             let mut probe = thinned(scheme, 2);
             let untagged: Vec<u64> = (0..1000).filter(|&packet| !probe.tagged(packet)).collect();
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_each_so_many_is_drawn_and_every_place_as_often() {
+    fn draws_are_uniform_within_each_group() {
         for k in [2, 4, 7, 16] {
             let probe = thinned(HeaderScheme::Compact, k);
             let mut chosen = vec![0_u32; k as usize];
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_that_hide_all_but_one_hop_are_refused() {
+    fn probabilities_of_one_are_refused() {
         for probability in [0.0, 1.0, f64::NAN] {
             let carry = HeaderSettings { probability, ..carried(HeaderScheme::NodeMarking).carry };
             let refused = carry.check().unwrap_err().to_string();
@@ -476,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn few_enough_packets_are_kept() {
+    fn records_stay_below_their_maximum() {
         let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
         assert_eq!(HeaderProbe::new(&carry, 1000, one(), Deployment::default(), 1).one_in(), 34);
         assert_eq!(HeaderProbe::new(&carry, 20, one(), Deployment::default(), 1).one_in(), 1);

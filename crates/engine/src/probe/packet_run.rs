@@ -26,12 +26,12 @@ impl PacketRun {
 
     /// Bytes and packets that are not sent `ps` before its end.
     pub fn left(&self, ps: u64) -> (u64, u64) {
-        let whole = ps / self.packet_ps;
-        if whole >= self.packets {
+        let packets = ps / self.packet_ps;
+        if packets >= self.packets {
             return (self.bytes(), self.packets);
         }
-        let (wire, rest) = (u64::from(self.wire), ps % self.packet_ps);
-        let sent = wire * (self.packet_ps - rest) / self.packet_ps;
-        (whole * wire + wire - sent, whole + u64::from(rest > 0))
+        let (wire, rest_ps) = (u64::from(self.wire), ps % self.packet_ps);
+        let sent = wire * (self.packet_ps - rest_ps) / self.packet_ps;
+        (packets * wire + wire - sent, packets + u64::from(rest_ps > 0))
     }
 }

@@ -55,12 +55,12 @@ struct PortHistory {
     runs: VecDeque<(u64, PacketRun)>,
 }
 
-/// What has been reported of a port.
+/// Values of a port that have been reported.
 #[derive(Debug, Default)]
 struct Reported {
     /// All instants before this one.
     next: u64,
-    /// Its last rows, [`PortCounters::inq_ps`] being that of its own input.
+    /// Its last rows; [`PortCounters::inq_ps`] is that of its own input.
     counted: [u64; PortCounters::NUMBERS],
     queued: [u64; QueueLengths::NUMBERS],
 }
@@ -164,7 +164,7 @@ impl Port {
         self.settle(time);
         let (bytes, packets) = self.left(past, time);
         let run = self.run();
-        // What lies in the future is one interval.
+        // The part in the future is one interval.
         let ahead = |until: u64| until.saturating_sub(time);
         let queued_until = if self.waiting > 0 { self.counted_until } else { self.last_start() };
         let counted = PortCounters {
@@ -416,7 +416,7 @@ impl Probe for PortProbe {
     #[inline]
     fn prefetch(&self, link: u32, input: u32) {
         prefetch(&self.ports, link);
-        // A prefetch beyond the end would do no harm, but look for the page.
+        // A prefetch beyond the end is harmless but costs a page lookup.
         if input != NIL {
             prefetch(&self.inputs, input);
         }
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_forms_show_what_stepping_through_time_shows() {
+    fn counters_equal_a_stepped_model() {
         const EVERY: [u64; 2] = [13, 8];
         let (mut ports, mut stepped) =
             (PortProbe::new(1, EVERY[0], EVERY[1], 9999), Stepped::default());

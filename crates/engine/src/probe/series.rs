@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_interval_shows_what_every_other_instant_showed() {
+    fn a_doubled_interval_keeps_every_other_reading() {
         let values = [3, 3, 5, 7, 5, 5, 0, 2, 2, 2, 4, 4];
         let record = |interval: u64, most: u32| {
             let mut sampled = SampledSeries::new(interval, most);

@@ -46,7 +46,7 @@ pub struct CongestionControl {
     /// Also mark at lanes without credit, which are victims of congestion downstream
     /// (Victim_Mask).
     pub victims: bool,
-    /// What a notification adds to the index (CCTI_Increase).
+    /// Increase of the index by a notification (CCTI_Increase).
     pub increase: u32,
     /// Highest index (CCTI_Limit).
     pub limit: u32,

@@ -1,4 +1,4 @@
-//! Limits of times, and times and sizes in error messages as a scenario writes them.
+//! Limits of times, and the notation of times and sizes in error messages, as in a scenario.
 
 /// The latest time that the engine can represent, in picoseconds: 53 days. No duration is longer
 /// and no window begins later, so the sum of two never overflows.

@@ -108,8 +108,8 @@ impl RoutePlan {
         }
     }
 
-    /// State at `switch` of a packet that takes the detour through `via` to `node`; that of a minimal
-    /// route if `via` is beyond [`RoutePlan::detours`] or would not be a detour.
+    /// State at `switch` of a packet that takes the detour through `via` to `node`. If `via` is
+    /// beyond [`RoutePlan::detours`] or is not a detour, the route is minimal.
     pub fn start(&self, switch: u32, node: u32, via: u32) -> RouteState {
         if via >= self.detours() {
             return RouteState::START;

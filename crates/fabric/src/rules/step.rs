@@ -1,5 +1,5 @@
-//! What routing rules are made of: the state of a packet, the steps of its route, sets of links, and
-//! coordinates of switches.
+//! Building blocks of routing rules: the state of a packet, the steps of its route, sets of links,
+//! and coordinates of switches.
 
 use crate::error::message;
 use crate::{Fabric, FabricError};
@@ -124,10 +124,10 @@ pub(super) fn coordinates(
     }
     let mut all = Vec::with_capacity(fabric.n_switches as usize * dims.len());
     for switch in 0..fabric.n_switches {
-        let mut rest = switch;
+        let mut index = switch;
         for &size in dims {
-            all.push((rest % size) as u16);
-            rest /= size;
+            all.push((index % size) as u16);
+            index /= size;
         }
     }
     Ok(all)

@@ -1,4 +1,4 @@
-//! What is read of a trace, and the state that the readers of all ranks share.
+//! Contents of a trace, and the state that the readers of all ranks share.
 
 use super::communicators::{Comm, Communicators};
 use super::signatures::{CallKind, Signature};
@@ -211,13 +211,13 @@ impl Shared {
 
     /// Name of the call that a persistent call prepares: MPI_Send for MPI_Send_init.
     pub fn started(&mut self, name: u32) -> u32 {
-        if let Some(found) = self.names[name as usize].started {
-            return found;
+        if let Some(started_name) = self.names[name as usize].started {
+            return started_name;
         }
         let text = self.names[name as usize].text.replace("_init", "");
-        let found = self.named(&text);
-        self.names[name as usize].started = Some(found);
-        found
+        let started_name = self.named(&text);
+        self.names[name as usize].started = Some(started_name);
+        started_name
     }
 }
 

@@ -60,9 +60,9 @@ pub(super) fn match_collectives(
         let group = comm.map_or(&[][..], |comm| &members[comm as usize]);
         if instance != last {
             let turn = &all[instance as usize];
-            let whole = turn.calls as usize == group.len() && turn.alike;
-            lost += u64::from(!whole);
-            keep = whole && group.len() > 1;
+            let complete = turn.calls as usize == group.len() && turn.alike;
+            lost += u64::from(!complete);
+            keep = complete && group.len() > 1;
             last = instance;
             if keep {
                 number = label(shared, call.operation, turn.comm);

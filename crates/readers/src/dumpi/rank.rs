@@ -13,7 +13,7 @@ use crate::post_rows::ComputeRow;
 const MAX_CALLS: u32 = 1 << 30;
 const MAX_BYTES: i128 = 1 << 53;
 
-/// A persistent send or receive: what each start posts.
+/// A persistent send or receive, posted by each start.
 #[derive(Clone, Copy)]
 struct Persistent {
     name: u32,
@@ -366,10 +366,10 @@ impl<'a> RankFile<'a> {
             let (peer, tag) = (arguments.one(peer)?, arguments.one(tag)?);
             let comm = self.communicators.comm(arguments.one(Field::Comm)?)?;
             let size = self.bytes_of(arguments.one(count)?.into(), arguments.one(kind)?)?;
-            let mut one = post(size, position, peer, tag, comm, call.name, is_send)?;
-            one.wait = position + 1;
-            fill_from_status(&mut one, arguments.status(Field::Status, 0)?);
-            self.add(one);
+            let mut half = post(size, position, peer, tag, comm, call.name, is_send)?;
+            half.wait = position + 1;
+            fill_from_status(&mut half, arguments.status(Field::Status, 0)?);
+            self.add(half);
         }
         Ok(())
     }
@@ -509,7 +509,7 @@ impl<'a> RankFile<'a> {
             "Scatter" => out.received = size(Recvcount, Recvtype)?,
             "Reduce_scatter" => {
                 let all =
-                    arguments.many(Field::Recvcounts)?.iter().map(|&one| i128::from(one)).sum();
+                    arguments.many(Field::Recvcounts)?.iter().map(|&count| i128::from(count)).sum();
                 out.sent = self.bytes_of(all, arguments.one(Datatype)?)?;
             }
             name => {

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_are_equal() {
+    fn all_decoders_agree() {
         for field_bits in [8, 16, 24, 32] {
             let field = GaloisField::new(field_bits).unwrap();
             for bits in [1, 2, 3, 5, 8] {
@@ -115,11 +115,11 @@ mod tests {
         let (start, members) =
             ([0, 20, 45, 60, 60], [(0..20), (10..35), (35..50)].map(Vec::from_iter).concat());
         let table = Classes { of_packet: &class, start: &start, links: &members };
-        let found = classes::scores(hash, &packets, &table, &links, None).unwrap();
+        let totals = classes::scores(hash, &packets, &table, &links, None).unwrap();
         for how in [cost::Choice::Direct, cost::Choice::Transform] {
             assert_eq!(
                 classes::scores(hash, &packets, &table, &links, Some(how)),
-                Ok(found.clone())
+                Ok(totals.clone())
             );
         }
         let mut truth = vec![0; links.len()];
@@ -137,7 +137,7 @@ mod tests {
                 truth[link as usize] += all[link as usize];
             }
         }
-        assert_eq!(found, truth);
+        assert_eq!(totals, truth);
         let wrong = Classes { of_packet: &class, start: &start[..4], links: &members };
         assert_eq!(
             classes::scores(hash, &packets, &wrong, &links, None),
@@ -161,10 +161,10 @@ mod tests {
             let members: Vec<u32> = (0..3 * width as u32).collect();
             let start = [0, w, 2 * w, 3 * w];
             let table = Classes { of_packet: &class, start: &start, links: &members };
-            let found = |how| classes::scores(hash, &packets, &table, &links, how).unwrap();
-            let direct = found(Some(cost::Choice::Direct));
-            assert_eq!(found(Some(cost::Choice::Transform)), direct);
-            assert_eq!(found(None), direct);
+            let totals = |how| classes::scores(hash, &packets, &table, &links, how).unwrap();
+            let direct = totals(Some(cost::Choice::Direct));
+            assert_eq!(totals(Some(cost::Choice::Transform)), direct);
+            assert_eq!(totals(None), direct);
             let late = [&ids[..39_999], &[hash.field.max()]].concat();
             let mut wrong = hashes.clone();
             wrong[39_999] = 255;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn errors_name_the_entry_that_does_not_fit() {
         let hash = Hash { field: GaloisField::new(8).unwrap(), bits: 2 };
         let packets = Packets { ids: &[1, 256], hashes: &[0, 1], weights: &[1, 1] };
         let error = check(hash, &packets, &[]).unwrap_err();

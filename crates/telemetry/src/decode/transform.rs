@@ -22,7 +22,7 @@ impl Basis {
     /// Finds a basis by Gaussian elimination.
     pub fn of(links: &[u32]) -> Self {
         let mut basis = Vec::new();
-        // Pivot by highest bit: the reduced value, and which basis links make it.
+        // Pivot by highest bit: the reduced value, and the basis links whose sum it is.
         let mut pivots = [(0u32, 0u32); 32];
         let coordinates = links
             .iter()
@@ -31,10 +31,10 @@ impl Basis {
                 while value != 0 {
                     let bit = value.ilog2() as usize;
                     if pivots[bit].0 == 0 {
-                        let own = 1 << basis.len();
+                        let bit_of_link = 1 << basis.len();
                         basis.push(link);
-                        pivots[bit] = (value, sum | own);
-                        return own;
+                        pivots[bit] = (value, sum | bit_of_link);
+                        return bit_of_link;
                     }
                     value ^= pivots[bit].0;
                     sum ^= pivots[bit].1;
@@ -83,7 +83,7 @@ impl Projection {
     }
 }
 
-/// Whether a histogram over (id, hash) has fewer bins than there are packets, so that it pays to make one.
+/// Whether a histogram over (id, hash) has fewer bins than packets, so that building it saves time.
 pub(super) fn histogram_pays(hash: Hash, packets: usize) -> bool {
     let size = hash.field.bits() + hash.bits;
     size < 23 && (1usize << size) <= packets
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transform_is_its_own_inverse_but_for_a_factor() {
+    fn the_transform_is_its_own_inverse() {
         let start: Vec<i64> = (0..16).map(|i| i * i - 7).collect();
         let mut points = start.clone();
         walsh_hadamard(&mut points);

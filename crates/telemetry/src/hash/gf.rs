@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_are_the_multiplication() {
+    fn masks_equal_the_multiplication() {
         for bits in SIZES {
             let field = GaloisField::new(bits).unwrap();
             let (mut id, mut d) = (0x9e37_79b9u32, 0x7f4a_7c15u32);

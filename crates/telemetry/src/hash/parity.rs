@@ -1,4 +1,4 @@
-//! H_parity (Taffet 2019, §5.4): the example of what a link hash must not be.
+//! H_parity (Taffet 2019, §5.4): the example of an unsuitable link hash.
 
 /// parity(id) ∧ parity(d) as the thesis reads it, `(id & d) & 1` in its C: 1 only when both are odd.
 #[inline]

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_largest_values_stays() {
+    fn the_first_largest_value_stays() {
         let mut mark = Csig.start();
         for (link, level) in [(5, 0), (128, 7), (9, 3), (300, 40), (301, 31), (302, 6)] {
             Csig.visit(&mut mark, &visit(link, level));

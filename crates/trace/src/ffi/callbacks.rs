@@ -16,18 +16,18 @@ type HasAttribute = unsafe extern "C" fn(Handle, u32) -> bool;
 type StringOf = unsafe extern "C" fn(Handle, u32, *mut u32) -> Code;
 
 thread_local! {
-    /// The attribute of collectives that names a string with their sizes in the archive whose events this
-    /// thread reads, and how its value is asked for.
+    /// The attribute of collectives that names a string with their sizes, and the library's
+    /// functions that read it. Set for the archive that this thread reads.
     static SIZES: Cell<Option<(u32, HasAttribute, StringOf)>> = const { Cell::new(None) };
 }
 
-/// Sets the attribute of the archive whose events this thread is about to read, and the functions of the
-/// library that reads it.
+/// Sets the attribute of the archive that this thread is about to read, and the library's
+/// functions.
 pub(super) fn look_for_sizes(attribute: Option<u32>, has: HasAttribute, string: StringOf) {
     SIZES.set(attribute.map(|id| (id, has, string)));
 }
 
-/// String that the attributes of a collective name, [`NONE`] without.
+/// String that the attributes of a collective name; [`NONE`] if there is none.
 fn sizes_of(attributes: Handle) -> u32 {
     let Some((id, has, string_of)) = SIZES.get().filter(|_| !attributes.is_null()) else {
         return NONE;
