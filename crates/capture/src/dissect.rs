@@ -37,7 +37,7 @@ pub enum Address {
 impl Address {
     /// The 24 bits that enter packet ids: the local id, or the last three bytes.
     #[inline]
-    pub fn id_bits(self) -> u32 {
+    pub(crate) fn id_bits(self) -> u32 {
         match self {
             Self::Lid(lid) => lid.into(),
             Self::V4([_, b, c, d]) => u32::from_be_bytes([0, b, c, d]),
@@ -68,7 +68,7 @@ pub enum Skip {
 
 impl Skip {
     /// Number of reasons.
-    pub const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 7;
 }
 
 /// The fields of a packet.
@@ -128,7 +128,7 @@ impl<'a> Remaining<'a> {
 /// # Errors
 /// Why there is none.
 #[inline]
-pub fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Headers, Skip> {
+pub(crate) fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Headers, Skip> {
     let frame = Remaining { bytes, wire: wire_bytes.max(bytes.len()) };
     match link {
         LinkType::Ethernet => ethernet(frame),

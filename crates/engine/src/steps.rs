@@ -88,7 +88,7 @@ impl StepGates {
     }
 
     /// A rank has ended its step: its next operation, `None` if it has finished.
-    pub fn begin_next(&mut self, rank: usize) -> Option<usize> {
+    pub(crate) fn begin_next(&mut self, rank: usize) -> Option<usize> {
         let before = self.rank_step[rank];
         if before == self.count {
             return None;
@@ -112,7 +112,7 @@ impl StepGates {
     }
 
     /// The step that each rank is in.
-    pub fn rank_steps(&self) -> &[u32] {
+    pub(crate) fn rank_steps(&self) -> &[u32] {
         &self.rank_step
     }
 

@@ -127,7 +127,7 @@ impl<'a> Router<'a> {
     }
 
     /// Whether paths depend on the active flows.
-    pub fn depends_on_load(&self) -> bool {
+    pub(crate) fn depends_on_load(&self) -> bool {
         matches!(self.choice, PathChoice::LeastFlows | PathChoice::Split)
             || self.detour == Detour::Ugal
     }

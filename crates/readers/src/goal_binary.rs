@@ -12,8 +12,6 @@ use crate::numbering::Interner;
 use crate::op;
 use crate::requirements::Dependency;
 
-/// First bytes of a file.
-pub const MAGIC: &[u8] = &4223u64.to_le_bytes();
 /// Offsets within a file are counted from here.
 const ORIGIN: u64 = 8;
 /// Bytes before the table of the parts.
@@ -203,7 +201,7 @@ impl RankPart<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ANY, BinaryFault, MAGIC, read};
+    use super::{ANY, BinaryFault, read};
     use crate::graph::{ANY_SOURCE, ANY_TAG};
     use crate::op;
 
@@ -229,7 +227,7 @@ mod tests {
             part(&[operation(3, 0, 5, [1, 0, 0, 1]), operation(1, 1, 64, [0, 1, 0, 1])], &[1]),
             part(&[operation(2, 0, 64, [0; 4])], &[]),
         ];
-        let mut out = MAGIC.to_vec();
+        let mut out = 4223u64.to_le_bytes().to_vec();
         out.extend([2, 0, 0, 0, 0, 0]);
         let mut begin = 38u64;
         for rank_part in &parts {

@@ -3,11 +3,11 @@
 use crate::op;
 
 /// Marks a requirement that is met when its operation has begun, not when it has ended.
-pub const AT_START: u32 = 1 << 31;
+pub(crate) const AT_START: u32 = 1 << 31;
 /// Peer of a receive from any source.
-pub const ANY_SOURCE: i32 = -1;
+pub(crate) const ANY_SOURCE: i32 = -1;
 /// Matching tag of a receive with any tag; no reader makes it from a tag of 32 bits.
-pub const ANY_TAG: i64 = i64::MIN;
+pub(crate) const ANY_TAG: i64 = i64::MIN;
 
 /// Operations of all ranks, rank by rank, and dependencies within ranks.
 #[derive(Clone, Copy)]

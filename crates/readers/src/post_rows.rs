@@ -13,7 +13,7 @@ pub const NO_WAIT: u32 = u32::MAX;
 /// A peer that the trace does not record.
 pub const NO_PEER: u32 = u32::MAX;
 /// Step of a wait after all others at its position.
-pub const LAST_STEP: u32 = u32::MAX;
+pub(crate) const LAST_STEP: u32 = u32::MAX;
 const SEND: u32 = 1 << 31;
 const COLLECTIVE: u32 = 1 << 30;
 /// Memory is returned to the system in pieces of at least so many rows.
@@ -49,7 +49,7 @@ impl PostRow {
 
     /// Sets the label and the direction; the post comes after the computation before its call.
     #[inline]
-    pub fn labelled(mut self, label: u32, is_send: bool) -> Self {
+    pub(crate) fn labelled(mut self, label: u32, is_send: bool) -> Self {
         self.step = 1;
         self.label = label | if is_send { SEND } else { 0 };
         self

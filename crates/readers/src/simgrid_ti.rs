@@ -7,10 +7,7 @@ mod columns;
 use crate::text::{lines, trimmed};
 use call_lines::LineReader;
 
-pub use calls::{
-    COLLECTIVES, CollectiveKind, EventRows, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS,
-    ReplayCalls, TiOptions, UNNAMED_COMPLETIONS,
-};
+pub use calls::{CollectiveKind, EventRows, LineError, ReplayCalls, TiOptions};
 
 /// Reads the lines of all files in order.
 pub fn read(files: &[&[u8]], options: TiOptions<'_>) -> Result<ReplayCalls, LineError> {

@@ -6,7 +6,6 @@
 //! hashes into counts.
 
 mod column;
-pub mod congestion;
 pub mod decode;
 pub mod hash;
 pub mod link_times;

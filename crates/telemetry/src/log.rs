@@ -43,7 +43,7 @@ impl<T: Copy> Log<T> {
     /// Appends the first `kept` items without a branch on `kept`; returns whether a new chunk was
     /// begun.
     #[inline]
-    pub fn push_first<const N: usize>(&mut self, kept: usize, items: [T; N]) -> bool {
+    pub(crate) fn push_first<const N: usize>(&mut self, kept: usize, items: [T; N]) -> bool {
         let needs_chunk = self.open.capacity() - self.open.len() < N;
         if needs_chunk {
             self.start_chunk();

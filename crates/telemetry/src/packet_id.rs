@@ -86,7 +86,7 @@ pub const fn takes_sample(id: u32, hop: u8) -> bool {
 /// Hash of (packet id, hop index) that switches and receivers share: 24 bits. For each hop it is a bijection on the ids, so over all ids a threshold
 /// is met with exactly its probability.
 #[inline]
-pub const fn hop_hash(id: u32, hop: u8) -> u32 {
+pub(crate) const fn hop_hash(id: u32, hop: u8) -> u32 {
     let mut x = id & MASK ^ (hop as u32 * 0x01_0101);
     let mut at = 0;
     while at < HOP_ROUNDS.len() {

@@ -141,7 +141,7 @@ impl<'a> PostBuilder<'a> {
     }
 
     /// Begins a call; the time since the previous one is a computation.
-    pub fn begin_call(&mut self, region: u32, time: u64, event: u64, paused: bool) {
+    pub(crate) fn begin_call(&mut self, region: u32, time: u64, event: u64, paused: bool) {
         self.call = OpenCall { region, enter: time, ..OpenCall::default() };
         let gap = self.left.map_or(0, |left| time.saturating_sub(left));
         if gap > 0 && !paused {
@@ -154,7 +154,7 @@ impl<'a> PostBuilder<'a> {
     }
 
     /// Ends a call; returns whether its row must be kept.
-    pub fn end_call(&mut self, time: u64, event: u64) -> bool {
+    pub(crate) fn end_call(&mut self, time: u64, event: u64) -> bool {
         let call = self.call;
         self.left = Some(time);
         if let Some(first) = call.blocking {

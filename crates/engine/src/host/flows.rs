@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::congestion::{KnownLights, NotificationPoint, ReactionPoint, Throttle};
 use crate::host::pacing::Timetable;
+use crate::network::cable::Cable;
 use crate::network::link::NEVER;
 use crate::network::packet::Light;
+use crate::settings::{CongestionControl, CongestionScheme};
 
 /// The queue for one destination.
 #[derive(Debug, Default)]
@@ -125,6 +127,26 @@ impl Flows {
         flow.waiting = !flow.messages.is_empty();
         if flow.waiting {
             self.order.push_back(number);
+        }
+    }
+}
+
+impl DestinationQueue {
+    /// A packet of `wire` bytes starts at `now`, which takes `busy_ps` on `cable`: time until
+    /// congestion control lets the next one start.
+    pub(super) fn rest(
+        &mut self,
+        control: &CongestionControl,
+        now: u64,
+        (wire, busy_ps): (u32, u64),
+        cable: Cable,
+    ) -> u64 {
+        match &control.scheme {
+            CongestionScheme::Dcqcn(dcqcn) => self
+                .reaction
+                .as_mut()
+                .map_or(busy_ps, |point| point.sent(now, dcqcn, cable.mbps(), (wire, busy_ps))),
+            _ => control.pause(self.throttle.index(now, control), busy_ps) + busy_ps,
         }
     }
 }

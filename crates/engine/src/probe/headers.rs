@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use tailback_telemetry::congestion::band;
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
     Compact, Coordinated, Csig, EdgeMark, EdgeMarking, HashSlots, NodeMark, NodeMarking,
-    Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark, mix,
+    Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark, band, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
@@ -172,7 +171,7 @@ impl HeaderProbe {
 
     /// Which switches put samples into packets.
     #[inline]
-    pub fn deployment(&self) -> &Deployment {
+    pub(crate) fn deployment(&self) -> &Deployment {
         &self.deployment
     }
 
@@ -183,13 +182,13 @@ impl HeaderProbe {
     }
 
     /// Slots of reservoirs whose hops are logged, 1 if none are.
-    pub fn logged_slots(&self) -> u32 {
+    pub(crate) fn logged_slots(&self) -> u32 {
         if self.carry.scheme == HeaderScheme::Full { self.carry.slots } else { 1 }
     }
 
     /// Whether headers depend on queue lengths.
     #[inline]
-    pub fn wants_queue(&self) -> bool {
+    pub(crate) fn wants_queue(&self) -> bool {
         self.carry.scheme == HeaderScheme::Csig
     }
 

@@ -356,7 +356,7 @@ impl Settings {
     }
 
     /// Whether outputs are arbitrated one packet at a time (see `switch/arbitration.rs`).
-    pub fn arbitrated(&self) -> bool {
+    pub(crate) fn arbitrated(&self) -> bool {
         self.arbitration != Arbitration::Fcfs
             // A packet that is booked on its link cannot be paused any more.
             || self.flow_control != FlowControl::Credits

@@ -15,7 +15,7 @@ impl RouteState {
     const DETOUR: u8 = 0x80;
 
     /// The same class, on the first leg of a detour.
-    pub fn on_detour(self) -> Self {
+    pub(crate) fn on_detour(self) -> Self {
         Self(self.0 | Self::DETOUR)
     }
 

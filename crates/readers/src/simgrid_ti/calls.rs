@@ -3,10 +3,10 @@
 use crate::assembly::RecordedPosts;
 
 /// Calls that post a send or receive, by number.
-pub const POSTS: [&str; 9] =
+pub(crate) const POSTS: [&str; 9] =
     ["send", "ssend", "bsend", "recv", "isend", "issend", "ibsend", "irecv", "sendrecv"];
 /// Collectives, by number; the non-blocking ones have the prefix `i`.
-pub const COLLECTIVES: [&str; 15] = [
+pub(crate) const COLLECTIVES: [&str; 15] = [
     "barrier",
     "bcast",
     "reduce",
@@ -24,13 +24,13 @@ pub const COLLECTIVES: [&str; 15] = [
     "exscan",
 ];
 /// Calls that neither send, receive nor wait.
-pub const IGNORED: [&str; 8] =
+pub(crate) const IGNORED: [&str; 8] =
     ["comm_size", "comm_dup", "probe", "iprobe", "location", "iteration_in", "iteration_out", "io"];
 /// Calls that complete requests which the trace does not name.
-pub const UNNAMED_COMPLETIONS: [&str; 6] =
+pub(crate) const UNNAMED_COMPLETIONS: [&str; 6] =
     ["test", "testall", "testany", "testsome", "waitany", "waitsome"];
 /// One-sided and persistent calls, which are left out.
-pub const LEFT_OUT: [&str; 12] = [
+pub(crate) const LEFT_OUT: [&str; 12] = [
     "put",
     "get",
     "accumulate",
@@ -45,7 +45,7 @@ pub const LEFT_OUT: [&str; 12] = [
     "startall",
 ];
 /// The other calls.
-pub const OTHERS: [&str; 7] =
+pub(crate) const OTHERS: [&str; 7] =
     ["init", "finalize", "comm_split", "wait", "waitall", "compute", "sleep"];
 
 /// Defaults for properties that a trace does not record.

@@ -145,7 +145,7 @@ pub(super) fn sign(u: u32, h: u32) -> i64 {
 }
 
 /// In place: `out[m] = Σ_q in[q] (−1)^parity(q & m)`; the length is a power of two.
-pub fn walsh_hadamard(points: &mut [i64]) {
+pub(crate) fn walsh_hadamard(points: &mut [i64]) {
     let mut half = 1;
     while half < points.len() {
         for block in points.chunks_exact_mut(2 * half) {

@@ -55,7 +55,7 @@ impl GaloisField {
     }
 
     /// a × b.
-    pub const fn multiply(self, mut a: u32, b: u32) -> u32 {
+    pub(crate) const fn multiply(self, mut a: u32, b: u32) -> u32 {
         let mut product = 0;
         let mut bit = 0;
         while bit < self.bits {

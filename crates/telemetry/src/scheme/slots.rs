@@ -126,7 +126,7 @@ impl HashSlots {
 
 /// The slot that a hop (from 0) of a packet takes in scheme coordinated with several slots.
 #[inline]
-pub fn coordinated_slot(packet: u32, hop: u8, slots: u32) -> Option<u32> {
+pub(crate) fn coordinated_slot(packet: u32, hop: u8, slots: u32) -> Option<u32> {
     slot_of(hop.into(), slots, || {
         ((u64::from(hop_hash(packet, hop)) * (u64::from(hop) + 1)) >> ID_BITS) as u32
     })
