@@ -7,8 +7,8 @@
    and what a package at any depth lists in ``__all__``.
 4. No module of the package imports one that imports it in turn, not even inside a function. What is
    imported for annotations only (``TYPE_CHECKING``) does not count.
-5. Benchmarks use the public API, too, and the modules of ``MEASURED_ALONE``. 6. No file of
-``crates/engine`` uses one that uses it in turn (``scripts/engine_imports.py``).
+5. Benchmarks use the public API, too, and the modules of ``MEASURED_ALONE``.
+6. No file of a crate uses one that uses it in turn (``scripts/crate_imports.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import engine_imports
+import crate_imports
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -142,10 +142,11 @@ def no_circles(root: Path = ROOT) -> Iterator[str]:
         yield "modules import each other: " + " <- ".join(error.args[1])
 
 
-def engine_one_way(root: Path = ROOT) -> Iterator[str]:
+def crates_one_way(root: Path = ROOT) -> Iterator[str]:
     """Rule 6."""
-    for files in engine_imports.circles(engine_imports.graph(root / "crates/engine/src")):
-        yield f"crates/engine/src: files use each other: {', '.join(files)}"
+    for folder in sorted(root.glob("crates/*/src")):
+        for files in crate_imports.circles(crate_imports.graph(folder)):
+            yield f"{folder.relative_to(root)}: files use each other: {', '.join(files)}"
 
 
 def _module(path: Path, root: Path) -> str:
@@ -180,7 +181,7 @@ def main() -> int:
         *studies_public(),
         *bench_public(),
         *no_circles(),
-        *engine_one_way(),
+        *crates_one_way(),
     ]
     for line in broken:
         print(line, file=sys.stderr)

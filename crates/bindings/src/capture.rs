@@ -15,7 +15,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_captures, m)?)
 }
 
-/// Reads captures one after the other and keeps at most `most` packets of them.
+/// Reads captures in order and keeps at most `most` packets.
 ///
 /// Returns a dictionary: `packets` (columns), `addresses` (a local id or IP address by number),
 /// `one_in`, and `files`, a dictionary for each. Raises ValueError with the arguments

@@ -48,42 +48,42 @@ impl DumpiReader {
         py.detach(|| reader.file(&data)).map_err(raised)
     }
 
-    /// Everything but sends, receives and computations, which follow by `compile` or `posts`; every call
-    /// with its times, if the reader was made for them.
+    /// Returns everything but sends, receives and computations, which `compile` or `posts` returns.
+    /// Includes every call with its times if the reader records times.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.reader()?;
         let Some(reader) = self.reader.take() else { return Ok(PyDict::new(py)) };
-        let found = py.detach(|| reader.finish()).map_err(raised)?;
+        let trace = py.detach(|| reader.finish()).map_err(raised)?;
         let out = PyDict::new(py);
-        let collectives = found.collectives;
+        let collectives = trace.collectives;
         let collectives = columns!(py, collectives; rank, position, comm, instance, label,
             operation, size, me, root, sent, received, counts, stay_ns);
         out.set_item("collectives", collectives)?;
-        let labels: Vec<(String, bool, i64, String)> = found
+        let labels: Vec<(String, bool, i64, String)> = trace
             .labels
             .into_iter()
-            .map(|one| (one.call, one.collective, one.tag, one.communicator))
+            .map(|label| (label.call, label.collective, label.tag, label.communicator))
             .collect();
         out.set_item("labels", labels)?;
-        out.set_item("counts", found.counts)?;
-        out.set_item("members", found.members)?;
-        out.set_item("inside_ns", found.inside_ns)?;
-        out.set_item("lost_posts", found.lost_posts)?;
-        out.set_item("lost_collectives", found.lost_collectives)?;
-        out.set_item("of_unknown_type", found.of_unknown_type)?;
-        out.set_item("proc_null", found.proc_null)?;
-        out.set_item("cancelled", found.cancelled)?;
-        out.set_item("unknown_sources", found.unknown_sources)?;
-        out.set_item("channels", found.ranks.tags.len())?;
-        out.set_item("between_ps", found.ranks.computes.iter().map(|one| one.ps).sum::<u64>())?;
-        if let Some(timed) = found.timed {
+        out.set_item("counts", trace.counts)?;
+        out.set_item("members", trace.members)?;
+        out.set_item("inside_ns", trace.inside_ns)?;
+        out.set_item("lost_posts", trace.lost_posts)?;
+        out.set_item("lost_collectives", trace.lost_collectives)?;
+        out.set_item("of_unknown_type", trace.of_unknown_type)?;
+        out.set_item("proc_null", trace.proc_null)?;
+        out.set_item("cancelled", trace.cancelled)?;
+        out.set_item("unknown_sources", trace.unknown_sources)?;
+        out.set_item("channels", trace.ranks.tags.len())?;
+        out.set_item("between_ps", trace.ranks.computes.iter().map(|row| row.ps).sum::<u64>())?;
+        if let Some(timed) = trace.timed {
             let calls = columns!(py, timed; rank, name, thread, enter_ns, leave_ns);
             out.set_item("calls", calls)?;
             out.set_item("names", timed.names)?;
             out.set_item("channel_keys", timed.channels)?;
             out.set_item("communicators", timed.communicators)?;
         }
-        self.ranks = Some(found.ranks);
+        self.ranks = Some(trace.ranks);
         Ok(out)
     }
 
@@ -110,17 +110,17 @@ impl DumpiReader {
         let computes = PyDict::new(py);
         let column =
             |of: fn(&ComputeRow) -> i64| PyArray1::from_iter(py, ranks.computes.iter().map(of));
-        computes.set_item("rank", column(|one| one.rank.into()))?;
-        computes.set_item("position", column(|one| one.position.into()))?;
-        let ps = ranks.computes.iter().map(|one| one.ps);
+        computes.set_item("rank", column(|row| row.rank.into()))?;
+        computes.set_item("position", column(|row| row.position.into()))?;
+        let ps = ranks.computes.iter().map(|row| row.ps);
         computes.set_item("ps", PyArray1::from_iter(py, ps))?;
         Ok((posts, computes))
     }
 }
 
-/// The columns of a program; the labels of its messages; the sends, receives and messages of collectives
-/// left out; and `(number, sent, peer, label, rank, received)` of messages with two sizes, the rest about
-/// the first.
+/// The columns of a program; the labels of its messages; the sends, receives and messages of
+/// collectives left out; and `(number, sent, peer, label, rank, received)`: how many messages have
+/// two sizes, and the first of these.
 pub(crate) type Compiled<'py> =
     (Bound<'py, PyDict>, Vec<u32>, [u64; 3], Option<(u64, u64, u32, u32, u32, u64)>);
 
@@ -140,9 +140,16 @@ pub(crate) fn compiled<'py>(
         ranks.join(&posts, &ends);
         ranks.compile(scatters)
     });
-    let differing = done
-        .differing
-        .map(|one| (one.number, one.sizes[0], one.peer, one.label, one.rank, one.sizes[1]));
+    let differing = done.differing.map(|differing| {
+        (
+            differing.number,
+            differing.sizes[0],
+            differing.peer,
+            differing.label,
+            differing.rank,
+            differing.sizes[1],
+        )
+    });
     Ok((program_columns(py, done.program)?, done.labels, done.lost, differing))
 }
 

@@ -27,8 +27,8 @@ impl Network {
 
 #[pymethods]
 impl Network {
-    /// From the arrays of a fabric whose links are sorted by source vertex and port. `among` are the
-    /// nodes that will communicate; all when absent.
+    /// From the arrays of a fabric whose links are sorted by source vertex and port. `among` lists
+    /// the nodes that will communicate, by default all.
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (n_nodes, *, switch_tier, switch_pod, link_src, link_dst, link_src_port,

@@ -11,9 +11,10 @@ use tailback_program::Program;
 use tailback_readers::chakra::{ChakraError, ChakraProblem};
 use tailback_readers::goal::{Schedule, ScheduleError};
 use tailback_readers::goal_binary;
-use tailback_readers::graph::{Graph, GraphError};
+use tailback_readers::graph::Graph;
+use tailback_readers::ordering::{self, GraphError};
 use tailback_readers::simgrid_ti::LineError;
-use tailback_readers::{assembly, chakra, goal, graph, numbering, simgrid_ti};
+use tailback_readers::{assembly, chakra, goal, numbering, simgrid_ti};
 
 use crate::table::columns;
 
@@ -196,7 +197,7 @@ fn compile_graph<'py>(
     if !graph.is_valid() {
         return Err(PyValueError::new_err("columns that do not make a graph"));
     }
-    let done = py.detach(|| graph::compile(&graph)).map_err(|error| match error {
+    let done = py.detach(|| ordering::compile(&graph)).map_err(|error| match error {
         GraphError::Cycle(at) => fault("cycle", u64::from(at)),
         GraphError::TooLarge => fault("large", 0),
     })?;
@@ -237,19 +238,19 @@ fn read_goal_binary(
     data: PyBackedBytes,
     longest_ps: u64,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let found = py
+    let schedule = py
         .detach(|| goal_binary::read(&data, longest_ps))
         .map_err(|fault| full_fault("binary", 0, fault.what.as_bytes(), fault.byte as i64, 0.0))?;
-    schedule_columns(py, found)
+    schedule_columns(py, schedule)
 }
 
-fn schedule_columns(py: Python<'_>, found: Schedule) -> PyResult<Bound<'_, PyDict>> {
-    let required = found.required;
-    let out = columns!(py, found; line, rank_start, kind, peer, amount, stream);
+fn schedule_columns(py: Python<'_>, schedule: Schedule) -> PyResult<Bound<'_, PyDict>> {
+    let required = schedule.required;
+    let out = columns!(py, schedule; line, rank_start, kind, peer, amount, stream);
     out.set_item("required", (required.end.into_pyarray(py), required.source.into_pyarray(py)))?;
-    out.set_item("cores", found.cores)?;
-    out.set_item("adapters", found.adapters)?;
-    out.set_item("streams", found.streams)?;
+    out.set_item("cores", schedule.cores)?;
+    out.set_item("adapters", schedule.adapters)?;
+    out.set_item("streams", schedule.streams)?;
     Ok(out)
 }
 
@@ -288,40 +289,40 @@ fn read_simgrid_ti(
     ps_per_flop: u64,
     longest_ps: u64,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let found = py.detach(|| {
+    let calls = py.detach(|| {
         let files: Vec<&[u8]> = files.iter().map(|data| &**data).collect();
         simgrid_ti::read(
             &files,
             simgrid_ti::TiOptions { type_bytes: &type_bytes, ps_per_flop, longest_ps },
         )
     });
-    let found = found.map_err(line_fault)?;
+    let calls = calls.map_err(line_fault)?;
     let out = PyDict::new(py);
-    out.set_item("n_ranks", found.n_ranks)?;
-    out.set_item("default_bytes", found.default_bytes)?;
-    out.set_item("proc_null", found.proc_null)?;
-    out.set_item("left_out", found.left_out)?;
-    out.set_item("unnamed_completions", found.unnamed_completions)?;
-    out.set_item("splits", found.splits)?;
-    out.set_item("labels", found.labels)?;
-    let posts = found.posts;
+    out.set_item("n_ranks", calls.n_ranks)?;
+    out.set_item("default_bytes", calls.default_bytes)?;
+    out.set_item("proc_null", calls.proc_null)?;
+    out.set_item("left_out", calls.left_out)?;
+    out.set_item("unnamed_completions", calls.unnamed_completions)?;
+    out.set_item("splits", calls.splits)?;
+    out.set_item("labels", calls.labels)?;
+    let posts = calls.posts;
     let posts = columns!(py, posts; rank, position, step, is_send, peer, channel, size, label,
         wait_position, peer_known);
     out.set_item("posts", posts)?;
-    let (waitalls, computes, collectives) = (found.waitalls, found.computes, found.collectives);
+    let (waitalls, computes, collectives) = (calls.waitalls, calls.computes, calls.collectives);
     out.set_item("waitalls", columns!(py, waitalls; rank, row))?;
     let computes = columns!(py, computes; rank, row);
-    computes.set_item("ps", found.computes_ps.into_pyarray(py))?;
+    computes.set_item("ps", calls.computes_ps.into_pyarray(py))?;
     out.set_item("computes", computes)?;
     let collectives = columns!(py, collectives; rank, row);
-    collectives.set_item("kind", found.collective_kind.into_pyarray(py))?;
+    collectives.set_item("kind", calls.collective_kind.into_pyarray(py))?;
     out.set_item("collectives", collectives)?;
-    let kinds: Vec<(u8, bool, u32, String, u64)> = found
+    let kinds: Vec<(u8, bool, u32, String, u64)> = calls
         .kinds
         .into_iter()
-        .map(|one| {
-            let arguments = String::from_utf8_lossy(&one.arguments).into_owned();
-            (one.operation, one.blocking, one.me, arguments, one.row)
+        .map(|kind| {
+            let arguments = String::from_utf8_lossy(&kind.arguments).into_owned();
+            (kind.operation, kind.blocking, kind.me, arguments, kind.row)
         })
         .collect();
     out.set_item("kinds", kinds)?;
@@ -359,8 +360,8 @@ fn joined(what: &str, text: &[u8]) -> Vec<u8> {
     [what.as_bytes(), text].join(&b' ')
 }
 
-/// The Chakra execution traces of all ranks; `files` yields their bytes, each requested after the one
-/// before has been read; `calls` has the number of the algorithm of each type.
+/// The Chakra execution traces of all ranks. `files` yields the bytes of each file, which is read
+/// before the next one is requested; `calls` has the number of the algorithm of each type.
 #[pyfunction]
 fn read_chakra<'py>(
     py: Python<'py>,
@@ -375,16 +376,16 @@ fn read_chakra<'py>(
         let data: PyBackedBytes = data?.extract()?;
         py.detach(|| reader.file(&data)).map_err(chakra_fault)?;
     }
-    let found = reader.finish();
-    let required = found.required;
-    let out = columns!(py, found; rank_start, kind, peer, amount, label, number);
+    let nodes = reader.finish();
+    let required = nodes.required;
+    let out = columns!(py, nodes; rank_start, kind, peer, amount, label, number);
     out.set_item("required", (required.end.into_pyarray(py), required.source.into_pyarray(py)))?;
-    let collectives = found.collectives;
+    let collectives = nodes.collectives;
     let collectives = columns!(py, collectives; row, call, size, root, ordinal, label);
     out.set_item("collectives", collectives)?;
-    out.set_item("labels", found.labels)?;
-    out.set_item("without_duration", found.without_duration)?;
-    out.set_item("left_out", found.left_out)?;
+    out.set_item("labels", nodes.labels)?;
+    out.set_item("without_duration", nodes.without_duration)?;
+    out.set_item("left_out", nodes.left_out)?;
     Ok(out)
 }
 

@@ -66,7 +66,7 @@ pub fn simulate<'py>(
     let (result, raised) = py.detach(|| {
         let raised = RefCell::new(None);
         let keep = |error| {
-            // The first: what is asked after it may fail only because it did.
+            // Keep the first error: later callbacks may fail only because of it.
             raised.borrow_mut().get_or_insert(error);
         };
         let mut on_progress = |progress: Progress| match report_progress(watch.as_ref(), progress) {
@@ -211,8 +211,8 @@ fn message_columns(py: Python<'_>, m: MessageLog) -> PyResult<Bound<'_, PyDict>>
     Ok(messages)
 }
 
-/// Asks Python which steps to leave out: it returns the first of them, the first after them, and the
-/// next check or None.
+/// Asks Python which steps to leave out. The callback returns the first of these steps, the step
+/// after the last, and the next check or None.
 fn ask(decide: &Py<PyAny>, report: StepReport) -> PyResult<Decision> {
     Python::attach(|py| {
         let messages = message_columns(py, report.messages)?;

@@ -120,22 +120,22 @@ impl<'py> Deserializer<'py> for PyValue<'py> {
 
 /// The fields of a dataclass that are not None, and those that are still to be read.
 struct Fields<'py> {
-    rest: std::vec::IntoIter<(String, Bound<'py, PyAny>)>,
+    remaining: std::vec::IntoIter<(String, Bound<'py, PyAny>)>,
     field: Option<(String, Bound<'py, PyAny>)>,
 }
 
 impl<'py> Fields<'py> {
     fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let fields = object.getattr("__dataclass_fields__")?.cast_into::<PyDict>()?;
-        let mut rest = Vec::with_capacity(fields.len());
+        let mut remaining = Vec::with_capacity(fields.len());
         for name in fields.keys() {
             let name: String = name.extract()?;
             let value = object.getattr(name.as_str())?;
             if !value.is_none() {
-                rest.push((name, value));
+                remaining.push((name, value));
             }
         }
-        Ok(Self { rest: rest.into_iter(), field: None })
+        Ok(Self { remaining: remaining.into_iter(), field: None })
     }
 }
 
@@ -146,7 +146,7 @@ impl<'py> MapAccess<'py> for Fields<'py> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Problem> {
-        let Some((name, value)) = self.rest.next() else { return Ok(None) };
+        let Some((name, value)) = self.remaining.next() else { return Ok(None) };
         let key = seed.deserialize(name.as_str().into_deserializer()).map(Some);
         self.field = Some((name, value));
         key

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::{Fabric, Routes};
 use tailback_telemetry::decode::cost::Choice;
-use tailback_telemetry::decode::{Hash, Packets, check, classes, published, scores};
+use tailback_telemetry::decode::{Classes, Hash, Packets, check, classes, published, scores};
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::link_times::{self, LinkRecord, SampleRows};
 use tailback_telemetry::scheme::{
@@ -168,8 +168,8 @@ fn run_scheme<'py>(
             "ids, hops, links and levels have different numbers of packets",
         ));
     }
-    let found = dispatch(name, hash, bits, size, probability, RunScheme(py, paths, seed))?;
-    Ok(columns!(py, found; packet, congested, seen, hop, weight))
+    let samples = dispatch(name, hash, bits, size, probability, RunScheme(py, paths, seed))?;
+    Ok(columns!(py, samples; packet, congested, seen, hop, weight))
 }
 
 /// Hashes of packets and links, one for each pair of entries.
@@ -217,13 +217,13 @@ fn decode<'py>(
     let packets =
         Packets { ids: ids.as_slice()?, hashes: hashes.as_slice()?, weights: weights.as_slice()? };
     let links = links.as_slice()?;
-    let found = py
+    let totals = py
         .detach(|| -> Result<Vec<i64>, String> {
             check(hash, &packets, links).map_err(|error| error.to_string())?;
             Ok(scores(hash, &packets, links, decoder_choice(how)?))
         })
         .map_err(raise)?;
-    Ok(found.into_pyarray(py))
+    Ok(totals.into_pyarray(py))
 }
 
 /// Scores of links by the published one-bit hash H_mult', which is not linear: by direct tests only.
@@ -237,8 +237,8 @@ fn decode_published<'py>(
 ) -> PyResult<Array<'py, i64>> {
     let (ids, hashes) = (ids.as_slice()?, hashes.as_slice()?);
     let (weights, links) = (weights.as_slice()?, links.as_slice()?);
-    let found = py.detach(|| published::scores(ids, hashes, weights, links)).map_err(raise)?;
-    Ok(found.into_pyarray(py))
+    let totals = py.detach(|| published::scores(ids, hashes, weights, links)).map_err(raise)?;
+    Ok(totals.into_pyarray(py))
 }
 
 /// Scores of links, each over the packets of the classes in which it is a candidate.
@@ -264,14 +264,15 @@ fn decode_classes<'py>(
     let packets =
         Packets { ids: ids.as_slice()?, hashes: hashes.as_slice()?, weights: weights.as_slice()? };
     let start: Vec<usize> = class_start.as_slice()?.iter().map(|&x| x as usize).collect();
-    let table = classes::Classes {
+    let table = Classes {
         of_packet: class_of_packet.as_slice()?,
         start: &start,
         links: class_links.as_slice()?,
     };
     let links = links.as_slice()?;
-    let found = py.detach(|| classes::scores(hash, &packets, &table, links, how)).map_err(raise)?;
-    Ok(found.into_pyarray(py))
+    let totals =
+        py.detach(|| classes::scores(hash, &packets, &table, links, how)).map_err(raise)?;
+    Ok(totals.into_pyarray(py))
 }
 
 /// A path for each (source, destination): links after the injection link, chosen uniformly among the
@@ -344,9 +345,9 @@ type DatedColumns<'py> = (Array<'py, u32>, Array<'py, u32>, Array<'py, u32>, Vec
 
 /// Samples by the time at the link.
 ///
-/// `at` are links and windows of arrival, `columns` those of all packets and of congested ones;
-/// `record` has links and windows, packets that left and packets that met congestion; `size` is the
-/// number of links and windows.
+/// `at` has the links and windows of arrival; `columns` has the columns of all packets and of
+/// congested ones. `record` has links, windows, the packets that left, and the packets that met
+/// congestion. `size` is the number of links and of windows.
 #[pyfunction]
 fn date_samples<'py>(
     py: Python<'py>,

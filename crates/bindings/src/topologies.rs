@@ -366,7 +366,7 @@ fn with_forwarding(
         let table = RoutingRule::Table(Routes::forwarding(fabric, forward)?);
         let mut plan = RoutePlan::new(fabric, table)?;
         let like = like.as_ref().map(Py::get);
-        if !like.is_some_and(|known| plan.take_lanes_of(fabric, &known.plan, &known.fabric)) {
+        if !like.is_some_and(|routed| plan.take_lanes_of(fabric, &routed.plan, &routed.fabric)) {
             plan.spread_over_lanes(fabric)?;
         }
         let routes = plan.to_table(fabric)?;

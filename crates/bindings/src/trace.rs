@@ -55,7 +55,8 @@ fn read_otf2_definitions(
     convert(py, trace.map_err(value_error)?)
 }
 
-/// Runs `work` without the GIL; it reports to `progress`, whose exception is raised afterwards.
+/// Runs `work` without the GIL. `work` reports to `progress`, and an exception of `progress` is
+/// raised afterwards.
 fn reporting<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
@@ -64,7 +65,7 @@ fn reporting<T: Send>(
     let (last, raised) = (Mutex::new(None::<Instant>), Mutex::new(None));
     let report = |done: usize, total: usize| {
         let Some(progress) = &progress else { return };
-        // Another thread that reports right now is enough.
+        // If another thread is reporting, this report is not needed.
         let Ok(mut last) = last.try_lock() else { return };
         if last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
             return;
@@ -84,9 +85,10 @@ fn reporting<T: Send>(
     }
 }
 
-/// Reads an archive like `read_otf2`, but its messages between two ranks to posts; None if that needs
-/// columns. Also returns a dictionary as `read_otf2` does, of collectives and the calls that contain them,
-/// with `labels`, `label_counts`, `channels`, `channel_counts`, `regions`, `proc_null` and `between_ps`.
+/// Reads an archive like `read_otf2`, but turns messages between two ranks into posts. Returns None
+/// if the archive needs columns. Also returns a dictionary as `read_otf2` does, of collectives and
+/// the calls that contain them, with `labels`, `label_counts`, `channels`, `channel_counts`,
+/// `regions`, `proc_null` and `between_ps`.
 #[pyfunction]
 fn read_otf2_posts<'py>(
     py: Python<'py>,
@@ -102,15 +104,21 @@ fn read_otf2_posts<'py>(
     let tables = post_tables(py, &trace)?;
     let n_ranks = trace.definitions.n_ranks as usize;
     let mut posts = Otf2Posts { n_ranks, locations: Some(Vec::new()) };
-    let events = trace.locations.iter_mut().map(|one| std::mem::take(&mut one.events)).collect();
+    let events =
+        trace.locations.iter_mut().map(|location| std::mem::take(&mut location.events)).collect();
     let ranks: Vec<u32> = trace.definitions.locations.iter().map(|&(_, rank)| rank).collect();
     let (creator, definitions) = (trace.creator, trace.definitions);
     let out = convert(py, Trace { creator, definitions, locations: events })?;
     out.update(tables.as_mapping())?;
     if let Some(locations) = &mut posts.locations {
-        for (one, rank) in trace.locations.into_iter().zip(ranks) {
-            let tables = [one.channels.len(), one.labels.len()];
-            locations.push(RankPosts { rank, posts: one.posts, computes: one.computes, tables });
+        for (posts_of_location, rank) in trace.locations.into_iter().zip(ranks) {
+            let tables = [posts_of_location.channels.len(), posts_of_location.labels.len()];
+            locations.push(RankPosts {
+                rank,
+                posts: posts_of_location.posts,
+                computes: posts_of_location.computes,
+                tables,
+            });
         }
     }
     Ok(Some((posts, out)))
@@ -119,8 +127,12 @@ fn read_otf2_posts<'py>(
 /// Labels, channels and counts of all locations.
 fn post_tables<'py>(py: Python<'py>, trace: &PostTrace) -> PyResult<Bound<'py, PyDict>> {
     let (out, labels) = (PyDict::new(py), PyDict::new(py));
-    let of =
-        || trace.locations.iter().flat_map(|one| one.labels.iter().map(move |label| (one, label)));
+    let of = || {
+        trace
+            .locations
+            .iter()
+            .flat_map(|location| location.labels.iter().map(move |label| (location, label)))
+    };
     let column = |get: fn(&tailback_trace::PostLabel) -> u32| {
         PyArray1::from_vec(py, of().map(|(_, label)| get(label)).collect())
     };
@@ -128,25 +140,27 @@ fn post_tables<'py>(py: Python<'py>, trace: &PostTrace) -> PyResult<Bound<'py, P
     labels.set_item("path", column(|label| label.path))?;
     let calls: Vec<i64> = of().map(|(_, label)| label.call).collect();
     labels.set_item("call", calls.into_pyarray(py))?;
-    let channel = |(one, label): (&tailback_trace::LocationPosts, &tailback_trace::PostLabel)| {
-        one.channels[label.channel as usize]
-    };
+    let channel =
+        |(location, label): (&tailback_trace::LocationPosts, &tailback_trace::PostLabel)| {
+            location.channels[label.channel as usize]
+        };
     let comms: Vec<i64> = of().map(|at| channel(at).0.into()).collect();
     let tags: Vec<i64> = of().map(|at| channel(at).1.into()).collect();
     labels.set_item("comm", comms.into_pyarray(py))?;
     labels.set_item("tag", tags.into_pyarray(py))?;
     out.set_item("labels", labels)?;
-    let counts: Vec<i64> = trace.locations.iter().map(|one| one.labels.len() as i64).collect();
+    let counts: Vec<i64> =
+        trace.locations.iter().map(|location| location.labels.len() as i64).collect();
     out.set_item("label_counts", counts.into_pyarray(py))?;
     let channels: Vec<i64> = trace
         .locations
         .iter()
-        .flat_map(|one| &one.channels)
+        .flat_map(|location| &location.channels)
         .map(|&(comm, tag)| i64::from(comm) << 32 | i64::from(tag))
         .collect();
     out.set_item("channels", channels.into_pyarray(py))?;
     let mut regions: BTreeMap<u32, (u64, u64, u64, i64)> = BTreeMap::new();
-    for (&region, calls) in trace.locations.iter().flat_map(|one| &one.regions) {
+    for (&region, calls) in trace.locations.iter().flat_map(|location| &location.regions) {
         let sum = regions.entry(region).or_default();
         sum.0 += calls.calls;
         sum.1 += calls.recorded;
@@ -154,12 +168,12 @@ fn post_tables<'py>(py: Python<'py>, trace: &PostTrace) -> PyResult<Bound<'py, P
         sum.3 = sum.3.wrapping_add(calls.ticks);
     }
     out.set_item("regions", regions)?;
-    let proc_null: u64 = trace.locations.iter().map(|one| one.proc_null).sum();
+    let proc_null: u64 = trace.locations.iter().map(|location| location.proc_null).sum();
     out.set_item("proc_null", proc_null)?;
-    let posts: usize = trace.locations.iter().map(|one| one.posts.len()).sum();
+    let posts: usize = trace.locations.iter().map(|location| location.posts.len()).sum();
     out.set_item("posts", posts)?;
-    let computes = trace.locations.iter().flat_map(|one| &one.computes);
-    out.set_item("between_ps", computes.map(|one| one.ps).sum::<u64>())?;
+    let computes = trace.locations.iter().flat_map(|location| &location.computes);
+    out.set_item("between_ps", computes.map(|row| row.ps).sum::<u64>())?;
     Ok(out)
 }
 
@@ -195,8 +209,9 @@ impl Otf2Posts {
     ) -> PyResult<Compiled<'py>> {
         let locations = self.locations.take().ok_or_else(already_read)?;
         let (channels, labels) = (channels.as_slice()?, labels.as_slice()?);
-        let needed = |of: usize| locations.iter().map(|one| one.tables[of]).sum::<usize>();
-        let total: usize = locations.iter().map(|one| one.posts.len()).sum();
+        let needed =
+            |of: usize| locations.iter().map(|location| location.tables[of]).sum::<usize>();
+        let total: usize = locations.iter().map(|location| location.posts.len()).sum();
         if [channels.len(), labels.len()] != [needed(0), needed(1)] || total >= u32::MAX as usize {
             return Err(PyValueError::new_err("tables of another length, or too many posts"));
         }
@@ -215,21 +230,21 @@ fn united(
     mut channels: &[u32],
     mut labels: &[u32],
 ) -> RecordedRanks {
-    let computes = locations.iter().map(|one| one.computes.len()).sum();
+    let computes = locations.iter().map(|location| location.computes.len()).sum();
     let mut out = RecordedRanks {
         posts: Vec::with_capacity(total),
         computes: Vec::with_capacity(computes),
         tags: (0..channels.iter().max().map_or(0, |highest| highest + 1)).collect(),
         first: vec![0; n_ranks + 1],
     };
-    for one in locations {
+    for location in locations {
         let (own_channels, own_labels);
-        (own_channels, channels) = channels.split_at(one.tables[0]);
-        (own_labels, labels) = labels.split_at(one.tables[1]);
+        (own_channels, channels) = channels.split_at(location.tables[0]);
+        (own_labels, labels) = labels.split_at(location.tables[1]);
         let row = |post: PostRow| post.renumbered(own_channels, own_labels);
-        out.posts.extend(one.posts.into_iter().map(row));
-        out.computes.extend(one.computes);
-        out.first[one.rank as usize + 1] = out.posts.len() as u32;
+        out.posts.extend(location.posts.into_iter().map(row));
+        out.computes.extend(location.computes);
+        out.first[location.rank as usize + 1] = out.posts.len() as u32;
     }
     for rank in 0..n_ranks {
         // Ranks without a location have no posts.
@@ -266,7 +281,7 @@ fn size_texts<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Option<Bound<'py,
     }
     let kinds = [RecordKind::CollectiveEnd as u8, RecordKind::IcollectiveComplete as u8];
     let out = PyDict::new(py);
-    let rows = trace.locations.iter().map(|one| &one.messages);
+    let rows = trace.locations.iter().map(|location| &location.messages);
     for (kind, &number) in rows.flat_map(|m| m.kind.iter().zip(&m.message)) {
         if number != NO_ID && kinds.contains(kind) && !out.contains(number)? {
             let text = u32::try_from(number).ok().and_then(|id| trace.definitions.strings.get(&id));
@@ -293,13 +308,14 @@ fn definitions<'py>(py: Python<'py>, from: &Definitions) -> PyResult<Bound<'py, 
     out.set_item("sites", from.sites.clone())?;
     let communicators = PyDict::new(py);
     for (id, communicator) in &from.communicators {
-        let one = PyDict::new(py);
-        one.set_item("name", &communicator.name)?;
-        one.set_item("members", PyArray1::from_slice(py, &communicator.members))?;
+        let communicator_dict = PyDict::new(py);
+        communicator_dict.set_item("name", &communicator.name)?;
+        communicator_dict.set_item("members", PyArray1::from_slice(py, &communicator.members))?;
         let remote = communicator.remote.as_ref();
-        one.set_item("remote", remote.map(|ranks| PyArray1::from_slice(py, ranks)))?;
-        one.set_item("is_self", communicator.is_self)?;
-        communicators.set_item(id, one)?;
+        communicator_dict
+            .set_item("remote", remote.map(|ranks| PyArray1::from_slice(py, ranks)))?;
+        communicator_dict.set_item("is_self", communicator.is_self)?;
+        communicators.set_item(id, communicator_dict)?;
     }
     out.set_item("communicators", communicators)?;
     let cartesian: Vec<(u32, Vec<u32>)> =

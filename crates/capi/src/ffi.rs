@@ -178,7 +178,7 @@ pub unsafe extern "C" fn tailback_receiver_new(
         if size != size_of::<TailbackConfig>() {
             return Err(TailbackStatus::BadArgument);
         }
-        // SAFETY: as above, and its size is that of this version.
+        // SAFETY: as above, and the struct has the size of this version.
         let config = unsafe { config.read() };
         let TailbackConfig { hash_bits, count_bits, .. } = config;
         let scheme = match config.scheme {
@@ -326,21 +326,21 @@ pub unsafe extern "C" fn tailback_receiver_estimates(
         if count.is_null() || (estimates.is_null() && capacity > 0) {
             return Err(TailbackStatus::BadArgument);
         }
-        let found = receiver.0.estimates((context != TAILBACK_ALL_CONTEXTS).then_some(context));
+        let rows = receiver.0.estimates((context != TAILBACK_ALL_CONTEXTS).then_some(context));
         // SAFETY: not null, and the caller says that a number may be written there.
-        unsafe { count.write(found.len()) };
-        if found.len() > capacity {
+        unsafe { count.write(rows.len()) };
+        if rows.len() > capacity {
             return Err(TailbackStatus::TooSmall);
         }
-        for (at, one) in found.iter().enumerate() {
+        for (at, row) in rows.iter().enumerate() {
             let out = TailbackEstimate {
-                link: one.link,
+                link: row.link,
                 reserved: 0,
-                samples: one.samples,
-                packets: one.packets.0,
-                packets_error: one.packets.1,
-                congested: one.congested.0,
-                congested_error: one.congested.1,
+                samples: row.samples,
+                packets: row.packets.0,
+                packets_error: row.packets.1,
+                congested: row.congested.0,
+                congested_error: row.congested.1,
             };
             // SAFETY: `at` is below `capacity`, for which there is room as the caller says.
             unsafe { estimates.add(at).write(out) };

@@ -56,8 +56,8 @@ pub enum ReceiverError {
     Different,
 }
 
-/// Sums of one kind of packets (all, or congested) of a link. Where l is whole they are exact up to 2^53, in any
-/// order of the packets.
+/// Sums of one kind of packets (all, or congested) of a link. If l is an integer, they are exact up
+/// to 2^53, in any order of the packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sums {
     /// (2^b − 1) Σ x.
@@ -147,7 +147,7 @@ pub struct Receiver {
     links: u32,
     one_in: u32,
     field: GaloisField,
-    /// Candidate links of every hop, by source; none at a hop where switches write nothing.
+    /// Candidate links of every hop, by source. Empty at a hop whose switches write nothing.
     sources: BTreeMap<u32, Vec<Vec<Candidate>>>,
     candidates: usize,
     /// All packets and congested ones, by context and link.
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_unbiased_and_their_errors_are_what_is_stated() {
+    fn estimates_are_unbiased_with_correct_errors() {
         for scheme in [
             ReceiverScheme::Coordinated { hash_bits: 5 },
             ReceiverScheme::Coordinated { hash_bits: 1 },
@@ -450,16 +450,16 @@ mod tests {
             let runs = 200;
             let every: Vec<_> = (0..runs).map(|seed| sent(scheme, seed).estimates(None)).collect();
             for (link, truth) in [(10, 600.0), (11, 200.0), (30, 800.0)] {
-                let found: Vec<(f64, f64)> = every
+                let draws: Vec<(f64, f64)> = every
                     .iter()
-                    .filter_map(|all| all.iter().find(|one| one.link == link))
-                    .map(|one| one.packets)
+                    .filter_map(|all| all.iter().find(|row| row.link == link))
+                    .map(|row| row.packets)
                     .collect();
-                assert_eq!(found.len(), runs as usize);
+                assert_eq!(draws.len(), runs as usize);
                 let n = f64::from(runs);
-                let off: f64 = found.iter().map(|(count, _)| count - truth).sum::<f64>() / n;
-                let stated = (found.iter().map(|(_, error)| error * error).sum::<f64>() / n).sqrt();
-                let real = (found.iter().map(|(count, _)| (count - truth).powi(2)).sum::<f64>()
+                let off: f64 = draws.iter().map(|(count, _)| count - truth).sum::<f64>() / n;
+                let stated = (draws.iter().map(|(_, error)| error * error).sum::<f64>() / n).sqrt();
+                let real = (draws.iter().map(|(count, _)| (count - truth).powi(2)).sum::<f64>()
                     / n)
                     .sqrt();
                 assert!(off.abs() < 4.0 * stated / n.sqrt() + 1e-9, "{scheme:?} {link}: {off}");
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_the_packets_and_of_the_switches_still_give_unbiased_counts() {
+    fn partial_sampling_stays_unbiased() {
         let runs = 300;
         for (scheme, one_in, writing) in [
             (ReceiverScheme::Coordinated { hash_bits: 5 }, 1, [0, 2]),
@@ -483,17 +483,17 @@ mod tests {
                 .map(|seed| sent_in_part(scheme, seed, one_in, &writing).estimates(None))
                 .collect();
             for (hop, link, truth) in [(0, 10, 600.0), (1, 21, 200.0), (2, 30, 800.0)] {
-                let found: Vec<(f64, f64)> = every
+                let draws: Vec<(f64, f64)> = every
                     .iter()
-                    .filter_map(|all| all.iter().find(|one| one.link == link))
-                    .map(|one| one.packets)
+                    .filter_map(|all| all.iter().find(|row| row.link == link))
+                    .map(|row| row.packets)
                     .collect();
                 if !writing.contains(&hop) {
-                    assert!(found.is_empty(), "{scheme:?}: nothing is known of link {link}");
+                    assert!(draws.is_empty(), "{scheme:?}: nothing is known of link {link}");
                     continue;
                 }
                 let n = f64::from(runs);
-                let mean = |of: &dyn Fn(&(f64, f64)) -> f64| found.iter().map(of).sum::<f64>() / n;
+                let mean = |of: &dyn Fn(&(f64, f64)) -> f64| draws.iter().map(of).sum::<f64>() / n;
                 let (off, stated) = (mean(&|x| x.0 - truth), mean(&|x| x.1 * x.1).sqrt());
                 let real = mean(&|x| (x.0 - truth).powi(2)).sqrt();
                 assert!(off.abs() < 4.0 * stated / n.sqrt() + 1e-9, "{scheme:?} {link}: {off}");
@@ -505,20 +505,20 @@ mod tests {
                 );
             }
         }
-        let one = Receiver::new(ReceiverScheme::Full, 4, 2).unwrap();
+        let row = Receiver::new(ReceiverScheme::Full, 4, 2).unwrap();
         let mut other = Receiver::new(ReceiverScheme::Full, 4, 3).unwrap();
-        assert_eq!(other.merge(&one), Err(ReceiverError::Different));
+        assert_eq!(other.merge(&row), Err(ReceiverError::Different));
         assert!(Receiver::new(ReceiverScheme::Full, 4, 0).is_err());
     }
 
     #[test]
-    fn congested_packets_and_contexts_are_told_apart() {
+    fn congested_packets_and_contexts_are_separate() {
         let receiver = sent(ReceiverScheme::Coordinated { hash_bits: 5 }, 1);
         let near =
             |(value, error): (f64, f64), truth: f64| (value - truth).abs() < 5.0 * error + 1.0;
         let of = |context, link| {
             let all = receiver.estimates(context);
-            *all.iter().find(|one| one.link == link).unwrap()
+            *all.iter().find(|row| row.link == link).unwrap()
         };
         assert!(near(of(None, 20).congested, 200.0) && near(of(None, 10).congested, 0.0));
         // Even packets: every second of them takes the second candidate.
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_to_the_whole() {
+    fn merged_receivers_equal_one() {
         let scheme = ReceiverScheme::Compact { hash_bits: 2, count_bits: 3 };
         let (mut first, second) = (sent(scheme, 1), sent(scheme, 2));
         let both = first.estimates(None)[0].packets.0 + second.estimates(None)[0].packets.0;
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_counts_nothing() {
+    fn invalid_input_is_refused_and_not_counted() {
         let mut receiver = Receiver::new(ReceiverScheme::Full, 4, 1).unwrap();
         assert_eq!(receiver.take(0, 9 | 1 << 24, 0, 0), Err(ReceiverError::UnknownLink));
         assert_eq!(receiver.take(0, 1 << 24, 0, 0), Err(ReceiverError::UnknownLink));

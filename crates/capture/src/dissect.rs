@@ -7,12 +7,12 @@
 use tailback_telemetry::packet_id::{FlowKey, packet_id};
 
 use crate::erf;
-use crate::record::read_u16;
+use crate::record::{LinkType, read_u16};
 
 const UDP_PORT_ROCE: u16 = 4791;
 /// Ethernet type of CSIG's compact tag that switch software uses (FBOSS and SAI); none is assigned yet.
 const CSIG: u16 = 0x9900;
-/// In [`Headers::csig`]: there was a tag.
+/// In [`Headers::csig`]: the frame has a tag.
 const TAGGED: u32 = 1 << 16;
 const LRH: usize = 8;
 const GRH: usize = 40;
@@ -22,38 +22,6 @@ const ICRC: usize = 4;
 const UDP: usize = 8;
 /// Largest number of VLAN tags, and of IPv6 extension headers.
 const MAX_TAGS: usize = 4;
-
-/// Link types that are supported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkType {
-    /// Ethernet, VLAN tags included.
-    Ethernet,
-    /// Linux "cooked" capture as `tcpdump -i any` writes it, version 1.
-    LinuxCooked,
-    /// The same, version 2.
-    LinuxCooked2,
-    /// IPv4 or IPv6 without a link header.
-    RawIp,
-    /// Records of capture cards.
-    Erf,
-    /// InfiniBand from the local route header on.
-    InfiniBand,
-}
-
-impl LinkType {
-    /// The link type with this number in the registry of pcap and pcapng.
-    pub fn of(number: u32) -> Option<Self> {
-        Some(match number {
-            1 => Self::Ethernet,
-            101 | 228 | 229 => Self::RawIp,
-            113 => Self::LinuxCooked,
-            276 => Self::LinuxCooked2,
-            197 => Self::Erf,
-            247 => Self::InfiniBand,
-            _ => return None,
-        })
-    }
-}
 
 /// Where a packet comes from or goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,7 +37,7 @@ pub enum Address {
 impl Address {
     /// The 24 bits that enter packet ids: the local id, or the last three bytes.
     #[inline]
-    pub fn id_bits(self) -> u32 {
+    pub(crate) fn id_bits(self) -> u32 {
         match self {
             Self::Lid(lid) => lid.into(),
             Self::V4([_, b, c, d]) => u32::from_be_bytes([0, b, c, d]),
@@ -100,7 +68,7 @@ pub enum Skip {
 
 impl Skip {
     /// Number of reasons.
-    pub const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 7;
 }
 
 /// The fields of a packet.
@@ -131,7 +99,7 @@ impl Headers {
     }
 }
 
-/// Bytes of a frame, and how many it had on the wire.
+/// Captured bytes of a frame, and its length on the wire.
 #[derive(Debug, Clone, Copy)]
 struct Remaining<'a> {
     bytes: &'a [u8],
@@ -160,7 +128,7 @@ impl<'a> Remaining<'a> {
 /// # Errors
 /// Why there is none.
 #[inline]
-pub fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Headers, Skip> {
+pub(crate) fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Headers, Skip> {
     let frame = Remaining { bytes, wire: wire_bytes.max(bytes.len()) };
     match link {
         LinkType::Ethernet => ethernet(frame),
@@ -190,7 +158,8 @@ fn ethernet(frame: Remaining<'_>) -> Result<Headers, Skip> {
             0x8100 | 0x88a8 | 0x9100 => {}
             CSIG => csig = TAGGED | u32::from(read_u16(frame.first(at + 4)?, at + 2, true)),
             _ => {
-                return network(kind, frame.after(at + 2)?).map(|found| Headers { csig, ..found });
+                return network(kind, frame.after(at + 2)?)
+                    .map(|headers| Headers { csig, ..headers });
             }
         }
         at += 4;
@@ -198,19 +167,19 @@ fn ethernet(frame: Remaining<'_>) -> Result<Headers, Skip> {
     Err(Skip::Malformed)
 }
 
-fn network(kind: u16, rest: Remaining<'_>) -> Result<Headers, Skip> {
+fn network(kind: u16, payload: Remaining<'_>) -> Result<Headers, Skip> {
     match kind {
-        0x0800 => ipv4(rest),
-        0x86dd => ipv6(rest),
+        0x0800 => ipv4(payload),
+        0x86dd => ipv6(payload),
         _ => Err(Skip::Other),
     }
 }
 
-fn ipv4(rest: Remaining<'_>) -> Result<Headers, Skip> {
-    let header = rest.first(20)?;
+fn ipv4(packet: Remaining<'_>) -> Result<Headers, Skip> {
+    let header = packet.first(20)?;
     let length = usize::from(header[0] & 15) * 4;
     let total = usize::from(read_u16(header, 2, true));
-    if header[0] >> 4 != 4 || length < 20 || total < length || total > rest.wire {
+    if header[0] >> 4 != 4 || length < 20 || total < length || total > packet.wire {
         return Err(Skip::Malformed);
     }
     if header[9] != 17 {
@@ -221,28 +190,28 @@ fn ipv4(rest: Remaining<'_>) -> Result<Headers, Skip> {
         return Err(Skip::Fragment);
     }
     let ends = [12, 16].map(|at| Address::V4(take(header, at)));
-    udp(ends, rest.after(length)?, total - length)
+    udp(ends, packet.after(length)?, total - length)
 }
 
-fn ipv6(rest: Remaining<'_>) -> Result<Headers, Skip> {
-    let header = rest.first(40)?;
+fn ipv6(packet: Remaining<'_>) -> Result<Headers, Skip> {
+    let header = packet.first(40)?;
     let mut left = usize::from(read_u16(header, 4, true));
-    if header[0] >> 4 != 6 || left + 40 > rest.wire {
+    if header[0] >> 4 != 6 || left + 40 > packet.wire {
         return Err(Skip::Malformed);
     }
     let ends = [8, 24].map(|at| Address::V6(take(header, at)));
-    let (mut next, mut rest) = (header[6], rest.after(40)?);
+    let (mut next, mut packet) = (header[6], packet.after(40)?);
     for _ in 0..=MAX_TAGS {
         match next {
-            17 => return udp(ends, rest, left),
+            17 => return udp(ends, packet, left),
             44 => return Err(Skip::Fragment),
             // Hop by hop, routing, destination options.
             0 | 43 | 60 => {
-                let extension = rest.first(2)?;
+                let extension = packet.first(2)?;
                 let length = 8 + 8 * usize::from(extension[1]);
                 next = extension[0];
                 left = left.checked_sub(length).ok_or(Skip::Malformed)?;
-                rest = rest.after(length)?;
+                packet = packet.after(length)?;
             }
             _ => return Err(Skip::Other),
         }
@@ -252,8 +221,8 @@ fn ipv6(rest: Remaining<'_>) -> Result<Headers, Skip> {
 
 /// UDP in the `available` bytes of an IP packet.
 #[inline]
-fn udp(ends: [Address; 2], rest: Remaining<'_>, available: usize) -> Result<Headers, Skip> {
-    let header = rest.first(UDP)?;
+fn udp(ends: [Address; 2], datagram: Remaining<'_>, available: usize) -> Result<Headers, Skip> {
+    let header = datagram.first(UDP)?;
     if read_u16(header, 2, true) != UDP_PORT_ROCE {
         return Err(Skip::Other);
     }
@@ -261,13 +230,13 @@ fn udp(ends: [Address; 2], rest: Remaining<'_>, available: usize) -> Result<Head
     if length < UDP || length > available {
         return Err(Skip::Malformed);
     }
-    transport(ends, rest.after(UDP)?, length - UDP)
+    transport(ends, datagram.after(UDP)?, length - UDP)
 }
 
 fn erf_record(record: Remaining<'_>) -> Result<Headers, Skip> {
     let header = record.first(erf::HEADER)?;
     let (kind, wire) = (erf::kind(header), usize::from(read_u16(header, 14, true)));
-    let bytes = erf_payload(record.bytes).ok_or(Skip::Malformed)?;
+    let bytes = erf::payload(record.bytes).ok_or(Skip::Malformed)?;
     let frame = Remaining { bytes: &bytes[..bytes.len().min(wire)], wire };
     match kind {
         21 => infiniband(frame),
@@ -283,17 +252,6 @@ fn erf_record(record: Remaining<'_>) -> Result<Headers, Skip> {
     }
 }
 
-/// Payload of an ERF record, after its header and extension headers.
-pub(crate) fn erf_payload(record: &[u8]) -> Option<&[u8]> {
-    let mut at = erf::HEADER;
-    let mut more = record.get(8)? & 0x80 != 0;
-    while more {
-        more = record.get(at)? & 0x80 != 0;
-        at += 8;
-    }
-    record.get(at..)
-}
-
 fn infiniband(frame: Remaining<'_>) -> Result<Headers, Skip> {
     let lrh = frame.first(LRH)?;
     let words = usize::from(read_u16(lrh, 4, true) & 0x7ff) * 4;
@@ -305,8 +263,8 @@ fn infiniband(frame: Remaining<'_>) -> Result<Headers, Skip> {
     match lrh[1] & 3 {
         2 => transport(ends, frame.after(LRH)?, words - LRH),
         3 => {
-            let rest = frame.after(LRH)?;
-            let grh = rest.first(GRH)?;
+            let remaining = frame.after(LRH)?;
+            let grh = remaining.first(GRH)?;
             if grh[0] >> 4 != 6 || words < LRH + GRH {
                 return Err(Skip::Malformed);
             }
@@ -314,7 +272,7 @@ fn infiniband(frame: Remaining<'_>) -> Result<Headers, Skip> {
             if grh[6] != 0x1b {
                 return Err(Skip::NoTransport);
             }
-            transport(ends, rest.after(GRH)?, words - LRH - GRH)
+            transport(ends, remaining.after(GRH)?, words - LRH - GRH)
         }
         _ => Err(Skip::NoTransport),
     }
@@ -324,10 +282,10 @@ fn infiniband(frame: Remaining<'_>) -> Result<Headers, Skip> {
 #[inline]
 fn transport(
     [source, destination]: [Address; 2],
-    rest: Remaining<'_>,
+    remaining: Remaining<'_>,
     length: usize,
 ) -> Result<Headers, Skip> {
-    let bth = rest.first(BTH)?;
+    let bth = remaining.first(BTH)?;
     let (opcode, pad) = (bth[0], usize::from(bth[1] >> 4 & 3));
     let extended = extended_bytes(opcode);
     // Transport version 0.
@@ -335,7 +293,7 @@ fn transport(
         return Err(Skip::Malformed);
     }
     let datagram = opcode >> 5 == 3;
-    let pair = if datagram { rest.first(BTH + DETH)?.get(BTH + 5..) } else { bth.get(5..) };
+    let pair = if datagram { remaining.first(BTH + DETH)?.get(BTH + 5..) } else { bth.get(5..) };
     let number = |bytes: &[u8]| match *bytes {
         [a, b, c, ..] => u32::from_be_bytes([0, a, b, c]),
         _ => 0,
@@ -373,5 +331,5 @@ fn extended_bytes(opcode: u8) -> usize {
 
 #[inline]
 fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes.get(at..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
+    bytes.get(at..).and_then(|tail| tail.first_chunk::<N>()).copied().unwrap_or([0; N])
 }

@@ -2,10 +2,9 @@
 
 use std::io::{self, Read};
 
-use crate::dissect::{LinkType, erf_payload};
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, checked_time};
+use crate::record::{Direction, FileEnd, Frame, LinkType, checked_time, read_u16, read_u32};
 
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 16;
@@ -19,9 +18,20 @@ pub(crate) fn kind(record: &[u8]) -> u8 {
     record.get(8).map_or(0, |kind| kind & 0x7f)
 }
 
+/// Payload of an ERF record, after its header and extension headers.
+pub(crate) fn payload(record: &[u8]) -> Option<&[u8]> {
+    let mut at = HEADER;
+    let mut more = record.get(8)? & 0x80 != 0;
+    while more {
+        more = record.get(at)? & 0x80 != 0;
+        at += 8;
+    }
+    record.get(at..)
+}
+
 #[inline]
 fn length(record: &[u8]) -> usize {
-    usize::from(crate::record::read_u16(record, 10, true))
+    usize::from(read_u16(record, 10, true))
 }
 
 /// Whether the first records look like ERF: known types, and lengths that lead from one to the next.
@@ -36,10 +46,10 @@ pub(crate) fn looks_like<R: Read>(input: &mut Input<R>) -> io::Result<bool> {
             return Ok(true);
         }
         let Some(record) = bytes.get(at..at + HEADER) else { return Ok(number > 0) };
-        let known = (1..=LARGEST_TYPE).contains(&kind(record));
+        let is_known_type = (1..=LARGEST_TYPE).contains(&kind(record));
         // Seconds are the upper half of the time: 0 in simulations, otherwise after 1998.
-        let seconds = crate::record::read_u32(record, 4, false);
-        if !known || length(record) < HEADER || (1 << 24..=900_000_000).contains(&seconds) {
+        let seconds = read_u32(record, 4, false);
+        if !is_known_type || length(record) < HEADER || (1 << 24..=900_000_000).contains(&seconds) {
             return Ok(false);
         }
         at += length(record);
@@ -60,21 +70,26 @@ pub(crate) fn frames<R: Read>(
         if header.len() < HEADER {
             return Ok(FileEnd::Cut(offset));
         }
-        let whole = length(header);
-        if whole < HEADER || !(1..=LARGEST_TYPE).contains(&kind(header)) {
+        let record_bytes = length(header);
+        if record_bytes < HEADER || !(1..=LARGEST_TYPE).contains(&kind(header)) {
             let (least, most) = (HEADER as u64, u64::from(u16::MAX));
-            return Err(CaptureFault::Length { what: "record", length: whole as u64, least, most }
-                .at(offset));
+            return Err(CaptureFault::Length {
+                what: "record",
+                length: record_bytes as u64,
+                least,
+                most,
+            }
+            .at(offset));
         }
         let time_ns = checked_time(time(header)).map_err(|fault| fault.at(offset))?;
-        let bytes = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
-        if bytes.len() < whole {
+        let bytes = input.peek(record_bytes).map_err(|error| CaptureFault::Io(error).at(offset))?;
+        if bytes.len() < record_bytes {
             return Ok(FileEnd::Cut(offset));
         }
         // 48 is padding between records.
         if kind(bytes) != LARGEST_TYPE {
-            let wire_bytes = usize::from(crate::record::read_u16(bytes, 14, true));
-            let headers = bytes.len() - erf_payload(bytes).map_or(0, <[u8]>::len);
+            let wire_bytes = usize::from(read_u16(bytes, 14, true));
+            let headers = bytes.len() - payload(bytes).map_or(0, <[u8]>::len);
             let frame = Frame {
                 offset,
                 time_ns: Some(time_ns),
@@ -85,7 +100,7 @@ pub(crate) fn frames<R: Read>(
             };
             each(frame).map_err(|fault| fault.at(offset))?;
         }
-        input.skip(whole);
+        input.skip(record_bytes);
     }
 }
 

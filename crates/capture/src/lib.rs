@@ -17,7 +17,7 @@ mod pcap;
 mod pcapng;
 mod record;
 
-pub use dissect::{Address, Headers, LinkType, Skip, dissect};
+pub use dissect::{Address, Skip};
 pub use error::{CaptureError, CaptureFault};
 pub use log::{CaptureLog, FileSummary, PacketColumns, Skipped};
-pub use record::Direction;
+pub use record::{Direction, LinkType};

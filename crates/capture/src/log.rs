@@ -10,7 +10,9 @@ use tailback_random::splitmix;
 
 use crate::dissect::{Address, Headers, Skip, dissect};
 use crate::error::{CaptureError, CaptureFault};
-use crate::record::{Direction, FileEnd, Frame, frames};
+use crate::input::Input;
+use crate::record::{Direction, FileEnd, Frame};
+use crate::{erf, pcap, pcapng};
 
 /// Maximum number of different addresses: more than a subnet has local ids, or any machine hosts.
 const MAX_ADDRESSES: usize = 1 << 20;
@@ -102,7 +104,7 @@ impl Hasher for AddressHasher {
 #[derive(Debug)]
 pub struct CaptureLog {
     most: usize,
-    /// One packet in 2^this is kept.
+    /// One packet in 2^`shift` is kept.
     shift: u32,
     numbers: HashMap<Address, u32, BuildHasherDefault<AddressHasher>>,
     addresses: Vec<Address>,
@@ -147,7 +149,7 @@ impl CaptureLog {
         Ok(summary)
     }
 
-    /// Number of packets that each kept one stands for.
+    /// Number of captured packets per packet kept.
     pub fn one_in(&self) -> u64 {
         1 << self.shift
     }
@@ -164,14 +166,14 @@ impl CaptureLog {
         summary: &mut FileSummary,
     ) -> Result<(), CaptureFault> {
         summary.frames += 1;
-        let found = match (frame.link, frame.time_ns) {
+        let dissected = match (frame.link, frame.time_ns) {
             (None, _) => Err(Skip::LinkType),
             (_, None) => Err(Skip::NoTime),
             (Some(link), Some(time)) => {
                 dissect(link, frame.bytes, frame.wire_bytes).map(|headers| (headers, time))
             }
         };
-        match found {
+        match dissected {
             Ok((headers, time_ns)) => {
                 summary.packets += 1;
                 let (first, last) = summary.times_ns.unwrap_or((time_ns, time_ns));
@@ -285,4 +287,42 @@ fn keeps(id: u32, psn: u32, time_ns: i64, shift: u32) -> bool {
     }
     let key = u64::from(id) << 24 ^ u64::from(psn) ^ splitmix(time_ns.cast_unsigned());
     splitmix(key) & ((1 << shift) - 1) == 0
+}
+
+/// Calls `each` for every frame of a file.
+///
+/// # Errors
+/// The file has none of the formats or is damaged, or `each` fails.
+fn frames<R: Read>(
+    from: R,
+    each: &mut dyn FnMut(Frame<'_>) -> Result<(), CaptureFault>,
+) -> Result<FileEnd, CaptureError> {
+    let mut input = Input::new(from);
+    let first = input.peek(24).map_err(|error| CaptureFault::Io(error).at(0))?;
+    let Some(&magic) = first.first_chunk::<4>() else {
+        return Err(CaptureFault::Unknown(first.to_vec()).at(0));
+    };
+    if let Some(compressed) = compressed(magic) {
+        return Err(compressed.at(0));
+    }
+    match magic {
+        [0x0a, 0x0d, 0x0d, 0x0a] => pcapng::frames(&mut input, each),
+        [0xd4, 0xc3, 0xb2, 0xa1]
+        | [0xa1, 0xb2, 0xc3, 0xd4]
+        | [0x4d, 0x3c, 0xb2, 0xa1]
+        | [0xa1, 0xb2, 0x3c, 0x4d] => pcap::frames(&mut input, each),
+        [0x34, 0xcd, 0xb2, 0xa1] | [0xa1, 0xb2, 0xcd, 0x34] => {
+            Err(CaptureFault::ModifiedPcap.at(0))
+        }
+        _ if erf::looks_like(&mut input).map_err(|error| CaptureFault::Io(error).at(0))? => {
+            erf::frames(&mut input, each)
+        }
+        _ => Err(CaptureFault::Unknown(magic.to_vec()).at(0)),
+    }
+}
+
+fn compressed(magic: [u8; 4]) -> Option<CaptureFault> {
+    let magics: [&[u8]; 4] =
+        [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z'], b"BZh"];
+    magics.iter().any(|start| magic.starts_with(start)).then_some(CaptureFault::Compressed)
 }

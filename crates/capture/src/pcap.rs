@@ -2,10 +2,9 @@
 
 use std::io::Read;
 
-use crate::dissect::LinkType;
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, MAX_FRAME, read_u16, read_u32};
+use crate::record::{Direction, FileEnd, Frame, LinkType, MAX_FRAME, read_u16, read_u32};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
@@ -49,9 +48,9 @@ pub(crate) fn frames<R: Read>(
         if fraction >= per_second {
             return Err(CaptureFault::Fraction { value: fraction, unit }.at(offset));
         }
-        let whole = RECORD_HEADER + held as usize;
-        let bytes = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
-        if bytes.len() < whole {
+        let record_bytes = RECORD_HEADER + held as usize;
+        let bytes = input.peek(record_bytes).map_err(|error| CaptureFault::Io(error).at(offset))?;
+        if bytes.len() < record_bytes {
             return Ok(FileEnd::Cut(offset));
         }
         let scale = i64::from(1_000_000_000 / per_second);
@@ -65,6 +64,6 @@ pub(crate) fn frames<R: Read>(
             direction: Direction::Unknown,
         };
         each(frame).map_err(|fault| fault.at(offset))?;
-        input.skip(whole);
+        input.skip(record_bytes);
     }
 }

@@ -2,10 +2,9 @@
 
 use std::io::Read;
 
-use crate::dissect::LinkType;
 use crate::error::{CaptureError, CaptureFault};
 use crate::input::Input;
-use crate::record::{Direction, FileEnd, Frame, checked_time, read_u16, read_u32};
+use crate::record::{Direction, FileEnd, Frame, LinkType, checked_time, read_u16, read_u32};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -68,20 +67,20 @@ pub(crate) fn frames<R: Read>(
         }
         let big = section.big;
         let (kind, stated) = (read_u32(start, 0, big), read_u32(start, 4, big));
-        let whole = stated as usize;
-        if !(FRAME..=MAX_BLOCK).contains(&whole) || !whole.is_multiple_of(4) {
+        let block_bytes = stated as usize;
+        if !(FRAME..=MAX_BLOCK).contains(&block_bytes) || !block_bytes.is_multiple_of(4) {
             let (length, least, most) = (u64::from(stated), FRAME as u64, MAX_BLOCK as u64);
             return Err(CaptureFault::Length { what: "block", length, least, most }.at(offset));
         }
-        let block = input.peek(whole).map_err(|error| CaptureFault::Io(error).at(offset))?;
-        if block.len() < whole {
+        let block = input.peek(block_bytes).map_err(|error| CaptureFault::Io(error).at(offset))?;
+        if block.len() < block_bytes {
             return Ok(FileEnd::Cut(offset));
         }
-        let trailer = read_u32(block, whole - 4, big);
+        let trailer = read_u32(block, block_bytes - 4, big);
         if trailer != stated {
             return Err(CaptureFault::Trailer(stated, trailer).at(offset));
         }
-        let body = &block[8..whole - 4];
+        let body = &block[8..block_bytes - 4];
         match kind {
             SECTION => version(body, big),
             INTERFACE => section.describe(body),
@@ -90,7 +89,7 @@ pub(crate) fn frames<R: Read>(
             _ => Ok(()),
         }
         .map_err(|fault| fault.at(offset))?;
-        input.skip(whole);
+        input.skip(block_bytes);
     }
 }
 
@@ -98,7 +97,7 @@ fn big_endian(start: &[u8]) -> Result<bool, CaptureFault> {
     match (read_u32(start, 8, false), read_u32(start, 8, true)) {
         (BYTE_ORDER, _) => Ok(false),
         (_, BYTE_ORDER) => Ok(true),
-        (found, _) => Err(CaptureFault::ByteOrder(found)),
+        (magic, _) => Err(CaptureFault::ByteOrder(magic)),
     }
 }
 
@@ -121,22 +120,22 @@ impl Section {
             return Err(CaptureFault::Interfaces(MAX_INTERFACES));
         }
         let link = LinkType::of(u32::from(read_u16(body, 0, self.big)));
-        let mut found = Interface { link, per_second: 1_000_000, offset_s: 0 };
+        let mut interface = Interface { link, per_second: 1_000_000, offset_s: 0 };
         for (code, value) in options(&body[8..], self.big) {
             match (code, value) {
                 (OPTION_RESOLUTION, &[resolution, ..]) => {
-                    found.per_second =
+                    interface.per_second =
                         ticks(resolution).ok_or(CaptureFault::Resolution(resolution))?;
                 }
                 (OPTION_OFFSET, value) if value.len() == 8 => {
                     let [first, second] = [0, 4].map(|at| u64::from(read_u32(value, at, self.big)));
                     let (high, low) = if self.big { (first, second) } else { (second, first) };
-                    found.offset_s = (high << 32 | low).cast_signed();
+                    interface.offset_s = (high << 32 | low).cast_signed();
                 }
                 _ => {}
             }
         }
-        self.interfaces.push(found);
+        self.interfaces.push(interface);
         Ok(())
     }
 
@@ -152,9 +151,11 @@ impl Section {
         }
         let number =
             if old { u32::from(read_u16(body, 0, self.big)) } else { read_u32(body, 0, self.big) };
-        let known = self.interfaces.len();
-        let interface =
-            self.interfaces.get(number as usize).ok_or(CaptureFault::Interface(number, known))?;
+        let interfaces = self.interfaces.len();
+        let interface = self
+            .interfaces
+            .get(number as usize)
+            .ok_or(CaptureFault::Interface(number, interfaces))?;
         let [high, low, held, wire] = [4, 8, 12, 16].map(|at| read_u32(body, at, self.big));
         let bytes = body.get(20..20 + held as usize).ok_or(CaptureFault::Length {
             what: "packet",
@@ -162,8 +163,8 @@ impl Section {
             least: 0,
             most: body.len() as u64 - 20,
         })?;
-        let rest = &body[(20 + bytes.len().next_multiple_of(4)).min(body.len())..];
-        let flags = options(rest, self.big).find(|(code, _)| *code == OPTION_FLAGS);
+        let option_bytes = &body[(20 + bytes.len().next_multiple_of(4)).min(body.len())..];
+        let flags = options(option_bytes, self.big).find(|(code, _)| *code == OPTION_FLAGS);
         let direction = match flags.map_or(0, |(_, value)| read_u32(value, 0, self.big)) & 3 {
             1 => Direction::Inbound,
             2 => Direction::Outbound,

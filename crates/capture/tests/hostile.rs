@@ -1,4 +1,4 @@
-//! Whatever is done to a capture, reading it ends in an error that names a byte, or in sums that add up.
+//! Reading any damaged capture ends in an error that names a byte, or in counts that add up.
 //!
 //! `PROPTEST_CASES=100000 cargo test --release -p tailback-capture --test hostile` tries more.
 
@@ -177,16 +177,16 @@ fn frames_without_a_transport_header_are_counted_by_reason() {
 }
 
 #[test]
-fn a_capture_cut_at_any_byte_keeps_the_packets_before() {
+fn a_truncated_capture_keeps_earlier_packets() {
     for (number, bytes) in captures().iter().enumerate() {
-        let whole = read(bytes, 100).unwrap().1;
+        let intact = read(bytes, 100).unwrap().1;
         let mut most = 0;
         for length in 0..bytes.len() {
             match read(&bytes[..length], 100) {
                 Ok((summary, packets, _)) => {
                     assert_eq!(
                         packets.psn[..],
-                        whole.psn[..packets.psn.len()],
+                        intact.psn[..packets.psn.len()],
                         "{number}: {length}"
                     );
                     // Without a part of a record, the file ends where a packet does.
@@ -198,7 +198,7 @@ fn a_capture_cut_at_any_byte_keeps_the_packets_before() {
                     assert!(packets.psn.len() >= most);
                     most = packets.psn.len();
                 }
-                // Too short to tell the format.
+                // Too short to detect the format.
                 Err((offset, _)) => assert!(length < 16 && offset == 0, "{number}: {length}"),
             }
         }
@@ -207,7 +207,7 @@ fn a_capture_cut_at_any_byte_keeps_the_packets_before() {
 }
 
 #[test]
-fn tags_and_fragments_in_any_number_are_skipped_with_a_reason() {
+fn excess_tags_and_fragments_are_skipped() {
     let mut fragment = roce(3, true, 1);
     // Next header 44 of IPv6, behind one VLAN tag.
     fragment[18 + 6] = 44;
@@ -224,7 +224,7 @@ fn tags_and_fragments_in_any_number_are_skipped_with_a_reason() {
 }
 
 #[test]
-fn a_csig_tag_is_read_in_front_of_or_behind_vlan_tags() {
+fn a_csig_tag_may_precede_vlan_tags() {
     let tag = [0x99, 0, 0x2b, 0x85];
     let mut frames: Vec<_> = (0..3).map(|psn| roce(psn, psn == 1, 1)).collect();
     frames[0].splice(12..12, tag);
@@ -240,10 +240,10 @@ fn a_csig_tag_is_read_in_front_of_or_behind_vlan_tags() {
 #[test]
 fn faults_name_their_byte() {
     let frames: Vec<_> = (0..3).map(|psn| infiniband(psn, false)).collect();
-    let whole = pcap(&frames, 247, true, false);
+    let capture = pcap(&frames, 247, true, false);
     let second = 24 + 16 + frames[0].len();
     let changed = |at: usize, bytes: &[u8]| {
-        let mut out = whole.clone();
+        let mut out = capture.clone();
         out[at..at + bytes.len()].copy_from_slice(bytes);
         read(&out, 100).unwrap_err()
     };
@@ -255,7 +255,7 @@ fn faults_name_their_byte() {
     assert!(offset == second as u64 && text.contains("away from the first"), "{offset}: {text}");
     let (offset, text) = changed(20, &[9]);
     assert!(offset == 20 && text.contains("link type 9"), "{offset}: {text}");
-    let cut = read(&whole[..second + 20], 100).unwrap().0;
+    let cut = read(&capture[..second + 20], 100).unwrap().0;
     assert_eq!((cut.packets, cut.cut_at), (1, Some(second as u64)));
     for (start, says) in [(vec![0x1f, 0x8b, 8, 0], "compressed"), (b"hello".to_vec(), "neither")] {
         assert!(read(&start, 100).unwrap_err().1.contains(says));
@@ -264,7 +264,7 @@ fn faults_name_their_byte() {
 }
 
 #[test]
-fn of_more_packets_than_there_is_room_for_one_in_so_many_stays() {
+fn a_full_log_halves_its_share() {
     let frames: Vec<_> = (0..20_000).map(|psn| infiniband(psn, false)).collect();
     let bytes = pcap(&frames, 247, true, false);
     let (summary, packets, one_in) = read(&bytes, 3000).unwrap();

@@ -86,8 +86,8 @@ fn routing_rules(c: &mut Criterion) {
     group.finish();
 }
 
-/// What a packet costs a switch, everything included: a long message through one switch, and crowds
-/// through a small tree by each way of choosing among candidates.
+/// Full cost of a packet at a switch: a long message through one switch, and heavy traffic through
+/// a small tree by each routing mode.
 fn one_hop(c: &mut Criterion) {
     let mut group = c.benchmark_group("one hop");
     let quiet = Settings { measure: false, ..common::settings() };

@@ -1,5 +1,7 @@
 //! Errors of a simulation.
 
+use std::fmt;
+
 use tailback_fabric::FabricError;
 use tailback_program::ProgramError;
 use thiserror::Error;
@@ -124,3 +126,44 @@ impl EngineError {
 }
 
 const DAY_PS: u64 = 86_400 * 1_000_000_000_000;
+
+/// A table of the scenario, for error texts.
+#[derive(Clone, Copy)]
+pub(crate) struct TableName(&'static str);
+
+pub(crate) const ENGINE: TableName = TableName("engine");
+pub(crate) const ADAPTIVE: TableName = TableName("engine.adaptive");
+pub(crate) const PACING: TableName = TableName("engine.pacing");
+pub(crate) const CONGESTION_CONTROL: TableName = TableName("engine.congestion_control");
+pub(crate) const DCQCN: TableName = TableName("engine.dcqcn");
+pub(crate) const FLOW_CONTROL: TableName = TableName("engine.flow_control");
+pub(crate) const TELEMETRY: TableName = TableName("telemetry");
+
+impl TableName {
+    /// The error of a value outside its range.
+    pub(crate) fn range(
+        self,
+        key: &'static str,
+        value: impl fmt::Display,
+        remedy: impl Into<String>,
+    ) -> Result<(), EngineError> {
+        self.refuse(key, value, "is out of range", remedy)
+    }
+
+    /// The error of a value that has a `problem`: `is out of range`.
+    pub(crate) fn refuse(
+        self,
+        key: &'static str,
+        value: impl fmt::Display,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Result<(), EngineError> {
+        Err(EngineError::Setting {
+            section: self.0,
+            key,
+            value: value.to_string(),
+            problem: problem.into(),
+            remedy: remedy.into(),
+        })
+    }
+}

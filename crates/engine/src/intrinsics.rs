@@ -1,8 +1,8 @@
 //! Processor and system features that the language does not expose: prefetching, huge pages, and
 //! SIMD comparison.
 //!
-//! All `unsafe` code of this crate is here. For what each of them gains, see `cargo bench -p
-//! tailback-engine` and docs/explanation/engine.md.
+//! All `unsafe` code of this crate is here. `cargo bench -p tailback-engine` and
+//! docs/explanation/engine.md show the gain of each.
 
 /// Prefetches the cache line on which an item begins, where the processor has an instruction for
 /// it. An index beyond the end is harmless.
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn long_lists_hold_what_they_are_given_and_grow() {
+    fn long_lists_keep_items_and_grow() {
         let numbers = 0..2 * HUGE_PAGE_THRESHOLD_BYTES as u32 / 4;
         let mut list = collect_with_huge_pages(numbers.len(), numbers.clone());
         assert!(list.capacity() == list.len() && with_huge_pages::<u32>(9).capacity() == 9);

@@ -3,12 +3,13 @@
 use tailback_fabric::{Fabric, RoutePlan};
 use tailback_program::{OpKind, ProgramError};
 
+use crate::EngineError;
+use crate::error::FLOW_CONTROL;
 use crate::network::cable::{Cable, distinct};
 use crate::network::link::{Links, NIL};
 use crate::program::{Placement, Program};
-use crate::settings::MAX_TIME_PS;
-use crate::settings::units::{size, time};
-use crate::{EngineError, Settings};
+use crate::settings::units::{MAX_TIME_PS, size, time};
+use crate::settings::{FlowControl, Settings};
 
 /// Checks the sizes, messages and times of a run that executes `program` so many `times`.
 pub(crate) fn check(
@@ -24,7 +25,7 @@ pub(crate) fn check(
     check_links(fabric)?;
     check_labels(program, placement)?;
     check_recorded_links(fabric, settings)?;
-    settings.check_flow_control(fabric)?;
+    check_flow_control(fabric, settings)?;
     check_messages(program, settings)?;
     check_local(program, placement, settings)?;
     check_times(program, placement)
@@ -105,8 +106,8 @@ fn at_most(
     Err(EngineError::TooMany { what, value, limit, remedy })
 }
 
-/// Ports of a switch are numbered in 16 bits, from 0. Those that a packet can choose from are fewer: it
-/// came by another one.
+/// Ports of a switch are numbered in 16 bits, from 0. A packet has one port fewer to choose from,
+/// because it came by another one.
 const MAX_PORTS: usize = 1 << 16;
 
 fn check_sizes(
@@ -153,6 +154,42 @@ fn check_labels(program: &Program, placement: &Placement) -> Result<(), EngineEr
     {
         let problem = format!("label {label} does not exist");
         return Err(ProgramError::Operation { rank: 0, operation: 0, problem }.into());
+    }
+    Ok(())
+}
+
+impl Settings {
+    /// Bytes that arrive after a buffer has decided to pause its sender, at most: what the cable
+    /// holds in both directions, and a packet each that crosses the threshold, that has just begun,
+    /// and that had just begun when the PAUSE arrives.
+    pub fn headroom_bytes(&self, gbps: f64, delay_ps: u64) -> u64 {
+        let cable = Cable::new(gbps, delay_ps);
+        let packet = u64::from(self.wire_bytes(self.packet_bytes));
+        cable.bytes_in(2 * u64::from(cable.delay)) + 3 * packet + 1
+    }
+}
+
+/// Checks the thresholds of priority flow control, and that no cable of `fabric` needs more
+/// headroom than the buffer has above them.
+fn check_flow_control(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError> {
+    let FlowControl::Pfc { xoff_bytes, xon_bytes } = settings.flow_control else { return Ok(()) };
+    if xon_bytes > xoff_bytes {
+        let problem = format!("is above xoff = {}", size(xoff_bytes.into()));
+        let remedy = "give at most xoff, or leave xon out";
+        return FLOW_CONTROL.refuse("xon", size(xon_bytes.into()), problem, remedy);
+    }
+    let of_link =
+        |link: usize| settings.headroom_bytes(fabric.link_gbps[link], fabric.link_delay_ps[link]);
+    let headroom = (0..fabric.n_links()).map(of_link).max().unwrap_or(0);
+    let least = u64::from(xoff_bytes) + headroom;
+    if u64::from(settings.buffer_bytes) < least {
+        let problem = format!(
+            "leaves less than the {} of headroom that priority flow control needs above xoff = {}",
+            size(headroom),
+            size(xoff_bytes.into())
+        );
+        let remedy = format!("give [engine] buffer at least {}, or lower xoff", size(least));
+        return FLOW_CONTROL.refuse("xoff", size(settings.buffer_bytes.into()), problem, remedy);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::network::link::NIL;
 use crate::parallel::partition::Partition;
 use crate::program::{CompiledProgram, Envelope, Placement, Program, compile, compile_repeated};
 use crate::rng::{RandomSource, Stream, random};
-use crate::settings::MAX_TIME_PS;
+use crate::settings::units::MAX_TIME_PS;
 use crate::settings::{CongestionScheme, Pacing, PacingOffset};
 use crate::steps::{StepGates, Steps};
 use crate::{EngineError, Settings};
@@ -21,7 +21,7 @@ use crate::{EngineError, Settings};
 pub(crate) struct Model<'a> {
     pub fabric: &'a Fabric,
     pub plan: &'a RoutePlan,
-    /// A copy, so that what every hop reads is close by.
+    /// A copy, so that the fields read at every hop are adjacent.
     pub settings: Settings,
     /// Vertices below this are nodes, the rest are switches.
     pub n_nodes: u32,
@@ -185,7 +185,8 @@ impl<'a> Model<'a> {
         self.settings.congestion_control.as_ref().map(|control| &control.scheme)
     }
 
-    /// What ECMP hashes of a message: its ranks, as of a queue pair. Packets of a flow take one path.
+    /// The flow that ECMP hashes: the ranks of a message, as of a queue pair. Packets of a flow
+    /// take one path.
     #[inline]
     pub fn flow_of(&self, message: u32) -> u64 {
         let Envelope { src, dst, .. } = self.program.messages[message as usize];

@@ -57,7 +57,7 @@ pub struct Outcome {
     pub probed: ProbeTables,
 }
 
-/// When a rank finished and how it spent its time.
+/// Finishing time of a rank, and how it spent its time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RankLog {
     /// When its last operation completed.

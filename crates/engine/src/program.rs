@@ -38,7 +38,7 @@ pub(crate) fn compile(
     program: &Program,
     packet_bytes: u32,
 ) -> Result<CompiledProgram, ProgramError> {
-    // Ranks continue in no order, and messages arrive in none.
+    // Ranks continue, and messages arrive, in random order.
     let compiled = program.compile_into(with_huge_pages(program.kind.len()))?;
     let MatchedProgram { rank_start, ops, messages } = compiled;
     let number = messages.len();

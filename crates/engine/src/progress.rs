@@ -1,4 +1,4 @@
-//! What a run reports to its caller: its progress, and its steps.
+//! Reports of a run to its caller: its progress, and its steps.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +22,7 @@ pub struct Progress {
 /// Callback for progress reports; returning `Break` interrupts the run.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// What the caller is told at a check.
+/// Report to the caller at a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepReport {
     /// The step that each rank is in; the number of steps where it has finished.

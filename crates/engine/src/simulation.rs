@@ -16,7 +16,7 @@ use crate::probe::{
 };
 use crate::program::{Placement, Program};
 use crate::progress::{Decide, Watch};
-use crate::settings::MAX_TIME_PS;
+use crate::settings::units::MAX_TIME_PS;
 use crate::shard::Shard;
 use crate::steps::Steps;
 use crate::{EngineError, Settings, deadlock};
@@ -76,9 +76,10 @@ pub fn simulate(
     Ok(outcome)
 }
 
-/// Simulates `program` like [`simulate`], on one thread and without probes other than the measurement of
-/// links, and asks `decide` which of its `steps` to leave out. What is left out is not in the outcome. If
-/// the steps state offsets of labels, `program` is one step, and is repeated.
+/// Simulates `program` like [`simulate`], on one thread and without probes other than the
+/// measurement of links, and asks `decide` which of its `steps` to leave out. What is left out is
+/// not in the outcome. If the steps have offsets of labels, `program` is a single step that is
+/// repeated.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -98,12 +99,13 @@ pub fn simulate_in_steps(
         return Ok(run(&model, |_| NullProbe, 1, (watch, Some(decide)))?.0);
     }
     let marks = placement.label_step.iter().max().copied().unwrap_or(0).max(1);
-    // How long the run lasts depends on what is left out, but nothing is before the first check.
+    // The length of the run depends on the steps left out, but none is left out before the first
+    // check.
     let least = minimum_until_check_ps(&model);
     measure_steps(&model, least, marks, 1, (watch, Some(decide)))
 }
 
-/// What is called during a run: regularly, and at checks.
+/// Callbacks of a run: regular ones, and those at checks.
 type Callbacks<'a> = (Watch<'a>, Option<Decide<'a>>);
 
 /// Simulates with truth and passes of `steps` steps too.
@@ -172,16 +174,16 @@ fn probed<P: Probe + Send + Into<CombinedProbe>>(
     watch: Watch<'_>,
 ) -> Result<Outcome, EngineError> {
     let (mut outcome, shards) = run(model, probe, work.threads, (watch, None))?;
-    let (mut measured, mut rest) = (Vec::new(), Vec::new());
+    let (mut measured, mut tables) = (Vec::new(), Vec::new());
     for Shard { probe, links, .. } in shards {
         let CombinedProbe { measure, ports, carried } = probe.into();
         measured.extend(measure);
-        rest.push(ShardProbes { ports, carried, global: links.global_numbers() });
+        tables.push(ShardProbes { ports, carried, global: links.global_numbers() });
     }
     (outcome.window_ps, outcome.samples, outcome.truth) =
         WindowProbe::join(measured, outcome.end_ps, work.threads);
     outcome.probed =
-        ProbeTables::join(rest, outcome.end_ps, &model.fabric.link_reverse, work.threads);
+        ProbeTables::join(tables, outcome.end_ps, &model.fabric.link_reverse, work.threads);
     Ok(outcome)
 }
 
@@ -218,14 +220,14 @@ fn assert_conserved<P>(model: &Model<'_>, shards: &[Shard<'_, P>], left_out: &[b
     let missing: u64 =
         messages.map(|(_, message)| u64::from(packets_of(message, &model.settings))).sum();
     assert_eq!(delivered, model.total_packets - missing, "packets delivered");
-    let whole = model.settings.buffer_bytes;
+    let buffer = model.settings.buffer_bytes;
     for shard in shards {
         assert_eq!(shard.packets.live(), 0, "packets left in the network");
         assert!(shard.virtual_circuits.is_empty(), "circuits left open");
         assert!(shard.congestion.lights.all_green(), "lights left red");
         assert!(shard.pauses.all_open(), "lanes left paused");
         for (lane, credit) in shard.links.credit().enumerate() {
-            assert_eq!(credit, whole, "credit of lane {lane} of shard {}", shard.number);
+            assert_eq!(credit, buffer, "credit of lane {lane} of shard {}", shard.number);
         }
     }
 }
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_or_left_over_is_noticed() {
+    fn the_conservation_check_finds_losses() {
         assert_eq!(panic_message(|_| ()), None);
         let notices = |happens: fn(&mut Shard<'_, NullProbe>), what: &str| {
             let message = panic_message(happens).expect(what);

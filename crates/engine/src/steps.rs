@@ -1,8 +1,9 @@
-//! Runs that decide while they go on which steps of their program they leave out.
+//! Runs that leave out steps of their program, by decisions made while they run.
 //!
-//! Both ends of every message lie in the same step, so that a program without some of its steps is still a
-//! program. When all ranks have begun a certain step, the caller is asked and may name steps ahead of
-//! all ranks to leave out: each rank continues behind them. What has been simulated stays simulated.
+//! Both ends of every message lie in the same step, so that a program without some of its steps is
+//! still a program. When all ranks have begun a certain step, the caller is asked and may name
+//! steps ahead of all ranks to leave out: each rank continues behind them. Simulated steps are
+//! kept.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use tailback_program::Op;
 
 use crate::program::CompiledProgram;
 
-/// When the caller is asked, and about which steps.
+/// When to ask the caller, and about which steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Check {
     /// First step whose messages are reported.
@@ -37,11 +38,12 @@ pub struct Steps {
     pub count: u32,
     /// The first check.
     pub first: Check,
-    /// If the program is one step that is repeated: what is added to the labels of each of its steps.
+    /// If the program is a single step that is repeated: the offset of the labels of each
+    /// repetition.
     pub label_offset: Option<Vec<u32>>,
 }
 
-/// How far each rank has come in its steps.
+/// Progress of each rank through its steps.
 #[derive(Debug, Clone)]
 pub(crate) struct StepGates {
     bounds: Vec<usize>,
@@ -86,7 +88,7 @@ impl StepGates {
     }
 
     /// A rank has ended its step: its next operation, `None` if it has finished.
-    pub fn begin_next(&mut self, rank: usize) -> Option<usize> {
+    pub(crate) fn begin_next(&mut self, rank: usize) -> Option<usize> {
         let before = self.rank_step[rank];
         if before == self.count {
             return None;
@@ -110,7 +112,7 @@ impl StepGates {
     }
 
     /// The step that each rank is in.
-    pub fn rank_steps(&self) -> &[u32] {
+    pub(crate) fn rank_steps(&self) -> &[u32] {
         &self.rank_step
     }
 

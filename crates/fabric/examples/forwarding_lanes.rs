@@ -100,12 +100,12 @@ fn print(name: &str, fabric: &Fabric, forward: &[u32]) -> Result<(), FabricError
     let mut plan =
         RoutePlan::new(fabric, RoutingRule::Table(Routes::forwarding(fabric, forward)?))?;
     let begun = Instant::now();
-    let one = plan.check_deadlock_free(fabric).is_ok();
+    let deadlock_free = plan.check_deadlock_free(fabric).is_ok();
     let check = begun.elapsed();
     plan.spread_over_lanes(fabric)?;
     let all = begun.elapsed() - check;
     let (nodes, switches, lanes) = (fabric.n_nodes, fabric.n_switches, plan.lanes());
     println!("{name}: {nodes} nodes, {switches} switches");
-    println!("  one lane suffices: {one}, in {check:.2?}; lanes: {lanes}, in {all:.2?}");
+    println!("  one lane suffices: {deadlock_free}, in {check:.2?}; lanes: {lanes}, in {all:.2?}");
     Ok(())
 }

@@ -10,8 +10,7 @@
 //! which a packet from j's own switch would have come up. Destinations share a down link only if they
 //! share an uplink; in a complete tree with as many uplinks as down links, none do.
 
-use crate::Fabric;
-use crate::routes::{NONE, Routes, tiers};
+use crate::{Fabric, NONE};
 
 /// Data for choosing deterministic routes.
 #[derive(Debug, Clone, Default)]
@@ -29,17 +28,47 @@ pub(crate) struct DModK {
     descends: Vec<bool>,
 }
 
-impl Routes {
-    /// The link of the deterministic route from `switch` to `node`, which is attached to another
-    /// switch.
+impl DModK {
+    /// The destination alone decides (D = 1 everywhere), for `switches` switches.
+    pub fn plain(switches: u32) -> Self {
+        Self { divisor: vec![1; switches as usize], ..Self::default() }
+    }
+
+    /// Prepares the choice among candidates.
+    ///
+    /// `sets` are the candidate sets with more than one link, each with its position in the list
+    /// that `all_links` returns.
+    pub fn new(
+        fabric: &Fabric,
+        injection: &[u32],
+        sets: &[(usize, &[u32])],
+        all_links: impl Fn() -> Vec<u32>,
+    ) -> Self {
+        let mut d_mod_k = Self { divisor: divisors(fabric, sets), ..Self::default() };
+        for &(start, links) in sets {
+            let interleaved = interleave(fabric, links);
+            if interleaved != links && d_mod_k.interleaved.is_empty() {
+                d_mod_k.interleaved = all_links();
+            }
+            if interleaved != links {
+                d_mod_k.interleaved[start..start + links.len()].copy_from_slice(&interleaved);
+            }
+        }
+        if sets.iter().any(|(_, links)| tiers_climbed(fabric, links[0]) < 0) {
+            d_mod_k.find_down_links(fabric, injection);
+        }
+        d_mod_k
+    }
+
+    /// The link that the route from `switch` to `node` takes among `links`, which begin at position
+    /// `start` of all candidates.
     #[inline]
-    pub fn deterministic_link(&self, switch: u32, node: u32) -> u32 {
-        let (start, links) = self.candidate_set(switch, node);
+    pub fn choose(&self, switch: u32, node: u32, (start, links): (usize, &[u32])) -> u32 {
         let n = links.len();
         if n == 1 {
             return links[0];
         }
-        let DModK { divisor, interleaved, down, depth, descends } = &self.d_mod_k;
+        let Self { divisor, interleaved, down, depth, descends } = self;
         let mut index = (node / divisor[switch as usize]) as usize % n;
         if !down.is_empty() && descends[links[0] as usize] {
             let to_node = &down[node as usize * depth..(node as usize + 1) * depth];
@@ -51,51 +80,6 @@ impl Routes {
             index = node as usize % n;
         }
         interleaved.get(start + index).copied().unwrap_or(links[index])
-    }
-
-    /// Prepares the choice of deterministic routes, once the candidates are known.
-    pub(crate) fn prepare_d_mod_k(&mut self, fabric: &Fabric) {
-        let sets = self.sets_with_a_choice(fabric);
-        let mut d_mod_k = DModK { divisor: divisors(fabric, &sets), ..DModK::default() };
-        for &(start, links) in &sets {
-            let interleaved = interleave(fabric, links);
-            if interleaved != links && d_mod_k.interleaved.is_empty() {
-                let all_links = || (0..fabric.n_links() as u32).collect();
-                d_mod_k.interleaved =
-                    self.tree.as_ref().map_or_else(|| self.set_links.clone(), |_| all_links());
-            }
-            if interleaved != links {
-                d_mod_k.interleaved[start..start + links.len()].copy_from_slice(&interleaved);
-            }
-        }
-        if sets.iter().any(|(_, links)| tiers_climbed(fabric, links[0]) < 0) {
-            d_mod_k.find_down_links(fabric, &self.injection);
-        }
-        self.d_mod_k = d_mod_k;
-    }
-
-    /// Every candidate set of more than one link, and where it begins as in
-    /// [`Routes::candidate_set`].
-    fn sets_with_a_choice(&self, fabric: &Fabric) -> Vec<(usize, &[u32])> {
-        let mut all: Vec<(usize, &[u32])> = Vec::new();
-        if let Some(tree) = &self.tree {
-            let sets = (0..fabric.n_switches).flat_map(|switch| tree.sets(fabric, switch));
-            all.extend(
-                sets.filter(|links| links.len() > 1).map(|links| (links[0] as usize, links)),
-            );
-        } else {
-            let ends = self.set_start.windows(2).map(|ends| [ends[0] as usize, ends[1] as usize]);
-            let several = ends.filter(|[start, end]| end - start > 1);
-            all.extend(several.map(|[start, end]| (start, &self.set_links[start..end])));
-        }
-        all
-    }
-}
-
-impl DModK {
-    /// The destination alone decides (D = 1 everywhere), for `switches` switches.
-    pub fn plain(switches: u32) -> Self {
-        Self { divisor: vec![1; switches as usize], ..Self::default() }
     }
 
     /// Bytes in memory.
@@ -130,6 +114,11 @@ impl DModK {
         self.descends =
             (0..fabric.n_links() as u32).map(|link| tiers_climbed(fabric, link) < 0).collect();
     }
+}
+
+/// Number of tiers.
+fn tiers(fabric: &Fabric) -> usize {
+    fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize + 1
 }
 
 /// How many tiers a link leads up, negative for down; 0 for links of nodes.

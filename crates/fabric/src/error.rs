@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// A piece of an error message: text, or the number of a thing that the caller may know by name.
+/// A piece of an error message: text, or the number of an object whose name the caller may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessagePart {
     /// Literal text.
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_cabled_to_a_node_is_not_said_to_have_too_many_cables() {
+    fn a_node_cabled_to_a_node_is_refused() {
         let text = |cables| FabricError::NodeCables { node: 4, cables }.to_string();
         assert!(text(1).starts_with("node 4 is cabled to another node"));
         assert!(text(2).starts_with("node 4 has 2 cables"));

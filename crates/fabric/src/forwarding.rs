@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::NONE;
 use crate::memory::filled;
-use crate::routes::{NONE, TABLE};
+use crate::routes::TABLE;
 use crate::{Fabric, FabricError, Routes};
 
 impl Routes {
@@ -67,7 +68,7 @@ impl Routes {
                 match state[switch as usize] {
                     UNKNOWN => {}
                     ON_PATH => return Err(FabricError::ForwardingLoop { switch, node }),
-                    known => break known,
+                    link => break link,
                 }
                 state[switch as usize] = ON_PATH;
                 path.push(switch);
@@ -100,7 +101,7 @@ impl Routes {
         }
         let switches = fabric.n_switches as usize;
         routes.table = filled(TABLE, switches.saturating_mul(columns), NONE)?;
-        let mut known: HashMap<&[u32], u32> = HashMap::new();
+        let mut set_ids: HashMap<&[u32], u32> = HashMap::new();
         for (column, &node) in node_of_column.iter().enumerate() {
             let node_switch =
                 fabric.link_dst[routes.injection[node as usize] as usize] - fabric.n_nodes;
@@ -110,7 +111,7 @@ impl Routes {
                     continue;
                 }
                 let next = routes.set_start.len() as u32 - 1;
-                let id = *known.entry(links).or_insert(next);
+                let id = *set_ids.entry(links).or_insert(next);
                 if id == next {
                     routes.set_links.extend_from_slice(links);
                     routes.set_start.push(routes.set_links.len() as u32);

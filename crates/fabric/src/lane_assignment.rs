@@ -1,17 +1,18 @@
 //! Assigns the paths of forwarding tables to virtual lanes so that routes cannot deadlock.
 //!
-//! InfiniBand's forwarding tables name no lane: the service level that the subnet manager gives each
-//! path selects it. Tables on rings, tori and dragonflies rely on this, since their channels wait for
-//! one another in cycles on one lane. Here, too, a packet keeps to the lane of its path, that from a
-//! switch to a node, so no channel waits for one of another lane, and each lane needs to be free of
-//! cycles by itself. These are the layers of LASH (Skeie, Lysne and Theiss, IPDPS 2002) and DFSSSP
-//! (Domke, Hoefler and Nagel, IPDPS 2011). As in LASH, paths come in order and take the first lane
-//! on which they close no cycle. A subnet manager may have chosen otherwise.
+//! InfiniBand's forwarding tables do not name lanes. The subnet manager gives each path a service
+//! level, which selects the lane. Tables on rings, tori and dragonflies need several lanes, because
+//! their channels form cycles on a single one. Here, too, a packet stays on the lane of its path
+//! from a switch to a node. Channels then wait only for channels of the same lane, and it suffices
+//! that each lane is free of cycles. These are the layers of LASH (Skeie, Lysne and Theiss, IPDPS
+//! 2002) and DFSSSP (Domke, Hoefler and Nagel, IPDPS 2011). As in LASH, paths come in order and
+//! take the first lane on which they close no cycle. A subnet manager may have chosen otherwise.
 //!
 //! Each lane keeps a topological order of its channels while dependencies are added
-//! (Marchetti-Spaccamela, Nanni and Rohnert, Information Processing Letters 59, 1996): only channels
-//! between the two ends of a dependency that contradicts the order are visited. Nothing is taken back:
-//! a dependency that closes a cycle once does so ever after, and is not tried again.
+//! (Marchetti-Spaccamela, Nanni and Rohnert, Information Processing Letters 59, 1996): only
+//! channels between the two ends of a dependency that contradicts the order are visited.
+//! Dependencies are never removed. So a dependency that once closed a cycle always does, and is not
+//! tried again.
 
 use crate::memory::filled;
 use crate::rules::{RoutePlan, RouteState, RoutingRule};
@@ -21,8 +22,8 @@ use crate::{Fabric, FabricError, Routes};
 pub const DATA_LANES: u8 = 15;
 
 impl Routes {
-    /// Virtual lane of a packet for `node` at `switch`, and its state behind that: at its first switch
-    /// the lane of its path, later the same as before.
+    /// Virtual lane of a packet for `node` at `switch`, and its next state. The first switch
+    /// selects the lane of the path, and later switches keep it.
     #[inline]
     pub(crate) fn lane_of_path(
         &self,
@@ -75,20 +76,21 @@ impl RoutePlan {
     /// [`RoutePlan::spread_over_lanes`]; false if it has other links or routes. Rates and delays may
     /// differ.
     pub fn take_lanes_of(&mut self, fabric: &Fabric, other: &Self, other_fabric: &Fabric) -> bool {
-        let (RoutingRule::Table(routes), RoutingRule::Table(known)) = (&mut self.rule, &other.rule)
+        let (RoutingRule::Table(routes), RoutingRule::Table(other_routes)) =
+            (&mut self.rule, &other.rule)
         else {
             return false;
         };
-        let alike = !known.is_arithmetic()
+        let alike = !other_routes.is_arithmetic()
             && fabric.link_src == other_fabric.link_src
             && fabric.link_dst == other_fabric.link_dst
-            && routes.column == known.column
-            && routes.set_start == known.set_start
-            && routes.set_links == known.set_links
-            && routes.table == known.table;
+            && routes.column == other_routes.column
+            && routes.set_start == other_routes.set_start
+            && routes.set_links == other_routes.set_links
+            && routes.table == other_routes.table;
         if alike {
-            routes.lane.clone_from(&known.lane);
-            routes.lanes = known.lanes;
+            routes.lane.clone_from(&other_routes.lane);
+            routes.lanes = other_routes.lanes;
         }
         alike
     }
@@ -122,7 +124,7 @@ fn lanes_of_paths(
                 lane += 1;
             }
             if lane == lanes.len() {
-                // A path by itself closes no cycle.
+                // A single path cannot close a cycle.
                 if lane == usize::from(DATA_LANES) {
                     return Err(FabricError::TooFewLanes { lanes: DATA_LANES, from: start, node });
                 }
@@ -135,7 +137,7 @@ fn lanes_of_paths(
     Ok(assigned)
 }
 
-/// What is known of a dependency on one lane.
+/// State of a dependency on one lane.
 const UNKNOWN: u8 = 0;
 const ADDED: u8 = 1;
 const CLOSES_CYCLE: u8 = 2;
@@ -143,17 +145,18 @@ const CLOSES_CYCLE: u8 = 2;
 /// The channels of one lane, with the dependencies among them and in a topological order of these.
 struct OrderedChannels<'a> {
     fabric: &'a Fabric,
-    /// First element in `known` of the dependencies of each link on those of its far end.
+    /// First element in `states` of the dependencies of each link on those of its far end.
     start: Vec<usize>,
-    known: Vec<u8>,
+    states: Vec<u8>,
     /// Channels that wait for each channel.
     waited_by: Vec<Vec<u32>>,
-    /// The channels such that each comes before all that it waits for, and the position of each.
+    /// A topological order of the channels (each precedes those it waits for), and the position of
+    /// each.
     order: Vec<u32>,
     position: Vec<u32>,
-    /// Channels that a search has reached, and whether it has found each; none in between.
+    /// Channels that the current search has reached, and a mark for each. Empty between searches.
     reached: Vec<u32>,
-    found: Vec<bool>,
+    is_reached: Vec<bool>,
     /// Channels that are about to move back in the order.
     behind: Vec<u32>,
 }
@@ -172,26 +175,26 @@ impl<'a> OrderedChannels<'a> {
         Ok(Self {
             fabric,
             start,
-            known: filled("the deadlock check", dependencies, UNKNOWN)?,
+            states: filled("the deadlock check", dependencies, UNKNOWN)?,
             waited_by: vec![Vec::new(); links],
             order: (0..links as u32).collect(),
             position: (0..links as u32).collect(),
             reached: Vec::new(),
-            found: vec![false; links],
+            is_reached: vec![false; links],
             behind: Vec::new(),
         })
     }
 
     /// Adds the dependencies of a path of links; false if one of them would close a cycle.
     fn add_path(&mut self, path: &[u32]) -> bool {
-        let refused = |hop: &[u32]| self.known[self.dependency(hop[0], hop[1])] == CLOSES_CYCLE;
+        let refused = |hop: &[u32]| self.states[self.dependency(hop[0], hop[1])] == CLOSES_CYCLE;
         if path.windows(2).any(refused) {
             return false;
         }
         path.windows(2).all(|hop| self.add(hop[0], hop[1]))
     }
 
-    /// Position in `known` of the dependency of `from` on `to`.
+    /// Position in `states` of the dependency of `from` on `to`.
     fn dependency(&self, from: u32, to: u32) -> usize {
         let first = self.fabric.out_start[self.fabric.link_dst[from as usize] as usize];
         self.start[from as usize] + (to - first) as usize
@@ -200,19 +203,19 @@ impl<'a> OrderedChannels<'a> {
     /// Makes `from` wait for `to`; false if that would close a cycle.
     fn add(&mut self, from: u32, to: u32) -> bool {
         let dependency = self.dependency(from, to);
-        if self.known[dependency] == UNKNOWN {
+        if self.states[dependency] == UNKNOWN {
             if self.make_room(from, to) {
-                self.known[dependency] = ADDED;
+                self.states[dependency] = ADDED;
                 self.waited_by[to as usize].push(from);
             } else {
-                self.known[dependency] = CLOSES_CYCLE;
+                self.states[dependency] = CLOSES_CYCLE;
             }
         }
-        self.known[dependency] == ADDED
+        self.states[dependency] == ADDED
     }
 
-    /// Reorders channels such that `from` comes before `to`; false, with the order as it was, if `to`
-    /// waits for `from` already, directly or through others.
+    /// Reorders channels such that `from` precedes `to`. Returns false, with the order unchanged,
+    /// if `to` already waits for `from`, directly or indirectly.
     fn make_room(&mut self, from: u32, to: u32) -> bool {
         let (first, last) = (self.position[to as usize], self.position[from as usize]);
         if last < first {
@@ -220,14 +223,14 @@ impl<'a> OrderedChannels<'a> {
         }
         let cyclic = self.find_waiting_for(from, to);
         if !cyclic {
-            // Those that wait for `from` move before `to`, each set in the order that it had.
+            // Channels that wait for `from` move before `to`; the order within each set is kept.
             let region = &mut self.order[first as usize..=last as usize];
-            let found = |channel: &u32| self.found[*channel as usize];
+            let is_reached = |channel: &u32| self.is_reached[*channel as usize];
             self.behind.clear();
-            self.behind.extend(region.iter().filter(|&channel| !found(channel)));
+            self.behind.extend(region.iter().filter(|&channel| !is_reached(channel)));
             let mut moved = 0;
             for place in 0..region.len() {
-                if found(&region[place]) {
+                if is_reached(&region[place]) {
                     region[moved] = region[place];
                     moved += 1;
                 }
@@ -238,16 +241,16 @@ impl<'a> OrderedChannels<'a> {
             }
         }
         for channel in self.reached.drain(..) {
-            self.found[channel as usize] = false;
+            self.is_reached[channel as usize] = false;
         }
         !cyclic
     }
 
-    /// Finds the channels from position of `to` on that wait for `from`; true, and not all of them, if
-    /// `to` is one.
+    /// Finds the channels that wait for `from`, from the position of `to` on. Returns true, and
+    /// stops, if `to` is one of them.
     fn find_waiting_for(&mut self, from: u32, to: u32) -> bool {
         let first = self.position[to as usize];
-        self.found[from as usize] = true;
+        self.is_reached[from as usize] = true;
         self.reached.push(from);
         let mut head = 0;
         while head < self.reached.len() {
@@ -255,8 +258,8 @@ impl<'a> OrderedChannels<'a> {
                 if before == to {
                     return true;
                 }
-                if self.position[before as usize] > first && !self.found[before as usize] {
-                    self.found[before as usize] = true;
+                if self.position[before as usize] > first && !self.is_reached[before as usize] {
+                    self.is_reached[before as usize] = true;
                     self.reached.push(before);
                 }
             }
@@ -272,7 +275,7 @@ mod tests {
     use crate::torus;
 
     #[test]
-    fn dependencies_are_added_in_any_order_until_one_closes_a_cycle() {
+    fn dependencies_are_accepted_until_a_cycle_closes() {
         let ring =
             torus::Dimension { size: 5, wrap: true, cables: 1, gbps: vec![100.0], delay_ps: 0 };
         let fabric = torus::build(&torus::Shape {
@@ -295,6 +298,6 @@ mod tests {
         assert!(!channels.add_path(&[links[0], links[1], links[2]]), "refused for good");
         let order = [2, 3, 4, 0, 1].map(|switch| channels.position[links[switch] as usize]);
         assert!(order.is_sorted(), "{order:?}");
-        assert!(channels.found.iter().all(|found| !found));
+        assert!(channels.is_reached.iter().all(|is_reached| !is_reached));
     }
 }

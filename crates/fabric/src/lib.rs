@@ -31,6 +31,9 @@ pub use lane_assignment::DATA_LANES;
 pub use routes::Routes;
 pub use rules::{Detour, RoutePlan, RouteState, RouteStep, RoutingRule};
 
+/// No link, switch or column.
+pub(crate) const NONE: u32 = u32::MAX;
+
 /// Nodes, switches and directed links.
 #[derive(Debug, Clone, Default)]
 pub struct Fabric {

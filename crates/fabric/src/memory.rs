@@ -1,11 +1,11 @@
-//! Fallible allocation of the arrays whose size grows with the square of a fabric.
+//! Fallible allocation of arrays whose size is quadratic in the size of the fabric.
 
 use crate::FabricError;
 
-/// A vector of `n` copies of `value`.
+/// A vector of `n` copies of `value`, for `what`.
 ///
 /// # Errors
-/// [`FabricError::OutOfMemory`], with `what` the memory was for, if the allocation fails.
+/// [`FabricError::OutOfMemory`], which names `what`, if the allocation fails.
 pub(crate) fn filled<T: Copy>(
     what: &'static str,
     n: usize,

@@ -12,9 +12,7 @@ use std::collections::HashMap;
 use crate::d_mod_k::DModK;
 use crate::memory::filled;
 use crate::tree::TreeRoutes;
-use crate::{Fabric, FabricError};
-
-pub(crate) const NONE: u32 = u32::MAX;
+use crate::{Fabric, FabricError, NONE};
 
 /// What a routing table is called in error messages.
 pub(crate) const TABLE: &str = "the routing table";
@@ -54,7 +52,7 @@ impl Routes {
     /// Computes the up/down routes of `fabric`.
     ///
     /// # Errors
-    /// [`FabricError::NodeCables`]. A pair without a path is no error here: see [`Routes::require`].
+    /// [`FabricError::NodeCables`]. A pair without a path is not an error: see [`Routes::require`].
     pub fn up_down(fabric: &Fabric) -> Result<Self, FabricError> {
         let all: Vec<u32> = (0..fabric.n_nodes).collect();
         Self::up_down_among(fabric, &all)
@@ -62,8 +60,8 @@ impl Routes {
 
     /// As [`Routes::up_down`], for traffic among `nodes` only; with no nodes, there are no routes.
     ///
-    /// Tiers define the direction of links as long as they connect these nodes: in a real fabric,
-    /// one stray management switch must not force everyone else's routes into a tree with one root.
+    /// Tiers define the direction of links as long as they connect these nodes: otherwise one stray
+    /// management switch of a real fabric would force all routes into a tree with one root.
     ///
     /// # Errors
     /// As [`Routes::up_down`].
@@ -73,7 +71,7 @@ impl Routes {
             return Ok(routes);
         }
         if fabric.n_switches as usize * routes.columns as usize > SMALL_TABLE
-            && let Some(tree) = TreeRoutes::detect(fabric, &routes)
+            && let Some(tree) = TreeRoutes::detect(fabric, &routes.injection, &routes.column)
         {
             return Ok(routes.with_tree(fabric, tree));
         }
@@ -88,7 +86,8 @@ impl Routes {
     /// [`FabricError::NodeCables`].
     pub fn arithmetic(fabric: &Fabric) -> Result<Option<Self>, FabricError> {
         let routes = Self::attach_nodes(fabric)?;
-        Ok(TreeRoutes::detect(fabric, &routes).map(|tree| routes.with_tree(fabric, tree)))
+        Ok(TreeRoutes::detect(fabric, &routes.injection, &routes.column)
+            .map(|tree| routes.with_tree(fabric, tree)))
     }
 
     /// As [`Routes::up_down`], but always with a table: 4 bytes × switches × switches with nodes.
@@ -248,7 +247,7 @@ impl Routes {
         }
         let mut order: Vec<u32> = (0..switches as u32).collect();
         order.sort_unstable_by_key(|&s| std::cmp::Reverse(height[s as usize]));
-        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        let mut set_ids: HashMap<Vec<u32>, u32> = HashMap::new();
         let (mut down, mut any) = (vec![NONE; switches], vec![NONE; switches]);
         let (mut frontier, mut set) = (Vec::new(), Vec::new());
         let mut missing = 0;
@@ -267,13 +266,13 @@ impl Routes {
                 }
                 any[s] = best + 1;
                 let entry = &mut self.table[s * columns + column];
-                *entry = match known.get(&set) {
+                *entry = match set_ids.get(&set) {
                     Some(&id) => id,
                     None => {
                         let id = self.set_start.len() as u32 - 1;
                         self.set_links.extend_from_slice(&set);
                         self.set_start.push(self.set_links.len() as u32);
-                        known.insert(set.clone(), id);
+                        set_ids.insert(set.clone(), id);
                         id
                     }
                 };
@@ -283,17 +282,46 @@ impl Routes {
         Ok(missing)
     }
 
+    /// The link of the deterministic route from `switch` to `node`, which is attached to another
+    /// switch.
+    #[inline]
+    pub fn deterministic_link(&self, switch: u32, node: u32) -> u32 {
+        self.d_mod_k.choose(switch, node, self.candidate_set(switch, node))
+    }
+
+    /// Prepares the choice of deterministic routes, once the candidates are known.
+    pub(crate) fn prepare_d_mod_k(&mut self, fabric: &Fabric) {
+        let all_links = || match &self.tree {
+            Some(_) => (0..fabric.n_links() as u32).collect(),
+            None => self.set_links.clone(),
+        };
+        let sets = self.sets_with_a_choice(fabric);
+        self.d_mod_k = DModK::new(fabric, &self.injection, &sets, all_links);
+    }
+
+    /// Every candidate set of more than one link, and where it begins as in
+    /// [`Routes::candidate_set`].
+    fn sets_with_a_choice(&self, fabric: &Fabric) -> Vec<(usize, &[u32])> {
+        let mut all: Vec<(usize, &[u32])> = Vec::new();
+        if let Some(tree) = &self.tree {
+            let sets = (0..fabric.n_switches).flat_map(|switch| tree.sets(fabric, switch));
+            all.extend(
+                sets.filter(|links| links.len() > 1).map(|links| (links[0] as usize, links)),
+            );
+        } else {
+            let ends = self.set_start.windows(2).map(|ends| [ends[0] as usize, ends[1] as usize]);
+            let several = ends.filter(|[start, end]| end - start > 1);
+            all.extend(several.map(|[start, end]| (start, &self.set_links[start..end])));
+        }
+        all
+    }
+
     /// Uses arithmetic routes instead of a table.
     fn with_tree(mut self, fabric: &Fabric, tree: TreeRoutes) -> Self {
         self.tree = Some(tree);
         self.prepare_d_mod_k(fabric);
         self
     }
-}
-
-/// Number of tiers.
-pub(crate) fn tiers(fabric: &Fabric) -> usize {
-    fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize + 1
 }
 
 /// Collects in `set` the links of `switch` that begin its shortest paths: down links if the
@@ -473,7 +501,7 @@ mod tests {
     use crate::CableList;
 
     #[test]
-    fn a_spine_that_lost_a_cable_leaves_the_routes_through_other_spines_unchanged() {
+    fn a_lost_cable_changes_no_other_routes() {
         // Two leaves, three spines, one of them without its cable to the second leaf.
         let mut cables = CableList::new(2 + 5);
         for (node, leaf) in [(0, 2), (1, 3)] {

@@ -11,10 +11,9 @@ use std::collections::HashMap;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use crate::Fabric;
+use crate::{Fabric, NONE};
 #[cfg(test)]
-use crate::FabricError;
-use crate::routes::{NONE, Routes};
+use crate::{FabricError, Routes};
 
 /// The subtree below a switch, and its uplinks.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +34,7 @@ struct Subtree {
     n_up: u32,
 }
 
-/// The inverse of `divisor` that [`quotient`] takes; that of 1 for 0.
+/// The inverse of `divisor` for [`quotient`]; 0 is treated as 1.
 fn inverse(divisor: u32) -> u64 {
     u64::MAX / u64::from(divisor.max(1))
 }
@@ -120,12 +119,12 @@ impl TreeRoutes {
         all.map(|(first, n)| &self.links[first as usize..(first + n) as usize])
     }
 
-    /// Recognises a regular tree; `None` for anything else.
-    pub fn detect(fabric: &Fabric, routes: &Routes) -> Option<Self> {
+    /// Recognises a regular tree, given the injection link and the column of each node; `None` for
+    /// anything else.
+    pub fn detect(fabric: &Fabric, injection: &[u32], columns: &[u32]) -> Option<Self> {
         let mut column = vec![NONE; fabric.n_switches as usize];
-        for (node, &link) in routes.injection.iter().enumerate() {
-            column[(fabric.link_dst[link as usize] - fabric.n_nodes) as usize] =
-                routes.column[node];
+        for (&link, &of_node) in injection.iter().zip(columns) {
+            column[(fabric.link_dst[link as usize] - fabric.n_nodes) as usize] = of_node;
         }
         let mut order: Vec<u32> = (0..fabric.n_switches).collect();
         order.sort_by_key(|&s| fabric.switch_tier[s as usize]);
@@ -142,7 +141,7 @@ impl TreeRoutes {
 }
 
 /// The subtree of `switch`, once those of its children are known; `None` if it is irregular.
-fn subtree_of(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<Subtree> {
+fn subtree_of(fabric: &Fabric, switch: u32, column: u32, subtrees: &[Subtree]) -> Option<Subtree> {
     let tier = |s: u32| fabric.switch_tier[s as usize];
     let (mut down, mut up): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
     for link in fabric.out_links(fabric.n_nodes + switch) {
@@ -174,7 +173,7 @@ fn subtree_of(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> O
         });
     }
     let child = |link: u32| (fabric.link_dst[link as usize] - fabric.n_nodes) as usize;
-    let below = |link: u32| (known[child(link)].low, known[child(link)].high);
+    let below = |link: u32| (subtrees[child(link)].low, subtrees[child(link)].high);
     // If a link skips a tier, paths through the links into one block could differ in length.
     if down.iter().any(|&link| tier(child(link) as u32) + 1 != tier(switch)) {
         return None;

@@ -58,7 +58,7 @@ fn between(fabric: &Fabric, from: i32, to: i32) -> Vec<usize> {
 #[test]
 fn no_shift_blocks_in_a_tree_of_constant_bisection() {
     // Zahavi, 2010: if every switch has as many cables up as down, D-mod-k routes any shift of all
-    // nodes without two routes on one link.
+    // nodes with at most one route per link.
     for (m, w, p) in [
         ([4, 4, 4], [1, 4, 4], [1, 1, 1]),
         ([4, 4, 4], [1, 2, 4], [1, 2, 2]),
@@ -109,7 +109,7 @@ fn down_links_are_loaded_as_evenly_as_uplinks() {
 }
 
 #[test]
-fn it_does_not_matter_where_cables_are_plugged_in() {
+fn routes_do_not_depend_on_ports() {
     // Four leaves of four nodes and four spines; the ports of each leaf are rotated by its number.
     let (nodes, leaves, spines) = (16, 4, 4);
     let mut cables = CableList::new((nodes + leaves + spines) as usize);
@@ -132,19 +132,19 @@ fn it_does_not_matter_where_cables_are_plugged_in() {
 }
 
 #[test]
-fn routes_stay_spread_after_the_loss_of_a_cable() {
+fn routes_stay_spread_after_losing_a_cable() {
     // Tapered without the first uplink of its first leaf: routes to its nodes still use many links.
-    let whole = fat_tree::build(&fat_tree::Shape::TAPERED).unwrap();
-    let lost = whole.out_links(whole.n_nodes).find(|&l| !whole.is_node(whole.link_dst[l as usize]));
-    let (lost, nodes) = (lost.unwrap() as usize, whole.n_nodes);
-    let mut cables = CableList::new(whole.n_vertices());
-    for link in 0..whole.n_links() {
-        let back = whole.link_reverse[link] as usize;
+    let tree = fat_tree::build(&fat_tree::Shape::TAPERED).unwrap();
+    let lost = tree.out_links(tree.n_nodes).find(|&l| !tree.is_node(tree.link_dst[l as usize]));
+    let (lost, nodes) = (lost.unwrap() as usize, tree.n_nodes);
+    let mut cables = CableList::new(tree.n_vertices());
+    for link in 0..tree.n_links() {
+        let back = tree.link_reverse[link] as usize;
         if link < back && link != lost && back != lost {
-            cables.add(whole.link_src[link], whole.link_dst[link], 100.0, 0);
+            cables.add(tree.link_src[link], tree.link_dst[link], 100.0, 0);
         }
     }
-    let fabric = cables.finish(nodes, whole.switch_tier, whole.switch_pod).unwrap();
+    let fabric = cables.finish(nodes, tree.switch_tier, tree.switch_pod).unwrap();
     let plan = up_down(&fabric);
     let mut used = std::collections::BTreeMap::new();
     for to in 0..32 {

@@ -1,4 +1,4 @@
-//! Forwarding tables whose routes wait for one another in cycles get lanes on which they do not.
+//! Forwarding tables with cyclic channel dependencies get lanes without cycles.
 
 use proptest::prelude::*;
 use tailback_fabric::{
@@ -60,7 +60,7 @@ fn shortest(fabric: &Fabric, mut pick: impl FnMut(usize) -> usize) -> Vec<u32> {
     forward
 }
 
-/// Tables with long paths: to each node those of a depth-first tree, whose branches `pick` turns.
+/// Tables with long paths: to each node along a depth-first tree, whose branches `pick` orders.
 fn winding(fabric: &Fabric, mut pick: impl FnMut(usize) -> usize) -> Vec<u32> {
     let (nodes, switches) = (fabric.n_nodes, fabric.n_switches as usize);
     let mut forward = vec![u32::MAX; nodes as usize * switches];
@@ -140,18 +140,18 @@ fn minimal_tables_of_a_dragonfly_take_two_lanes() {
 }
 
 #[test]
-fn lanes_are_taken_over_from_the_same_tables_only() {
+fn lanes_are_reused_for_equal_tables_only() {
     let fabric = dragonfly_of(4, 2);
     let forward = shortest(&fabric, |_| 0);
-    let known = assert_spread(&fabric, &forward);
+    let routed = assert_spread(&fabric, &forward);
     let mut slower = fabric.clone();
     slower.link_gbps[7] = 1.0;
     let mut same = plan_of(&slower, &forward);
-    assert!(same.take_lanes_of(&slower, &known, &fabric));
-    assert_eq!(same.lanes(), known.lanes());
+    assert!(same.take_lanes_of(&slower, &routed, &fabric));
+    assert_eq!(same.lanes(), routed.lanes());
     same.check_deadlock_free(&slower).unwrap();
     let mut other = plan_of(&fabric, &shortest(&fabric, |n| n - 1));
-    assert!(!other.take_lanes_of(&fabric, &known, &fabric));
+    assert!(!other.take_lanes_of(&fabric, &routed, &fabric));
     assert_eq!(other.lanes(), 1);
 }
 
@@ -171,7 +171,7 @@ fn tables_without_a_cycle_keep_to_lane_0() {
 }
 
 #[test]
-fn tables_that_need_more_lanes_than_infiniband_has_are_refused() {
+fn tables_that_need_too_many_lanes_are_refused() {
     let fabric = torus_of(&[7, 7], 1);
     let mut random = 1u32;
     let forward = winding(&fabric, |n| {

@@ -338,7 +338,7 @@ fn yellowstone_has_the_counts_of_figure_2() {
 }
 
 #[test]
-fn a_ring_without_lanes_deadlocks_and_the_cycle_is_named() {
+fn a_ring_without_lanes_names_its_cycle() {
     let fabric = torus::build(&grid(vec![ring(5, true)], 1)).unwrap();
     let one_lane = DimensionOrder::new(&fabric, &[5], Tie::Positive, false, false).unwrap();
     let plan = RoutePlan::new(&fabric, RoutingRule::DimensionOrder(one_lane)).unwrap();

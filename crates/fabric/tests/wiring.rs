@@ -27,15 +27,15 @@ fn assert_cables(fabric: &Fabric, kinds: usize, kind: impl Fn(u32, u32) -> (f64,
     let mut seen = BTreeMap::new();
     for link in 0..fabric.n_links() {
         let (from, to) = (fabric.link_src[link], fabric.link_dst[link]);
-        let found = (fabric.link_gbps[link], fabric.link_delay_ps[link]);
-        assert_eq!(found, kind(from, to), "link {link}, {from} to {to}");
-        *seen.entry(found.1).or_insert(0) += 1;
+        let cable = (fabric.link_gbps[link], fabric.link_delay_ps[link]);
+        assert_eq!(cable, kind(from, to), "link {link}, {from} to {to}");
+        *seen.entry(cable.1).or_insert(0) += 1;
     }
     assert_eq!(seen.len(), kinds, "{seen:?}");
 }
 
 #[test]
-fn cables_of_trees_have_the_rate_and_delay_of_their_level() {
+fn tree_cables_have_the_rate_of_their_level() {
     let higher = |fabric: &Fabric, a, b| tier(fabric, a).max(tier(fabric, b)) as usize;
     let shape = fat_tree::Shape {
         hosts_per_leaf: 2,
@@ -84,7 +84,7 @@ fn cables_of_trees_have_the_rate_and_delay_of_their_level() {
 }
 
 fn dragonflies(arrangement: Arrangement) -> [(Fabric, u32); 2] {
-    let one = dragonfly::Shape {
+    let shape = dragonfly::Shape {
         nodes_per_router: 2,
         routers: 4,
         global_ports: 1,
@@ -104,13 +104,13 @@ fn dragonflies(arrangement: Arrangement) -> [(Fabric, u32); 2] {
         delay_ps: DELAY,
     };
     // The offset of the first switch with a global port within its group; each has one such port.
-    [(dragonfly::build(&one).unwrap(), 0), (dragonfly_plus::build(&plus).unwrap(), 3)]
+    [(dragonfly::build(&shape).unwrap(), 0), (dragonfly_plus::build(&plus).unwrap(), 3)]
 }
 
 /// Port i of group g leads to group g + i + 1 (palm tree), or to group i, skipping the group itself
 /// (consecutive); local and global cables have separate rates and delays.
 #[test]
-fn global_ports_lead_where_the_arrangement_says() {
+fn global_ports_follow_the_arrangement() {
     for arrangement in [Arrangement::Palmtree, Arrangement::Consecutive] {
         for (fabric, first) in dragonflies(arrangement) {
             assert_cables(&fabric, 3, |a, b| {
@@ -126,12 +126,16 @@ fn global_ports_lead_where_the_arrangement_says() {
                     let links = fabric.out_links(switch).map(|l| fabric.link_dst[l as usize]);
                     let others = links.filter(|&to| !fabric.is_node(to));
                     let others = others.map(|to| pod(&fabric, to) as u32);
-                    let found: Vec<u32> = others.filter(|&other| other != group).collect();
+                    let neighbours: Vec<u32> = others.filter(|&other| other != group).collect();
                     let expected = match arrangement {
                         Arrangement::Palmtree => (group + port + 1) % 5,
                         Arrangement::Consecutive => port + u32::from(port >= group),
                     };
-                    assert_eq!(found, [expected], "{arrangement:?}, group {group}, port {port}");
+                    assert_eq!(
+                        neighbours,
+                        [expected],
+                        "{arrangement:?}, group {group}, port {port}"
+                    );
                 }
             }
         }
@@ -177,7 +181,7 @@ fn a_hyperx() -> Fabric {
 }
 
 #[test]
-fn cables_of_grids_have_the_rate_and_delay_of_their_dimension() {
+fn grid_cables_have_the_rate_of_their_dimension() {
     let fabric = a_torus();
     assert_cables(&fabric, 4, |a, b| {
         if fabric.is_node(a) || fabric.is_node(b) {
@@ -261,7 +265,7 @@ fn dragonfly_detours_go_through_a_third_group() {
 
 /// A forwarding table entry that leads to a switch without an entry is not a route.
 #[test]
-fn an_entry_that_leads_to_a_missing_entry_is_not_a_route() {
+fn entries_that_dead_end_are_not_routes() {
     let shape = torus::Shape {
         dimensions: vec![torus::Dimension {
             size: 4,

@@ -87,7 +87,8 @@ mod tests {
         let (rate, heavy) = assignment(&[1.0, 1.0], &paths, &[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(heavy, [3.0, 5.0]);
         assert_eq!(rate, [1.0 / 3.0, 2.0 / 5.0, 3.0 / 5.0]);
-        // Wherever it is on the path, and by its capacity: the other one has half of what it needs.
+        // The heaviest link counts wherever it is on the path, and relative to its capacity: link 1
+        // has half of the capacity that it needs.
         let paths = FlowPaths::single(&[&[0], &[0, 1, 2], &[1], &[2]]);
         let (rate, heavy) = assignment(&[1.0, 1.0, 0.5], &paths, &[1.0, 2.0, 3.0, 1.0]).unwrap();
         assert_eq!(heavy, [3.0, 5.0, 6.0]);

@@ -112,20 +112,21 @@ mod tests {
 
     #[test]
     fn a_late_flow_halves_an_early_one() {
-        // 8 Gb/s is a byte a nanosecond. The first goes alone for 1 us, then both share.
+        // 8 Gb/s is a byte per nanosecond. The first flow is alone for 1 us, then both share the
+        // link.
         let set = flows(&[(0, 2000, &[0]), (1_000_000, 2000, &[0])]);
         let times = simulate_flows(vec![8.0], &set, Policy::MaxMin).unwrap();
         assert_eq!(times.end_ps, [3_000_000, 4_000_000]);
     }
 
-    /// Each flow has a link of its own besides the one they share. When the k-th smallest ends, all
-    /// have sent as much as it has.
+    /// Each flow has its own link and the shared link. When the k-th smallest flow ends, all others
+    /// have sent as much.
     #[test]
-    fn thousands_on_one_link_end_as_in_processor_sharing() {
+    fn flows_on_one_link_share_the_processor() {
         let n = 5000u64;
         let bytes: Vec<u64> = (0..n).map(|flow| 1000 + flow * 7919 % 100_003).collect();
-        let own: Vec<[u32; 2]> = (1..=n as u32).map(|link| [link, 0]).collect();
-        let rows: Vec<_> = bytes.iter().zip(&own).map(|(&b, path)| (0, b, &path[..])).collect();
+        let paths: Vec<[u32; 2]> = (1..=n as u32).map(|link| [link, 0]).collect();
+        let rows: Vec<_> = bytes.iter().zip(&paths).map(|(&b, path)| (0, b, &path[..])).collect();
         let times =
             simulate_flows(vec![100.0; n as usize + 1], &flows(&rows), Policy::MaxMin).unwrap();
         let mut order: Vec<usize> = (0..n as usize).collect();
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_there_is_no_number_for_is_an_error() {
+    fn unrepresentable_ends_are_errors() {
         let set = flows(&[(5, 2000, &[0])]);
         let error = simulate_flows(vec![1e-300], &set, Policy::MaxMin).unwrap_err();
         assert!(

@@ -92,7 +92,7 @@ mod tests {
     use crate::rng::random;
 
     #[test]
-    fn it_gives_what_a_sorted_set_gives() {
+    fn the_heap_equals_a_sorted_set() {
         let mut heap = IndexedHeap::default();
         let mut set = std::collections::BTreeSet::new();
         let mut time_of = [None; 50];

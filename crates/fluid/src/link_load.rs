@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_to_the_last_time_there_is_ends() {
+    fn loads_up_to_the_last_time_end() {
         let mut link_load = WindowedLoad::new(1, 4);
         link_load.add(0, 7, u64::MAX, 8.0);
         assert!((link_load.of(0).iter().sum::<f64>() - 8.0).abs() < 1e-9);

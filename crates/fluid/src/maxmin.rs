@@ -13,12 +13,12 @@
 //! - have just started and that no other link has stopped;
 //! - another link has stopped at a higher level.
 //!
-//! A link above may turn out to be full sooner than it was: then a flow that has risen is stopped
-//! there, and the link it leaves is served again, at its own level. Levels below the one that is
-//! being served are final, whatever happens above, so that the order ensures an end.
+//! A link of a higher level may fill sooner than before. Then it stops a flow that has risen, and
+//! the link that this flow leaves is served again, at its own level. Levels below the one being
+//! served are final, so the process ends.
 //!
-//! One case breaks that order. A link whose own flows rise may overload links of a lower level, and
-//! where flows use parts of many links, these may then take flows from one another forever. After
+//! One case breaks that order. A link whose own flows rise may overload links of a lower level.
+//! Where flows use parts of many links, links may then take flows from one another forever. After
 //! [`STEPS_PER_LINK`] all rates are therefore computed from scratch: then no link has flows of its
 //! own that rise, and each is served about once.
 //!
@@ -36,7 +36,7 @@ use crate::links::{ActiveFlows, User};
 
 pub(crate) use sharing::SHARED_FROM;
 
-/// Relative difference below which two levels are one.
+/// Relative difference below which two levels are equal.
 const SAME: f64 = 1e-12;
 
 /// A sum of weights that has fallen below this fraction of its last exact value is recomputed, because
@@ -54,6 +54,9 @@ const STALE: u32 = 1 << 30;
 const LISTED: u32 = 1 << 31;
 
 const NONE: u32 = u32::MAX;
+
+/// In [`FlowLevel::changed_in`]: the flow is shared, and its `level` is the bound.
+const SHARED: u32 = u32::MAX;
 
 /// Steps of a settlement per link after which all rates are computed from scratch. That takes about
 /// one step per link, so a settlement costs at most five times as much.
@@ -266,8 +269,8 @@ impl MaxMin {
             for user in &links.users[link] {
                 let state = &mut self.flow[user.flow as usize];
                 (state.level, state.stopped_at) = (f64::INFINITY, NONE);
-                if state.changed_in == sharing::SHARED {
-                    // No longer, which is to be reported.
+                if state.changed_in == SHARED {
+                    // The flow no longer shares a level, which must be reported.
                     state.changed_in = 0;
                 }
                 self.filling[link].release(state.weight * links.share(user.entry));
@@ -452,7 +455,7 @@ impl MaxMin {
         let (stopped, others) = links.users[link as usize].split_at(filling.n_stopped as usize);
         let shared = filling.n_shared > 0;
         if shared {
-            // To add up so many flows again would cost more than the start that is being served.
+            // Adding up so many flows would cost more than the start that is being served.
             free = filling.free;
         } else {
             for user in stopped {

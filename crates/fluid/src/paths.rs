@@ -80,8 +80,8 @@ pub enum PathChoice {
     Deterministic,
     /// One candidate at random at each switch, once for the flow.
     Random,
-    /// The candidate with the fewest active flows when the flow starts, of equals preferably that of
-    /// D-mod-k: VC routing (Birk and Zdornov 2009).
+    /// The candidate with the fewest active flows when the flow starts: VC routing (Birk and
+    /// Zdornov 2009). Ties go to the candidate of D-mod-k.
     LeastFlows,
     /// Eight equal parts, each by the fewest flows: approximates per-packet adaptive routing.
     Split,
@@ -127,7 +127,7 @@ impl<'a> Router<'a> {
     }
 
     /// Whether paths depend on the active flows.
-    pub fn depends_on_load(&self) -> bool {
+    pub(crate) fn depends_on_load(&self) -> bool {
         matches!(self.choice, PathChoice::LeastFlows | PathChoice::Split)
             || self.detour == Detour::Ugal
     }
@@ -264,11 +264,11 @@ impl<'a> Router<'a> {
         let each = 1.0 / SPLIT_PARTS as f64;
         let mut all: Vec<(u32, f64)> = Vec::new();
         for part in 0..SPLIT_PARTS {
-            let mut one = Vec::new();
-            self.single(src, dst, flow * SPLIT_PARTS + part, &mut one);
-            one.iter_mut().for_each(|used| used.1 = each);
-            self.occupy(&one);
-            all.extend(one);
+            let mut part_path = Vec::new();
+            self.single(src, dst, flow * SPLIT_PARTS + part, &mut part_path);
+            part_path.iter_mut().for_each(|used| used.1 = each);
+            self.occupy(&part_path);
+            all.extend(part_path);
         }
         self.release(all.iter().copied());
         merge_parts(&mut all, |used| used.0);

@@ -173,7 +173,7 @@ impl Evaluation {
         if load[default as usize] < least + self.rule.margin {
             return default;
         }
-        // Of equals the next after the default, so that no port number is preferred.
+        // Ties go to the next port after the default, so that no port number is preferred.
         let mut port = default;
         loop {
             port = if port + 1 == arity { 0 } else { port + 1 };

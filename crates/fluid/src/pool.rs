@@ -125,7 +125,7 @@ impl Pool {
         self.starts = number.wrapping_add(1);
         let progress = FlowProgress { left: bytes * 8.0, since: now, rate: 0.0, number };
         match self.progress.get_mut(flow as usize) {
-            Some(known) => *known = progress,
+            Some(slot) => *slot = progress,
             None => self.progress.push(progress),
         }
         self.started.push(flow);
@@ -239,8 +239,8 @@ impl Pool {
         *progress = FlowProgress { left, since: now, rate, ..*progress };
         let wait = left.max(0.0) / (rate * 1e-3);
         // Rounded up; conversion and addition saturate.
-        let whole = wait as u64;
-        let wait = whole.saturating_add(u64::from(wait > whole as f64));
+        let wait_ps = wait as u64;
+        let wait = wait_ps.saturating_add(u64::from(wait > wait_ps as f64));
         self.ends.set(flow, now.saturating_add(wait), progress.number);
     }
 

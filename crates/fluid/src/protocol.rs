@@ -32,7 +32,7 @@ pub struct ProtocolOutcome {
     pub leaves: u64,
     /// Links that control packets passed, for each of the three.
     pub link_visits: [u64; 3],
-    /// When the last announcement had passed its last link.
+    /// When the last announcement passed its last link.
     pub announced_ps: u64,
     /// When the first flow left.
     pub first_leave_ps: u64,
@@ -56,7 +56,7 @@ enum ProtocolEvent {
     Announce(u32, u32),
     Collect(u32, u32),
     Leave(u32, u32),
-    /// `W_f` is back: (flow, whether it was the announcement).
+    /// `W_f` has returned to the source: (flow, whether by the announcement).
     Back(u32, bool),
     Probe(u32),
     /// (flow, version of its rate).

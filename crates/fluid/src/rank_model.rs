@@ -38,12 +38,12 @@ pub struct RankSettings {
     pub eager_bytes: u64,
     /// Rate of a message between ranks of one host.
     pub local_gbps: f64,
-    /// Rate that all messages within a host share, which is at least that of one.
+    /// Rate that all messages within a host share; at least the rate of one message.
     pub memory_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// Whether messages within a host share ports instead of memory: each rank has one of the rate of a
-    /// message to a switch in its host.
+    /// Whether messages within a host share ports instead of memory. Each rank then has a port,
+    /// with the rate of a message, to a switch in its host.
     #[serde(default)]
     pub local_ports: bool,
     /// Minimum time between two changes of rates; 0 is exact.

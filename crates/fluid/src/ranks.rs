@@ -9,9 +9,10 @@
 //!
 //! # The first buffer
 //! Rates are those of the whole path, but an adapter sends at line rate until the buffer at the far
-//! end of its own link is full. So a message is two flows, one after the other: what does not fit
-//! into that buffer, over the whole path; and the rest, which no longer needs the adapter. The
-//! adapter proceeds when the first has ended, and no sooner than line rate allows.
+//! end of its own link is full. So a message is two consecutive flows. The first is the part that
+//! does not fit into the buffer. The second is the buffered part, which no longer needs the
+//! adapter. The adapter proceeds when the first flow has ended, but no sooner than line rate
+//! allows.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -63,7 +64,7 @@ struct MessageProgress {
     latency_ps: u64,
     path: Vec<(u32, f64)>,
     /// Bytes on the wire of the part that fits the first buffer.
-    rest: f64,
+    buffered_bytes: f64,
     /// When its last byte leaves the adapter at line rate.
     line_ps: u64,
 }
@@ -77,7 +78,7 @@ struct ProgramSimulation<'a> {
     events: BinaryHeap<Reverse<(u64, MessageEvent)>>,
     now: u64,
     ranks: Vec<Rank>,
-    /// What messages within a host share: ports, if the ranks have any, or memory.
+    /// Shared by messages within a host: ports, if the ranks have any, or memory.
     local_ports: Option<LocalPorts>,
     memory: SharedMemory,
     messages: Vec<MessageProgress>,
@@ -406,7 +407,7 @@ impl ProgramSimulation<'_> {
         let held: f64 =
             self.held[node].iter().map(|&flow| self.pool.left_bytes(flow, self.now)).sum();
         let free = (self.settings.buffer_bytes as f64 - held).max(0.0);
-        self.messages[m].rest = free.min(wire as f64);
+        self.messages[m].buffered_bytes = free.min(wire as f64);
         if wire as f64 > free {
             let path = std::mem::take(&mut self.messages[m].path);
             self.start(message, &path, wire as f64 - free, free == 0.0);
@@ -419,8 +420,8 @@ impl ProgramSimulation<'_> {
 
     fn start(&mut self, message: u32, path: &[(u32, f64)], bytes: f64, last: bool) -> u32 {
         let flow = self.pool.start(self.now, path, bytes, 1.0);
-        let known = self.message_of_flow.len().max(flow as usize + 1);
-        self.message_of_flow.resize(known, (message, last));
+        let length = self.message_of_flow.len().max(flow as usize + 1);
+        self.message_of_flow.resize(length, (message, last));
         self.message_of_flow[flow as usize] = (message, last);
         flow
     }
@@ -428,17 +429,17 @@ impl ProgramSimulation<'_> {
     /// Starts the part that the first buffer has taken, which no longer needs the adapter.
     fn start_rest(&mut self, message: u32) {
         let state = &mut self.messages[message as usize];
-        let (rest, path) = (state.rest, std::mem::take(&mut state.path));
+        let (buffered_bytes, path) = (state.buffered_bytes, std::mem::take(&mut state.path));
         let (first, last) = (path[0].0, path[path.len() - 1].0);
         // The rest cannot be faster than a slow adapter.
         let slow = self.router.gbps(first) < self.router.gbps(last);
         let onwards = if slow { &path[..] } else { &path[1..] };
         if !slow {
-            let wire = rest * 8000.0 / self.router.gbps(first);
+            let wire = buffered_bytes * 8000.0 / self.router.gbps(first);
             let end = self.now.saturating_add(wire.ceil() as u64);
-            self.pool.record(first, self.now, end, rest);
+            self.pool.record(first, self.now, end, buffered_bytes);
         }
-        let flow = self.start(message, onwards, rest, true);
+        let flow = self.start(message, onwards, buffered_bytes, true);
         self.messages[message as usize].path = path;
         let node = self.placement.node[self.envelope(message).src as usize] as usize;
         self.held[node].push(flow);
@@ -459,7 +460,7 @@ impl ProgramSimulation<'_> {
         self.held[node].retain(|&other| other != flow);
         let arrival = self.now.saturating_add(self.messages[m].latency_ps);
         self.at(arrival, MessageEvent::Arrived(message));
-        if self.messages[m].rest == 0.0 {
+        if self.messages[m].buffered_bytes == 0.0 {
             self.sent(message);
         }
     }

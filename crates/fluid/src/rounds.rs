@@ -90,12 +90,12 @@ impl<'a> RoundSimulation<'a> {
             for at in paths.start[flow] as usize..paths.start[flow + 1] as usize {
                 let queues = &mut sim.queues[paths.link[at] as usize];
                 // A node keeps its flows apart; a switch keeps its inputs apart.
-                let known = match input {
+                let queue_index = match input {
                     u32::MAX => None,
                     _ => queues.iter().position(|queue| queue.input == input),
                 };
-                sim.queue_of[at] = known.unwrap_or(queues.len()) as u32;
-                if known.is_none() {
+                sim.queue_of[at] = queue_index.unwrap_or(queues.len()) as u32;
+                if queue_index.is_none() {
                     queues.push(VirtualOutputQueue { input, ..VirtualOutputQueue::default() });
                 }
                 input = paths.link[at];
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_stops_what_is_behind_it() {
+    fn a_full_buffer_blocks_upstream() {
         // Flow 0 (0,1,2) and flow 1 (0,1,3) share links 0 and 1; link 2 is also used by flows 2 to 4,
         // each by its own input: flow 0 gets a quarter of it and flow 1, behind it, no more.
         let paths = FlowPaths::single(&[&[0, 1, 2], &[5, 1, 3], &[6, 2], &[7, 2], &[8, 2]]);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_end_in_the_order_of_their_service_whatever_the_level() {
+    fn flows_end_in_order_of_service() {
         let mut shared = SharedLevels::default();
         shared.set_level(7, 0, 1.0);
         for (flow, left) in [(0, 30.0), (1, 10.0), (2, 20.0), (3, 10.0)] {

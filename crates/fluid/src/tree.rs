@@ -127,7 +127,7 @@ impl Tree {
         }
     }
 
-    /// Rank of a link; it ascends along every path (see above).
+    /// Rank of a link, which ascends along every path (see the module's description).
     pub fn rank(&self, link: u32) -> u64 {
         let below = |level: u32| u64::from(self.levels - level) * (u64::from(self.nodes) + 2);
         let climb = u64::from(self.levels) + 1;
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slides_tree_has_their_ports() {
+    fn the_tree_has_the_published_ports() {
         let tree = Tree::new(16, 3, 2).unwrap();
         assert_eq!((tree.nodes, tree.per_level), (4096, 256));
         // 512 switches of 32 ports and 256 of 16; lines of 16 and of 256 switches.
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn link_numbers_are_dense_and_tell_what_they_are() {
+    fn link_numbers_are_dense_and_invertible() {
         let tree = Tree::new(3, 3, 2).unwrap();
         let mut all = vec![];
         for node in 0..27 {

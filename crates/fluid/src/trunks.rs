@@ -104,7 +104,7 @@ mod tests {
     use tailback_fabric::fat_tree::{Shape, build};
 
     #[test]
-    fn the_trunks_of_a_fat_tree() {
+    fn a_fat_tree_has_its_trunks() {
         let fabric = build(&Shape::TAPERED).unwrap();
         let trunks = Trunks::of(&fabric);
         // Two a leaf, two a pod, two a host.

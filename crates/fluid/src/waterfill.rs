@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_textbook_example() {
+    fn rates_match_the_textbook() {
         // Bertsekas and Gallager, figure 6.17: five sessions over links of capacity 1, three of
         // them through one link; the long one and its two companions get 1/3, the rest 2/3 and 1.
         let rate = solve(&[1.0; 4], &[&[0, 1], &[1], &[1], &[0, 2], &[3]], &[1.0; 5]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_split_over_two_links_is_held_by_the_fuller() {
+    fn the_fuller_link_limits_a_split_flow() {
         // The split flow is the first there is: half of it and the other flow fill link 1.
         let paths =
             FlowPaths { start: vec![0, 2, 3], link: vec![0, 1, 1], share: vec![0.5, 0.5, 1.0] };
@@ -157,15 +157,15 @@ mod tests {
     }
 
     #[test]
-    fn a_light_flow_gets_what_many_heavy_ones_leave() {
+    fn a_light_flow_gets_the_remaining_rate() {
         // The heavy ones stop at links of their own; the light one fills the link they share.
         let n = 20_000u32;
         let part = |flow: u32| 1.0 + f64::from(flow * 7919 % 10_007) / 10_007.0;
         let mut paths: Vec<Vec<u32>> = (1..=n).map(|link| vec![0, link]).collect();
         paths.push(vec![0]);
         let paths: Vec<&[u32]> = paths.iter().map(Vec::as_slice).collect();
-        let own = (0..n).map(|flow| 20.0 / f64::from(n) * part(flow));
-        let capacity: Vec<f64> = std::iter::once(100.0).chain(own).collect();
+        let private_links = (0..n).map(|flow| 20.0 / f64::from(n) * part(flow));
+        let capacity: Vec<f64> = std::iter::once(100.0).chain(private_links).collect();
         let heavy = (0..n).map(|flow| 1e6 / std::f64::consts::PI * part(flow + 5));
         let weight: Vec<f64> = heavy.chain([1.0]).collect();
         let rate = solve(&capacity, &paths, &weight);

@@ -96,7 +96,7 @@ fn a_large_message_waits_for_its_receive() {
 }
 
 #[test]
-fn who_waits_for_ever_is_named() {
+fn blocked_ranks_are_named() {
     // Both ranks wait for a large send before they post the receive.
     let program = Program {
         rank_start: vec![0, 3, 6],
@@ -155,10 +155,11 @@ fn the_first_buffer_frees_the_adapter_at_line_rate() {
         // Half the link each: 4 us, for the sender as for the receiver.
         let bare = two_over_one_link(paths, 0);
         assert_eq!(bare.finish_ps, [4_100_000; 4], "{paths:?}");
-        // Half the message fits: the adapter goes at line rate, the receiver gains nothing.
+        // Half of the message fits: the adapter sends at line rate, the receiver gains nothing.
         let ahead = two_over_one_link(paths, 1000);
         assert_eq!(ahead.finish_ps, [2_100_000, 2_100_000, 4_100_000, 4_100_000], "{paths:?}");
-        // A quarter: the last byte is in when a quarter is left, at 3 us.
+        // A quarter fits: the last byte leaves the adapter when a quarter is left to deliver, at 3
+        // us.
         let some = two_over_one_link(paths, 500);
         assert_eq!(some.finish_ps, [3_100_000, 3_100_000, 4_100_000, 4_100_000], "{paths:?}");
         for times in [bare, ahead, some] {
@@ -171,13 +172,13 @@ fn the_first_buffer_frees_the_adapter_at_line_rate() {
 }
 
 #[test]
-fn a_time_there_is_no_number_for_is_an_error() {
+fn unrepresentable_times_are_errors() {
     let error = run(&one_message(1 << 63), u64::MAX).unwrap_err().to_string();
     assert!(error.contains("limit of 53 days"), "{error}");
 }
 
 #[test]
-fn a_rate_at_which_nothing_ever_ends_is_an_error() {
+fn rates_that_never_end_are_errors() {
     let (mut fabric, plan) = pairs(1, 10_000);
     fabric.link_gbps.fill(1e-300);
     let placement = Placement {

@@ -82,9 +82,9 @@ pub(crate) fn indices(
     column: &[i64],
     below: usize,
 ) -> Result<Vec<usize>, PlacementError> {
-    let one = |(index, &value): (usize, &i64)| match usize::try_from(value) {
-        Ok(found) if found < below => Ok(found),
+    let checked = |(index, &value): (usize, &i64)| match usize::try_from(value) {
+        Ok(number) if number < below => Ok(number),
         _ => Err(PlacementError::Range { name, index, value, below }),
     };
-    column.iter().enumerate().map(one).collect()
+    column.iter().enumerate().map(checked).collect()
 }

@@ -133,18 +133,18 @@ impl<'a> Search<'a> {
 
     /// Parts that `part` has edges with, most weight first.
     fn partners(&mut self, part: usize) -> Vec<usize> {
-        let mut found = Vec::new();
+        let mut candidates = Vec::new();
         for &vertex in &self.members[part] {
             for (other, weight) in self.graph.edges(vertex) {
                 let other = self.part[other];
                 // Weights are above 0, so a part with 0 has not been seen yet.
                 if self.weight_to[other] == 0.0 {
-                    found.push(other);
+                    candidates.push(other);
                 }
                 self.weight_to[other] += weight;
             }
         }
-        let mut partners: Vec<(usize, f64)> = found
+        let mut partners: Vec<(usize, f64)> = candidates
             .into_iter()
             .map(|other| (other, std::mem::take(&mut self.weight_to[other])))
             .filter(|&(other, _)| other != part)
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_come_together() {
+    fn the_search_joins_pairs() {
         let better = improve(&pairs(), parts(&[0, 1, 0, 1]), LIMITS).expect("valid");
         assert_eq!(better.part[0], better.part[1]);
         assert_eq!(better.part[2], better.part[3]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_kinds_keep_vertices_where_they_are() {
+    fn groups_and_kinds_restrict_swaps() {
         let start = [0, 1, 0, 1];
         let groups = Parts { group: Some(&[0, 1]), ..parts(&start) };
         assert_eq!(improve(&pairs(), groups, LIMITS).expect("valid").part, start);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_do_not_fit_are_refused() {
+    fn inconsistent_columns_are_refused() {
         let short = improve(&pairs(), parts(&[0, 1]), LIMITS).unwrap_err();
         assert_eq!(short.to_string(), "part has 2 entries; 4 are needed");
         let beyond = improve(&pairs(), parts(&[0, 1, 2, 1]), LIMITS).unwrap_err();

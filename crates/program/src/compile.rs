@@ -88,8 +88,8 @@ impl Program {
         self.compile_into(Vec::with_capacity(self.kind.len()))
     }
 
-    /// Like [`Program::compile`], with the operations in an empty list of the caller's, which has allocated
-    /// it as suits its accesses.
+    /// Like [`Program::compile`], but puts the operations into `ops`, an empty list that the caller
+    /// has allocated.
     ///
     /// # Errors
     /// As [`Program::compile`].
@@ -268,22 +268,27 @@ struct SendsByReceiver {
     /// Next place of a send to each rank; zero between calls.
     next: Vec<usize>,
     receivers: Vec<u32>,
-    given: Vec<Endpoint>,
+    endpoints: Vec<Endpoint>,
     sorted: Vec<Endpoint>,
 }
 
 impl SendsByReceiver {
     fn new(ranks: usize) -> Self {
-        Self { next: vec![0; ranks], receivers: Vec::new(), given: Vec::new(), sorted: Vec::new() }
+        Self {
+            next: vec![0; ranks],
+            receivers: Vec::new(),
+            endpoints: Vec::new(),
+            sorted: Vec::new(),
+        }
     }
 
     /// The sends of a rank, given by operation, sorted.
     fn of_rank(&mut self, sends: impl Iterator<Item = Endpoint>) -> &mut [Endpoint] {
-        let Self { next, receivers, given, sorted } = self;
+        let Self { next, receivers, endpoints, sorted } = self;
         receivers.clear();
-        given.clear();
-        given.extend(sends);
-        for send in &*given {
+        endpoints.clear();
+        endpoints.extend(sends);
+        for send in &*endpoints {
             let count = &mut next[send.dst as usize];
             if *count == 0 {
                 receivers.push(send.dst);
@@ -296,8 +301,8 @@ impl SendsByReceiver {
             let count = std::mem::replace(&mut next[receiver as usize], end);
             end += count;
         }
-        sorted.resize(given.len(), Endpoint::default());
-        for &send in &*given {
+        sorted.resize(endpoints.len(), Endpoint::default());
+        for &send in &*endpoints {
             let place = &mut next[send.dst as usize];
             sorted[*place] = send;
             *place += 1;

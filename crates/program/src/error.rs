@@ -2,8 +2,6 @@
 
 use thiserror::Error;
 
-use crate::{Message, Rank};
-
 /// A program that is malformed or cannot complete.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ProgramError {
@@ -85,30 +83,6 @@ pub fn time_text(ps: u64) -> String {
     let digits =
         if decimals > 0 { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
     format!("{digits} {unit}")
-}
-
-impl ProgramError {
-    /// [`Self::Stuck`] for all `ranks` of a program, in order.
-    ///
-    /// `rank_start` is that of the [`crate::MatchedProgram`]; `message` returns a message by number.
-    pub fn stuck<'r>(
-        time_ps: u64,
-        rank_start: &[usize],
-        ranks: impl Iterator<Item = &'r Rank>,
-        message: impl Fn(u32) -> Message,
-    ) -> Self {
-        let mut blocked = 0;
-        let mut examples = Vec::new();
-        for (rank, state) in ranks.enumerate() {
-            if state.unfinished(rank_start[rank + 1]) {
-                blocked += 1;
-                if examples.len() < 4 {
-                    examples.push(format!("rank {rank} waits for {}", state.waits_for(&message)));
-                }
-            }
-        }
-        Self::Stuck { blocked, time_ps, examples: examples.join("; ") }
-    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! What messages between ranks of one host share: its memory, or the ports of the ranks.
+//! The resources that messages within a host share: its memory, or the ports of its ranks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Memory through which ranks of one host exchange messages.
 ///
-/// A message takes at least the time of one copy at the rate of its host. All copies that a host makes
-/// at the same time share the bandwidth of its memory equally. The rate is therefore the same for all
-/// copies of a host, and it suffices to know how far a copy would be that began when the host was
-/// last idle: a copy ends when that one has progressed by its size (virtual time: Parekh and
-/// Gallager 1993).
+/// A message takes at least the time of one copy at the rate of its host. All copies that a host
+/// makes at the same time share the bandwidth of its memory equally. All copies of a host therefore
+/// have the same rate. It suffices to track the progress of an imaginary copy that began when the
+/// host was last idle: a real copy ends when this progress has grown by its size (virtual time:
+/// Parekh and Gallager 1993).
 #[derive(Debug)]
 pub struct SharedMemory {
     /// Rate that all copies of a host have together, Gb/s.
@@ -19,14 +19,14 @@ pub struct SharedMemory {
 
 #[derive(Debug, Default, Clone)]
 struct HostMemory {
-    /// Rate of a copy that shares nothing, Gb/s.
+    /// Rate of a copy that has the memory to itself, Gb/s.
     copy_gbps: f64,
     /// When `progress` was computed.
     updated_ps: u64,
     /// Progress of a copy since the host was idle, in bits times 1000: picoseconds at 1 Gb/s. It is
     /// never negative, so its bit pattern has the same order.
     progress: f64,
-    /// When the first copy ends unless another begins before.
+    /// When the first copy ends if no other begins before that.
     due_ps: u64,
     /// Progress at which each copy ends, as a bit pattern, and its message; first end first.
     copies: BinaryHeap<Reverse<(u64, u32)>>,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_copies_take_as_long_as_the_shared_rate_says() {
+    fn concurrent_copies_share_the_rate() {
         // 1000 bytes at 8 Gb/s take a microsecond.
         for (copies, microseconds) in [(1, 1), (2, 1), (4, 1), (5, 2), (8, 2), (16, 4)] {
             let mut memory = SharedMemory::new(1, 32.0);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_one_copy_above_that_of_the_memory_is_shared() {
+    fn a_copy_is_limited_by_the_memory() {
         let mut memory = SharedMemory::new(1, 8.0);
         assert_eq!(ends(&mut memory, 16.0, &[(0, 1000), (0, 1000)]), [1_000_000; 2]);
     }

@@ -156,9 +156,10 @@ pub struct Placement {
     pub label_observed: Vec<bool>,
     /// Service level of each label's traffic, empty for 0 everywhere; used only by the packet engine.
     pub label_service: Vec<u8>,
-    /// Step of a repeated program that messages of each label belong to, from 1 on, 0 for none;
-    /// empty: none; of the packet engine alone. The n labels of no step come first; then each step has
-    /// the same n labels, so that label modulo n is what messages of all steps are sampled under.
+    /// Step of a repeated program that messages of each label belong to: from 1 on, 0 for none,
+    /// empty if there are no steps. Only the packet engine uses it. The n labels of no step come
+    /// first, then n labels for each step. Messages of all steps are sampled by their label modulo
+    /// n.
     pub label_step: Vec<u32>,
 }
 

@@ -1,6 +1,6 @@
 //! Execution of a rank by MPI's blocking rules, independent of how messages are transported.
 
-use crate::{Message, Op, Request};
+use crate::{Message, Op, ProgramError, Request};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
@@ -122,7 +122,7 @@ impl Rank {
     }
 
     /// What the rank waits for, as text.
-    pub(crate) fn waits_for(&self, message: impl Fn(u32) -> Message) -> String {
+    fn waits_for(&self, message: impl Fn(u32) -> Message) -> String {
         match self.waiting {
             Waiting::For(Request::Send(m)) => {
                 format!("its send of {} B to rank {}", message(m).bytes, message(m).dst)
@@ -132,5 +132,29 @@ impl Rank {
             }
             _ => format!("{} open requests", self.open_requests),
         }
+    }
+}
+
+impl ProgramError {
+    /// [`Self::Stuck`] for all `ranks` of a program, in order.
+    ///
+    /// `rank_start` is that of the [`crate::MatchedProgram`]; `message` returns a message by number.
+    pub fn stuck<'r>(
+        time_ps: u64,
+        rank_start: &[usize],
+        ranks: impl Iterator<Item = &'r Rank>,
+        message: impl Fn(u32) -> Message,
+    ) -> Self {
+        let mut blocked = 0;
+        let mut examples = Vec::new();
+        for (rank, state) in ranks.enumerate() {
+            if state.unfinished(rank_start[rank + 1]) {
+                blocked += 1;
+                if examples.len() < 4 {
+                    examples.push(format!("rank {rank} waits for {}", state.waits_for(&message)));
+                }
+            }
+        }
+        Self::Stuck { blocked, time_ps, examples: examples.join("; ") }
     }
 }

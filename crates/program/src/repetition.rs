@@ -4,8 +4,8 @@ use crate::{MatchedProgram, Message, Op, Request};
 
 /// A matched program as one step that all ranks execute several times.
 ///
-/// Both ends of every message lie in the same step, so sends and receives match step by step. Messages of
-/// all steps are numbered as those of the whole program would be: by sending rank, then operation.
+/// Both ends of every message lie in the same step, so sends and receives match step by step.
+/// Messages of all steps are numbered as in the full program: by sending rank, then operation.
 #[derive(Debug)]
 pub struct RepeatedStep<'p> {
     step: &'p MatchedProgram,
@@ -29,7 +29,8 @@ impl<'p> RepeatedStep<'p> {
 
     /// Appends the operations of all ranks to `ops`.
     pub fn push_ops(&self, ops: &mut Vec<Op>) {
-        // Number of each message of the step in its first execution, and how many further it is in the next.
+        // Number of each message of the step in its first execution, and its increment per
+        // execution.
         let place = |(number, message): (usize, &Message)| {
             let (first, end) =
                 (self.sent[message.src as usize], self.sent[message.src as usize + 1]);
@@ -37,13 +38,13 @@ impl<'p> RepeatedStep<'p> {
         };
         let places: Vec<_> = self.step.messages.iter().enumerate().map(place).collect();
         for bounds in self.step.rank_start.windows(2) {
-            let own = &self.step.ops[bounds[0]..bounds[1]];
+            let ops_of_rank = &self.step.ops[bounds[0]..bounds[1]];
             for time in 0..self.times as u32 {
                 let moved = |message: u32| {
                     let (first, stride) = places[message as usize];
                     first + stride * time
                 };
-                ops.extend(own.iter().map(|op| op.with_message(moved)));
+                ops.extend(ops_of_rank.iter().map(|op| op.with_message(moved)));
             }
         }
     }
@@ -52,9 +53,11 @@ impl<'p> RepeatedStep<'p> {
     pub fn messages<'s>(&'s self, label_offset: &'s [u32]) -> impl Iterator<Item = Message> + 's {
         assert_eq!(label_offset.len(), self.times, "one offset for each time");
         self.sent.windows(2).flat_map(move |bounds| {
-            let own = &self.step.messages[bounds[0]..bounds[1]];
+            let messages_of_rank = &self.step.messages[bounds[0]..bounds[1]];
             label_offset.iter().flat_map(move |offset| {
-                own.iter().map(move |&message| Message { label: message.label + offset, ..message })
+                messages_of_rank
+                    .iter()
+                    .map(move |&message| Message { label: message.label + offset, ..message })
             })
         })
     }
@@ -120,15 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn repeating_a_matched_step_is_matching_the_repeated_step() {
+    fn repetition_equals_matching_every_step() {
         let step = program(1).compile().unwrap();
-        let whole = program(4).compile().unwrap();
+        let full = program(4).compile().unwrap();
         let repeated = RepeatedStep::new(&step, 4);
-        assert_eq!(repeated.rank_start(), whole.rank_start);
+        assert_eq!(repeated.rank_start(), full.rank_start);
         let mut ops = Vec::new();
         repeated.push_ops(&mut ops);
-        assert_eq!(ops, whole.ops);
+        assert_eq!(ops, full.ops);
         let messages: Vec<_> = repeated.messages(&[0, 10, 20, 30]).collect();
-        assert_eq!(messages, whole.messages);
+        assert_eq!(messages, full.messages);
     }
 }

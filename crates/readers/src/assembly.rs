@@ -127,7 +127,9 @@ fn match_sorted(n_ranks: usize, posts: &Posts<'_>) -> Vec<i64> {
     let mut rank_start = vec![0];
     for rank in 0..n_ranks {
         let first = rank_start[rank];
-        rank_start.push(first + posts.rank[first..].partition_point(|&one| one as usize == rank));
+        rank_start.push(
+            first + posts.rank[first..].partition_point(|&post_rank| post_rank as usize == rank),
+        );
     }
     let rank_start: Vec<u32> = rank_start.into_iter().map(|at| at as u32).collect();
     let pair = match_messages(posts, &rank_start);
@@ -178,7 +180,8 @@ pub fn assemble(
     let mut compute_events: Vec<(i64, u64)> = Vec::new();
     let mut first = 0;
     for rank in 0..n_ranks {
-        let last = first + posts.rank[first..].partition_point(|&one| one as usize <= rank);
+        let last =
+            first + posts.rank[first..].partition_point(|&post_rank| post_rank as usize <= rank);
         wait_events.clear();
         for at in (first..last).filter(|&at| ends.wait_position[at] != UNKNOWN) {
             wait_events.push((ends.wait_position[at], ends.wait_step[at], at as i64));
@@ -204,7 +207,7 @@ pub fn assemble(
                 let label = ends.label[at] as u32;
                 out.push(kind, peer, ends.size[at], posts.channel[at], request, label);
                 at += 1;
-            } else if let (Some((&(_, _, post), rest)), true) =
+            } else if let (Some((&(_, _, post), tail)), true) =
                 (wait_events.split_first(), wait <= compute)
             {
                 match post {
@@ -214,10 +217,10 @@ pub fn assemble(
                     }
                     _ => out.push(OpKind::Waitall, -1, 0, 0, -1, 0),
                 }
-                wait_events = rest;
-            } else if let Some((&(_, ps), rest)) = compute_events.split_first() {
+                wait_events = tail;
+            } else if let Some((&(_, ps), tail)) = compute_events.split_first() {
                 out.push(OpKind::Compute, -1, ps, 0, -1, 0);
-                compute_events = rest;
+                compute_events = tail;
             } else {
                 break;
             }
@@ -237,8 +240,8 @@ pub(crate) struct ByRank {
 impl ByRank {
     pub fn new(n_ranks: usize, rank: &[i64]) -> Self {
         let mut first = vec![0; n_ranks + 1];
-        for &one in rank {
-            first[one as usize + 1] += 1;
+        for &rank_of_row in rank {
+            first[rank_of_row as usize + 1] += 1;
         }
         for at in 0..n_ranks {
             first[at + 1] += first[at];
@@ -248,9 +251,9 @@ impl ByRank {
         }
         let mut next = first.clone();
         let mut order = vec![0; rank.len()];
-        for (at, &one) in rank.iter().enumerate() {
-            order[next[one as usize]] = at as u32;
-            next[one as usize] += 1;
+        for (at, &rank_of_row) in rank.iter().enumerate() {
+            order[next[rank_of_row as usize]] = at as u32;
+            next[rank_of_row as usize] += 1;
         }
         Self { first, order: Some(order) }
     }

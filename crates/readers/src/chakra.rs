@@ -147,7 +147,7 @@ impl<'a> ChakraReader<'a> {
     /// columns that grow leave memory behind.
     fn reserve(&mut self) {
         let (out, others) = (&mut self.out, self.n_ranks.saturating_sub(1));
-        let all = |one: usize| one.saturating_mul(others).min(1 << 26);
+        let all = |count: usize| count.saturating_mul(others).min(1 << 26);
         let (nodes, lists) = (all(out.kind.len()), all(out.required.source.len()));
         let _ = out.kind.try_reserve_exact(nodes);
         let _ = out.peer.try_reserve_exact(nodes);
@@ -437,8 +437,8 @@ fn parse<'a>(
     let mut node = Node::default();
     while at < data.len() {
         let begin = at;
-        let found = field(data, &mut at)?;
-        match (found.number, found.content) {
+        let content = field(data, &mut at)?;
+        match (content.number, content.content) {
             (1, FieldContent::Varint(number)) => node.number = number,
             (2, FieldContent::Bytes(from, to)) => node.name = text(data, from, to)?,
             (3, FieldContent::Varint(kind)) => node.kind = kind,
@@ -479,15 +479,15 @@ fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(
     let (mut name, mut value) = (&[][..], AttributeValue::Missing);
     while at < data.len() {
         let begin = at;
-        let found = field(data, &mut at)?;
-        if found.number == 1 {
-            let FieldContent::Bytes(from, to) = found.content else {
+        let wire = field(data, &mut at)?;
+        if wire.number == 1 {
+            let FieldContent::Bytes(from, to) = wire.content else {
                 let message = "a field has the wrong type: expected text".to_owned();
                 return Err(ChakraProblem::Bytes(begin as u64, message));
             };
             name = text(data, from, to)?;
-        } else if (3..33).contains(&found.number) {
-            value = content(data, found)?;
+        } else if (3..33).contains(&wire.number) {
+            value = content(data, wire)?;
         }
     }
     let slot = match name {
@@ -547,12 +547,12 @@ mod tests {
     const OPTIONS: ChakraOptions<'_> = ChakraOptions { calls: &[], longest_ps: 1 << 60 };
 
     #[test]
-    fn a_computation_is_read_and_a_truncated_file_is_refused() {
+    fn computations_are_read_and_truncation_refused() {
         // Metadata; node 5, a computation of 3 us; node 6, without a type, depends on node 5.
         let data = [0, 6, 8, 5, 24, 4, 56, 3, 5, 8, 6, 42, 1, 5];
-        let found = read(&[&data], OPTIONS).expect("a valid trace");
-        assert_eq!((found.kind, found.amount), (vec![0, 255], vec![3_000_000, 0]));
-        assert_eq!((found.required.end, found.required.source), (vec![0, 1], vec![0]));
+        let nodes = read(&[&data], OPTIONS).expect("a valid trace");
+        assert_eq!((nodes.kind, nodes.amount), (vec![0, 255], vec![3_000_000, 0]));
+        assert_eq!((nodes.required.end, nodes.required.source), (vec![0, 1], vec![0]));
         let what =
             ChakraProblem::Bytes(8, "a message of 5 B, but the file has only 4 B left".to_owned());
         assert_eq!(read(&[&data[..13]], OPTIONS).err(), Some(ChakraError { file: 0, what }));

@@ -4,225 +4,22 @@
 mod arguments;
 mod ascii;
 mod binary;
+mod calls;
 mod collectives;
 mod communicators;
 mod rank;
 mod signatures;
-mod timed;
 
 use crate::numbering::{Interner, Map};
-use crate::post_rows::{self, ComputeRow, NO_PEER, PostRow, RecordedRanks};
-use collectives::Counts;
+use crate::post_rows::{self, NO_PEER, PostRow, RecordedRanks};
+use calls::{ANY, CANCELLED, NO_WAIT, Post, Shared};
 use communicators::Communicators;
-use rank::{ANY, CANCELLED, Collective, NO_WAIT, Post, RankFile};
-use signatures::{CallKind, Signature, signatures};
-pub use timed::TimedDumpiCalls;
+use rank::RankFile;
+use signatures::signatures;
 
-/// First bytes of a binary file.
-pub const MAGIC: &[u8] = b"\xff\xaa\xddDUMPI";
-
-/// A position in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FilePosition {
-    /// Unknown.
-    None,
-    /// Byte offset.
-    Byte(u64),
-    /// Line number, counted from 1.
-    Line(u64),
-}
-
-/// The kind of a fault, which decides on the remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The file is truncated.
-    Truncated,
-    /// The file is damaged.
-    Damaged,
-    /// A line that is not an argument; the text is the line.
-    UnknownLine,
-    /// A format version that records some arguments wrongly.
-    OldVersion,
-    /// A call whose arguments are not known.
-    UnknownCall,
-    /// The run had another number of ranks than there are files.
-    WrongRankCount,
-    /// More calls than can be numbered.
-    TooLarge,
-}
-
-/// What is wrong with a trace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// Number of the rank.
-    pub file: u32,
-    /// Position in the file.
-    pub place: FilePosition,
-    /// Its kind.
-    pub kind: FaultKind,
-    /// What is wrong.
-    pub text: String,
-}
-
-/// Label of messages or collectives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallLabel {
-    /// The MPI call; for collectives, `tag` is the number of the operation.
-    pub call: String,
-    /// Whether it is a collective.
-    pub collective: bool,
-    /// The tag.
-    pub tag: i64,
-    /// The communicator.
-    pub communicator: String,
-}
-
-/// Collectives in which all members of the communicator take part, as columns.
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct DumpiCollectives {
-    pub rank: Vec<i64>,
-    pub position: Vec<i64>,
-    pub comm: Vec<i64>,
-    pub instance: Vec<i64>,
-    pub label: Vec<i64>,
-    pub operation: Vec<i64>,
-    pub size: Vec<i64>,
-    pub me: Vec<i64>,
-    pub root: Vec<i64>,
-    pub sent: Vec<i64>,
-    pub received: Vec<i64>,
-    pub counts: Vec<i64>,
-    pub stay_ns: Vec<i64>,
-}
-
-impl DumpiCollectives {
-    fn push(
-        &mut self,
-        call: &Collective,
-        comm: u32,
-        instance: u32,
-        label: u32,
-        size: usize,
-        me: u32,
-    ) {
-        self.rank.push(call.rank.into());
-        self.position.push(call.position.into());
-        self.comm.push(comm.into());
-        self.instance.push(instance.into());
-        self.label.push(label.into());
-        self.operation.push(call.operation.into());
-        self.size.push(size as i64);
-        self.me.push(me.into());
-        self.root.push(call.root);
-        self.sent.push(call.sent as i64);
-        self.received.push(call.received as i64);
-        self.counts.push(call.counts);
-        self.stay_ns.push(call.stay_ns);
-    }
-}
-
-/// The calls of all ranks.
-#[derive(Debug, Default)]
-pub struct DumpiCalls {
-    /// Sends and receives, and the time between calls.
-    pub ranks: RecordedRanks,
-    /// Number of receives of which the trace does not record the message: they have no peer.
-    pub unknown_sources: u64,
-    /// Labels by number.
-    pub labels: Vec<CallLabel>,
-    /// Collectives.
-    pub collectives: DumpiCollectives,
-    /// Bytes sent to and received from every member, for collectives with a vector of counts.
-    pub counts: Vec<(Vec<u64>, Vec<u64>)>,
-    /// World ranks of the members of each communicator that collectives use.
-    pub members: Vec<(u32, Vec<u32>)>,
-    /// Number of sends and receives on communicators with unknown members, which are left out.
-    pub lost_posts: u64,
-    /// Number of collectives that some members did not record, which are left out.
-    pub lost_collectives: u64,
-    /// Number of messages of types of unknown size.
-    pub of_unknown_type: u64,
-    /// Number of sends and receives with MPI_PROC_NULL.
-    pub proc_null: u64,
-    /// Number of cancelled requests.
-    pub cancelled: u64,
-    /// Nanoseconds spent in all calls of each name.
-    pub inside_ns: Vec<(String, i128)>,
-    /// All calls with their times, if the reader was asked for them.
-    pub timed: Option<TimedDumpiCalls>,
-}
-
-struct Name {
-    text: String,
-    kind: CallKind,
-    finalize: bool,
-    inside_ns: i128,
-    /// For persistent calls such as MPI_Send_init, the name of the started call.
-    started: Option<u32>,
-}
-
-/// State shared by the readers of all ranks.
-struct Shared {
-    n_ranks: u32,
-    longest_ps: u64,
-    signatures: Vec<Option<Signature>>,
-    names: Vec<Name>,
-    numbers: Map<String, u32>,
-    /// Name of each call number of binary files.
-    by_number: Vec<Option<u32>>,
-    communicators: Communicators,
-    posts: Vec<Post>,
-    /// First post of each rank.
-    first: Vec<u32>,
-    computes: Vec<ComputeRow>,
-    collectives: Vec<Collective>,
-    counts: Map<Counts, i64>,
-    of_unknown_type: u64,
-    proc_null: u64,
-    cancelled: u64,
-    timed: Option<TimedDumpiCalls>,
-    /// The first fault of each kind, reported only if all files can be read.
-    rank_count_fault: Option<Fault>,
-    argument_fault: Option<Fault>,
-    gap_fault: Option<Fault>,
-}
-
-impl Shared {
-    /// Number of a name; adds unknown names.
-    fn named(&mut self, name: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(name) {
-            return number;
-        }
-        let number = self.names.len() as u32;
-        self.names.push(Name {
-            text: name.to_owned(),
-            kind: CallKind::of(name),
-            finalize: name == "MPI_Finalize",
-            inside_ns: 0,
-            started: None,
-        });
-        self.numbers.insert(name.to_owned(), number);
-        number
-    }
-
-    /// Name of a call of a binary file; `None` if its arguments are not known.
-    #[inline]
-    fn numbered(&self, number: u16) -> Option<u32> {
-        self.by_number.get(usize::from(number)).copied().flatten()
-    }
-
-    /// Name of the call that a persistent call prepares: MPI_Send for MPI_Send_init.
-    fn started(&mut self, name: u32) -> u32 {
-        if let Some(found) = self.names[name as usize].started {
-            return found;
-        }
-        let text = self.names[name as usize].text.replace("_init", "");
-        let found = self.named(&text);
-        self.names[name as usize].started = Some(found);
-        found
-    }
-}
+pub use calls::{
+    CallLabel, DumpiCalls, DumpiCollectives, Fault, FaultKind, FilePosition, MAGIC, TimedDumpiCalls,
+};
 
 /// Reads the files of all ranks one by one.
 pub struct Reader {
@@ -255,7 +52,9 @@ impl Reader {
             gap_fault: None,
         };
         for number in 0..shared.signatures.len() {
-            let name = shared.signatures[number].as_ref().map(|one| format!("MPI_{}", one.name));
+            let name = shared.signatures[number]
+                .as_ref()
+                .map(|signature| format!("MPI_{}", signature.name));
             let name = name.map(|name| shared.named(&name));
             shared.by_number.push(name);
         }
@@ -315,7 +114,7 @@ impl Reader {
         used.sort_unstable();
         used.dedup();
         out.members =
-            used.into_iter().map(|one| (one as u32, members[one as usize].clone())).collect();
+            used.into_iter().map(|comm| (comm as u32, members[comm as usize].clone())).collect();
         let mut counts: Vec<_> = shared.counts.drain().collect();
         counts.sort_unstable_by_key(|&(_, number)| number);
         out.counts = counts.into_iter().map(|(counts, _)| counts).collect();
@@ -425,7 +224,7 @@ fn point_to_point(
         let times = (post.position, post.wait);
         Some(PostRow::new(post.size, times, world, channel).labelled(label, post.is_send))
     };
-    // Rows are as large as posts, and take their place in memory.
+    // Rows are as large as posts and reuse their memory.
     let posts: Vec<PostRow> = posts.into_iter().enumerate().filter_map(row).collect();
     first.resize(ends.len(), kept);
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();

@@ -49,18 +49,18 @@ pub(crate) struct Operation {
 
 impl Schedule {
     #[inline]
-    pub(crate) fn push(&mut self, one: &Operation, streams: &mut Interner) {
-        let message = one.kind == op::ISEND || one.kind == op::IRECV;
+    pub(crate) fn push(&mut self, operation: &Operation, streams: &mut Interner) {
+        let message = operation.kind == op::ISEND || operation.kind == op::IRECV;
         // A computation that takes no time only has dependencies.
-        let empty = !message && one.amount == 0;
-        self.kind.push(if empty { op::NOTHING } else { one.kind });
-        self.peer.push(one.peer);
-        self.amount.push(one.amount);
+        let empty = !message && operation.amount == 0;
+        self.kind.push(if empty { op::NOTHING } else { operation.kind });
+        self.peer.push(operation.peer);
+        self.amount.push(operation.amount);
         let mut stream = 0;
         if message {
-            let (number, new) = streams.number(one.kind.into(), one.tag);
+            let (number, new) = streams.number(operation.kind.into(), operation.tag);
             if new {
-                self.streams.push((one.kind, one.tag));
+                self.streams.push((operation.kind, operation.tag));
             }
             stream = number;
         }
@@ -113,21 +113,21 @@ pub fn read(data: &[u8], longest_ps: u64) -> Result<Schedule, ScheduleError> {
 
 /// The number after `word` and blanks.
 fn number_after(line: &[u8], word: &[u8]) -> Option<u64> {
-    let rest = line.strip_prefix(word)?;
-    natural(blanks(rest)?)
+    let tail = line.strip_prefix(word)?;
+    natural(blanks(tail)?)
 }
 
 /// The text after one or more blanks.
 #[inline(always)]
 fn blanks(text: &[u8]) -> Option<&[u8]> {
-    let (&first, mut rest) = text.split_first()?;
+    let (&first, mut remaining) = text.split_first()?;
     if !is_blank(first) {
         return None;
     }
-    while let Some((_, tail)) = rest.split_first().filter(|(byte, _)| is_blank(**byte)) {
-        rest = tail;
+    while let Some((_, tail)) = remaining.split_first().filter(|(byte, _)| is_blank(**byte)) {
+        remaining = tail;
     }
-    Some(rest)
+    Some(remaining)
 }
 
 #[inline(always)]
@@ -173,13 +173,13 @@ pub struct GoalReader {
     streams: Interner,
     names: BlockLabels,
     dependencies: Vec<Dependency>,
-    /// Dependencies on labels that were not known yet: line, labels, and whether it suffices to begin.
+    /// Dependencies on labels that appear later: line, labels, and whether the begin suffices.
     pending: Vec<(u32, [Range<usize>; 2], bool)>,
     pending_text: Vec<u8>,
     cores: Vec<u64>,
     adapters: Vec<u64>,
-    /// The first error within a block, reported only if all blocks are complete: otherwise the file is
-    /// truncated, and that is the better explanation.
+    /// The first error within a block. Reported only if all blocks are complete: otherwise the file
+    /// is truncated, which explains more.
     fault: Option<ScheduleError>,
 }
 
@@ -256,8 +256,8 @@ impl GoalReader {
                 [Some(before), Some(after)] => {
                     self.dependencies.push(Dependency { before, after, begun });
                 }
-                [found, _] => {
-                    let lost = if found.is_none() { before } else { after };
+                [position, _] => {
+                    let lost = if position.is_none() { before } else { after };
                     self.fault.get_or_insert(ScheduleError::UndefinedLabel(line, lost.to_vec()));
                 }
             }
@@ -274,18 +274,18 @@ impl GoalReader {
     /// An operation or a dependency.
     #[inline]
     fn block_line(&mut self, at: u32, line: &[u8]) -> Result<(), ScheduleError> {
-        let (mut name, mut rest) = (None, line);
+        let (mut name, mut remaining) = (None, line);
         if let Some((first, tail)) = BlockLabel::split(line) {
             let tail = maybe_blanks(tail);
             if let [b':', operation @ ..] = tail {
                 name = Some(first);
-                rest = maybe_blanks(operation);
+                remaining = maybe_blanks(operation);
             } else if !matches!(first.text, b"send" | b"recv" | b"calc") || !tail_is_number(tail) {
                 return self.dependency(at, &first, tail);
             }
         }
-        let found = operation(rest).ok_or(ScheduleError::UnknownLine(at))?;
-        self.add(at, name, &found)
+        let operation_text = operation(remaining).ok_or(ScheduleError::UnknownLine(at))?;
+        self.add(at, name, &operation_text)
     }
 
     /// The rest of a line that makes `after` depend on another operation.
@@ -326,16 +326,17 @@ impl GoalReader {
         &mut self,
         at: u32,
         name: Option<BlockLabel<'_>>,
-        found: &OperationText,
+        text: &OperationText,
     ) -> Result<(), ScheduleError> {
-        let one = self.operation(found).ok_or(ScheduleError::InvalidValue(at, self.ranks()))?;
-        if one.kind == op::COMPUTE {
-            let core = found.core.flatten().unwrap_or(0);
+        let operation =
+            self.operation(text).ok_or(ScheduleError::InvalidValue(at, self.ranks()))?;
+        if operation.kind == op::COMPUTE {
+            let core = text.core.flatten().unwrap_or(0);
             if !self.cores.contains(&core) && self.cores.len() < 1 << 10 {
                 self.cores.push(core);
             }
         } else {
-            let adapter = found.adapter.unwrap_or(0);
+            let adapter = text.adapter.unwrap_or(0);
             if !self.adapters.contains(&adapter) && self.adapters.len() < 1 << 10 {
                 self.adapters.push(adapter);
             }
@@ -348,26 +349,26 @@ impl GoalReader {
         if self.keep_lines {
             self.out.line.push(at);
         }
-        self.out.push(&one, &mut self.streams);
+        self.out.push(&operation, &mut self.streams);
         Ok(())
     }
 
     /// An operation; `None` if a value is out of range.
     #[inline]
-    fn operation(&self, found: &OperationText) -> Option<Operation> {
-        let (kind, amount) = (found.kind, found.amount?);
+    fn operation(&self, text: &OperationText) -> Option<Operation> {
+        let (kind, amount) = (text.kind, text.amount?);
         if kind == op::COMPUTE {
-            let valid = found.peer.is_none() && amount <= self.longest_ps / PS_PER_NS;
+            let valid = text.peer.is_none() && amount <= self.longest_ps / PS_PER_NS;
             let amount = amount.saturating_mul(PS_PER_NS);
             return valid.then_some(Operation { kind, peer: -1, amount, tag: 0 });
         }
-        let (to, peer) = found.peer?;
+        let (to, peer) = text.peer?;
         let peer = match peer {
             Number::Any if kind == op::IRECV => ANY_SOURCE,
             Number::Value(Some(peer)) if peer < self.ranks() => peer as i32,
             _ => return None,
         };
-        let tag = match found.tag {
+        let tag = match text.tag {
             None => 0,
             Some(Number::Any) if kind == op::IRECV => ANY_TAG,
             Some(Number::Value(tag)) => i64::try_from(tag?).ok()?,
@@ -410,8 +411,8 @@ fn tail_is_number(tail: &[u8]) -> bool {
 
 /// The rank of `rank R {`.
 fn block(line: &[u8]) -> Option<u64> {
-    let (rank, rest) = number(blanks(line.strip_prefix(b"rank")?)?)?;
-    rank.filter(|_| maybe_blanks(rest) == b"{")
+    let (rank, tail) = number(blanks(line.strip_prefix(b"rank")?)?)?;
+    rank.filter(|_| maybe_blanks(tail) == b"{")
 }
 
 /// A number, or `-1` for any.
@@ -436,20 +437,20 @@ struct OperationText {
 /// `send 8b to 1 tag 5 cpu 0 nic 0`, `recv 8b from 1`, `calc 100`.
 #[inline]
 fn operation(text: &[u8]) -> Option<OperationText> {
-    let (name, rest) = text.split_at_checked(4)?;
+    let (name, remaining) = text.split_at_checked(4)?;
     let kind = match name {
         b"send" => op::ISEND,
         b"recv" => op::IRECV,
         b"calc" => op::COMPUTE,
         _ => return None,
     };
-    let (amount, rest) = number(blanks(rest)?)?;
-    let mut rest = rest.strip_prefix(b"b").unwrap_or(rest);
-    let mut found =
+    let (amount, remaining) = number(blanks(remaining)?)?;
+    let mut remaining = remaining.strip_prefix(b"b").unwrap_or(remaining);
+    let mut parsed =
         OperationText { kind, amount, peer: None, tag: None, core: None, adapter: None };
     let mut first = true;
-    while !rest.is_empty() {
-        let (word, tail) = keyword(blanks(rest)?)?;
+    while !remaining.is_empty() {
+        let (word, tail) = keyword(blanks(remaining)?)?;
         let tail = blanks(tail)?;
         let (value, tail) = match tail {
             [b'-', b'1', tail @ ..] if tail.first().is_none_or(|&byte| is_blank(byte)) => {
@@ -459,17 +460,17 @@ fn operation(text: &[u8]) -> Option<OperationText> {
         };
         match (word, value) {
             (Keyword::To | Keyword::From, _) if first => {
-                found.peer = Some((word == Keyword::To, value));
+                parsed.peer = Some((word == Keyword::To, value));
             }
-            (Keyword::Tag, _) => found.tag = found.tag.or(Some(value)),
-            (Keyword::Cpu, Number::Value(core)) => found.core = found.core.or(Some(core)),
-            (Keyword::Nic, Number::Value(adapter)) => found.adapter = adapter,
+            (Keyword::Tag, _) => parsed.tag = parsed.tag.or(Some(value)),
+            (Keyword::Cpu, Number::Value(core)) => parsed.core = parsed.core.or(Some(core)),
+            (Keyword::Nic, Number::Value(adapter)) => parsed.adapter = adapter,
             _ => return None,
         }
         first = false;
-        rest = tail;
+        remaining = tail;
     }
-    Some(found)
+    Some(parsed)
 }
 
 /// A word before a number.
@@ -496,7 +497,7 @@ fn keyword(text: &[u8]) -> Option<(Keyword, &[u8])> {
 }
 
 impl Schedule {
-    /// Puts the blocks, which are of these ranks, in the order of their ranks, and numbers streams in it.
+    /// Sorts the blocks by rank, and numbers streams in this order.
     fn reorder(&mut self, blocks: &[u32]) {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         order.sort_by_key(|&at| blocks[at]);
@@ -514,7 +515,8 @@ impl Schedule {
                 let (peer, amount) = (old.peer[row], old.amount[row]);
                 self.push(&Operation { kind, peer, amount, tag }, &mut streams);
                 // Only the number changes, not the flag in the highest bit.
-                let required = old.required.of(row).iter().map(|&one| one.wrapping_add(shift));
+                let required =
+                    old.required.of(row).iter().map(|&operation| operation.wrapping_add(shift));
                 self.required.source.extend(required);
                 self.required.end.push(self.required.source.len() as u32);
             }
@@ -542,19 +544,19 @@ mod tests {
     fn blocks_are_put_in_the_order_of_ranks() {
         let text = b"num_ranks 2\nrank 1 {\na: recv 8b from 0\nb: calc 2 cpu 3\nb requires a\nb irequires a\n}\n\
                      rank 0 {\nsend 8b to 1 tag 0 nic 1\n}\n";
-        let found = read(text, 1 << 60).expect("a valid trace");
-        assert_eq!(found.rank_start, [0, 1, 3]);
+        let schedule = read(text, 1 << 60).expect("a valid trace");
+        assert_eq!(schedule.rank_start, [0, 1, 3]);
         assert_eq!(
-            (found.required.end, found.required.source),
+            (schedule.required.end, schedule.required.source),
             (vec![0, 0, 2], vec![1, 1 | AT_START])
         );
-        assert_eq!(found.amount, [8, 8, 2000]);
-        assert_eq!(found.line, [8, 2, 3]);
-        assert_eq!(found.streams, [(op::ISEND, 0), (op::IRECV, 0)]);
+        assert_eq!(schedule.amount, [8, 8, 2000]);
+        assert_eq!(schedule.line, [8, 2, 3]);
+        assert_eq!(schedule.streams, [(op::ISEND, 0), (op::IRECV, 0)]);
     }
 
     #[test]
-    fn a_schedule_in_pieces_and_labels_before_their_operations_are_read() {
+    fn schedules_may_come_in_pieces() {
         let mut reader = GoalReader::new(1 << 60, false);
         for piece in [
             &b"num_ranks 1\nrank 0 {\nb2 requires first_one\n"[..],
@@ -563,14 +565,17 @@ mod tests {
         ] {
             reader.feed(piece).expect("valid lines");
         }
-        let found = reader.finish().expect("a valid trace");
-        assert_eq!(found.kind, [op::COMPUTE, op::IRECV, op::NOTHING]);
-        assert_eq!((found.peer[1], &found.streams[..]), (ANY_SOURCE, &[(op::IRECV, ANY_TAG)][..]));
-        assert_eq!((found.required.end, found.required.source), (vec![1, 1, 1], vec![1]));
+        let schedule = reader.finish().expect("a valid trace");
+        assert_eq!(schedule.kind, [op::COMPUTE, op::IRECV, op::NOTHING]);
+        assert_eq!(
+            (schedule.peer[1], &schedule.streams[..]),
+            (ANY_SOURCE, &[(op::IRECV, ANY_TAG)][..])
+        );
+        assert_eq!((schedule.required.end, schedule.required.source), (vec![1, 1, 1], vec![1]));
     }
 
     #[test]
-    fn an_absurd_number_of_ranks_takes_no_memory() {
+    fn a_huge_rank_count_takes_no_memory() {
         let text = b"num_ranks 999999999999\nrank 0 {\n}\n";
         assert_eq!(
             read(text, 1 << 60).err(),

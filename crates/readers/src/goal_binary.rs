@@ -12,8 +12,6 @@ use crate::numbering::Interner;
 use crate::op;
 use crate::requirements::Dependency;
 
-/// First bytes of a file.
-pub const MAGIC: &[u8] = &4223u64.to_le_bytes();
 /// Offsets within a file are counted from here.
 const ORIGIN: u64 = 8;
 /// Bytes before the table of the parts.
@@ -95,8 +93,8 @@ struct Bytes<'a> {
 impl Bytes<'_> {
     #[inline]
     fn get<const N: usize>(&self, at: u64) -> Result<[u8; N], BinaryFault> {
-        let rest = usize::try_from(at).ok().and_then(|at| self.data.get(at..));
-        rest.and_then(|rest| rest.first_chunk()).copied().ok_or_else(|| cut(self.data))
+        let tail = usize::try_from(at).ok().and_then(|at| self.data.get(at..));
+        tail.and_then(|tail| tail.first_chunk()).copied().ok_or_else(|| cut(self.data))
     }
 
     #[inline]
@@ -110,7 +108,7 @@ impl Bytes<'_> {
     }
 }
 
-/// The part of one rank; `file` ends where it ends.
+/// Reads the part of one rank, which reaches to the end of `file`.
 struct RankPart<'a> {
     file: Bytes<'a>,
     rank: u32,
@@ -203,7 +201,7 @@ impl RankPart<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ANY, BinaryFault, MAGIC, read};
+    use super::{ANY, BinaryFault, read};
     use crate::graph::{ANY_SOURCE, ANY_TAG};
     use crate::op;
 
@@ -222,19 +220,19 @@ mod tests {
             let count = operations.len() as u32;
             let mut out = [count, 1, 0].into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>();
             out.extend(operations.concat());
-            out.extend(appendix.iter().flat_map(|one| one.to_le_bytes()));
+            out.extend(appendix.iter().flat_map(|index| index.to_le_bytes()));
             out
         };
         let parts = [
             part(&[operation(3, 0, 5, [1, 0, 0, 1]), operation(1, 1, 64, [0, 1, 0, 1])], &[1]),
             part(&[operation(2, 0, 64, [0; 4])], &[]),
         ];
-        let mut out = MAGIC.to_vec();
+        let mut out = 4223u64.to_le_bytes().to_vec();
         out.extend([2, 0, 0, 0, 0, 0]);
         let mut begin = 38u64;
-        for one in &parts {
+        for rank_part in &parts {
             out.extend(begin.to_le_bytes());
-            begin += one.len() as u64;
+            begin += rank_part.len() as u64;
             out.extend(begin.to_le_bytes());
         }
         out.extend(parts.concat());
@@ -243,12 +241,12 @@ mod tests {
 
     #[test]
     fn operations_and_dependencies_are_read() {
-        let found = read(&file(), 1 << 60).expect("a valid schedule");
-        assert_eq!((found.rank_start, found.peer), (vec![0, 2, 3], vec![-1, 1, 0]));
-        assert_eq!((found.amount, found.stream), (vec![5000, 64, 64], vec![0, 0, 1]));
-        assert_eq!(found.streams, [(op::ISEND, 9), (op::IRECV, 9)]);
-        assert_eq!((found.required.end, found.required.source), (vec![0, 1, 1], vec![0]));
-        assert_eq!((found.cores, found.adapters), (1, 1));
+        let schedule = read(&file(), 1 << 60).expect("a valid schedule");
+        assert_eq!((schedule.rank_start, schedule.peer), (vec![0, 2, 3], vec![-1, 1, 0]));
+        assert_eq!((schedule.amount, schedule.stream), (vec![5000, 64, 64], vec![0, 0, 1]));
+        assert_eq!(schedule.streams, [(op::ISEND, 9), (op::IRECV, 9)]);
+        assert_eq!((schedule.required.end, schedule.required.source), (vec![0, 1, 1], vec![0]));
+        assert_eq!((schedule.cores, schedule.adapters), (1, 1));
     }
 
     #[test]
@@ -258,15 +256,15 @@ mod tests {
         let at = data.len() - 39;
         data[at + 5..at + 9].copy_from_slice(&ANY.to_le_bytes());
         data[at + 17..at + 21].copy_from_slice(&ANY.to_le_bytes());
-        let found = read(&data, 1 << 60).expect("a valid schedule");
-        assert_eq!((found.peer[2], found.streams[1]), (ANY_SOURCE, (op::IRECV, ANY_TAG)));
+        let schedule = read(&data, 1 << 60).expect("a valid schedule");
+        assert_eq!((schedule.peer[2], schedule.streams[1]), (ANY_SOURCE, (op::IRECV, ANY_TAG)));
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_refused() {
-        let whole = file();
-        for length in 0..whole.len() {
-            assert!(read(&whole[..length], 1 << 60).is_err(), "cut at {length}");
+    fn truncated_files_are_refused() {
+        let bytes = file();
+        for length in 0..bytes.len() {
+            assert!(read(&bytes[..length], 1 << 60).is_err(), "cut at {length}");
         }
     }
 

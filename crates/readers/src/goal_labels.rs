@@ -1,4 +1,4 @@
-//! BlockLabels of operations within a block of a GOAL schedule.
+//! Labels of operations within a block of a GOAL schedule.
 
 use crate::numbering::Map;
 
@@ -32,8 +32,8 @@ impl<'a> BlockLabel<'a> {
             at += 1;
         }
         let digits = at - letters;
-        let rest = text[at..].iter().position(|&byte| !is_letter(byte) && !byte.is_ascii_digit());
-        let end = rest.map_or(text.len(), |more| at + more);
+        let suffix = text[at..].iter().position(|&byte| !is_letter(byte) && !byte.is_ascii_digit());
+        let end = suffix.map_or(text.len(), |more| at + more);
         let zeros = digits > 1 && text[letters] == b'0';
         let short = end == at && letters <= 8 && (1..=Self::DIGITS).contains(&digits) && !zeros;
         let (text, tail) = text.split_at(end);
@@ -74,12 +74,12 @@ impl BlockLabels {
 
     #[inline]
     pub fn get(&self, label: &BlockLabel<'_>) -> Option<u32> {
-        let known = label.short.and_then(|(word, number)| {
-            let (_, table) = self.words.iter().find(|one| one.0 == word)?;
+        let short_label = label.short.and_then(|(word, number)| {
+            let (_, table) = self.words.iter().find(|entry| entry.0 == word)?;
             table.get(number).copied().filter(|&at| at != Self::NONE)
         });
-        if known.is_some() || self.others.is_empty() {
-            known
+        if short_label.is_some() || self.others.is_empty() {
+            short_label
         } else {
             self.others.get(label.text).copied()
         }
@@ -92,7 +92,7 @@ impl BlockLabels {
             return false;
         }
         if let Some((word, number)) = label.short {
-            let at = self.words.iter().position(|one| one.0 == word).or_else(|| {
+            let at = self.words.iter().position(|entry| entry.0 == word).or_else(|| {
                 (self.words.len() < Self::MAX_WORDS).then(|| {
                     self.words.push((word, Vec::new()));
                     self.words.len() - 1
@@ -129,7 +129,7 @@ mod tests {
     use super::{BlockLabel, BlockLabels};
 
     #[test]
-    fn labels_that_look_alike_are_different() {
+    fn similar_labels_are_distinct() {
         let texts = [
             "l1",
             "l01",
@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(labels.get(&BlockLabel::of(text.as_bytes())), Some(at as u32), "{text}");
             assert!(!labels.insert(&BlockLabel::of(text.as_bytes()), 99));
         }
-        let (label, rest) = BlockLabel::split(b"ab12: calc 1").expect("a label");
-        assert_eq!((label.text, rest), (&b"ab12"[..], &b": calc 1"[..]));
+        let (label, tail) = BlockLabel::split(b"ab12: calc 1").expect("a label");
+        assert_eq!((label.text, tail), (&b"ab12"[..], &b": calc 1"[..]));
     }
 }

@@ -14,6 +14,7 @@ mod goal_labels;
 pub mod graph;
 mod matching;
 pub mod numbering;
+pub mod ordering;
 pub mod post_rows;
 pub mod requirements;
 pub mod simgrid_ti;

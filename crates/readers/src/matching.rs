@@ -24,7 +24,7 @@ struct Sent {
     rank: u32,
 }
 
-/// The match of each row, [`NONE`] if it has none: the k-th receive matches the k-th send of each source,
+/// The match of each row, or [`NONE`]. The k-th receive matches the k-th send of each source,
 /// destination and channel. `rank_start` has the first row of each rank, and the number of rows.
 pub(crate) fn match_messages(rows: &impl MessageRows, rank_start: &[u32]) -> Vec<u32> {
     let n_ranks = rank_start.len() - 1;
@@ -34,13 +34,13 @@ pub(crate) fn match_messages(rows: &impl MessageRows, rank_start: &[u32]) -> Vec
     let mut cursors = vec![(0, 0); n_ranks];
     for receiver in 0..n_ranks {
         let sends = &mut sends[first[receiver] as usize..first[receiver + 1] as usize];
-        let own = rank_start[receiver]..rank_start[receiver + 1];
+        let rows_of_rank = rank_start[receiver]..rank_start[receiver + 1];
         receives.clear();
-        receives.extend(own.filter(|&at| rows.is_send(at as usize) == Some(false)));
+        receives.extend(rows_of_rank.filter(|&at| rows.is_send(at as usize) == Some(false)));
         sort_by_order(&mut receives, rows, |at| at);
         // Sends are grouped by the rank that sends.
         sends
-            .chunk_by_mut(|one, two| one.rank == two.rank)
+            .chunk_by_mut(|left, right| left.rank == right.rank)
             .for_each(|group| sort_by_order(group, rows, |send| send.row));
         if !match_in_step(rows, sends, &receives, &mut cursors, &mut pair) {
             match_by_channel(rows, sends, &receives, &mut pair);
@@ -76,14 +76,14 @@ fn sends_by_receiver(rows: &impl MessageRows, rank_start: &[u32]) -> (Vec<u32>, 
 }
 
 fn sort_by_order<T: Copy>(messages: &mut [T], rows: &impl MessageRows, row: fn(T) -> u32) {
-    let order = |&one: &T| rows.order(row(one) as usize);
+    let order = |&item: &T| rows.order(row(item) as usize);
     if !messages.is_sorted_by_key(order) {
         messages.sort_by_key(order);
     }
 }
 
-/// Matches each receive with the next send of its source, if the channels of all are equal and no send or
-/// receive remains; returns whether they are. Most programs receive messages in the order in which they
+/// Matches each receive with the next send of its source. Returns false unless all channels agree
+/// and no send or receive is left over. Most programs receive messages in the order in which they
 /// are sent.
 fn match_in_step(
     rows: &impl MessageRows,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_posting_counts_not_that_of_rows() {
+    fn messages_match_in_posting_order() {
         let rows =
             Listed(vec![(true, 1, 5, 9), (true, 1, 5, 2), (false, 0, 5, 4), (false, 0, 5, 3)]);
         assert_eq!(match_messages(&rows, &[0, 2, 4]), [2, 3, 0, 1]);

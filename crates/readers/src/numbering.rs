@@ -41,10 +41,10 @@ impl Hasher for FoldedHasher {
         for chunk in &mut chunks {
             self.mix(u64::from_le_bytes(chunk.try_into().expect("eight bytes")));
         }
-        let rest = chunks.remainder();
-        if !rest.is_empty() {
+        let tail = chunks.remainder();
+        if !tail.is_empty() {
             let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
+            last[..tail.len()].copy_from_slice(tail);
             self.mix(u64::from_le_bytes(last));
         }
     }
@@ -227,11 +227,11 @@ mod tests {
     #[test]
     fn pairs_are_numbered_in_order_of_first_occurrence() {
         let mut numbers = Interner::default();
-        let given = [(1, 0), (1, -4), (0, 0), (1, 900), (70, 3), (1, 0), (1, -4), (70, 3)];
-        let found: Vec<u32> =
-            given.iter().map(|&(kind, value)| numbers.number(kind, value).0).collect();
-        assert_eq!(found, [0, 1, 2, 3, 4, 0, 1, 4]);
-        // A large value is found again once the table has grown beyond it.
+        let keys = [(1, 0), (1, -4), (0, 0), (1, 900), (70, 3), (1, 0), (1, -4), (70, 3)];
+        let assigned: Vec<u32> =
+            keys.iter().map(|&(kind, value)| numbers.number(kind, value).0).collect();
+        assert_eq!(assigned, [0, 1, 2, 3, 4, 0, 1, 4]);
+        // A large value is still found after the table has grown beyond it.
         (1..1000).for_each(|value| assert!(numbers.number(1, value).0 > 0));
         assert_eq!(numbers.number(1, 900), (3, false));
     }

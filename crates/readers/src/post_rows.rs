@@ -13,7 +13,7 @@ pub const NO_WAIT: u32 = u32::MAX;
 /// A peer that the trace does not record.
 pub const NO_PEER: u32 = u32::MAX;
 /// Step of a wait after all others at its position.
-pub const LAST_STEP: u32 = u32::MAX;
+pub(crate) const LAST_STEP: u32 = u32::MAX;
 const SEND: u32 = 1 << 31;
 const COLLECTIVE: u32 = 1 << 30;
 /// Memory is returned to the system in pieces of at least so many rows.
@@ -49,7 +49,7 @@ impl PostRow {
 
     /// Sets the label and the direction; the post comes after the computation before its call.
     #[inline]
-    pub fn labelled(mut self, label: u32, is_send: bool) -> Self {
+    pub(crate) fn labelled(mut self, label: u32, is_send: bool) -> Self {
         self.step = 1;
         self.label = label | if is_send { SEND } else { 0 };
         self
@@ -106,7 +106,7 @@ pub struct RecordedRanks {
     pub first: Vec<u32>,
     /// Computations, in order.
     pub computes: Vec<ComputeRow>,
-    /// Tag in the program of each channel; channels beyond are their own.
+    /// Tag of each channel in the program; a channel beyond the list is its own tag.
     pub tags: Vec<u32>,
 }
 
@@ -134,7 +134,7 @@ pub struct CompiledRanks {
     pub labels: Vec<u32>,
     /// Number of sends, receives and messages of collectives without a partner.
     pub lost: [u64; 3],
-    /// Messages with two sizes, of which that of the sender counts.
+    /// Messages with two sizes; the sender's counts.
     pub differing: Option<DifferingSizes>,
 }
 
@@ -174,8 +174,8 @@ impl RecordedRanks {
         let mut first = vec![0];
         for rank in 0..n_ranks {
             let begin = all.len();
-            let own = self.first[rank] as usize..self.first[rank + 1] as usize;
-            all.extend_from_slice(&self.posts[own]);
+            let posts_of_rank = self.first[rank] as usize..self.first[rank + 1] as usize;
+            all.extend_from_slice(&self.posts[posts_of_rank]);
             all.extend(of.of(rank).map(|at| collective_row(posts, ends, at)));
             let key = |row: &PostRow| (row.position, row.step);
             if !all[begin..].is_sorted_by_key(key) {
@@ -186,30 +186,31 @@ impl RecordedRanks {
         (self.posts, self.first) = (all, first);
     }
 
-    /// The posts as columns, for what this module cannot do: receives of unknown source.
+    /// The posts as columns, for traces with receives of unknown source, which this module cannot
+    /// match.
     pub fn columns(&self) -> RecordedPosts {
         let mut out = RecordedPosts::default();
         out.reserve(self.posts.len());
         for (rank, ends) in self.first.windows(2).enumerate() {
             for post in &self.posts[ends[0] as usize..ends[1] as usize] {
-                let (waited, known) = (post.wait != NO_WAIT, post.peer != NO_PEER);
+                let (waited, has_peer) = (post.wait != NO_WAIT, post.peer != NO_PEER);
                 out.rank.push(rank as i64);
                 out.position.push(post.position.into());
                 out.step.push(post.step.into());
                 out.is_send.push(post.is_send());
-                out.peer.push(if known { post.peer.into() } else { UNKNOWN });
+                out.peer.push(if has_peer { post.peer.into() } else { UNKNOWN });
                 out.channel.push(self.tags[post.channel as usize].into());
                 out.size.push(post.size);
                 out.label.push(post.label().into());
                 out.wait_position.push(if waited { post.wait.into() } else { UNKNOWN });
                 out.wait_step.push(post.wait_step.into());
-                out.peer_known.push(known);
+                out.peer_known.push(has_peer);
             }
         }
         out
     }
 
-    /// The program; `scatters` are the labels of calls of which receivers know the sizes.
+    /// The program. `scatters` are the labels of calls whose sizes the receivers record.
     pub fn compile(mut self, scatters: &[u32]) -> CompiledRanks {
         let pair = match_messages(&PostRows(&self.posts), &self.first);
         let differing = self.reconcile_sizes(&pair, scatters);
@@ -219,8 +220,8 @@ impl RecordedRanks {
         CompiledRanks { program: self.write(), labels, lost, differing }
     }
 
-    /// Gives both ends of each message the same size: that which was sent, except for scatters, of which
-    /// the root records only the total.
+    /// Gives both ends of each message the same size. This is the size sent, except for scatters,
+    /// where the root records only the total.
     fn reconcile_sizes(&mut self, pair: &[u32], scatters: &[u32]) -> Option<DifferingSizes> {
         let posts = &mut self.posts;
         let matched = |at: usize, post: &PostRow| {
@@ -235,7 +236,7 @@ impl RecordedRanks {
                 posts[send].size = post.size;
             }
         }
-        let mut found: Option<DifferingSizes> = None;
+        let mut differing: Option<DifferingSizes> = None;
         for at in 0..posts.len() {
             let post = posts[at];
             let Some(send) = matched(at, &post) else { continue };
@@ -247,11 +248,11 @@ impl RecordedRanks {
                 let rank = self.first.partition_point(|&first| first as usize <= at) as u32 - 1;
                 let (peer, label, sizes) = (post.peer, post.label(), [sent, post.size]);
                 let first = DifferingSizes { number: 0, rank, peer, label, sizes };
-                found.get_or_insert(first).number += 1;
+                differing.get_or_insert(first).number += 1;
             }
             posts[at].size = sent;
         }
-        found
+        differing
     }
 
     /// Drops posts without a partner, which would block their rank forever.
@@ -287,7 +288,12 @@ impl RecordedRanks {
 
     /// Numbers the labels in use, and returns them in this order.
     fn number_labels(&mut self) -> Vec<u32> {
-        let highest = self.posts.iter().map(PostRow::label).max().map_or(0, |one| one as usize + 1);
+        let highest = self
+            .posts
+            .iter()
+            .map(PostRow::label)
+            .max()
+            .map_or(0, |highest_label| highest_label as usize + 1);
         let mut number = vec![NONE; highest];
         self.posts.iter().for_each(|post| number[post.label() as usize] = 0);
         let mut labels = Vec::new();
@@ -352,8 +358,8 @@ fn collective_row(posts: &Posts<'_>, ends: &Completions<'_>, at: usize) -> PostR
 
 fn first_of_ranks(computes: &[ComputeRow], n_ranks: usize) -> Vec<u32> {
     let mut first = vec![0; n_ranks + 1];
-    for one in computes {
-        first[one.rank as usize + 1] += 1;
+    for row in computes {
+        first[row.rank as usize + 1] += 1;
     }
     for rank in 0..n_ranks {
         first[rank + 1] += first[rank];
@@ -386,17 +392,17 @@ impl RankWriter<'_> {
         const NEVER: (u32, u32) = (u32::MAX, u32::MAX);
         let (mut post, mut wait, mut compute) = (0, 0, 0);
         loop {
-            let post_key = posts.get(post).map_or(NEVER, |one| (one.position, one.step));
-            let wait_key = waits.get(wait).map_or(NEVER, |one| (one.0, one.1));
-            let compute_key = computes.get(compute).map_or(NEVER, |one| (one.position, 0));
+            let post_key = posts.get(post).map_or(NEVER, |row| (row.position, row.step));
+            let wait_key = waits.get(wait).map_or(NEVER, |event| (event.0, event.1));
+            let compute_key = computes.get(compute).map_or(NEVER, |row| (row.position, 0));
             if post < posts.len() && post_key <= wait_key && post_key <= compute_key {
                 self.post(&posts[post], post as i32);
                 post += 1;
             } else if wait < waits.len() && wait_key <= compute_key {
                 self.put(OpKind::Wait, -1, 0, 0, waits[wait].2, 0);
                 wait += 1;
-            } else if let Some(one) = computes.get(compute) {
-                self.put(OpKind::Compute, -1, one.ps, 0, -1, 0);
+            } else if let Some(computation) = computes.get(compute) {
+                self.put(OpKind::Compute, -1, computation.ps, 0, -1, 0);
                 compute += 1;
             } else {
                 break;
@@ -461,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_waited_for_is_waited_for_at_the_end() {
+    fn unwaited_requests_complete_at_the_end() {
         let mut ranks = two_ranks();
         ranks.posts.push(PostRow::new(9, (4, 5), 0, 0).labelled(7, false));
         ranks.first[2] = 4;
@@ -471,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_are_merged_by_position_and_scatters_have_the_size_of_the_receiver() {
+    fn collectives_are_merged_by_position() {
         let mut ranks = two_ranks();
         let posts = Posts {
             rank: &[1, 0],

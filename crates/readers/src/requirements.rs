@@ -38,45 +38,49 @@ impl Requirements {
         let first = self.end.len();
         self.end.resize(kinds.len(), 0);
         let end = &mut self.end[first..];
-        for one in &*dependencies {
-            end[one.after as usize - first] += 1;
+        for dependency in &*dependencies {
+            end[dependency.after as usize - first] += 1;
         }
         let mut total = self.source.len() as u32;
-        for one in &mut *end {
+        for dependency in &mut *end {
             // Begin of the list; becomes its end as the list is filled.
-            total += std::mem::replace(one, total);
+            total += std::mem::replace(dependency, total);
         }
         self.source.resize(total as usize, 0);
-        for one in dependencies.drain(..) {
-            let at = &mut end[one.after as usize - first];
-            self.source[*at as usize] = one.before | if one.begun { AT_START } else { 0 };
+        for dependency in dependencies.drain(..) {
+            let at = &mut end[dependency.after as usize - first];
+            self.source[*at as usize] =
+                dependency.before | if dependency.begun { AT_START } else { 0 };
             *at += 1;
         }
     }
 }
 
-/// Adds further dependencies: an operation that may begin with a computation inherits those of that
+/// Adds implied dependencies: an operation that may begin with a computation inherits those of the
 /// computation.
 ///
 /// It precedes the computation in the sequence, because a rank does nothing else while it computes.
 fn inherit(kinds: &[u8], dependencies: &mut Vec<Dependency>) {
     let computes = |at: u32| kinds[at as usize] == op::COMPUTE;
-    let early: Vec<Dependency> =
-        dependencies.iter().filter(|one| one.begun && computes(one.before)).copied().collect();
+    let early: Vec<Dependency> = dependencies
+        .iter()
+        .filter(|dependency| dependency.begun && computes(dependency.before))
+        .copied()
+        .collect();
     if early.is_empty() {
         return;
     }
     let mut required: Map<u32, Vec<u32>> =
-        early.iter().map(|one| (one.before, Vec::new())).collect();
-    for one in dependencies.iter().filter(|one| !one.begun) {
-        if let Some(of) = required.get_mut(&one.after) {
-            of.push(one.before);
+        early.iter().map(|dependency| (dependency.before, Vec::new())).collect();
+    for dependency in dependencies.iter().filter(|dependency| !dependency.begun) {
+        if let Some(of) = required.get_mut(&dependency.after) {
+            of.push(dependency.before);
         }
     }
-    let inherited = early.iter().flat_map(|one| {
-        required[&one.before].iter().map(|&before| Dependency {
+    let inherited = early.iter().flat_map(|dependency| {
+        required[&dependency.before].iter().map(|&before| Dependency {
             before,
-            after: one.after,
+            after: dependency.after,
             begun: false,
         })
     });
@@ -90,13 +94,13 @@ mod tests {
     use crate::op;
 
     #[test]
-    fn lists_keep_their_order_and_inherit_what_a_computation_requires() {
+    fn lists_inherit_requirements_of_computations() {
         let depend = |before, after, begun| Dependency { before, after, begun };
         let mut lists = Requirements::default();
         lists.add_rank(&[op::ISEND, op::ISEND], &mut vec![depend(0, 1, false)]);
         let kinds = [op::ISEND, op::ISEND, op::IRECV, op::COMPUTE, op::ISEND];
-        let mut rest = vec![depend(3, 4, true), depend(2, 4, false), depend(2, 3, false)];
-        lists.add_rank(&kinds, &mut rest);
+        let mut dependencies = vec![depend(3, 4, true), depend(2, 4, false), depend(2, 3, false)];
+        lists.add_rank(&kinds, &mut dependencies);
         assert_eq!(lists.end, [0, 1, 1, 2, 5]);
         assert_eq!(lists.source, [0, 2, 3 | AT_START, 2, 2]);
     }

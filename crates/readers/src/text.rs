@@ -2,11 +2,11 @@
 
 /// A line without leading and trailing blanks.
 pub(crate) fn trimmed(mut line: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t' | b'\r', rest @ ..] = line {
-        line = rest;
+    while let [b' ' | b'\t' | b'\r', trimmed_line @ ..] = line {
+        line = trimmed_line;
     }
-    while let [rest @ .., b' ' | b'\t' | b'\r'] = line {
-        line = rest;
+    while let [trimmed_line @ .., b' ' | b'\t' | b'\r'] = line {
+        line = trimmed_line;
     }
     line
 }
@@ -17,13 +17,13 @@ pub(crate) fn word<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
         return None;
     }
     let end = line.iter().position(|&byte| byte == b' ' || byte == b'\t').unwrap_or(line.len());
-    let found = &line[..end];
-    let mut rest = &line[end..];
-    while let [b' ' | b'\t', tail @ ..] = rest {
-        rest = tail;
+    let first = &line[..end];
+    let mut remaining = &line[end..];
+    while let [b' ' | b'\t', tail @ ..] = remaining {
+        remaining = tail;
     }
-    *line = rest;
-    Some(found)
+    *line = remaining;
+    Some(first)
 }
 
 /// An unsigned integer that consists of digits only.
@@ -62,14 +62,14 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
 
 /// The lines of a file, without their line ends.
 pub(crate) fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = data;
+    let mut remaining = data;
     std::iter::from_fn(move || {
-        if rest.is_empty() {
+        if remaining.is_empty() {
             return None;
         }
-        let end = newline(rest).unwrap_or(rest.len());
-        let line = &rest[..end];
-        rest = rest.get(end + 1..).unwrap_or_default();
+        let end = newline(remaining).unwrap_or(remaining.len());
+        let line = &remaining[..end];
+        remaining = remaining.get(end + 1..).unwrap_or_default();
         Some(line)
     })
 }
@@ -80,11 +80,11 @@ fn newline(data: &[u8]) -> Option<usize> {
     let mut at = 0;
     for chunk in data.chunks_exact(8) {
         let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes")) ^ (LOW * 10);
-        let found = word.wrapping_sub(LOW) & !word & (LOW << 7);
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
+        let marks = word.wrapping_sub(LOW) & !word & (LOW << 7);
+        if marks != 0 {
+            return Some(at + marks.trailing_zeros() as usize / 8);
         }
         at += 8;
     }
-    data[at..].iter().position(|&byte| byte == b'\n').map(|rest| at + rest)
+    data[at..].iter().position(|&byte| byte == b'\n').map(|offset| at + offset)
 }

@@ -9,10 +9,10 @@ use crate::matching::NONE;
 use crate::numbering::Map;
 use crate::op;
 
-/// Number of requirements of a receive that is no longer waited for.
+/// Marks a receive that its dependents do not wait for any more.
 const RELEASED: u32 = u32::MAX;
 
-/// Receiver, source and tag that a message or a receive is looked up by; both may be any.
+/// Key of a message or receive: receiver, source and tag. Source and tag may be wildcards.
 type Envelope = (u32, i32, i64);
 
 /// The match of each send and receive of a graph without cycles, [`NONE`] if it has none.
@@ -27,7 +27,7 @@ pub(crate) fn match_on_arrival(graph: &Graph<'_>) -> Vec<u32> {
             run.now = time;
             run.begin(at);
         }
-        // What requires a receive without a message proceeds without it.
+        // Dependents of a receive without a message proceed without it.
         let mut waiting = std::mem::take(&mut run.unmet);
         waiting.retain(|&at| run.pair[at as usize] == NONE);
         if waiting.is_empty() {
@@ -52,7 +52,8 @@ struct Run<'a> {
     ready: BinaryHeap<Reverse<(u64, u32)>>,
     now: u64,
     rank_of: Vec<u32>,
-    /// Posted receives with the order of posting, and messages that have arrived, which are in four queues.
+    /// Posted receives with their order of posting, and arrived messages, each of which is in four
+    /// queues.
     posted: Map<Envelope, VecDeque<(u32, u32)>>,
     arrived: Map<Envelope, VecDeque<u32>>,
     posts: u32,
@@ -143,7 +144,8 @@ impl<'a> Run<'a> {
         let (to, from) = (self.graph.peer[send as usize], self.rank_of[send as usize] as i32);
         let envelopes = envelopes(to as u32, from, self.channel(send));
         let first = |envelope| self.posted.get(envelope).and_then(VecDeque::front);
-        let earliest = envelopes.iter().filter_map(|one| Some((first(one)?.0, *one))).min();
+        let earliest =
+            envelopes.iter().filter_map(|envelope| Some((first(envelope)?.0, *envelope))).min();
         if let Some((_, envelope)) = earliest {
             let taken = self.posted.get_mut(&envelope).and_then(VecDeque::pop_front);
             if let Some((_, receive)) = taken {
@@ -181,7 +183,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What receives may ask for to get a message, in a fixed order.
+/// The keys of receives that match a message, in a fixed order.
 fn envelopes(to: u32, from: i32, channel: i64) -> [Envelope; 4] {
     [(to, from, channel), (to, ANY_SOURCE, channel), (to, from, ANY_TAG), (to, ANY_SOURCE, ANY_TAG)]
 }

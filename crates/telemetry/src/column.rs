@@ -58,7 +58,7 @@ impl Column {
 
     /// Appends numbers.
     pub fn extend(&mut self, numbers: impl Iterator<Item = u64> + Clone) {
-        // The union of the bits of all numbers, from which the width follows; usually a few low bits.
+        // The union of the bits of all numbers, which determines the width.
         let mut bits = 0;
         let before = self.len();
         let mut seen = |number| {

@@ -2,11 +2,10 @@
 //!
 //! The switch side ([`Mark`]) is a few bytes per packet and one decision per hop; the receiver side
 //! ([`Samples`]) is a table of weighted counts. Neither depends on the simulator. [`scheme`] has
-//! the other encodings of a path sample, [`hash`] the hashes that represent a link in a few
-//! bits, [`decode`] the decoding from hashes to counts.
+//! other encodings of a path sample. [`hash`] represents a link in a few bits. [`decode`] turns
+//! hashes into counts.
 
 mod column;
-pub mod congestion;
 pub mod decode;
 pub mod hash;
 pub mod link_times;

@@ -18,7 +18,7 @@ pub struct SampleRows<'a> {
     pub columns: [&'a [&'a [u64]]; 2],
 }
 
-/// What the simulation recorded of some links and windows; equal links and windows are added up.
+/// The simulation's record of some links and windows; rows with equal link and window are added up.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkRecord<'a> {
     /// Link of each row.
@@ -63,17 +63,19 @@ pub fn date_samples(
     let mut layers = rows.columns.map(|columns| Layer::new(columns, rows, &of_link, links));
     let mut out = LinkTimeSums::new(rows.columns.map(<[_]>::len));
     let (mut reached, mut met) = (vec![0.0; windows], vec![0.0; windows]);
-    // Dated rows are numbered in the order of the table, not by link, so this comes first.
+    // Rows are numbered in the order of the table, not by link, so this loop comes first.
     let mut recorded_any = vec![[false; 2]; links];
     for (row, &link) in record.link.iter().enumerate() {
         let any = &mut recorded_any[link as usize];
-        // What met congestion reached the queue, and where nothing did, what left it did so.
+        // Packets that met congestion count when they reach the queue. Where none did, packets
+        // count when they leave.
         any[0] |= record.left[row] > 0 || record.met[row] > 0;
         any[1] |= record.met[row] > 0;
     }
-    let known =
+    let has_record =
         |link: usize, layer: usize| recorded_any[link][layer] && layers[layer].weight[link] > 0.0;
-    let dated: Vec<[bool; 2]> = (0..links).map(|link| [0, 1].map(|at| known(link, at))).collect();
+    let dated: Vec<[bool; 2]> =
+        (0..links).map(|link| [0, 1].map(|at| has_record(link, at))).collect();
     for (number, layer) in layers.iter_mut().enumerate() {
         layer.number_rows(rows, |link| dated[link as usize][number]);
     }
@@ -99,9 +101,9 @@ pub fn date_samples(
 
 /// Packets that reached the queue of a link in each window, and those that met congestion.
 ///
-/// The record has packets when they leave, and those that met congestion when they reached the queue.
-/// Packets that met none hardly wait: they reach and leave it in one window. While packets that met
-/// congestion wait, the queue sends these first, as it is first in, first out.
+/// The record counts packets when they leave, and congested packets when they reach the queue.
+/// Other packets hardly wait: they reach and leave the queue in one window. While congested packets
+/// wait, the queue sends them first, because it is first in, first out.
 fn record_of(record: LinkRecord<'_>, rows: &[u32], reached: &mut [f64], met: &mut [f64]) {
     reached.fill(0.0);
     met.fill(0.0);
@@ -145,7 +147,8 @@ fn by_link(link: &[u32], links: usize) -> RowsByLink {
     RowsByLink { start, rows }
 }
 
-/// A share of what arrived from a link in a window, and the window there that it belongs to.
+/// A share of the samples of a link that arrived in a window, and the window in which these packets
+/// were at the link.
 #[derive(Clone, Copy)]
 struct Piece {
     to: u32,
@@ -164,9 +167,9 @@ struct Layer<'a> {
     arrived: f64,
     there: f64,
     upto: f64,
-    /// Where the last part of the links so far ends on the number line.
+    /// End of the last part on the number line, over the links so far.
     end: f64,
-    /// Pieces of the link being laid, and which of them belong to each window of arrival.
+    /// Pieces of the current link, and the pieces of each window of arrival.
     pieces: Vec<Piece>,
     of_window: Vec<(u32, u32, u32)>,
 }
@@ -203,10 +206,10 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Lays what arrived from `link` over the packets that were there in each window.
+    /// Lays the samples of `link` over the packets that were there in each window.
     ///
-    /// The link is the span from its number to the next on a number line, which is cut wherever what
-    /// arrived in a window ends, or what was there in a window.
+    /// On a number line, the link is the span from its number to the next. The span is cut where
+    /// the samples of a window of arrival end, and where the packets of a window at the link end.
     fn lay(&mut self, link: usize, mine: &[u32], rows: SampleRows<'_>, when: &[f64]) {
         let mut amounts: Vec<(u32, f64)> = Vec::new();
         let counted = mine.iter().map(|&row| row as usize).filter(|&row| self.columns[0][row] > 0);
@@ -268,10 +271,10 @@ impl<'a> Layer<'a> {
         let pieces = &mut self.pieces[*first as usize..];
         *count = pieces.len() as u32;
         let (last, mut low) = (pieces.len() - 1, 0.0);
-        let whole = pieces[last].high - before;
+        let total = pieces[last].high - before;
         for (number, piece) in pieces.iter_mut().enumerate() {
             piece.low = low;
-            piece.high = if number == last { 1.0 } else { (piece.high - before) / whole };
+            piece.high = if number == last { 1.0 } else { (piece.high - before) / total };
             low = piece.high;
         }
     }
@@ -297,18 +300,18 @@ impl<'a> Layer<'a> {
                 }
                 continue;
             }
-            // Rows of one link and window are there at one time; which of their samples goes where is
-            // spread evenly over the rows, so that single samples do not all fall to one side.
-            let (spread, whole) = ((f64::from(self.number[row]) * GOLDEN) % 1.0, count as f64);
+            // Rows of one link and window are there at the same time. Their samples are spread
+            // evenly over the pieces, so that single samples do not all fall to one side.
+            let (spread, n_samples) = ((f64::from(self.number[row]) * GOLDEN) % 1.0, count as f64);
             let at = self.of_window.binary_search_by_key(&window, |&(window, ..)| window);
             let Ok(at) = at else { continue };
             let (_, first, count) = self.of_window[at];
             for piece in &self.pieces[first as usize..(first + count) as usize] {
-                let first = (piece.low * whole + spread).floor();
-                let last = (piece.high * whole + spread).floor();
+                let first = (piece.low * n_samples + spread).floor();
+                let last = (piece.high * n_samples + spread).floor();
                 if last > first {
                     for (value, column) in values.iter_mut().zip(self.columns) {
-                        let each = column[row] as f64 / whole;
+                        let each = column[row] as f64 / n_samples;
                         let upto = (each * last).round_ties_even();
                         *value = (upto - (each * first).round_ties_even()) as u64;
                     }
@@ -322,10 +325,10 @@ impl<'a> Layer<'a> {
 /// Where each part of a link ends on the number line; `so_far` is the sum over the links before.
 fn ends(link: usize, parts: &[(u32, f64)], so_far: &mut f64) -> Vec<f64> {
     let before = *so_far;
-    let whole = parts.iter().fold(0.0, |sum, part| sum + part.1);
+    let total = parts.iter().fold(0.0, |sum, part| sum + part.1);
     let end = |part: &(u32, f64)| {
         *so_far += part.1;
-        link as f64 + (*so_far - before) / whole
+        link as f64 + (*so_far - before) / total
     };
     parts.iter().map(end).collect()
 }
@@ -334,10 +337,10 @@ fn ends(link: usize, parts: &[(u32, f64)], so_far: &mut f64) -> Vec<f64> {
 struct LinkTimeSums {
     /// Number of columns of each kind.
     widths: [usize; 2],
-    /// Window and pair of what a link has so far, and where its values begin in `values`.
+    /// Window and pair of each row of the current link, and where its values begin in `values`.
     open: Vec<(u64, usize)>,
     values: Vec<u64>,
-    /// Window and pair, link, and the first value of what is finished.
+    /// Window and pair, link, and first value of each finished row.
     done: Vec<(u64, u32, usize)>,
     sums: Vec<u64>,
 }

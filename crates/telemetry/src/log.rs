@@ -1,6 +1,6 @@
 //! An append-only log that is written once and read once.
 
-/// Items in chunks that are never copied: appending writes only to new memory, and joining two logs
+/// Items in chunks that are never copied. Appending writes only to new memory, and joining two logs
 /// moves their chunks.
 #[derive(Debug, Clone)]
 pub struct Log<T> {
@@ -43,7 +43,7 @@ impl<T: Copy> Log<T> {
     /// Appends the first `kept` items without a branch on `kept`; returns whether a new chunk was
     /// begun.
     #[inline]
-    pub fn push_first<const N: usize>(&mut self, kept: usize, items: [T; N]) -> bool {
+    pub(crate) fn push_first<const N: usize>(&mut self, kept: usize, items: [T; N]) -> bool {
         let needs_chunk = self.open.capacity() - self.open.len() < N;
         if needs_chunk {
             self.start_chunk();
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_come_out_as_they_went_in() {
+    fn items_keep_their_order() {
         let (mut first, mut second) = (Log::default(), Log::default());
         (0..5000u64).for_each(|item| first.push(item));
         (5000..5003).for_each(|item| second.push(item));

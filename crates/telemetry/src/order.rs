@@ -130,7 +130,7 @@ mod tests {
     use crate::scheme::mix;
 
     #[test]
-    fn items_come_in_order_of_their_keys_and_as_they_were_logged() {
+    fn sorting_is_stable() {
         let mut sorting = RadixSorter::default();
         for (items, bits) in [(3000, 20), (0, 8), (1, 64), (700, 3), (9000, 64)] {
             let mut log = Log::default();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_come_in_order_and_are_zero_then() {
+    fn sums_come_in_order_and_are_reset() {
         let mut block = Block::<2>::default();
         for _ in 0..2 {
             for place in [255, 3, 64, 3] {

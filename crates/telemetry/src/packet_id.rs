@@ -7,9 +7,9 @@
 //! 24 bits. The state before the PSN, the key of the flow, is added once more behind it. Within a flow,
 //! ids therefore never repeat before the PSN wraps; between flows they coincide as random numbers do.
 //!
-//! The link hash is linear in the id, which is all that decoding by transform requires. The id itself must
-//! *not* be linear in the PSN: consecutive PSNs fill subspaces, on which linear hashes of two links
-//! agree always, never, or exactly half of the time.
+//! The link hash is linear in the id, which is all that decoding by transform requires. The id
+//! itself must *not* be linear in the PSN. Consecutive PSNs fill subspaces, on which linear hashes
+//! of two links agree always, never, or exactly half of the time.
 
 /// Bits of an id, and of a packet sequence number.
 pub const ID_BITS: u32 = 24;
@@ -86,7 +86,7 @@ pub const fn takes_sample(id: u32, hop: u8) -> bool {
 /// Hash of (packet id, hop index) that switches and receivers share: 24 bits. For each hop it is a bijection on the ids, so over all ids a threshold
 /// is met with exactly its probability.
 #[inline]
-pub const fn hop_hash(id: u32, hop: u8) -> u32 {
+pub(crate) const fn hop_hash(id: u32, hop: u8) -> u32 {
     let mut x = id & MASK ^ (hop as u32 * 0x01_0101);
     let mut at = 0;
     while at < HOP_ROUNDS.len() {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_do_not_tell_the_link_hash() {
+    fn decisions_are_independent_of_the_link_hash() {
         // Correlation of a hop's decision with every parity of the id, by a Walsh-Hadamard transform of the ids
         // that take the sample. Parities of 2^24 ids at random would reach 0.3 %.
         for hop in 1..5 {

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn sender_bits_beyond_the_longest_path_say_no() {
+    fn sender_bits_end_at_the_longest_path() {
         let mut bits = SenderBits::draw(&mut Ideal::new(3), 2);
         assert!(bits.take());
         bits.take();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn lfsr_chances_are_as_near_as_the_table_allows() {
+    fn lfsr_probabilities_are_exact_to_the_table() {
         for bits in [8, 16] {
             let period = (1u32 << bits) - 1;
             for l in 1..=9 {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_lfsr_stepped_once_a_packet_repeats_itself() {
+    fn an_lfsr_stepped_once_per_packet_repeats() {
         let sources =
             |steps| std::array::from_fn(|k| Lfsr::new(16, steps, 977 * k as u32).unwrap());
         let (_, once) = five_switches(sources(1));

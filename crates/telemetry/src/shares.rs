@@ -14,8 +14,8 @@ pub fn in_shares<W: Send, T: Send>(
     let (mut before, mut first) = (0, 0);
     for (window, weight) in weights.into_iter().enumerate() {
         before += weight;
-        let rest = threads - shares.len();
-        if rest > 1 && before * threads >= total * (shares.len() + 1) {
+        let threads_left = threads - shares.len();
+        if threads_left > 1 && before * threads >= total * (shares.len() + 1) {
             let later = windows.split_off(window + 1 - first);
             shares.push((first, std::mem::replace(&mut windows, later)));
             first = window + 1;

@@ -177,23 +177,23 @@ impl LogSummer {
                 rows.first().map(|row| row.key),
             ];
             let Some(number) = keys.into_iter().flatten().map(block_of).min() else { break };
-            while let Some((first, rest)) = compact.split_first()
+            while let Some((first, tail)) = compact.split_first()
                 && block_of(first.key()) == number
             {
                 count(block, &first.expand(full));
-                compact = rest;
+                compact = tail;
             }
-            while let Some((first, rest)) = observed.split_first()
+            while let Some((first, tail)) = observed.split_first()
                 && block_of(first.key) == number
             {
                 count(block, first);
-                observed = rest;
+                observed = tail;
             }
-            while let Some((first, rest)) = rows.split_first()
+            while let Some((first, tail)) = rows.split_first()
                 && block_of(first.key) == number
             {
                 block.add(first.key as u8, first.sums);
-                rows = rest;
+                rows = tail;
             }
             block.drain(|places, sums| each(number * BLOCK as u64, places, sums));
         }
@@ -227,7 +227,7 @@ pub struct SampleLog {
 }
 
 impl SampleLog {
-    /// For packets that refer to one of `links` links, most of them with `payload` bytes.
+    /// For packets on `links` links, most of them with `payload` bytes.
     pub fn new(links: usize, payload: u32) -> Self {
         let (full, summer) = (links.max(MIN_UNSUMMED), LogSummer::default());
         Self { logs: Vec::new(), payload, full, summer }
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_several_logs_are_in_order_of_window_label_and_link() {
+    fn merged_sums_are_sorted() {
         let cases = [(100, 2, 7), (20_000, 1, 70_000), (50_000, 300, 11)];
         for ((samples, labels, links), threads) in cases.into_iter().zip([3, 2, 1]) {
             let mut expected = Sums::new();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_is_summed_before_it_takes_much_more_memory_than_the_sums() {
+    fn long_logs_are_summed_early() {
         let log = receive(100_000, 1, 9, &mut Sums::new());
         assert!(
             log.logs.iter().all(|log| log.unsummed() <= 2 * MIN_UNSUMMED && log.rows.len() <= 9)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::events::{Context, RegionClass};
+use crate::tables::NONE;
 
 const PARADIGM_MPI: u8 = 4;
 const ROLE_ARTIFICIAL: u8 = 31;
@@ -13,7 +13,6 @@ const GROUP_COMM_LOCATIONS: u8 = 4;
 const GROUP_COMM_GROUP: u8 = 5;
 const GROUP_COMM_SELF: u8 = 6;
 const LOCATION_CPU_THREAD: u8 = 1;
-const UNDEFINED: u32 = u32::MAX;
 
 /// Name of the attribute in which `tailback record` keeps the bytes to each partner of a collective.
 const SIZES_ATTRIBUTE: &str = "tailback::bytes_to_each_rank";
@@ -38,6 +37,28 @@ pub(crate) enum Definition {
     RmaWindow { id: u32, comm: u32 },
     CartDimension { id: u32, size: u32 },
     CartTopology { comm: u32, dimensions: Vec<u32> },
+}
+
+/// How the reader treats a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RegionClass {
+    /// A call of the MPI library.
+    Mpi,
+    /// A part of the application that becomes a phase.
+    Phase,
+    /// A region around the whole program, or one that the tracer adds: ignored.
+    Outer,
+}
+
+/// A calling context of a tracer that unwinds the stack: a region and the place where it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Context {
+    /// Region.
+    pub region: u32,
+    /// Source code location of the call, [`NONE`] if unknown.
+    pub site: u32,
+    /// Calling context of the caller, [`NONE`] at the top.
+    pub parent: u32,
 }
 
 /// A communicator and its members.
@@ -103,7 +124,7 @@ pub struct Definitions {
     /// Attribute of collectives that names a string with the bytes to each partner ([`SIZES_ATTRIBUTE`]),
     /// if the trace has it.
     pub sizes: Option<u32>,
-    /// All strings by id, if it has.
+    /// All strings by id, if the trace has this attribute.
     pub strings: HashMap<u32, String>,
     /// Locations declared to have no events: they may have no file.
     pub(crate) without_events: HashSet<u64>,
@@ -202,8 +223,9 @@ impl Raw {
         if kind == GROUP_COMM_LOCATIONS && paradigm == PARADIGM_MPI && self.world.is_empty() {
             self.world.clone_from(&members);
         }
-        let known = self.groups.get(&id).is_some_and(|group| group.kind != GROUP_COMM_LOCATIONS);
-        if !known || kind != GROUP_COMM_LOCATIONS {
+        let is_defined =
+            self.groups.get(&id).is_some_and(|group| group.kind != GROUP_COMM_LOCATIONS);
+        if !is_defined || kind != GROUP_COMM_LOCATIONS {
             self.groups.insert(id, Group { kind, members });
         }
     }
@@ -211,7 +233,7 @@ impl Raw {
     /// Source files and lines by id, without entries that lack a file name or a line.
     fn lines(&self, from: &[(u32, u32, u32)]) -> BTreeMap<u32, (String, u32)> {
         from.iter()
-            .filter(|&&(_, _, line)| line > 0 && line != UNDEFINED)
+            .filter(|&&(_, _, line)| line > 0 && line != NONE)
             .filter_map(|&(id, file, line)| Some((id, (self.name(file)?.to_owned(), line))))
             .collect()
     }
@@ -344,11 +366,12 @@ fn members_of(
     ranks: &BTreeMap<u64, u32>,
     n_ranks: u32,
 ) -> Result<(Vec<u32>, bool), String> {
-    if group == UNDEFINED {
+    if group == NONE {
         return Ok((Vec::new(), false));
     }
-    let found = raw.groups.get(&group).ok_or_else(|| format!("group {group} is not defined"))?;
-    let rank_of = |member: &u64| match found.kind {
+    let definition =
+        raw.groups.get(&group).ok_or_else(|| format!("group {group} is not defined"))?;
+    let rank_of = |member: &u64| match definition.kind {
         GROUP_COMM_LOCATIONS => ranks
             .get(member)
             .copied()
@@ -357,10 +380,10 @@ fn members_of(
             format!("group {group} names rank {member}, but the trace has {n_ranks} ranks, from 0")
         }),
     };
-    match found.kind {
+    match definition.kind {
         GROUP_COMM_SELF => Ok((Vec::new(), true)),
         GROUP_COMM_GROUP | GROUP_COMM_LOCATIONS => {
-            Ok((found.members.iter().map(rank_of).collect::<Result<_, _>>()?, false))
+            Ok((definition.members.iter().map(rank_of).collect::<Result<_, _>>()?, false))
         }
         kind => Err(format!("group {group} is of type {kind}, not a group of processes")),
     }
@@ -396,7 +419,7 @@ mod tests {
         for group in 0..2 {
             read.push(Definition::LocationGroup { id: group, parent: group + 1 });
         }
-        for (id, parent) in [(0, UNDEFINED), (1, 0), (2, 3), (3, 2)] {
+        for (id, parent) in [(0, NONE), (1, 0), (2, 3), (3, 2)] {
             read.push(Definition::SystemTreeNode { id, name: 0, class: 1, parent });
         }
         let group = |id, kind, members| Definition::Group { id, kind, paradigm: 4, members };
@@ -415,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn group_zero_twice_is_both_the_locations_and_the_world() {
+    fn group_zero_may_be_defined_twice() {
         let out = resolve(small_world()).unwrap();
         assert_eq!(out.n_ranks, 2);
         assert_eq!(out.locations, [(40, 0), (7, 1), (9, 1)]);
@@ -428,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_through_the_machine_ends_even_if_the_tree_has_a_loop() {
+    fn a_loop_in_the_system_tree_ends() {
         let out = resolve(small_world()).unwrap();
         assert_eq!(out.system[0].len(), 2);
         assert_eq!(out.system[0][0].class, "rows");

@@ -61,7 +61,7 @@ pub(crate) enum TraceEvent {
         root: u32,
         sent: u64,
         received: u64,
-        /// String with the bytes to each partner, `NONE` without.
+        /// String with the bytes to each partner; `NONE` if there is none.
         sizes: u32,
     },
     IcollectiveRequest {

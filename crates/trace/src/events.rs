@@ -2,32 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::definitions::{Context, RegionClass};
 use crate::event::{EventSink, TraceEvent};
 use crate::lookup::{ById, OpenIds};
 use crate::posts::{LocationPosts, PostBuilder, RecordPlace, Unusual};
 use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
-
-/// How the reader treats a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RegionClass {
-    /// A call of the MPI library.
-    Mpi,
-    /// A part of the application that becomes a phase.
-    Phase,
-    /// A region around the whole program, or one that the tracer adds: ignored.
-    Outer,
-}
-
-/// A calling context of a tracer that unwinds the stack: a region and the place where it is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Context {
-    /// Region.
-    pub region: u32,
-    /// Source code location of the call, [`NONE`] if unknown.
-    pub site: u32,
-    /// Calling context of the caller, [`NONE`] at the top.
-    pub parent: u32,
-}
 
 /// Columns of a row that refer to other rows.
 #[derive(Clone, Copy)]
@@ -41,7 +20,7 @@ struct Ids {
 impl Ids {
     const NONE: Self = Self { request: NO_ID, message: NO_ID, posted: NONE, probed: NONE };
 
-    /// Those of a collective whose sizes are in a string.
+    /// Ids of a collective whose sizes are in a string.
     fn sizes(string: u32) -> Self {
         let message = if string == NONE { NO_ID } else { u64::from(string) };
         Self { message, ..Self::NONE }
@@ -175,8 +154,8 @@ impl<'a> Collector<'a> {
         let mut at = context;
         let mut path = NONE;
         while at != NONE {
-            if let Some(&known) = self.path_of_context.get(&at) {
-                path = known;
+            if let Some(&row) = self.path_of_context.get(&at) {
+                path = row;
                 break;
             }
             let frame = *self
@@ -238,7 +217,8 @@ impl<'a> Collector<'a> {
         self.out.leaves += 1;
         match self.classes.get(region) {
             Some(RegionClass::Mpi) => {
-                // If recording was switched on within a call, the call is left without an enter.
+                // If recording was switched on within a call, the call has a leave event but no
+                // enter event.
                 if self.mpi_depth > 0 {
                     self.mpi_depth -= 1;
                     if self.mpi_depth == 0 {

@@ -1,4 +1,4 @@
-//! Safe wrappers of the OTF2 C library; with its callbacks the only code of this crate that is `unsafe`.
+//! Safe wrappers of the OTF2 C library. Only this module and its callbacks contain `unsafe` code.
 //!
 //! The library is loaded at run time, because it comes in a Python wheel. Declarations follow the
 //! OTF2 3.x reference. Soundness rests on these points:
@@ -11,7 +11,7 @@
 mod callbacks;
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
@@ -22,12 +22,6 @@ use crate::event::EventSink;
 use crate::tables::ClockOffset;
 
 use callbacks::*;
-
-type Handle = *mut c_void;
-type Code = c_int;
-
-const CONTINUE: Code = 0;
-const INTERRUPT: Code = 1;
 
 macro_rules! api {
     ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $ret:ty;)*) => {

@@ -32,7 +32,7 @@ impl<T: Copy> ById<T> {
     #[inline]
     pub fn get(&self, id: u32) -> Option<T> {
         match self.small.get(id as usize) {
-            Some(&found) => found,
+            Some(&row) => row,
             None => self.others.get(&id).copied(),
         }
     }
@@ -56,10 +56,10 @@ impl<T: Copy> OpenIds<T> {
 
     #[inline]
     fn place(&self, id: u64) -> Option<usize> {
-        self.few.iter().rposition(|one| one.0 == id)
+        self.few.iter().rposition(|entry| entry.0 == id)
     }
 
-    /// Opens an id, also one that is open already; returns what that referred to.
+    /// Opens an id and returns its previous value, if it was open.
     #[inline]
     pub fn insert(&mut self, id: u64, what: T) -> Option<T> {
         if let Some(at) = self.place(id) {
@@ -98,7 +98,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn ids_of_any_size_are_found() {
+    fn lookups_find_ids_of_any_size() {
         let values = HashMap::from([(0, 'a'), (9, 'b'), (u32::MAX, 'c'), (1 << 16, 'd')]);
         let table = ById::new(&values);
         for (&id, &value) in &values {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_those_of_the_latest_insertion_also_of_many() {
+    fn lookups_return_the_latest_insertion() {
         let mut open = OpenIds::default();
         let mut expected = HashMap::new();
         // 61 ids in an order that opens and closes each several times.

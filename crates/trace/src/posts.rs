@@ -1,9 +1,10 @@
 //! Sends and receives of one location as rows of a program, built while its events are read.
 //!
-//! Most traces record the partner and the completion of every message, and one thread of each rank calls
-//! MPI. Their events become posts at once, so that neither events nor calls need to be kept: a post takes
-//! 40 bytes, where the records of a message and of the calls around it take several hundred. Anything
-//! else is *unusual*: the caller then reads the trace to columns, which the general compiler takes.
+//! Most traces record the partner and the completion of every message, and one thread of each rank
+//! calls MPI. Their events become posts at once, so that neither events nor calls need to be kept:
+//! a post takes 40 bytes, where the records of a message and of the calls around it take several
+//! hundred. Any other trace is *unusual*. The caller then reads it into columns for the general
+//! compiler.
 
 use std::collections::HashMap;
 
@@ -96,7 +97,7 @@ struct OpenCall {
     blocking: Option<u32>,
 }
 
-/// What is the same for all locations.
+/// Values shared by all locations.
 pub(crate) struct PostContext<'a> {
     pub communicators: &'a ById<&'a Communicator>,
     pub ps_per_tick: f64,
@@ -140,7 +141,7 @@ impl<'a> PostBuilder<'a> {
     }
 
     /// Begins a call; the time since the previous one is a computation.
-    pub fn begin_call(&mut self, region: u32, time: u64, event: u64, paused: bool) {
+    pub(crate) fn begin_call(&mut self, region: u32, time: u64, event: u64, paused: bool) {
         self.call = OpenCall { region, enter: time, ..OpenCall::default() };
         let gap = self.left.map_or(0, |left| time.saturating_sub(left));
         if gap > 0 && !paused {
@@ -153,7 +154,7 @@ impl<'a> PostBuilder<'a> {
     }
 
     /// Ends a call; returns whether its row must be kept.
-    pub fn end_call(&mut self, time: u64, event: u64) -> bool {
+    pub(crate) fn end_call(&mut self, time: u64, event: u64) -> bool {
         let call = self.call;
         self.left = Some(time);
         if let Some(first) = call.blocking {
@@ -284,9 +285,9 @@ impl<'a> PostBuilder<'a> {
     #[inline]
     fn peer(&self, peer: u32, comm: u32) -> Result<u32, Unusual> {
         match self.of.communicators.get(comm) {
-            Some(one) if one.is_self => Ok(self.of.rank),
-            Some(one) if one.remote.is_none() => {
-                one.members.get(peer as usize).copied().ok_or(Unusual)
+            Some(communicator) if communicator.is_self => Ok(self.of.rank),
+            Some(communicator) if communicator.remote.is_none() => {
+                communicator.members.get(peer as usize).copied().ok_or(Unusual)
             }
             _ => Err(Unusual),
         }
@@ -304,8 +305,8 @@ impl<'a> PostBuilder<'a> {
     #[inline]
     fn place(&mut self, (at, kind): (RecordPlace, RecordKind)) -> u32 {
         let kind = if at.call == NONE { kind as u8 } else { 0 };
-        if let Some(found) = self.places.iter().take(8).position(|one| *one == (at, kind)) {
-            return found as u32;
+        if let Some(index) = self.places.iter().take(8).position(|place| *place == (at, kind)) {
+            return index as u32;
         }
         let places = &mut self.places;
         *self.place_numbers.entry((at, kind)).or_insert_with(|| {
@@ -332,7 +333,7 @@ impl<'a> PostBuilder<'a> {
         number
     }
 
-    /// Opens a request; one that is open already was never completed.
+    /// Opens a request. If it is open already, it was never completed.
     #[inline]
     fn insert(&mut self, request: u64, what: Open) -> Result<(), Unusual> {
         self.open.insert(request, what).map_or(Ok(()), |_| Err(Unusual))

@@ -90,8 +90,8 @@ fn parse_anchor(bytes: &[u8]) -> Result<Anchor, String> {
     let compressed = number(0x1d, 1)? > 1;
     let mut at = 0x2e;
     let skip_text = |at: &mut usize| -> Result<(), String> {
-        let rest = bytes.get(*at..).ok_or(SHORT)?;
-        *at += 1 + rest.iter().position(|&byte| byte == 0).ok_or(SHORT)?;
+        let tail = bytes.get(*at..).ok_or(SHORT)?;
+        *at += 1 + tail.iter().position(|&byte| byte == 0).ok_or(SHORT)?;
         Ok(())
     };
     for _ in ["machine", "creator", "description"] {
@@ -202,13 +202,13 @@ mod tests {
         // A time stamp, an enter of region 1, a leave of an undefined region, a long record.
         let mut records = vec![5, 1, 0, 0, 0, 0, 0, 0, 0, 12, 1, 1, 13, LONG];
         records.extend([14, LONG, 3, 0, 0, 0, 0, 0, 0, 0, 7, 7, 7, END_OF_FILE, 1]);
-        let whole = chunk(&records);
+        let file = chunk(&records);
         let mut n = 0;
-        assert_eq!(walk_chunk(&whole, FileContent::Events, &mut n), Ok(true));
+        assert_eq!(walk_chunk(&file, FileContent::Events, &mut n), Ok(true));
         assert_eq!(n, 3);
         // Truncated anywhere before the end mark, it is damaged.
-        for length in 0..whole.len() - 2 {
-            assert!(walk_chunk(&whole[..length], FileContent::Events, &mut 0).is_err(), "{length}");
+        for length in 0..file.len() - 2 {
+            assert!(walk_chunk(&file[..length], FileContent::Events, &mut 0).is_err(), "{length}");
         }
     }
 

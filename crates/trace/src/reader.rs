@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::definitions::Definitions;
+use crate::definitions::{Definitions, RegionClass};
 use crate::error::TraceError;
-use crate::events::{Collector, RegionClass};
+use crate::events::Collector;
 use crate::ffi::Library;
 use crate::lookup::ById;
 use crate::posts::{LocationPosts, PostBuilder, PostContext, Unusual};
@@ -80,11 +80,12 @@ pub fn read_definitions(library: &Path, anchor: &Path) -> Result<Trace, TraceErr
     Ok(Trace { creator: opened.creator, definitions: opened.definitions, locations: Vec::new() })
 }
 
-/// Reads an archive like [`read`], but to posts, which take a fraction of the memory of columns.
+/// Reads an archive like [`read`], but into posts, which take a fraction of the memory of columns.
 ///
-/// `None` if it cannot be read so, for [`read`] to find the reason: a damaged file, several threads of a
-/// rank that call MPI, messages without a recorded partner or completion, matched probes, cancelled
-/// requests, one-sided operations, non-blocking collectives, messages between the groups of an inter-communicator.
+/// Returns `None` if the archive needs columns; [`read`] then finds the reason. Reasons are a
+/// damaged file, several threads of a rank that call MPI, messages without a recorded partner or
+/// completion, matched probes, cancelled requests, one-sided operations, non-blocking collectives,
+/// and messages between the groups of an inter-communicator.
 pub fn read_posts(
     library: &Path,
     anchor: &Path,
@@ -94,7 +95,8 @@ pub fn read_posts(
     let opened = open(library, anchor).ok()?;
     let definitions = &opened.definitions;
     let classes = ById::new(&definitions.classes);
-    let by_id = definitions.communicators.iter().map(|(&id, one)| (id, one)).collect();
+    let by_id =
+        definitions.communicators.iter().map(|(&id, communicator)| (id, communicator)).collect();
     let communicators = ById::new(&by_id);
     let ps_per_tick = 1e12 / definitions.ticks_per_second as f64;
     let locations = read_locations(&opened, threads, progress, |location, rank| {
@@ -109,10 +111,11 @@ pub fn read_posts(
     })
     .ok()?;
     let mut active = vec![false; definitions.n_ranks as usize];
-    for (one, &(_, rank)) in locations.iter().zip(&definitions.locations) {
-        let calls = one.regions.values().any(|region| region.calls > 0);
-        let records = !one.posts.is_empty() || !one.events.messages.kind.is_empty();
-        if (calls || records || one.proc_null > 0)
+    for (location_posts, &(_, rank)) in locations.iter().zip(&definitions.locations) {
+        let calls = location_posts.regions.values().any(|region| region.calls > 0);
+        let records =
+            !location_posts.posts.is_empty() || !location_posts.events.messages.kind.is_empty();
+        if (calls || records || location_posts.proc_null > 0)
             && std::mem::replace(&mut active[rank as usize], true)
         {
             return None;
@@ -150,7 +153,7 @@ fn open<'a>(library: &Path, anchor: &'a Path) -> Result<Opened<'a>, TraceError> 
     Ok(Opened { library, anchor, layout, creator, definitions })
 }
 
-/// What `work` makes of each location and its rank, in order.
+/// Results of `work` for each location and its rank, in order.
 fn read_locations<T: Send>(
     opened: &Opened<'_>,
     threads: usize,

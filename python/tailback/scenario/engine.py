@@ -365,14 +365,14 @@ COPY_GBPS = 80.0
 flight for about 80 ns each, so that it copies about 10 GB/s (Little's law)."""
 
 MEMORY_GBPS = 400.0
-"""Assumed rate that all messages within a host share. STREAM reaches 128 GB/s on two Xeon E5-2699 v4
-and 250 GB/s on two EPYC 7601 (AnandTech 2017), counting each byte when read and when written. A
-message is copied once (read by the other process) or twice (through a shared segment): 256 to
-1000 Gb/s. Hosts with one socket reach half of the former; those with DDR5, more than the latter."""
+"""Assumed rate that all messages within a host share. STREAM reaches 128 GB/s on two Xeon E5-2699
+v4 and 250 GB/s on two EPYC 7601 (AnandTech 2017), counting each byte when read and when written. A
+message is copied once (read by the other process) or twice (through a shared segment): 256 to 1000
+Gb/s. Hosts with one socket reach half of the former; those with DDR5, more than the latter."""
 
 ASSUMED_ERROR = 4.0
-"""Factor by which assumed rates within hosts may be wrong: :data:`MEMORY_GBPS` is then between those
-of one socket with DDR4 and copies of two, and of two sockets with DDR5."""
+"""Factor by which assumed rates within hosts may be wrong: :data:`MEMORY_GBPS` is then between
+those of one socket with DDR4 and copies of two, and of two sockets with DDR5."""
 
 MAX_LOCAL_ERROR = 100.0
 """Largest factor by which rates within hosts may be stated to be wrong."""

@@ -121,22 +121,65 @@ def test_no_import_climbs_back(rules, tmp_path: Path, line: str, broken: bool) -
     ("low", "broken"),
     [
         ("use crate::host::Adapter;", True),
+        ("use super::super::host::{self, Adapter};", True),
+        ("use crate::host;\nfn at(it: host::Adapter) {}", True),
+        ("use crate::*;\nfn at(it: Adapter) {}", True),
         ("fn at(it: crate::host::Adapter) {}", True),
+        ("fn at() { crate::host::made_by_a_macro() }", True),
+        ("use crate::host;", False),
         ("// crate::host::Adapter", False),
+        ('const WHERE: &str = "crate::host::Adapter";', False),
         ("#[cfg(test)]\nmod tests {\n    use crate::host::Adapter;\n}", False),
+        ("#[cfg(test)]\nfn at(it: crate::host::Adapter) {}\nfn up() {}", False),
+        ("#[cfg(test)]\nuse crate::host::Adapter;\nuse super::Settings;", False),
         ("use super::Settings;\npub struct Port;", False),
     ],
 )
-def test_files_of_the_engine_use_each_other_one_way(  # type: ignore[no-untyped-def]
+def test_files_of_a_crate_use_each_other_one_way(  # type: ignore[no-untyped-def]
     rules, tmp_path: Path, low: str, broken: bool
 ) -> None:
-    engine = "crates/engine/src"
-    written(tmp_path, f"{engine}/lib.rs", "mod host;\npub mod switch;\npub use host::Settings;")
-    written(tmp_path, f"{engine}/switch/port.rs", low)
-    written(tmp_path, f"{engine}/switch/mod.rs", "mod port;\npub use port::{Port as P, self};")
+    crate = "crates/engine/src"
+    written(tmp_path, f"{crate}/lib.rs", "mod host;\npub mod switch;\npub use host::*;")
+    written(tmp_path, f"{crate}/switch/port.rs", low)
     written(
         tmp_path,
-        f"{engine}/host.rs",
-        "use crate::{switch::{P, port}, switch};\npub struct Adapter(P);\npub struct Settings;",
+        f"{crate}/switch/mod.rs",
+        "mod port;\nmod settings;\npub use {settings::Settings, port::Port as P};",
     )
-    assert bool([*rules.engine_one_way(tmp_path)]) == broken
+    written(tmp_path, f"{crate}/switch/settings.rs", "pub struct Settings;")
+    written(
+        tmp_path,
+        f"{crate}/host.rs",
+        "use crate::{switch::{P, port}, switch};\npub struct Adapter(P);",
+    )
+    assert bool([*rules.crates_one_way(tmp_path)]) == broken
+
+
+@pytest.mark.parametrize(
+    ("parent", "broken"),
+    [
+        ("mod child;\npub struct Shared;", False),
+        ("mod child;\npub use child::Part;\npub struct Shared;", False),
+        ("mod child;\npub use child::*;\npub struct Shared;", False),
+        ("mod child;\nuse child::Part;\npub struct Shared(Part);", True),
+        ("mod child;\nuse self::child::{Part as P};\npub struct Shared(P);", True),
+        ("mod child;\npub use child::Part;\npub struct Shared(Part);", True),
+        ("mod child;\npub use child::*;\npub struct Shared(Part);", True),
+        ("mod child;\npub struct Shared(child::Part);", True),
+        ("mod child;\npub struct Shared;\nfn run() { child::run() }", True),
+        ("mod child;\npub struct Shared { child: u8 }\nfn run(it: Shared) { it.run() }", False),
+        ("#[cfg(test)]\nmod child;\npub fn shared() {}\n#[cfg(test)]\nuse child::Part;", False),
+    ],
+)
+@pytest.mark.parametrize("use", ["use super::Shared;", "use super::*;\ntype Up = Shared;"])
+def test_parent_in_use_by_child_leaves_child_alone(  # type: ignore[no-untyped-def]
+    rules, tmp_path: Path, use: str, parent: str, broken: bool
+) -> None:
+    written(tmp_path, "crates/any/src/lib.rs", "mod parent;\n")
+    written(tmp_path, "crates/any/src/parent.rs", parent)
+    written(
+        tmp_path,
+        "crates/any/src/parent/child.rs",
+        f"{use}\npub struct Part(u8);\npub fn run() {{}}",
+    )
+    assert bool([*rules.crates_one_way(tmp_path)]) == broken

@@ -11,9 +11,9 @@
 //!
 //! A packet is a *victim* where it had to wait for credit on its last link (what PortXmitWait
 //! counts) although the output it wants here is neither congested nor short of credit: other
-//! packets filled the buffer it waited for. That switch counts as creating victims, for some time
-//! after. The cause may be further downstream: a packet that leaves by a congested output without
-//! credit carries this information, in one bit, to the switch that withholds the credit, until it
+//! packets filled the buffer it waited for. That switch then counts as creating victims for some
+//! time. The cause may be further downstream. So a packet that leaves by a congested output without
+//! credit carries one bit to the switch that withholds the credit. Step by step, the information
 //! reaches the root of the congestion tree.
 
 use crate::network::packet::Flags;
@@ -30,9 +30,9 @@ impl Victims {
         Self { until: vec![0; switches] }
     }
 
-    /// A packet arrives at `switch`; its output is above the threshold (`over`), and has credit
-    /// or is sending (`root`). Returns whether victims are being created; a sign of one counts
-    /// for `hold`.
+    /// A packet arrives at `switch`. `over`: its output is above the threshold. `root`: the output
+    /// has credit or is sending. Returns whether victims are being created; a sign of a victim
+    /// counts for `hold`.
     pub fn observe(
         &mut self,
         switch: u32,
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waited_for_a_free_output_is_a_victim_for_a_while() {
+    fn packets_delayed_before_free_outputs_are_victims() {
         let mut victims = Victims::new(2);
         let (free, root, branch) = ((false, true), (true, true), (true, false));
         let (mut stalled, mut marked) = (Flags::default(), Flags::default());

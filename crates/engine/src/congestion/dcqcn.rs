@@ -8,9 +8,10 @@
 //! * Reaction point, the sender: a rate per flow ([`ReactionPoint`]). A flow starts at the rate of
 //!   its link and is limited from its first notification on.
 //!
-//! A flow is all that a node sends to another one. Timers are no events: only the sending of a packet
-//! and a notification read the rate, and apply what has expired since. Only additions,
-//! multiplications and divisions are used, so that rates are the same on every machine.
+//! A flow is all that a node sends to another one. Timers are not events: the rate is only read
+//! when a packet is sent or a notification arrives, which applies the timers that have expired.
+//! Only additions, multiplications and divisions are used, so that rates are the same on every
+//! machine.
 
 use std::collections::BTreeMap;
 
@@ -37,14 +38,14 @@ impl Dcqcn {
     }
 }
 
-/// The receiver: when it may notify each sender again.
+/// State of the receiver: when it may notify each sender again.
 #[derive(Debug, Default)]
 pub(crate) struct NotificationPoint {
     silent_until: BTreeMap<u32, u64>,
 }
 
 impl NotificationPoint {
-    /// A marked packet of the node `sender` arrives: whether it is answered by a notification.
+    /// Whether the receiver answers a marked packet of node `sender` by a notification.
     pub fn answers(&mut self, sender: u32, now: u64, dcqcn: &Dcqcn) -> bool {
         let until = self.silent_until.entry(sender).or_default();
         let answers = now >= *until;
@@ -60,9 +61,9 @@ impl NotificationPoint {
 pub(crate) struct ReactionPoint {
     current: f64,
     target: f64,
-    /// How much the next notification takes: half of this.
+    /// The next notification reduces the rate by half of this share.
     alpha: f64,
-    /// When alpha decays, and when the timer increases the rate, for lack of notifications.
+    /// When alpha decays and when the timer increases the rate, unless a notification comes first.
     decay_at: u64,
     increase_at: u64,
     /// Bytes sent since the byte counter last expired.
@@ -126,7 +127,7 @@ impl ReactionPoint {
             let before = (self.current, self.target);
             self.increase(dcqcn, line_mbps);
             self.timer_steps = self.timer_steps.saturating_add(1);
-            // At the rate of the link nothing changes any more until the next notification.
+            // At the rate of the link, nothing changes until the next notification.
             if (self.current, self.target) == before && self.target >= 1.0 {
                 break;
             }
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probability_of_a_mark_is_that_of_red() {
+    fn marking_probability_follows_red() {
         let dcqcn = Dcqcn::default();
         let of = |queued| dcqcn.mark_probability(queued);
         assert_eq!([of(0), of(5_000), of(200_001)], [0.0, 0.0, 1.0]);
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_byte_counter_counts_too_and_both_together_hyper_increase() {
+    fn timer_and_byte_counter_hyper_increase() {
         let dcqcn = Dcqcn { byte_counter_bytes: 1000, ..Dcqcn::default() };
         let mut point = ReactionPoint::new();
         for _ in 0..3 {
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_below_the_least_or_above_the_link_s() {
+    fn rates_stay_within_their_limits() {
         let dcqcn = Dcqcn::default();
         let mut point = ReactionPoint::new();
         for step in 0..100 {

@@ -6,8 +6,8 @@
 //! * [`infiniband`]: the sender pauses after each packet to that destination, according to a table;
 //! * [`dcms`]: the same, and a switch marks more packets while it creates victims;
 //! * [`rgbcc`]: the sender stops until the switch reports that its queue has drained;
-//! * [`dcqcn`]: marks are ECN marks by probability, notifications are CNPs, at most one in a while, and
-//!   the sender has a rate that falls with them and rises without.
+//! * [`dcqcn`]: packets are marked with a probability (ECN), notifications (CNPs) are limited in
+//!   frequency, and the sender has a rate that notifications lower and time raises.
 
 mod dcms;
 mod dcqcn;

@@ -9,11 +9,11 @@
 //!
 //! * A light is an output (a lane of a link), not a switch. It turns red with the first packet it
 //!   marks and records the nodes whose packets it has marked since.
-//! * What pauses is the queue to one destination; it resumes when every light it knows to be red is
+//! * The queue to one destination pauses. It resumes when every light that it has seen red is
 //!   green.
 //! * A green light overtakes notifications that are still on their way through the queue and back.
-//!   So lights count how often they have turned red, a mark carries the count, and a sender that
-//!   knows the light to be green since then ignores it.
+//!   So lights count how often they have turned red, and a mark carries this count. A sender that
+//!   has seen the light turn green since then ignores the mark.
 //! * Green lights travel like InfiniBand's management packets (virtual lane 15): on the path of
 //!   lowest latency, without waiting for credit, and they use no bandwidth.
 
@@ -61,8 +61,8 @@ impl LightTable {
         self.carried[slot as usize] = light;
     }
 
-    /// A packet of `node` is marked at `lane`: how often its light has turned red, and whether
-    /// it turned only now.
+    /// A packet of `node` is marked at `lane`. Returns how often the light has turned red, and
+    /// whether it turned red now.
     pub fn mark(&mut self, lane: u32, node: u32, message: u32) -> (u32, bool) {
         let output = &mut self.outputs[lane as usize];
         let turned = !output.red;
@@ -76,7 +76,7 @@ impl LightTable {
         (output.turn, turned)
     }
 
-    /// The light of `lane` turns green: its count, and the nodes to notify.
+    /// The light of `lane` turns green. Returns its count, and the nodes to notify.
     pub fn turn_green(&mut self, lane: u32) -> (u32, Vec<(u32, u32)>) {
         let output = &mut self.outputs[lane as usize];
         output.red = false;
@@ -97,7 +97,7 @@ pub(crate) struct KnownLights {
 }
 
 impl KnownLights {
-    /// Adds `light` to those that stop a queue, unless it is known to be green again.
+    /// Adds `light` to those that stop a queue, unless it has turned green again.
     pub fn add(&self, red: &mut Vec<Light>, light: Light) {
         let over = self.green.get(&light.output).is_some_and(|&turn| light.turn <= turn);
         if !(over || red.contains(&light)) {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_green_light_that_overtakes_the_red_ones_counts() {
+    fn a_green_light_may_overtake_notifications() {
         let (mut stops, mut red) = (KnownLights::default(), Vec::new());
         stops.add(&mut red, light(7, 1));
         stops.add(&mut red, light(9, 1));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_light_tells_everybody_it_marked_once() {
+    fn a_light_notifies_each_marked_node_once() {
         let mut lights = LightTable::new(2);
         assert_eq!(lights.mark(1, 5, 50), (1, true));
         assert_eq!(lights.mark(1, 3, 30), (1, false));

@@ -1,4 +1,4 @@
-//! Simulated time: the event queue and what it is made of.
+//! Simulated time: the event queue and its parts.
 
 pub(crate) mod epoch;
 pub mod queue;

@@ -180,7 +180,7 @@ impl EventQueue {
 
     /// The window of a time, and the time since its start.
     #[inline]
-    pub fn window_of(&self, time: u64) -> (u64, u32) {
+    pub(crate) fn window_of(&self, time: u64) -> (u64, u32) {
         self.clock.split(time)
     }
 
@@ -261,18 +261,18 @@ impl EventQueue {
     }
 
     /// Pauses the open window before `group`. No event of the window may have been taken yet.
-    pub fn pause_before(&mut self, group: u32) {
+    pub(crate) fn pause_before(&mut self, group: u32) {
         let before = |&key: &Key| (key >> 96) < Key::from(group);
         self.stop = self.ordered[..self.end].partition_point(before);
     }
 
     /// Processes the rest of the open window.
-    pub fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.stop = self.end;
     }
 
     /// Whether events of the open window remain behind the pause.
-    pub fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.stop < self.end
     }
 
@@ -285,7 +285,7 @@ impl EventQueue {
     /// Up to `n` events of the open window from position `from` on, without their times. Late
     /// events are not included.
     #[inline]
-    pub fn upcoming(&self, from: usize, n: usize) -> impl Iterator<Item = Event> + '_ {
+    pub(crate) fn upcoming(&self, from: usize, n: usize) -> impl Iterator<Item = Event> + '_ {
         let (from, to) = (from.min(self.end), (from + n).min(self.end));
         self.ordered[from..to].iter().map(|&key| Event(u128::from(key as u64)))
     }
@@ -298,7 +298,7 @@ impl EventQueue {
 
     /// Moves the horizon so that `window` is next. All events of the open window must have been
     /// taken, and no event may lie before `window`.
-    pub fn advance_to(&mut self, window: u64) {
+    pub(crate) fn advance_to(&mut self, window: u64) {
         debug_assert!(self.next == self.end && self.late.is_empty());
         self.window = window.wrapping_sub(1);
         while self.first_far_window < window.saturating_add(WINDOWS as u64 - 1) {
@@ -331,7 +331,7 @@ impl EventQueue {
     }
 
     /// Sorts the events of a window: two counting sorts, by time slice and by group, then an
-    /// insertion sort that has almost nothing left to move.
+    /// insertion sort of almost sorted keys.
     fn order_by_group(&mut self, window: u64) {
         let Self { clock, ring, group_starts, by_time, ordered, end, .. } = self;
         let shift = clock.shift(SLICES as u64);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_stops_before_a_group_and_goes_on() {
+    fn a_window_pauses_before_a_group() {
         let mut queue = EventQueue::new(1000, 4);
         let event = |time, link| Event::new(time, EventKind::Arrival, link, 0);
         for group in 0..4 {
@@ -493,12 +493,12 @@ mod tests {
         assert_eq!(links, [(0, false), (1, false), (9, true)]);
         assert!(queue.is_paused() && queue.len() == 2);
         queue.resume();
-        let rest = std::iter::from_fn(|| queue.pop()).map(|(taken, _)| taken.entity());
-        assert!(rest.eq([2, 3]) && queue.is_empty() && !queue.is_paused());
+        let events = std::iter::from_fn(|| queue.pop()).map(|(taken, _)| taken.entity());
+        assert!(events.eq([2, 3]) && queue.is_empty() && !queue.is_paused());
     }
 
     #[test]
-    fn equal_times_come_in_class_entity_packet_order() {
+    fn equal_times_sort_by_kind_entity_packet() {
         let mut queue = EventQueue::new(64, 1);
         let events = [
             Event::new(5, EventKind::Rank, 0, 0),

@@ -34,11 +34,11 @@ impl Clock {
     pub fn split(&self, time: u64) -> (u64, u32) {
         // The inverse is rounded down, so the quotient is at most one too small.
         let window = ((u128::from(time) * u128::from(self.inverse)) >> 64) as u64;
-        let rest = time - window * self.width;
-        if rest < self.width {
-            (window, rest as u32)
+        let offset = time - window * self.width;
+        if offset < self.width {
+            (window, offset as u32)
         } else {
-            (window + 1, (rest - self.width) as u32)
+            (window + 1, (offset - self.width) as u32)
         }
     }
 
@@ -186,19 +186,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_has_one_window_whatever_the_width() {
+    fn every_time_has_one_window() {
         for width in [2, 3, 60_000, 65_536, (1 << 29) - 1] {
             let clock = Clock::new(width);
             for time in [0, 1, width - 1, width, width + 1, 7 * width - 1, 1 << 40, u64::MAX >> 2] {
-                let (window, rest) = clock.split(time);
-                assert_eq!((window, u64::from(rest)), (time / width, time % width));
-                assert_eq!(clock.start(window) + u64::from(rest), time);
+                let (window, offset) = clock.split(time);
+                assert_eq!((window, u64::from(offset)), (time / width, time % width));
+                assert_eq!(clock.start(window) + u64::from(offset), time);
             }
         }
     }
 
     #[test]
-    fn every_window_gets_what_is_its_own() {
+    fn every_window_gets_its_own_items() {
         let mut ring = Ring::new();
         for item in 0..1000u32 {
             ring.push(u64::from(item % 7) + 1020, item);

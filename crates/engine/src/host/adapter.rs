@@ -6,7 +6,7 @@ use crate::host::flows::Flows;
 use crate::network::link::{NEVER, NIL};
 use crate::network::packet::{Light, PacketKind};
 
-/// Send queues of an adapter; what every packet touches is on one cache line.
+/// Send queues of an adapter. The fields that every packet touches are on one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Adapter {

@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::congestion::{KnownLights, NotificationPoint, ReactionPoint, Throttle};
 use crate::host::pacing::Timetable;
+use crate::network::cable::Cable;
 use crate::network::link::NEVER;
 use crate::network::packet::Light;
+use crate::settings::{CongestionControl, CongestionScheme};
 
 /// The queue for one destination.
 #[derive(Debug, Default)]
@@ -129,12 +131,32 @@ impl Flows {
     }
 }
 
+impl DestinationQueue {
+    /// A packet of `wire` bytes starts at `now`, which takes `busy_ps` on `cable`: time until
+    /// congestion control lets the next one start.
+    pub(super) fn rest(
+        &mut self,
+        control: &CongestionControl,
+        now: u64,
+        (wire, busy_ps): (u32, u64),
+        cable: Cable,
+    ) -> u64 {
+        match &control.scheme {
+            CongestionScheme::Dcqcn(dcqcn) => self
+                .reaction
+                .as_mut()
+                .map_or(busy_ps, |point| point.sent(now, dcqcn, cable.mbps(), (wire, busy_ps))),
+            _ => control.pause(self.throttle.index(now, control), busy_ps) + busy_ps,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lines_take_turns_and_wait_for_their_time() {
+    fn queues_take_turns_and_wait() {
         let mut flows = Flows::default();
         for (node, message) in [(7, 0), (7, 1), (9, 2)] {
             flows.push(node, message, 0);

@@ -1,5 +1,6 @@
 //! Injection: adapters split messages into packets and send them one at a time.
 
+use crate::congestion::ReactionPoint;
 use crate::events::queue::{Event, EventKind};
 use crate::host::adapter::{Adapter, Outgoing};
 use crate::host::pacing::interval;
@@ -7,7 +8,7 @@ use crate::intrinsics::prefetch;
 use crate::network::link::{Lane, NEVER, NIL};
 use crate::network::packet::{Flags, Light, PacketKind};
 use crate::probe::{Hop, Probe, SentPacket, Transmission};
-use crate::settings::{CongestionControl, CongestionScheme, Injection, Switching};
+use crate::settings::{CongestionControl, CongestionScheme, Dcqcn, Injection, Switching};
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
@@ -162,8 +163,8 @@ impl<P: Probe> Shard<'_, P> {
             let pace = self.model.program.messages[message as usize].pace_mbps;
             self.adapter(node).flows().packet_sent(at, last, |flow| {
                 let control = settings.congestion_control.as_ref();
-                let rest = |c: &CongestionControl| flow.rest(c, now, (wire, busy), cable);
-                let rested = now + control.map_or(0, rest);
+                let pause = |c: &CongestionControl| flow.rest(c, now, (wire, busy), cable);
+                let rested = now + control.map_or(0, pause);
                 if pace == 0 {
                     return rested;
                 }
@@ -323,5 +324,24 @@ impl<P: Probe> Shard<'_, P> {
             self.expect_arrival(lane, wire, end);
         }
         self.now + paced
+    }
+
+    /// Whether `node` answers the mark of a packet of `message` by a notification. DCQCN limits how
+    /// often; other schemes answer each.
+    pub(super) fn answers_mark(&mut self, node: u32, message: u32) -> bool {
+        let (model, now) = (self.model, self.now);
+        let Some(CongestionScheme::Dcqcn(dcqcn)) = model.congestion_scheme() else { return true };
+        let src = model.program.messages[message as usize].src;
+        let sender = model.placement.node[src as usize];
+        self.adapter(node).flows().notification_point.answers(sender, now, dcqcn)
+    }
+
+    /// `node` is notified that its packets to the node `to` meet congestion: their rate falls.
+    pub(super) fn lower_rate(&mut self, node: u32, to: u32, dcqcn: &Dcqcn) {
+        let now = self.now;
+        let link = self.adapter(node).link;
+        let line = self.links.cable_of(link).mbps();
+        let flow = self.adapter(node).flows().flow(to);
+        flow.reaction.get_or_insert_with(ReactionPoint::new).notified(now, dcqcn, line);
     }
 }

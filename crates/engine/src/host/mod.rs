@@ -1,7 +1,6 @@
 //! Hosts: adapters with their flows and pacing, and the ranks that run on them.
 
 pub(crate) mod adapter;
-mod ecn;
 pub(crate) mod flows;
 mod injection;
 pub(crate) mod messages;

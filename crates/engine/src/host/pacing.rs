@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_up_bursts_loses_or_catches_up() {
+    fn late_flows_burst_lose_or_catch_up() {
         let spaced = times(Pacing::Spaced, 1700);
         assert_eq!(spaced, [1000, 1100, 1200, 1700, 1800, 1900, 2000, 2100]);
         let bucket = times(Pacing::LeakyBucket { depth_bytes: 8192 }, 1700);

@@ -1,12 +1,12 @@
 //! Ranks execute their programs under MPI's blocking rules.
 //!
 //! A send is complete when its last byte has left the adapter, a receive when its last byte has
-//! arrived and it has been posted. A synchronous send is complete when its receive is; the sender
-//! knows at once, so such programs run in one group (see [`crate::parallel::partition`]). An
-//! acknowledged send is complete when a control packet that its receiver sends as the receive is
-//! complete has come back. Messages above the eager limit use a rendezvous: a request to send, and a
-//! clear to send once the receive is posted, both simulated as packets. Ranks on the same host exchange
-//! messages through memory, whose bandwidth all of them share, or through ports of their own.
+//! arrived and it has been posted. A synchronous send is complete when its receive is. The sender
+//! is informed at once, so such programs run in one group (see [`crate::parallel::partition`]). An
+//! acknowledged send is complete when the acknowledgement of its completed receive has arrived.
+//! Messages above the eager limit use a rendezvous: a request to send, and a clear to send once the
+//! receive is posted, both simulated as packets. Ranks on the same host exchange messages through
+//! memory, whose bandwidth all of them share, or through ports of their own.
 
 use tailback_program::{Op, Rank, Request};
 
@@ -25,7 +25,7 @@ const CACHED_MESSAGES: usize = 1 << 16;
 /// posts at once.
 const OPERATIONS_AHEAD: usize = 8;
 
-/// The packet field of [`EventKind::Message`] events says what happens to the message.
+/// In [`EventKind::Message`] events, the packet field tells what happens to the message.
 const READY: u32 = 0;
 const LOCAL_ARRIVAL: u32 = 1;
 const ARRIVED: u32 = 2;
@@ -293,8 +293,8 @@ impl<P: Probe> Shard<'_, P> {
         self.request_completed(envelope.src);
     }
 
-    /// The receive of a message is complete, and so is its send if it is synchronous. An
-    /// acknowledgement sets out; within a host it takes no time.
+    /// The receive of a message is complete, and so is its send if it is synchronous. Sends an
+    /// acknowledgement, which takes no time within a host.
     fn received(&mut self, message: u32) {
         if self.acknowledges_by_packet(message) {
             return self.reply_to_sender(message);
@@ -338,7 +338,8 @@ impl<P: Probe> Shard<'_, P> {
                         message,
                         label: envelope.label,
                         bytes,
-                        // Not an index: a probe that does not use the node should not cost its bounds check.
+                        // `get` instead of an index: a probe that does not use the node then has no
+                        // bounds check.
                         src: nodes.get(envelope.src as usize).map_or(NIL, |&node| node),
                         dst: packet.node,
                         hops: packet.hops,
@@ -422,7 +423,8 @@ impl<P: Probe> Shard<'_, P> {
             if self.acknowledges_by_packet(message) {
                 self.reply_to_sender(message);
             } else if program.synchronous || program.acknowledges(message) {
-                // The sender resumes by an event: a chain of ranks would nest as many calls.
+                // The sender resumes by an event: otherwise calls would nest as deep as a chain of
+                // ranks is long.
                 self.queue.push(Event::new(self.now, EventKind::Message, message, RECEIVED));
             }
         } else {

@@ -1,10 +1,10 @@
 //! Injection without contention.
 //!
-//! All packets of a message take the same path and arrive in order, so the last one stands for all
-//! when it arrives: the others need no event there. And an adapter that sends one message after
-//! another sends the packets of a message as a *train*: nothing but a control packet, which goes
-//! first, can come between two of them. So one event, for the start of the last packet, stands for
-//! all. A probe sees every packet, so with a probe each one is sent and delivered by itself.
+//! All packets of a message take the same path and arrive in order, so only the last one needs an
+//! event when it arrives. An adapter that sends one message after another sends the packets of a
+//! message as a *train*: only a control packet can come between two of them. So one event, at the
+//! start of the last packet, suffices for all. Probes observe every packet, so with a probe each
+//! packet is sent and delivered by an event of its own.
 
 use crate::events::queue::{Event, EventKind};
 use crate::host::adapter::{Outgoing, Train};
@@ -43,8 +43,8 @@ impl<P: Probe> Shard<'_, P> {
         !P::ON && !self.model.settings.contention
     }
 
-    /// Whether adapters send trains. Settings and programs by which a control packet may be ready at
-    /// an instant at which adapters have sent already are left out.
+    /// Whether adapters send trains. Excludes settings and programs in which a control packet may
+    /// become ready at an instant at which adapters have already sent.
     fn sends_trains(&self) -> bool {
         let settings = &self.model.settings;
         self.last_stands_for_all()
@@ -83,7 +83,7 @@ impl<P: Probe> Shard<'_, P> {
         true
     }
 
-    /// A control packet is ready: it goes after the packet of the train that is being sent.
+    /// A control packet is ready. It follows the packet of the train that is being sent.
     pub(super) fn interrupt_train(&mut self, node: u32) {
         let Train { begin, interval_ps, packets, .. } = self.adapter(node).train;
         if packets == 0 {

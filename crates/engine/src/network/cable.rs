@@ -53,17 +53,17 @@ impl Cable {
         if ps >> (u64::BITS - RATE_BITS) == 0 {
             return (ps << RATE_BITS) / self.rate;
         }
-        // Of a stretch of minutes the shift would lose the upper bits.
+        // For durations of minutes, the shift would lose the upper bits.
         let bytes = (u128::from(ps) << RATE_BITS) / u128::from(self.rate);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 
-/// The distinct cables, and for each given cable the index of its equal among them.
+/// The distinct cables, and the index of each given cable among them.
 pub(crate) fn distinct(wires: impl Iterator<Item = Cable>) -> (Vec<Cable>, Vec<u32>) {
     let mut numbers = HashMap::new();
     let (mut all, mut last) = (Vec::new(), None);
-    // Most links are like the one before.
+    // Most links equal the previous one.
     let mut number = |wire: Cable| match last {
         Some((before, number)) if before == wire => number,
         _ => {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_through_in_days_does_not_wrap() {
+    fn long_durations_do_not_wrap() {
         let day_ps = 24 * 3600 * 1_000_000_000_000;
         assert_eq!(Cable::new(100.0, 0).bytes_in(day_ps), 24 * 3600 * 12_500_000_000);
         assert_eq!(Cable::new(1e9, 0).bytes_in(u64::MAX), u64::MAX);

@@ -40,8 +40,8 @@ const CREDIT_NOTES: usize = 4;
 
 /// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
 ///
-/// Returning credit is only noted. It is added up when there is not enough without it, or no room
-/// for another note. Times are those of an [`Epoch`].
+/// Returning credit is only noted. Notes are added up when the credit without them is too small, or
+/// when there is no room for another note. Times are those of an [`Epoch`].
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(crate) struct Lane {
@@ -196,9 +196,9 @@ impl Lane {
         self.credit += bytes;
     }
 
-    /// Notes credit that returns at `time`. Returns false if it must be an event instead:
-    /// because something waits for it, or there is no space for the note. Nothing will query a time before
-    /// `since` any more.
+    /// Notes credit that returns at `time`. Returns false if the return must be an event instead:
+    /// because a packet waits for it, or there is no space for the note. No later query is for a
+    /// time before `since`.
     #[inline(always)]
     fn note_credit(&mut self, time: i32, bytes: u16, since: i32) -> bool {
         let expired = at_most_bits_of_4(&self.note_times, since);
@@ -232,7 +232,7 @@ pub(crate) struct Links {
     pub loads: Loads,
     cables: Vec<Cable>,
     per_link: u32,
-    /// Nothing will query an earlier time any more.
+    /// No later query is for an earlier time.
     window_start: i32,
 }
 
@@ -434,7 +434,7 @@ impl Links {
         self.loads.dequeue(lane, wire, self.lanes[lane as usize].free_at);
     }
 
-    /// A window begins at `now`; nothing happens earlier any more.
+    /// A window begins at `now`: no later event is earlier.
     #[inline]
     pub fn begin_window(&mut self, now: u64) {
         if self.loads.epoch.is_over(now) {
@@ -478,8 +478,8 @@ impl Links {
         self.lane_mut(lane).starve().map(move |(time, bytes)| (epoch.time(time), bytes))
     }
 
-    /// Returns buffer space that is free at `freed` to a lane: when the credit is available
-    /// there, and whether that must be an event.
+    /// Returns buffer space that is free at `freed` to a lane. The result is when the credit is
+    /// available there, and whether that must be an event.
     #[inline(always)]
     pub fn return_credit(&mut self, lane: u32, freed: u64, bytes: u32) -> (u64, bool) {
         let lane = &mut self.lanes[lane as usize];
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_is_taken_whole_or_not_at_all() {
+    fn credit_is_taken_fully_or_not_at_all() {
         let link = Link::isolated(7, Cable::new(100.0, 0));
         let mut links = Links::new(&[link], 2, 100);
         let lane = links.lane_mut(1);
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_credit_waits_in_line() {
+    fn packets_wait_for_credit_in_order() {
         let link = Link::isolated(7, Cable::new(100.0, 0));
         let mut links = Links::new(&[link], 2, 15);
         let lane = links.lane_mut(1);

@@ -110,8 +110,8 @@ impl Loads {
         }
     }
 
-    /// Whether `chosen`, the first idle one of `n` candidates at `now` as of an earlier event, still is:
-    /// none before it has become idle since, and it is not busy.
+    /// Whether `chosen` is still the first idle one of `n` candidates at `now`. It was when chosen,
+    /// at an earlier event.
     #[inline(always)]
     pub fn is_still_first_idle(&self, chosen: Chosen, n: u16, now: u64) -> bool {
         // Whether there is a choice is unpredictable: select without a branch.
@@ -157,9 +157,9 @@ impl Loads {
         }
         let idle = self.idle(start, n, now) | u32::from(n == 1);
         let behind = idle & (u32::MAX << first);
-        // Which one it is is unpredictable: select without a branch.
-        let found = select_unpredictable(behind != 0, behind, idle);
-        (idle != 0).then(|| start + found.trailing_zeros())
+        // The position is unpredictable: select without a branch.
+        let first_idle = select_unpredictable(behind != 0, behind, idle);
+        (idle != 0).then(|| start + first_idle.trailing_zeros())
     }
 
     /// The same of more than [`SIMD_LANES`] links: the first of as many from `first` on.
@@ -189,8 +189,8 @@ mod tests {
     }
 
     proptest! {
-        /// A link that is found is the first that is free with nothing waiting; if none is
-        /// found, none of the first is idle. Compact times are right.
+        /// A returned link is the first that is free and has no waiting packets. If there is none,
+        /// no link in reach is idle. Compact times agree with the full state.
         #[test]
         fn the_first_idle_one_is_found(load_changes in load_changes(), n in 1u32..=48, turn in 0u32..48) {
             let mut loads = Loads::new(48);
@@ -223,16 +223,16 @@ mod tests {
                 if let Some(Some(backlog)) = loads.time_until_idle(link..link + 1, now).next() {
                     prop_assert_eq!((backlog, 0), (busy[at].saturating_sub(now), lines[at]));
                 }
-                // What was chosen before the change is taken only if it would be chosen now.
+                // A choice made before the change is kept only if it would be made now.
                 if let Some(before) = chosen && n > 1 && loads.is_still_first_idle(before, n as u16, now) {
                     prop_assert_eq!(loads.first_idle(0, n, first, now), Some(before.link));
                 }
                 let idle = |link: u32| busy[link as usize] <= now && lines[link as usize] == 0;
                 let mut row = (first..n).chain(0..first);
                 match loads.first_idle(0, n, first, now) {
-                    Some(found) => prop_assert!(n == 1 || row.find(|&link| idle(link)) == Some(found)),
+                    Some(chosen) => prop_assert!(n == 1 || row.find(|&link| idle(link)) == Some(chosen)),
                     None => {
-                        // Of many links those from the first on, of few all.
+                        // If there are many links, those from the first on; otherwise all.
                         let many = (n as usize > SIMD_LANES).then_some((n - first) as usize);
                         let examined = many.map_or(n as usize, |behind| behind.min(SIMD_LANES));
                         prop_assert!(n > 1 && !row.take(examined).any(idle));

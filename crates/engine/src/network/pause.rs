@@ -1,13 +1,13 @@
-//! Priority flow control (IEEE 802.1Qbb): what the sender of each lane knows of the buffer at the far
-//! end, and whether that has paused it.
+//! Priority flow control (IEEE 802.1Qbb): the sender's view of the buffer at the far end of each
+//! lane, and whether that buffer has paused it.
 //!
-//! A buffer that holds more than `xoff` bytes pauses its sender; at no more than `xon` bytes it lets
-//! it resume. Both frames take a cable delay, and the packet that is being sent is not interrupted.
-//! The sender computes what the buffer will have told it: its bytes arrive a cable delay after they
-//! were sent, are known to the buffer then, and the answer takes another cable delay. Bytes that
-//! leave the buffer are reported a cable delay later, as InfiniBand's credit is. So no frames cross
-//! the network, and PAUSE has its exact time at any partition. The buffer has room for all that is
-//! sent until then (its *headroom*, checked before the run), so nothing is lost.
+//! A buffer that holds more than `xoff` bytes pauses its sender; at no more than `xon` bytes it
+//! lets it resume. Both frames take a cable delay, and the packet that is being sent is not
+//! interrupted. The sender computes these frames itself. Its bytes reach the buffer a cable delay
+//! after they were sent, and the answer takes another cable delay. Bytes that leave the buffer are
+//! reported a cable delay later, as InfiniBand's credit is. So no frames cross the network, and
+//! PAUSE has its exact time in any partition. The buffer has room for everything sent until then
+//! (its *headroom*, checked before the run), so nothing is lost.
 //!
 //! While a lane is paused its credit is withheld.
 
@@ -20,7 +20,7 @@ pub(crate) const ARRIVED: u32 = 1 << 31;
 /// A lane under priority flow control.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PausedLane {
-    /// Bytes sent of whose arrival the sender has not heard yet.
+    /// Bytes sent whose arrival has not been reported to the sender.
     pub unreported: u32,
     /// Credit that it may not use while it is paused.
     pub withheld: u32,

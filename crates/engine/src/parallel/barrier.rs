@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_helps_once_then_sleeps_and_is_woken() {
+    fn a_waiting_thread_helps_then_parks() {
         let end = |barrier: &Barrier, over: &AtomicBool| {
             over.store(true, Relaxed);
             barrier.notify();
@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_notification_does_no_harm() {
+    fn a_missed_notification_is_harmless() {
         let end = |_: &Barrier, over: &AtomicBool| over.store(true, Relaxed);
         assert_eq!(with_sleepers(end), (2, vec![true; 2]));
     }
 
     #[test]
-    fn who_waits_for_one_that_has_panicked_panics_too() {
+    fn a_panic_ends_waiting_threads() {
         let panic = |barrier: &Barrier, _: &AtomicBool| {
             let alarm = || {
                 let _alarm = PanicGuard(barrier);

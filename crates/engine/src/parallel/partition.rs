@@ -39,8 +39,8 @@ pub(crate) struct Partition {
     pub group: Vec<u32>,
     /// Number of groups of each shard.
     pub groups: Vec<u32>,
-    /// How many of them, the first ones, are on the shard's boundary. The others affect other
-    /// shards only through those.
+    /// Number of groups on the shard's boundary, which come first. The others affect other shards
+    /// only through these.
     pub boundary: Vec<u32>,
     /// Shortest time in which one group can affect another.
     pub lookahead_ps: u64,
@@ -155,11 +155,11 @@ impl Partition {
         let mut numbers = Vec::new();
         for (on_boundary, boundary) in on_boundary.iter().zip(&mut self.boundary) {
             let groups = 0..on_boundary.len() as u32;
-            let (first, rest): (Vec<u32>, Vec<u32>) =
+            let (outer, inner): (Vec<u32>, Vec<u32>) =
                 groups.partition(|&group| on_boundary[group as usize]);
-            *boundary = first.len() as u32;
+            *boundary = outer.len() as u32;
             let mut number = vec![0; on_boundary.len()];
-            let in_order = (0..).zip(first.into_iter().chain(rest));
+            let in_order = (0..).zip(outer.into_iter().chain(inner));
             in_order.for_each(|(new, old): (u32, u32)| number[old as usize] = new);
             numbers.push(number);
         }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_of_one_size_and_links_numbered_without_gaps() {
+    fn shards_are_balanced_and_links_dense() {
         let (fabric, plan) = tapered();
         for shards in [1, 2, 7, 12, 48] {
             let partition = Partition::new(&fabric, &plan, 60_000, shards);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_is_shared_out_and_pods_stay_together() {
+    fn every_level_is_divided_and_pods_stay_together() {
         let (fabric, plan) = tapered();
         for (shards, most) in [(2, 2304), (3, 3072), (4, 3840)] {
             let partition = Partition::new(&fabric, &plan, 60_000, shards);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_on_the_border_come_first() {
+    fn boundary_groups_come_first() {
         let (fabric, plan) = tapered();
         let mut partition = Partition::new(&fabric, &plan, 60_000, 4);
         partition.number_boundary_first(&fabric, &plan, false);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_delay_there_is_one_shard() {
+    fn a_fabric_without_delay_is_one_shard() {
         let (mut fabric, plan) = tapered();
         fabric.link_delay_ps.fill(0);
         assert_eq!(Partition::new(&fabric, &plan, 0, 8).shards, 1);

@@ -7,9 +7,10 @@
 //! shard before they have affected the boundary, in a later window. So the shard publishes its handoffs
 //! and processes the rest while others catch up; a slightly slower shard delays no other.
 //!
-//! Every thread runs its own shards, and then those of threads that have not started on theirs: if a
-//! core is busy with other work, its shards do not delay the others. What a shard does depends only on its own
-//! events, and events of a group have a fixed order, so the results are the same on any number of threads.
+//! Every thread runs its own shards, and then those of threads that have not started on theirs: if
+//! a core is busy with other work, its shards do not delay the others. A shard depends only on its
+//! own events, and events of a group have a fixed order, so the results are the same on any number
+//! of threads.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -103,7 +104,7 @@ struct ShardSlot<S> {
     shard: CachePadded<Mutex<Option<S>>>,
 }
 
-/// What a shard publishes after it has handed over everything for other shards.
+/// State that a shard publishes after it has handed over everything for other shards.
 #[derive(Default)]
 struct ShardProgress {
     /// Completed rounds.
@@ -195,8 +196,8 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
             };
             self.barrier.wait(|| self.is_over(round), try_run_shard);
             let next = self.next_window(round);
-            // If other threads have completed the next round meanwhile, `next` may
-            // belong to a later one; and nothing is left to do in that round.
+            // If other threads have completed the next round meanwhile, `next` may belong to a
+            // later one. There is nothing left to do in the round then.
             fence(Acquire);
             if self.is_over(round + 1) {
                 continue;

@@ -1,14 +1,15 @@
 //! Random-number circuits of switch ports (Taffet 2019, §5.9), as sources of reservoir decisions.
 //!
-//! Circuits have state or depend on time, so their decisions are no function of (seed, purpose, packet,
-//! hop). They are deterministic all the same: packets pass a port in one order at any number of threads.
+//! Circuits have state or depend on time, so their decisions are no function of (seed, purpose,
+//! packet, hop). They are deterministic nevertheless: packets pass a port in the same order with
+//! any number of threads.
 
 use tailback_telemetry::randomness::{DecisionSource, Lfsr};
 use tailback_telemetry::scheme::mix;
 
 use crate::settings::Randomness;
 
-/// Length of a ring's clock, and how far that of a port may be off: InfiniBand and Ethernet allow 100 ppm.
+/// Period of a ring's clock, and its tolerance: InfiniBand and Ethernet allow 100 ppm.
 const TICK_FS: u64 = 1_000_000;
 const TOLERANCE_FS: u64 = TICK_FS / 10_000;
 
@@ -19,7 +20,7 @@ pub(super) enum Circuits {
     Ideal,
     /// By link of the fabric: two registers, for hops and for congested hops.
     Lfsr { ports: Vec<Option<[Lfsr; 2]>>, seed: u64 },
-    /// Rings: the port's own clock tells which length has its zero at the end.
+    /// Rings: the port's clock determines for which lengths the zero is at the end.
     Ring { seed: u64 },
 }
 
@@ -33,8 +34,8 @@ impl Circuits {
         }
     }
 
-    /// A word whose halves decide as the port's circuit does, for `counts` hops and congested hops so far. The ideal
-    /// one is `random`.
+    /// A word whose halves give the decisions of the port's circuit, after `counts` hops and
+    /// congested hops. The ideal circuit returns `random`.
     pub fn word(&mut self, now_ps: u64, link: u32, counts: [u8; 2], random: u64) -> u64 {
         let taken = match self {
             Self::Ideal => return random,
@@ -60,7 +61,8 @@ impl Circuits {
                 counts.map(|count| ticks.is_multiple_of(u64::from(count) + 1))
             }
         };
-        // A word of 0 always says yes, one of all ones does so for the first hop only, as it must.
+        // A word of 0 always decides for the hop. A word of all ones does so only for the first
+        // hop, which is always taken.
         let half = |yes: bool| if yes { 0 } else { u64::from(u32::MAX) };
         half(taken[0]) | half(taken[1]) << 32
     }

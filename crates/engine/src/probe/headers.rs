@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use tailback_telemetry::congestion::band;
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
     Compact, Coordinated, Csig, EdgeMark, EdgeMarking, HashSlots, NodeMark, NodeMarking,
-    Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark, mix,
+    Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark, band, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
@@ -143,7 +142,8 @@ impl HeaderProbe {
         let field = GaloisField::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
         let (one_in, one_kept_in) = if carry.summed_on_arrival() {
-            // Samples do not come from the recorded packets: recording few must not mean sampling few.
+            // Samples are not limited to the recorded packets, so few records do not mean few
+            // samples.
             (one_in, packets.div_ceil(one_in).div_ceil(carry.most).max(1))
         } else {
             (one_in.max(packets.div_ceil(carry.most)), 1)
@@ -171,7 +171,7 @@ impl HeaderProbe {
 
     /// Which switches put samples into packets.
     #[inline]
-    pub fn deployment(&self) -> &Deployment {
+    pub(crate) fn deployment(&self) -> &Deployment {
         &self.deployment
     }
 
@@ -182,13 +182,13 @@ impl HeaderProbe {
     }
 
     /// Slots of reservoirs whose hops are logged, 1 if none are.
-    pub fn logged_slots(&self) -> u32 {
+    pub(crate) fn logged_slots(&self) -> u32 {
         if self.carry.scheme == HeaderScheme::Full { self.carry.slots } else { 1 }
     }
 
     /// Whether headers depend on queue lengths.
     #[inline]
-    pub fn wants_queue(&self) -> bool {
+    pub(crate) fn wants_queue(&self) -> bool {
         self.carry.scheme == HeaderScheme::Csig
     }
 
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_what_the_scheme_says() {
+    fn headers_follow_the_scheme() {
         let field = GaloisField::new(LINK_BITS).unwrap();
         let hash = |packet: u64, link: u32| field.hash(one()[0].packet_id(packet), link + 1, 4);
         for packet in 0..200 {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_are_not_chosen_carry_nothing() {
+    fn unchosen_packets_carry_nothing() {
         for scheme in [HeaderScheme::Compact, HeaderScheme::SingleBit, HeaderScheme::NodeMarking] {
             let mut probe = thinned(scheme, 2);
             let untagged: Vec<u64> = (0..1000).filter(|&packet| !probe.tagged(packet)).collect();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_each_so_many_is_drawn_and_every_place_as_often() {
+    fn draws_are_uniform_within_each_group() {
         for k in [2, 4, 7, 16] {
             let probe = thinned(HeaderScheme::Compact, k);
             let mut chosen = vec![0_u32; k as usize];
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_that_hide_all_but_one_hop_are_refused() {
+    fn probabilities_of_one_are_refused() {
         for probability in [0.0, 1.0, f64::NAN] {
             let carry = HeaderSettings { probability, ..carried(HeaderScheme::NodeMarking).carry };
             let refused = carry.check().unwrap_err().to_string();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn few_enough_packets_are_kept() {
+    fn records_stay_below_their_maximum() {
         let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
         assert_eq!(HeaderProbe::new(&carry, 1000, one(), Deployment::default(), 1).one_in(), 34);
         assert_eq!(HeaderProbe::new(&carry, 20, one(), Deployment::default(), 1).one_in(), 1);

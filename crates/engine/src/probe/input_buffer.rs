@@ -13,8 +13,8 @@ pub(super) struct InputBuffer {
     stalled_ps: u64,
     /// End of the last interval, which may lie in the future.
     until: u64,
-    /// When a packet last stopped waiting for the link. It is about the output, but there is room here, on a
-    /// line that is more likely to be in the cache than the port's history.
+    /// When a packet last stopped waiting for the link. It belongs to the output, but this cache
+    /// line has room and is more likely to be in the cache than the port's history.
     pub output_left_at: u64,
     /// Packets waiting.
     pub waiting: u32,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlaps_count_once_and_the_future_not_yet() {
+    fn overlapping_stalls_count_once() {
         let mut input = InputBuffer::EMPTY;
         input.leaves(10, 20);
         input.leaves(15, 18);

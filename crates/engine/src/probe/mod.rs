@@ -11,7 +11,6 @@ mod combined;
 mod headers;
 mod hooks;
 mod input_buffer;
-mod packet_run;
 mod passes;
 mod ports;
 mod queue_pairs;

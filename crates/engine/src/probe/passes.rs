@@ -11,7 +11,7 @@ table! {
     PassTable: window, label, link, hop_samples, congested_samples,
 }
 
-/// Counters may take this many bytes in all. Where they would take more, passes are logged and summed.
+/// Maximum memory of counters, in bytes. Where they would take more, passes are logged and summed.
 const MOST_BYTES: usize = 1 << 26;
 
 /// Packets of a label at a link, and those of them that met congestion there.
@@ -22,8 +22,8 @@ type PassCount = [u32; 2];
 pub(super) enum PassLog {
     /// In counters.
     Counted(PassCounters),
-    /// In a log, as samples of weight 1: few of the combinations of label and link occur where there
-    /// are many.
+    /// In a log, as samples of weight 1. Where there are many combinations of label and link, few
+    /// of them occur.
     Logged(Box<SampleLog>, u32),
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use crate::probe::truth::tests::links;
 
     #[test]
-    fn counters_and_log_have_the_same_table() {
+    fn counters_and_log_agree() {
         let tables = [1, MOST_BYTES].map(|all| {
             let parts = [0..3, 3..7].map(|numbers: std::ops::Range<u32>| {
                 let mut log = PassLog::new(&links(numbers.clone(), 100.0), all, 3, 4, 4096);

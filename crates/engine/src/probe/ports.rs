@@ -12,14 +12,47 @@ use std::collections::VecDeque;
 use tailback_telemetry::{Mark, in_shares, side_by_side};
 
 use crate::intrinsics::{collect_with_huge_pages, prefetch};
+use crate::network::cable::Cable;
 use crate::network::link::NIL;
-use crate::settings::Probes;
+use crate::settings::{MAX_WIRE_BYTES, Probes};
 
 use super::input_buffer::InputBuffer;
-use super::packet_run::PacketRun;
 use super::readings::{INQ_PS, PortCounters, QueueLengths};
 use super::series::{LinkReadings, Reading, SampledSeries, ShardSeries, Table};
 use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission};
+
+// The share of a packet that has been sent is computed in 64 bits: its bytes times its time must fit.
+const _: () = {
+    const PS_PER_BYTE: u64 = (8000.0 / Cable::MIN_GBPS) as u64;
+    const WIRE: u64 = MAX_WIRE_BYTES as u64;
+    assert!((WIRE * PS_PER_BYTE).checked_mul(WIRE).is_some());
+};
+
+/// Consecutive packets of one size that are booked on the transmitter.
+#[derive(Debug, Clone, Copy)]
+struct PacketRun {
+    pub packets: u64,
+    /// Transmission time and bytes of each.
+    pub packet_ps: u64,
+    pub wire: u32,
+}
+
+impl PacketRun {
+    pub fn bytes(&self) -> u64 {
+        self.packets * u64::from(self.wire)
+    }
+
+    /// Bytes and packets that are not sent `ps` before its end.
+    pub fn left(&self, ps: u64) -> (u64, u64) {
+        let packets = ps / self.packet_ps;
+        if packets >= self.packets {
+            return (self.bytes(), self.packets);
+        }
+        let (wire, rest_ps) = (u64::from(self.wire), ps % self.packet_ps);
+        let sent = wire * (self.packet_ps - rest_ps) / self.packet_ps;
+        (packets * wire + wire - sent, packets + u64::from(rest_ps > 0))
+    }
+}
 
 /// The state of a port that packets change; one cache line.
 #[derive(Debug)]
@@ -55,12 +88,12 @@ struct PortHistory {
     runs: VecDeque<(u64, PacketRun)>,
 }
 
-/// What has been reported of a port.
+/// Values of a port that have been reported.
 #[derive(Debug, Default)]
 struct Reported {
     /// All instants before this one.
     next: u64,
-    /// Its last rows, [`PortCounters::inq_ps`] being that of its own input.
+    /// Its last rows; [`PortCounters::inq_ps`] is that of its own input.
     counted: [u64; PortCounters::NUMBERS],
     queued: [u64; QueueLengths::NUMBERS],
 }
@@ -164,7 +197,7 @@ impl Port {
         self.settle(time);
         let (bytes, packets) = self.left(past, time);
         let run = self.run();
-        // What lies in the future is one interval.
+        // The part in the future is one interval.
         let ahead = |until: u64| until.saturating_sub(time);
         let queued_until = if self.waiting > 0 { self.counted_until } else { self.last_start() };
         let counted = PortCounters {
@@ -416,7 +449,7 @@ impl Probe for PortProbe {
     #[inline]
     fn prefetch(&self, link: u32, input: u32) {
         prefetch(&self.ports, link);
-        // A prefetch beyond the end would do no harm, but look for the page.
+        // A prefetch beyond the end is harmless but costs a page lookup.
         if input != NIL {
             prefetch(&self.inputs, input);
         }
@@ -528,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_forms_show_what_stepping_through_time_shows() {
+    fn counters_equal_a_stepped_model() {
         const EVERY: [u64; 2] = [13, 8];
         let (mut ports, mut stepped) =
             (PortProbe::new(1, EVERY[0], EVERY[1], 9999), Stepped::default());

@@ -17,7 +17,7 @@ use crate::settings::{HeaderSettings, PsnStart, QueuePairs};
 const FIRST_QUEUE_PAIR: u32 = 2;
 const MASK: u32 = (1 << ID_BITS) - 1;
 
-/// What the packets of a message have in common.
+/// Values that all packets of a message share.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Connection {
     flow: FlowKey,

@@ -57,7 +57,7 @@ impl SenderHeaders {
     /// The field of a header that begins at bit `from`.
     fn field(&self, word: u64, from: u32, packet: u64, which: u64) -> SenderBits {
         match bits(word, from, self.field_bits) {
-            // The adapter never writes 0: drawing here, at the first switch, is the same.
+            // The adapter never writes 0, so the first switch can draw instead.
             0 => {
                 let mut draws = SenderDraws { source: self.source, packet, which };
                 SenderBits::draw(&mut draws, self.field_bits - 1)
@@ -68,7 +68,8 @@ impl SenderHeaders {
 
     /// The header behind a switch.
     pub fn after(&self, word: u64, visit: &Visit, packet: u64) -> u64 {
-        // A word of 0 always says yes, one of all ones does so for the first hop only, as it must.
+        // A word of 0 always decides for the hop. A word of all ones does so only for the first
+        // hop, which is always taken.
         const NO: u64 = u32::MAX as u64;
         let (b, f, hash) = (self.hash_bits, self.field_bits, self.hash);
         let hash_at = u32::from(self.compact);

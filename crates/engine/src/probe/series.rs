@@ -233,7 +233,7 @@ impl<const N: usize> SampledSeries<N> {
     }
 
     /// Lengthens the interval to `interval`, a power of two times as long.
-    pub fn lengthen(&mut self, interval: u64) {
+    pub(crate) fn lengthen(&mut self, interval: u64) {
         while self.interval > 0 && self.interval < interval {
             self.double();
         }
@@ -310,7 +310,7 @@ pub(super) struct Table<const N: usize> {
 impl<const N: usize> Table<N> {
     /// The values of a link, mutable.
     #[inline]
-    pub fn values_mut(&mut self, link: u32) -> &mut [u64; N] {
+    pub(crate) fn values_mut(&mut self, link: u32) -> &mut [u64; N] {
         self.touched[link as usize / 64] |= 1 << (link % 64);
         &mut self.now[link as usize]
     }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_interval_shows_what_every_other_instant_showed() {
+    fn a_doubled_interval_keeps_every_other_reading() {
         let values = [3, 3, 5, 7, 5, 5, 0, 2, 2, 2, 4, 4];
         let record = |interval: u64, most: u32| {
             let mut sampled = SampledSeries::new(interval, most);

@@ -1,7 +1,7 @@
 //! Full reservoirs of several links, which do not fit into the mark of a packet in flight.
 //!
-//! Their hops are logged as packets pass switches, and the headers that arrive are computed from the log at the
-//! end: what a header holds never influences a run.
+//! Hops are logged as packets pass switches. The headers that arrive are computed from the log at
+//! the end, because headers never influence a run.
 
 use tailback_telemetry::Log;
 use tailback_telemetry::scheme::{FullReservoirs, Scheme as _, Visit};
@@ -42,12 +42,12 @@ pub(super) fn fill(
     let each = slots as usize;
     let mut headers = Vec::with_capacity(packets.len());
     let mut links = Vec::with_capacity(2 * each * packets.len());
-    let mut rest = &visits[..];
+    let mut remaining = &visits[..];
     for packet in packets {
-        // Packets that are not asked for have lost their sample.
-        rest = &rest[rest.partition_point(|visit| visit.packet < packet)..];
+        // Packets that are not in `packets` have lost their sample.
+        remaining = &remaining[remaining.partition_point(|visit| visit.packet < packet)..];
         let mut mark = scheme.start();
-        for visit in rest.iter().take_while(|visit| visit.packet == packet) {
+        for visit in remaining.iter().take_while(|visit| visit.packet == packet) {
             let &SlotVisit { random, link, index, congested, .. } = visit;
             let visit =
                 Visit { link: link + 1, hop: index, congested, level: 0, packet: 0, random };
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_those_of_the_hops_in_order() {
+    fn headers_apply_hops_in_order() {
         let mut logs = vec![VisitLog::default(), VisitLog::default()];
         for (shard, packet, index) in [(0, 7, 0), (1, 7, 1), (0, 7, 2), (1, 5, 0)] {
             let link = 10 * packet as u32 + u32::from(index);

@@ -1,9 +1,9 @@
-//! What packets of single steps of a repeated program do, step by step.
+//! Traffic of single steps of a repeated program.
 //!
 //! A run may leave out repetitions of a step and extrapolate from the steps that it simulates
-//! (docs/explanation/approximations.md). Labels of the messages of such a step state its number. Their
-//! packets are counted again here: at which links they were sent, and by label at which links they
-//! could be sampled, so that samples of steps that are left out can be drawn.
+//! (docs/explanation/approximations.md). The labels of messages of such a step contain its number.
+//! Their packets are counted again here, by link and by label, so that samples of the steps left
+//! out can be drawn.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl Probe for StepProbe {
     #[inline]
     fn begin_window(&mut self, now: u64) {
         self.measure.begin_window(now);
-        // One after the other: there may be more of them than events in a window.
+        // In sequence, because there may be more steps than events in a window.
         self.looked_at = (self.looked_at + 1) % self.truth.windows();
         self.truth.compact_if_long(self.looked_at);
     }

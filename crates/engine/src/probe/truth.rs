@@ -283,11 +283,11 @@ impl TruthSummer {
     ) {
         self.logs.resize_with(links.len(), Default::default);
         let shards = self.logs.iter_mut().zip(&mut pages).zip(links);
-        let mut rests: Vec<_> =
+        let mut unread: Vec<_> =
             shards.map(|((logs, page), links)| SortedLog::of(page, links, logs)).collect();
         let last = links.iter().filter_map(|links| links.global.last()).max();
         for first in (0..last.map_or(0, |last| last + 1)).step_by(BLOCK) {
-            rests.iter_mut().for_each(|rest| rest.count(first, &mut self.block));
+            unread.iter_mut().for_each(|unread_log| unread_log.count(first, &mut self.block));
             self.block.drain(|places, sums| each(first, places, sums));
         }
     }
@@ -332,7 +332,7 @@ impl<'a> SortedLog<'a> {
         for (observed, full) in [false, true].into_iter().zip(self.full) {
             let full = full.get(begin..self.next).unwrap_or_default();
             let (global, wire) = (&global[begin..self.next], &wire[begin..self.next]);
-            // Which links sent any is unpredictable, so it is found out without branches.
+            // Which links have traffic is unpredictable: no branches.
             let (mut sent, mut length) = ([0_u8; BLOCK], 0);
             for (number, &packets) in full.iter().enumerate() {
                 sent[length] = number as u8;
@@ -347,7 +347,7 @@ impl<'a> SortedLog<'a> {
                 sums[PACKETS + 1] += if observed { packets } else { 0 };
             }
         }
-        while let Some((&LinkEntry { link, what }, rest)) = self.noticed.split_first()
+        while let Some((&LinkEntry { link, what }, tail)) = self.noticed.split_first()
             && (link as usize) < self.next
         {
             let (bytes, observed) = (what & !(1 << OBSERVED), what >> OBSERVED);
@@ -361,20 +361,20 @@ impl<'a> SortedLog<'a> {
             sums[BUSY_PS] += busy_ps;
             sums[kind] += 1;
             sums[kind + 1] += u64::from(observed);
-            self.noticed = rest;
+            self.noticed = tail;
         }
-        while let Some((&LinkEntry { link, what }, rest)) = self.stalled.split_first()
+        while let Some((&LinkEntry { link, what }, tail)) = self.stalled.split_first()
             && (link as usize) < self.next
         {
             let place = global[link as usize] as u8;
             block.sums(place)[STALL_PS] += what;
-            self.stalled = rest;
+            self.stalled = tail;
         }
-        while let Some((row, rest)) = self.rows.split_first()
+        while let Some((row, tail)) = self.rows.split_first()
             && row.link - first < BLOCK as u32
         {
             block.add(row.link as u8, row.what);
-            self.rows = rest;
+            self.rows = tail;
         }
     }
 }
@@ -442,7 +442,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn tables_are_the_sums_in_order_of_window_and_link() {
+    fn truth_rows_are_sorted_sums() {
         // Few packets; windows that are summed before the end; times beyond 32 bits.
         for (packets, gbps, threads) in [(300, 100.0, 1), (90_000, 400.0, 2), (600, 0.000_2, 3)] {
             let (even, odd) = (|link| 2 * link, |link| 2 * link + 1);
@@ -466,7 +466,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_link_may_send_more_packets_than_a_number_has_room_for() {
+    fn packet_counters_may_overflow() {
         let mut ledger = TruthLog::new(&links(0..1, 100.0), 100);
         ledger.grow(2);
         let slot = Transmission { start: 0, busy_ps: 8000, stall_ps: 0 };

@@ -49,7 +49,7 @@ impl WindowProbe {
 
     /// Which switches put samples into packets.
     #[inline]
-    pub fn deployment(&self) -> &Deployment {
+    pub(crate) fn deployment(&self) -> &Deployment {
         &self.deployment
     }
 

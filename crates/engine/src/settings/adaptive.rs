@@ -44,8 +44,8 @@ pub enum AdaptiveTies {
     Random,
     /// The lowest.
     Lowest,
-    /// A random one if no port has less, else the lowest of those with the least: CODES draws a port
-    /// first and then looks for a better one from the lowest on.
+    /// A random port if no port has less load, else the lowest of those with the least. CODES draws
+    /// a port first, then looks for a better one from the lowest on.
     RandomOrLowest,
 }
 

@@ -2,10 +2,9 @@
 
 use serde::Deserialize;
 
-use super::CONGESTION_CONTROL;
 use super::dcqcn::Dcqcn;
 use super::units::size;
-use crate::EngineError;
+use crate::error::{CONGESTION_CONTROL, EngineError};
 
 /// The congestion control scheme and its own parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
@@ -47,7 +46,7 @@ pub struct CongestionControl {
     /// Also mark at lanes without credit, which are victims of congestion downstream
     /// (Victim_Mask).
     pub victims: bool,
-    /// What a notification adds to the index (CCTI_Increase).
+    /// Increase of the index by a notification (CCTI_Increase).
     pub increase: u32,
     /// Highest index (CCTI_Limit).
     pub limit: u32,

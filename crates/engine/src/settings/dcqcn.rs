@@ -2,16 +2,14 @@
 
 use serde::Deserialize;
 
-use super::MAX_DELAY_PS;
-use super::units::{size, time};
-use super::{DCQCN, TableName};
-use crate::EngineError;
+use super::units::{MAX_DELAY_PS, size, time};
+use crate::error::{DCQCN, EngineError, TableName};
 
 /// Constants of DCQCN (Zhu et al., SIGCOMM 2015).
 ///
-/// The default is what the paper states (sections 3 and 5), and for what it leaves to QCN, the
-/// defaults of its management (IEEE8021-CN-MIB of 802.1Qau): hyper increase ten times the additive
-/// one, and a lowest rate of 5 Mb/s.
+/// The defaults are those of the paper (sections 3 and 5). Where it refers to QCN, they are those
+/// of QCN's management (IEEE8021-CN-MIB of 802.1Qau): hyper increase ten times the additive one,
+/// and a lowest rate of 5 Mb/s.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dcqcn {
@@ -91,8 +89,7 @@ impl Dcqcn {
     }
 }
 
-/// Rates of increase, and the lowest rate, are above 0: below the rate of any link, a flow would
-/// otherwise stop for good.
+/// Rates of increase and the lowest rate are above 0: otherwise a flow could stop forever.
 fn check_rates(table: TableName, dcqcn: &Dcqcn) -> Result<(), EngineError> {
     for (key, mbps) in [
         ("additive_increase", dcqcn.additive_mbps),

@@ -3,7 +3,6 @@
 mod adaptive;
 mod congestion;
 mod dcqcn;
-mod flow_control;
 mod pacing;
 mod probes;
 pub(crate) mod units;
@@ -11,7 +10,6 @@ pub(crate) mod units;
 pub use adaptive::{AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit};
 pub use congestion::{CongestionControl, CongestionScheme};
 pub use dcqcn::Dcqcn;
-pub use flow_control::FlowControl;
 pub use pacing::{Pacing, PacingOffset};
 pub use probes::{HeaderScheme, HeaderSettings, Probes, PsnStart, QueuePairs, Randomness};
 
@@ -21,15 +19,8 @@ use serde::Deserialize;
 use tailback_fabric::Detour;
 
 use crate::EngineError;
-use units::{size, time};
-
-/// The latest time that the engine can represent, in picoseconds: 53 days. No duration is longer
-/// and no window begins later, so the sum of two never overflows.
-pub(crate) const MAX_TIME_PS: u64 = 1 << 62;
-
-/// Longest delay of a setting, 75 minutes: the delays of the longest path still add up to less
-/// than [`MAX_TIME_PS`].
-pub(crate) const MAX_DELAY_PS: u64 = MAX_TIME_PS >> 10;
+use crate::error::{ADAPTIVE, CONGESTION_CONTROL, ENGINE, PACING, TELEMETRY};
+use units::{MAX_DELAY_PS, MAX_TIME_PS, size, time};
 
 /// When the buffer space of a packet is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -40,6 +31,22 @@ pub enum Buffering {
     /// An output buffer takes the packet as soon as there is credit for its next hop, which
     /// frees the input buffer. CODES' fat-tree model, which Taffet (2019) used, works this way.
     Output,
+}
+
+/// How a buffer keeps its sender from overrunning it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum FlowControl {
+    /// InfiniBand: a sender has credit for the free bytes of the buffer.
+    #[default]
+    Credits,
+    /// Priority flow control of Ethernet (IEEE 802.1Qbb): a buffer pauses its sender.
+    Pfc {
+        /// The buffer sends PAUSE when it holds more.
+        xoff_bytes: u32,
+        /// And RESUME when it holds no more than this.
+        xon_bytes: u32,
+    },
 }
 
 /// Whether a packet may leave a switch before it has entered completely.
@@ -199,12 +206,12 @@ pub struct Settings {
     pub eager_bytes: u64,
     /// Rate of a message between ranks of one host.
     pub local_gbps: f64,
-    /// Rate that all messages within a host share, which is at least that of one.
+    /// Rate that all messages within a host share; at least the rate of one message.
     pub memory_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// Whether messages within a host share ports instead of memory: each rank has one of the rate of a
-    /// message to a switch in its host.
+    /// Whether messages within a host share ports instead of memory. Each rank then has a port,
+    /// with the rate of a message, to a switch in its host.
     #[serde(default)]
     pub local_ports: bool,
     /// False for the ideal network: packets meet no contention, only the line rate of their own
@@ -349,7 +356,7 @@ impl Settings {
     }
 
     /// Whether outputs are arbitrated one packet at a time (see `switch/arbitration.rs`).
-    pub fn arbitrated(&self) -> bool {
+    pub(crate) fn arbitrated(&self) -> bool {
         self.arbitration != Arbitration::Fcfs
             // A packet that is booked on its link cannot be paused any more.
             || self.flow_control != FlowControl::Credits
@@ -504,46 +511,5 @@ impl Settings {
             return self.refuse_injection("[engine.congestion_control]", remedy);
         }
         control.check()
-    }
-}
-
-/// A table of the scenario, for error texts.
-#[derive(Clone, Copy)]
-struct TableName(&'static str);
-
-const ENGINE: TableName = TableName("engine");
-const ADAPTIVE: TableName = TableName("engine.adaptive");
-const PACING: TableName = TableName("engine.pacing");
-const CONGESTION_CONTROL: TableName = TableName("engine.congestion_control");
-const DCQCN: TableName = TableName("engine.dcqcn");
-const FLOW_CONTROL: TableName = TableName("engine.flow_control");
-const TELEMETRY: TableName = TableName("telemetry");
-
-impl TableName {
-    /// The error of a value outside its range.
-    fn range(
-        self,
-        key: &'static str,
-        value: impl fmt::Display,
-        remedy: impl Into<String>,
-    ) -> Result<(), EngineError> {
-        self.refuse(key, value, "is out of range", remedy)
-    }
-
-    /// The error of a value that has a `problem`: `is out of range`.
-    fn refuse(
-        self,
-        key: &'static str,
-        value: impl fmt::Display,
-        problem: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Result<(), EngineError> {
-        Err(EngineError::Setting {
-            section: self.0,
-            key,
-            value: value.to_string(),
-            problem: problem.into(),
-            remedy: remedy.into(),
-        })
     }
 }

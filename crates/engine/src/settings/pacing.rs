@@ -24,8 +24,8 @@ pub enum Pacing {
     },
 }
 
-/// Start of a paced flow within its first interval. Flows of equal rate that start together would
-/// otherwise stay in step, and keep colliding.
+/// Start of a paced flow within its first interval. Otherwise flows of equal rate that start
+/// together would collide again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PacingOffset {

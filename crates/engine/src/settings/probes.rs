@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use tailback_telemetry::scheme::MAX_SLOTS;
 
-use super::TELEMETRY;
-use crate::EngineError;
+use crate::error::{EngineError, TELEMETRY};
 
 /// Optional probes, off by default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -14,7 +13,7 @@ pub struct Probes {
     pub counters_ps: u64,
     /// Time between two readings of the queue lengths, 0 for none.
     pub queues_ps: u64,
-    /// What packet headers carry, and how many packets are recorded; none when absent.
+    /// Contents of packet headers, and how many packets are recorded; none when absent.
     pub carry: Option<HeaderSettings>,
 }
 
@@ -38,7 +37,7 @@ impl Probes {
     }
 }
 
-/// What packet headers carry. Fields are listed from the lowest bit; links are numbered from 1, 0
+/// Contents of packet headers. Fields are listed from the lowest bit; links are numbered from 1, 0
 /// means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -104,7 +103,7 @@ pub struct HeaderSettings {
     pub queue_pairs: QueuePairs,
     /// Where the packet sequence numbers of a queue pair start.
     pub psn_start: PsnStart,
-    /// What decides in schemes compact and single-bit.
+    /// Source of the decisions in schemes compact and single-bit.
     #[serde(default)]
     pub randomness: Randomness,
     /// Slots of a reservoir.

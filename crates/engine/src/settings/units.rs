@@ -1,4 +1,12 @@
-//! Times and sizes in error texts, written as in a scenario.
+//! Limits of times, and the notation of times and sizes in error messages, as in a scenario.
+
+/// The latest time that the engine can represent, in picoseconds: 53 days. No duration is longer
+/// and no window begins later, so the sum of two never overflows.
+pub(crate) const MAX_TIME_PS: u64 = 1 << 62;
+
+/// Longest delay of a setting, 75 minutes: the delays of the longest path still add up to less
+/// than [`MAX_TIME_PS`].
+pub(crate) const MAX_DELAY_PS: u64 = MAX_TIME_PS >> 10;
 
 /// A time in the largest unit of which it is a whole number: `5 ms`, `1500 ns`.
 pub(crate) fn time(ps: u64) -> String {

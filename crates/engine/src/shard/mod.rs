@@ -56,16 +56,16 @@ pub(crate) struct Shard<'a, P> {
     pub sends: Vec<SendState>,
     pub receives: Vec<ReceiveState>,
     pub ranks: Vec<Rank>,
-    /// What messages within a host share: ports, if the ranks have any, or memory.
+    /// Shared by messages within a host: ports, if the ranks have any, or memory.
     pub local_ports: Option<LocalPorts>,
     /// Hosts keep their numbers in every shard.
     pub memory: SharedMemory,
-    /// Where ranks are in their steps, if steps may be left out.
+    /// Progress of ranks through steps, if steps may be left out.
     pub gates: Option<Box<StepGates>>,
     /// Each rank that began to compute and when, in order of time; None unless asked for.
     pub computations: Option<Vec<(u32, u64)>>,
     pub probe: P,
-    /// What goes to each other shard at the end of the window.
+    /// Handoffs to every other shard at the end of the window.
     pub outbox: Vec<Handoff>,
     /// The event that is being processed is that of a rank.
     pub rank_resumes: bool,

@@ -128,10 +128,12 @@ impl Upcoming {
         (self.routes[(self.routes_used - 1) % LOOKAHEAD_EVENTS], chosen)
     }
 
-    /// Packet and route of the arrival behind the one whose route was taken last, if it is known.
+    /// Packet and route of the next arrival after the one whose route was taken last, if computed.
     #[inline(always)]
     pub fn following(&self) -> Option<(u32, Route)> {
-        let (next, known) = (self.routes_used, self.arrivals.known(self.events_begun / BLOCK + 1));
-        (next < known).then(|| (self.arrivals.at(next), self.routes[next % LOOKAHEAD_EVENTS]))
+        let (next, routes_ready) =
+            (self.routes_used, self.arrivals.known(self.events_begun / BLOCK + 1));
+        (next < routes_ready)
+            .then(|| (self.arrivals.at(next), self.routes[next % LOOKAHEAD_EVENTS]))
     }
 }

@@ -9,7 +9,7 @@ use crate::settings::{AdaptiveLoad, AdaptiveTies, AdaptiveUnit};
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
-    /// The link by which a packet leaves: a choice made before that still holds, or a new one.
+    /// The link by which a packet leaves: an earlier choice that still holds, or a new one.
     #[inline(never)]
     pub(super) fn adaptive_link(
         &mut self,
@@ -53,8 +53,8 @@ impl<P: Probe> Shard<'_, P> {
         link
     }
 
-    /// The candidate with the smallest load. As by the default rule, one that does not lead closer
-    /// must save a full buffer.
+    /// The candidate with the smallest load. As in the default rule, a sideways candidate must save
+    /// a full buffer.
     fn least_by_rule(&self, step: &RouteStep<'_>, lane: u8, shift: u32, draw: usize) -> u32 {
         let settings = &self.model.settings;
         let least = |links: &mut dyn Iterator<Item = &u32>| {

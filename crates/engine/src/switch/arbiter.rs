@@ -1,5 +1,4 @@
-//! State of outputs that are arbitrated one packet at a time: waiting packets, and whose turn it
-//! is.
+//! State of outputs that are arbitrated one packet at a time: waiting packets and turns.
 
 use crate::network::cable::Cable;
 use crate::network::link::NEVER;
@@ -21,7 +20,7 @@ pub(super) struct LaneQueues {
     pub(super) last: u16,
 }
 
-/// Whose turn it is at an output.
+/// State of the turns at an output.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OutputTurn {
     /// Lane served last, and the remaining bytes of its weight.

@@ -1,7 +1,7 @@
 //! Arbitration of outputs one packet at a time: round-robin over inputs, weights between virtual
 //! lanes, and a crossbar of finite speed.
 //!
-//! First come, first served needs none of this: an output is booked ahead as packets arrive
+//! First come, first served does not need this: outputs are booked ahead as packets arrive
 //! (`forwarding.rs`). Here a packet waits in a queue for its lane, one queue per input port, until
 //! the output is idle. Then the lanes are served in turn, and within a lane the inputs in turn.
 //! This costs an event for each packet that had to wait.
@@ -59,11 +59,11 @@ impl<P: Probe> Shard<'_, P> {
         self.schedule_next(link, again);
     }
 
-    /// Schedules an arbitration for as soon as the output is idle.
+    /// Schedules an arbitration for when the output is idle.
     ///
-    /// Credit calls it: other lanes may receive theirs at the same time, and all of it must be
-    /// there before one of them is chosen. Whether it comes as an event or as a note depends on the
-    /// partition.
+    /// Called when credit returns. Other lanes may receive credit at the same time, and all of it
+    /// must arrive before a lane is chosen. Whether credit comes as an event or as a note depends
+    /// on the partition.
     pub fn schedule_arbitration(&mut self, link: u32) {
         self.schedule_next(link, self.links.free_at(link).max(self.now));
     }

@@ -37,10 +37,10 @@ impl<P: Probe> Shard<'_, P> {
         Output { link, lane: self.links.lane_of(link, lane) }
     }
 
-    /// Chooses the output of the arrival behind the one that is about to be processed, as if that
-    /// changed nothing, and prefetches its lane: the choice is exact most of the time, and is checked
-    /// ([`Loads::is_still_first_idle`]). One event lasts about as long as a line from the next cache. Not
-    /// with a probe, where this was measured to be slower.
+    /// Chooses the output of the arrival after the next, as if the next one changed nothing, and
+    /// prefetches its lane. The choice is mostly right, and is checked
+    /// ([`Loads::is_still_first_idle`]). An event takes about as long as loading a line from the
+    /// next cache. Not done with a probe, where it was measured to be slower.
     ///
     /// [`Loads::is_still_first_idle`]: crate::network::load::Loads::is_still_first_idle
     #[inline(always)]

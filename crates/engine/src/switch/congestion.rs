@@ -3,7 +3,8 @@
 use crate::events::queue::{Event, EventKind};
 use crate::network::packet::{Flags, Light, Packet, PacketKind};
 use crate::probe::Probe;
-use crate::settings::{CongestionControl, CongestionScheme, MIN_WIRE_BYTES};
+use crate::rng::{Stream, random};
+use crate::settings::{CongestionControl, CongestionScheme, Dcqcn, MIN_WIRE_BYTES};
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
@@ -115,6 +116,21 @@ impl<P: Probe> Shard<'_, P> {
             // A separate event, so that other events of this node at this time do not
             // depend on the order.
             self.queue.push(Event::new(self.now, EventKind::Adapter, node, 0));
+        }
+    }
+
+    /// The data packet in `slot` joins the queue of `lane`: marks it with the probability that the
+    /// length of the queue gives, the packet included. Whether the output is paused does not matter.
+    fn mark_ecn(&mut self, dcqcn: &Dcqcn, lane: u32, slot: u32) {
+        let queued = self.queued(lane) + u64::from(self.packets[slot].wire);
+        let packet = &mut self.packets[slot];
+        if queued <= dcqcn.kmin_bytes || packet.flags.has(Flags::NOTIFIED) {
+            return;
+        }
+        let bits = random(self.model.settings.seed, Stream::Ecn, packet.id, packet.hops.into());
+        if dcqcn.marks(queued, bits) {
+            packet.flags.set(Flags::NOTIFIED, true);
+            self.congestion.marked += 1;
         }
     }
 }

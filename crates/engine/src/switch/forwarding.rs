@@ -37,7 +37,7 @@ impl<P: Probe> Shard<'_, P> {
         if P::ON && !self.marks_on_grant && model.settings.when == MarkingPoint::Arrival {
             self.mark(out, slot, wire);
         }
-        // Before a faster link the head waits, so that the tail is there when it is due.
+        // The head waits before a faster link, so that the tail arrives in time.
         let cable = self.links.cable(self.links.lane(out.lane));
         let busy = cable.serialization_ps(wire);
         if tail_ready > self.now + busy {
@@ -90,7 +90,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let packet = &self.packets[slot];
         if packet.from == self.number {
-            // Its lane is at hand, because its credit returns there.
+            // The lane to which its credit returns is in the cache.
             return self.input_link(self.links.lane(packet.lane).dst, packet.input);
         }
         self.input_link_of(link, slot)
@@ -170,7 +170,7 @@ impl<P: Probe> Shard<'_, P> {
         self.events -= u64::from(self.transmissions == before);
     }
 
-    /// Grants credit to those who wait at a lane, in order.
+    /// Grants credit to the packets that wait at a lane, in order.
     #[inline(never)]
     fn grant_waiters(&mut self, lane: u32) {
         let link = self.links.link_of(lane);

@@ -7,7 +7,6 @@ pub(crate) mod arbiter;
 mod arbitration;
 mod choice;
 mod congestion;
-mod ecn;
 mod forwarding;
 mod pause;
 pub(crate) mod route;

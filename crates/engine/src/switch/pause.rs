@@ -7,16 +7,16 @@ use crate::probe::Probe;
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
-    /// A packet of `wire` bytes leaves by `lane`, its tail at `end`: schedules when the sender hears
-    /// that the buffer holds it. Nodes take everything at line rate and never pause.
+    /// A packet of `wire` bytes leaves by `lane`, its tail at `end`. Schedules the report to the
+    /// sender that the buffer holds it. Nodes receive at line rate and never pause.
     pub fn expect_arrival(&mut self, lane: u32, wire: u32, end: u64) {
         let state = self.links.lane(lane);
         if state.leads_to_node() {
             return;
         }
-        let known = end + 2 * u64::from(self.links.cable(state).delay);
+        let reported = end + 2 * u64::from(self.links.cable(state).delay);
         self.pauses.lane(lane).unreported += wire;
-        self.queue.push(Event::new(known, EventKind::Credit, lane, ARRIVED | wire));
+        self.queue.push(Event::new(reported, EventKind::Credit, lane, ARRIVED | wire));
     }
 
     /// Bytes have arrived in the buffer at the far end of `lane`, or have left it.
@@ -40,8 +40,8 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Bytes that the buffer at the far end held when it sent what arrives now. Negative for an
-    /// instant if bytes are reported to leave as they arrive.
+    /// Bytes in the buffer at the far end when it sent the report that arrives now. Negative for an
+    /// instant if bytes leave as they arrive.
     fn held(&mut self, lane: u32) -> i64 {
         let PausedLane { unreported, withheld, .. } = *self.pauses.lane(lane);
         self.outstanding(lane) as i64 - i64::from(withheld) - i64::from(unreported)
@@ -53,7 +53,7 @@ impl<P: Probe> Shard<'_, P> {
         self.links.unreturned(lane, buffer, self.now) - self.links.loads.waiting(lane)
     }
 
-    /// PAUSE arrives: withholds the credit, and makes what returns an event.
+    /// PAUSE arrives: withholds the credit, and turns returning credit into events.
     fn pause(&mut self, lane: u32) {
         let credit = self.model.settings.buffer_bytes - self.outstanding(lane) as u32;
         let taken = self.links.take_credit(lane, credit, self.now);

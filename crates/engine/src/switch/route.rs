@@ -10,8 +10,8 @@ pub(crate) struct Output {
 /// The part of a routing decision that does not depend on load.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Route {
-    /// Consecutive candidates (shard indices): the first and how many; none where only the
-    /// routing rule knows them.
+    /// Consecutive candidates (shard indices): the first and how many. None if only the routing
+    /// rule can list them.
     pub start: u32,
     pub n: u16,
     /// The candidate that is examined first.

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_spread_while_entries_last_and_give_them_back() {
+    fn flows_spread_and_free_their_entries() {
         let mut virtual_circuits = VirtualCircuits::new(1, 4, 2);
         let open = |c: &mut VirtualCircuits, flow| c.route(0, flow, (true, false), 1, 0..4);
         let links: Vec<u32> = (0..5).map(|flow| open(&mut virtual_circuits, flow)).collect();

@@ -1,5 +1,5 @@
-//! Who is next: shares under first come first served and under round-robin, virtual lanes and their
-//! weights, the speed of the crossbar, lines by destination, congestion control.
+//! Arbitration: shares under first come first served and under round-robin, virtual lanes and their
+//! weights, crossbar speed, queues per destination, congestion control.
 
 use std::ops::ControlFlow;
 
@@ -61,16 +61,15 @@ fn run_row(
         .unwrap()
 }
 
-/// Bytes delivered of each sender's message by the time the first of them is complete, as shares of
-/// what went into that node.
+/// Share of each sender in the bytes delivered to the node until the first message is complete.
 fn shares(fabric: &Fabric, settings: &Settings, senders: &[u32], to: u32) -> Vec<f64> {
     let bytes = 400 * PACKET;
     let messages: Vec<_> = senders.iter().map(|&src| (src, to, bytes)).collect();
     let outcome = run_row(fabric, settings, &messages, &[]);
     let first = *outcome.messages.arrival_ps.iter().min().unwrap();
-    // Everybody sends at a steady rate until the first is done; the node's link is full all along.
-    // The shares follow from how long each took: what the others still had at `first`, they sent
-    // after it at the shares among themselves. With two senders: share = first served / line rate.
+    // All senders have a steady rate until the first message is complete, and the node's link is
+    // always full. The shares follow from the completion times. With two senders: share = first
+    // served / line rate.
     senders.iter().map(|_| bytes as f64 * 80.0 / first as f64).collect()
 }
 
@@ -78,23 +77,24 @@ fn round_robin() -> Settings {
     Settings { arbitration: Arbitration::RoundRobin, ..settings() }
 }
 
-/// Parking lot (Dally and Towles, 2004, 15.4.1): with round-robin at each switch of a row the sender
-/// next to the destination gets half of its link, the next a quarter, and so on.
+/// Parking lot (Dally and Towles, 2004, 15.4.1). With round-robin at each switch of a row, the
+/// sender next to the destination gets half of its link, the next a quarter, and so on.
 #[test]
 fn a_parking_lot_halves_shares_under_round_robin() {
     let fabric = row(&[2, 1, 1, 1]);
     // Node 0 receives; nodes 1 (same switch), 2, 3, 4 send from further and further away.
     let share = shares(&fabric, &round_robin(), &[1, 2, 3, 4], 0)[0];
     assert!((share - 0.5).abs() < 0.02, "nearest sender: {share}");
-    // First come, first served counts packets in the order they arrive at the last switch: there the
-    // row delivers at line rate, as the near sender does, so it is no different for the near one.
+    // Under first come, first served, packets are served in the order in which they arrive at the
+    // last switch. The row delivers at line rate there, like the near sender, so the near sender
+    // gets half as well.
     let fcfs = shares(&fabric, &settings(), &[1, 2, 3, 4], 0)[0];
     assert!((fcfs - 0.5).abs() < 0.02, "nearest sender: {fcfs}");
 }
 
 /// Three local senders against one remote: four inputs, a quarter each.
 #[test]
-fn round_robin_gives_every_input_the_same() {
+fn round_robin_gives_inputs_equal_shares() {
     let fabric = row(&[4, 3]);
     let senders = [1, 2, 3, 4, 5, 6];
     let near = shares(&fabric, &round_robin(), &senders, 0)[0];
@@ -120,8 +120,9 @@ fn lane_weights_divide_a_full_link() {
     assert!((both / (2.0 * full) - 1.0).abs() < 0.02, "the link is full all along");
 }
 
-/// A lane without credit does not hold up another: with one lane the flow to the idle node shares the
-/// fate of the flow to the busy one (the victim of Alali et al., 2017, Fig. 1), with two it runs at its own speed.
+/// A lane without credit does not delay another. With one lane, the flow to the idle node is as
+/// slow as the flow to the busy node (the victim of Alali et al., 2017, Fig. 1). With two lanes, it
+/// has its own rate.
 #[test]
 fn a_second_lane_frees_the_victim() {
     // Nodes 0, 1 on the first switch; 2, 3 on the second: 2 floods 0 which is busy with 1 as well.
@@ -141,10 +142,10 @@ fn a_second_lane_frees_the_victim() {
     assert!(apart < 16 * alone / 10, "two lanes: {apart} against {alone}");
 }
 
-/// A crossbar no faster than its inputs: two outputs fed from one input port get half each of what
-/// one would.
+/// With a crossbar as fast as its inputs, two outputs fed from one input port get half of its rate
+/// each.
 #[test]
-fn an_input_feeds_as_fast_as_the_crossbar_takes() {
+fn the_crossbar_limits_an_input() {
     let fabric = row(&[2, 1]);
     let bytes = 200 * PACKET;
     // One sender, line rate: a speed-up of one half is half the rate.
@@ -158,9 +159,9 @@ fn an_input_feeds_as_fast_as_the_crossbar_takes() {
     assert_eq!(time(0.0), time(8.0));
 }
 
-/// It is read as fast as packets come by it, whatever goes the other way.
+/// An input is read at the rate at which packets arrive, whatever the opposite direction carries.
 #[test]
-fn an_input_is_read_at_the_rate_of_the_link_that_leads_there() {
+fn an_input_is_read_at_its_link_rate() {
     let mut fabric = row(&[2, 1]);
     let settings = Settings { crossbar_speedup: 1.0, ..settings() };
     let messages = [(0, 1, 200 * PACKET)];
@@ -170,9 +171,9 @@ fn an_input_is_read_at_the_rate_of_the_link_that_leads_there() {
     assert_eq!(run_row(&fabric, &settings, &messages, &[]).end_ps, before);
 }
 
-/// Lines by destination: a big message does not hold up a small one to somebody else.
+/// Queues per destination: a large message does not delay a small one to another node.
 #[test]
-fn lines_by_destination_let_a_small_message_pass() {
+fn queues_per_destination_let_small_messages_pass() {
     let fabric = row(&[3]);
     let messages = [(0, 1, 500 * PACKET), (0, 2, 2 * PACKET)];
     let small = |injection| {
@@ -183,8 +184,8 @@ fn lines_by_destination_let_a_small_message_pass() {
     assert!(small(Injection::PerDestination) < 6 * WIRE);
 }
 
-/// Congestion control at an incast keeps the victim near its own rate, at no cost to others: the
-/// incast itself still takes as long as its link needs.
+/// Congestion control at an incast keeps the victim near its own rate. The incast itself is no
+/// slower: it takes as long as its link needs.
 #[test]
 fn congestion_control_frees_the_victim_on_one_lane() {
     // Twice the rate between switches: only the link of node 0 is overloaded.
@@ -210,8 +211,8 @@ fn congestion_control_frees_the_victim_on_one_lane() {
     assert!(end_with as f64 <= 1.5 * end_without as f64, "{end_with} against {end_without}");
 }
 
-/// By shift: as far into the interval as the destination is from the source, round the nodes. At random:
-/// within it, for every flow and seed somewhere else.
+/// With offset `shift`, the start within the interval is proportional to the distance from source
+/// to destination. With offset `random`, it differs by flow and seed.
 fn paced_flows_begin_where_they_are_told() {
     let fabric = row(&[4]);
     let plan =
@@ -239,10 +240,10 @@ fn paced_flows_begin_where_they_are_told() {
     assert!(random.iter().enumerate().all(|(i, start)| !random[..i].contains(start)), "{random:?}");
 }
 
-/// A flow with a given rate takes as long as that rate says, whatever the pacing; and VC routing
-/// keeps order (asserted in every run) while it spreads what D-mod-k sends by one cable.
+/// The duration of a flow follows from its rate, whatever the pacing. VC routing keeps order
+/// (asserted in every run) while it spreads flows that D-mod-k sends over one cable.
 #[test]
-fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
+fn paced_flows_keep_their_rate() {
     let fabric = row(&[2]);
     let bytes = 200 * PACKET;
     let plan =

@@ -82,10 +82,10 @@ fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
     assert!(dcms.0 < 1.01 * none && dcms.1 <= 2, "{dcms:?} {none}");
 }
 
-/// The news of victims travels along the tree to its root: three switches in a row, the root at the
-/// last one, the victim leaves the cable at the second.
+/// The sign of a victim travels along the congestion tree to its root. There are three switches in
+/// a row, with the root at the last; the victim flow leaves the row at the second.
 #[test]
-fn victims_two_switches_away_are_heard_of_at_the_root() {
+fn the_root_learns_of_remote_victims() {
     let mut cables = vec![(0, 6, GBPS), (1, 6, GBPS), (2, 7, GBPS)];
     cables.extend((3..6).map(|n| (n, 8, GBPS)));
     cables.extend([(6, 7, GBPS), (7, 8, GBPS)]);
@@ -100,9 +100,9 @@ fn victims_two_switches_away_are_heard_of_at_the_root() {
     assert!(dcms > 0.85 * GBPS, "{dcms}");
 }
 
-/// A light stays red until the queue is down to the second threshold, so a queue never grows far
-/// beyond the first one plus what three senders send while the first notification waits in it; and
-/// the node everybody sends to stays busy.
+/// A light stays red until the queue falls to the second threshold. So a queue never exceeds the
+/// first threshold by much more than three senders send while the first notification waits in it.
+/// The common destination stays busy.
 #[test]
 fn lights_keep_the_queue_short_and_the_root_busy() {
     let case = two_switches();

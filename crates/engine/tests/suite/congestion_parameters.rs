@@ -38,11 +38,12 @@ fn marked(control: CongestionControl, pairs: u64, bytes: u64, more: Settings) ->
     star(3).run(&settings, &burst(3, &messages)).marked
 }
 
-/// Two packets come at the end of every packet time, and one leaves: pair j finds j packets queued and
-/// makes it j + 1 and j + 2. Of n pairs `2 (n - t) + 1` packets are beyond a threshold of t packets, and a
-/// byte less of threshold is as good as a packet less.
+/// Two packets arrive at the end of every packet time, and one leaves: pair j finds j packets
+/// queued, and the queue grows to j + 1 and j + 2. Of n pairs, `2 (n - t) + 1` packets are beyond a
+/// threshold of t packets. Lowering the threshold by a byte has the same effect as lowering it by a
+/// packet.
 #[test]
-fn who_makes_a_queue_longer_than_the_threshold_is_marked() {
+fn packets_above_the_threshold_are_marked() {
     let n = 20;
     for threshold in 1..n {
         let count = |bytes| marked(marks_only(bytes), n, PACKET, settings());
@@ -54,14 +55,14 @@ fn who_makes_a_queue_longer_than_the_threshold_is_marked() {
     }
 }
 
-/// `Marking_Rate` r: of e packets that could be marked the first is, and every (r + 1)th after it. Every
-/// output counts its own.
+/// With `Marking_Rate` r, the first eligible packet is marked, then every (r + 1)th. Every output
+/// counts separately.
 #[test]
-fn the_marking_rate_says_how_many_pass_between_two_marks() {
+fn the_marking_rate_spaces_marks() {
     for rate in [0, 1, 2, 3, 7, 100] {
         let control = CongestionControl { marking_rate: rate, ..marks_only(0) };
-        let found = marked(control.clone(), 21, PACKET, settings());
-        assert_eq!(found, 42u64.div_ceil(u64::from(rate) + 1), "rate {rate}");
+        let count = marked(control.clone(), 21, PACKET, settings());
+        assert_eq!(count, 42u64.div_ceil(u64::from(rate) + 1), "rate {rate}");
         let flows = [(0, 2, 21 * PACKET), (1, 3, 21 * PACKET)];
         let outcome = star(4).run(&with(control), &burst(4, &flows));
         assert_eq!(outcome.marked, 2 * 21u64.div_ceil(u64::from(rate) + 1), "rate {rate}");
@@ -79,11 +80,11 @@ fn small_packets_and_handshakes_are_not_marked() {
     assert_eq!(marked(marks_only(0), 7, PACKET, shaken), 14);
 }
 
-/// A branch of the congestion, whose output has no credit, marks only with `Victim_Mask`. Two nodes fill
-/// the link to a switch whose node takes a hundredth: at the root the queue is b packets at most, one
-/// buffer, at the branch two buffers.
+/// An output without credit, a branch of the congestion tree, marks only with `Victim_Mask`. Two
+/// nodes fill the link to a switch whose node receives at a hundredth of line rate. The queue is at
+/// most one buffer of b packets at the root, and two buffers at the branch.
 #[test]
-fn an_output_without_credit_marks_only_if_told_to() {
+fn outputs_without_credit_mark_with_victim_mask_only() {
     let mut cables: Vec<_> = (0..2).map(|node| (node, 3, 100.0)).collect();
     cables.extend([(2, 4, 1.0), (3, 4, 100.0)]);
     let case = wired(3, 2, CABLE, &cables);
@@ -95,16 +96,16 @@ fn an_output_without_credit_marks_only_if_told_to() {
             case.run(&settings, &burst(3, &[(0, 2, 40 * PACKET), (1, 2, 40 * PACKET)])).marked
         };
         assert_eq!(marked(false), 0, "{arbitration:?}");
-        // All but those that find the queue short as it first fills.
+        // All packets except those that arrive before the queue has filled.
         assert!(marked(true) > 40, "{arbitration:?}: {}", marked(true));
     }
 }
 
-/// Every packet is marked: the index is at its limit soon, and then a packet goes every
-/// `wire + pause`, with pause `table[limit]` packet times; a flow with a rate goes by what is slower, its
-/// rate or the pause.
+/// Every packet is marked, so the index soon reaches its limit. Then a packet starts every `wire +
+/// pause`, with a pause of `table[limit]` packet times. A flow with a rate follows the slower of
+/// its rate and the pause.
 #[test]
-fn a_sender_told_of_every_packet_ends_at_the_limit_of_the_table() {
+fn constant_notification_reaches_the_table_limit() {
     for (limit, increase) in [(5, 1), (5, 3), (7, 100)] {
         let table = (0..20).map(|index| index * index).collect();
         let control = CongestionControl { limit, increase, table, ..marks_only(0) };
@@ -123,11 +124,11 @@ fn a_sender_told_of_every_packet_ends_at_the_limit_of_the_table() {
     }
 }
 
-/// A light turns green when the queue is down to `green_bytes`. From then on the queue lasts for that; the
-/// news takes a cable, and the next packet a cable and a switch: with less than that queued the link falls
-/// idle, with more it never does.
+/// A light turns green when the queue falls to `green_bytes`. The notice takes a cable delay, and
+/// the next packet a cable and a switch delay. With less than that queued the link becomes idle;
+/// with more it never does.
 #[test]
-fn a_light_is_green_as_soon_as_the_queue_is_short_enough() {
+fn a_light_turns_green_at_its_threshold() {
     let (delay, packets) = (400_000, 300);
     let wires: Vec<_> = (0..3).map(|node| (node, 3, 100.0)).collect();
     let end = |green_bytes| {
@@ -142,8 +143,8 @@ fn a_light_is_green_as_soon_as_the_queue_is_short_enough() {
     assert!(end(PACKET / 2) > busy + 10 * WIRE, "{} {busy}", end(PACKET / 2));
 }
 
-/// A packet that is marked, then, `later`, two to the same node or to another; the time between the last
-/// two is what the first of them waited for.
+/// Sends a packet that is marked and, `later`, two to the same node or to another. The time between
+/// the last two is the pause of the first of them.
 fn gap(control: CongestionControl, later: u64, to: u32) -> u64 {
     let second = vec![Do::Receive(0, 2 * PACKET), Do::WaitAll];
     let mut ranks = vec![
@@ -157,11 +158,11 @@ fn gap(control: CongestionControl, later: u64, to: u32) -> u64 {
     outcome.messages.arrival_ps[1] - outcome.messages.start_ps[1] - WIRE - PATH
 }
 
-/// A notification raises the index by `CCTI_Increase`, each run-down of `CCTI_Timer` lowers it by one, and
-/// the pause after a packet is the table's entry at the index, in packet times, from the packet's end on.
-/// Only the marked flow waits.
+/// A notification raises the index by `CCTI_Increase`, and each expiry of `CCTI_Timer` lowers it by
+/// one. The pause after a packet, from its end on, is the table's entry at the index, in packet
+/// times. Only the marked flow waits.
 #[test]
-fn the_timer_takes_back_what_a_notification_added() {
+fn the_timer_undoes_notifications() {
     let timer_ps = 50 * WIRE;
     for increase in [1u32, 4, 6] {
         for expired in 0..8 {

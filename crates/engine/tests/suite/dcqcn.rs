@@ -1,4 +1,4 @@
-//! DCQCN in the engine: shares, queues and pauses of flows that meet, against what its equations give.
+//! DCQCN in the engine: shares, queues and pauses of competing flows, compared with its equations.
 
 use crate::common::fabrics::*;
 use crate::common::*;
@@ -33,7 +33,7 @@ fn star(n: u32) -> Case {
     wired(n + 1, 1, CABLE, &cables)
 }
 
-/// `n` senders of `ms` milliseconds of data of the receiver's link together, in messages of a
+/// `n` senders that together fill the receiver's link for `ms` milliseconds, in messages of a
 /// hundredth of that.
 fn incast(n: u32, ms: u64, mut settings: Settings) -> Outcome {
     let bytes = ms * (GBPS * 125_000.0) as u64 / u64::from(n) / 100;
@@ -109,10 +109,10 @@ fn fixed_point(n: u32, dcqcn: &Dcqcn) -> f64 {
     dcqcn.kmin_bytes as f64 + low / dcqcn.pmax * range
 }
 
-/// Incast with the published constants: the rates are equal, the queue is that of the fixed point
-/// within three tenths, and no link is paused. Paused links alone keep a queue of what their buffers hold.
+/// Incast with the published constants: the rates are equal, the queue is within 30 % of the fixed
+/// point, and no link is paused. With pauses alone, queues fill the buffers.
 #[test]
-fn an_incast_has_fair_shares_and_the_queue_of_the_fixed_point() {
+fn an_incast_reaches_the_fixed_point() {
     let dcqcn = Dcqcn::default();
     for n in [2u32, 4, 8] {
         let outcome = incast(n, 80, with(Some(dcqcn), 1 << 20));
@@ -130,7 +130,7 @@ fn an_incast_has_fair_shares_and_the_queue_of_the_fixed_point() {
 
 /// A receiver notifies a sender at most once in 50 us, however many packets are marked.
 #[test]
-fn notifications_are_no_more_than_the_interval_allows() {
+fn notifications_respect_their_interval() {
     // A packet of a thousand bytes each 8 us at least.
     let eager = Dcqcn { kmin_bytes: 0, kmax_bytes: 1, least_mbps: 1000.0, ..Dcqcn::default() };
     for us in [50, 200] {
@@ -142,8 +142,8 @@ fn notifications_are_no_more_than_the_interval_allows() {
     }
 }
 
-/// The victim of [`crate::pauses`]: with rates that follow marks the cable is hardly ever paused, and
-/// the victim has what the flow beside it leaves of the cable.
+/// The victim of [`crate::pauses`]. With DCQCN the cable is hardly ever paused, and the victim gets
+/// what the other flow leaves of the cable.
 #[test]
 fn a_victim_gets_its_share_back() {
     let mut cables: Vec<_> = (0..6).map(|n| (n, if n < 2 { 6 } else { 7 }, GBPS)).collect();

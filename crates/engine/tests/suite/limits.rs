@@ -1,4 +1,4 @@
-//! What is too much for the engine is refused, and what is unusual is right.
+//! Inputs beyond the engine's limits are refused, and unusual inputs give correct results.
 
 use std::ops::ControlFlow;
 
@@ -50,7 +50,7 @@ fn end_to_end(size: u32, wrap: bool, detour: Detour) -> Result<Outcome, EngineEr
 }
 
 #[test]
-fn a_path_longer_than_packets_count_is_refused() {
+fn overlong_paths_are_refused() {
     assert_eq!(end_to_end(254, false, Detour::Never).unwrap().packet_hops, 2 * 254);
     for (size, wrap, detour, value) in
         [(255, false, Detour::Never, 255), (300, true, Detour::Valiant, 301)]
@@ -69,7 +69,7 @@ fn counts(error: EngineError) -> (&'static str, u64, u64) {
 }
 
 #[test]
-fn a_message_of_more_packets_than_can_be_counted_is_refused() {
+fn messages_of_too_many_packets_are_refused() {
     let settings = Settings { packet_bytes: 2, ..settings() };
     let value = 1 << 32;
     let refused =
@@ -78,8 +78,8 @@ fn a_message_of_more_packets_than_can_be_counted_is_refused() {
     assert_eq!(counts(refused.unwrap_err()), ("packets of a message", value, limit));
 }
 
-/// Two ranks on each of the first two hosts, the others alone; so many messages within the first host, one
-/// after the other, beside some between hosts.
+/// Two ranks on each of the first two hosts, one on each other host. Sends so many messages within
+/// the first host, one after the other, and some between hosts.
 fn beside(within: usize, bytes: u64, settings: &Settings) -> Outcome {
     let fabric = fat_tree::build(&SMALL).unwrap();
     let mut ops = vec![Vec::new(); 6];
@@ -99,13 +99,13 @@ fn beside(within: usize, bytes: u64, settings: &Settings) -> Outcome {
 }
 
 #[test]
-fn time_windows_are_as_many_as_asked_for_whatever_hosts_do_among_themselves() {
+fn traffic_within_hosts_keeps_the_window_count() {
     let settings = Settings { local_delay_ps: 1_000_000, ..settings() };
     // A thousand messages of a microsecond each, long after the network is quiet.
     let late = beside(1000, 8, &settings);
     let windows = late.end_ps / late.window_ps + 1;
     assert!((16..=32).contains(&windows), "{windows} windows");
-    // A gigabyte that takes no time at its rate is no reason to expect a long run.
+    // A gigabyte at a rate that makes it free must not lengthen the expected run.
     let quick = Settings { local_gbps: 1e9, local_delay_ps: 0, ..settings };
     let large = beside(1, 1 << 30, &quick);
     let windows = large.end_ps / large.window_ps + 1;
@@ -113,7 +113,7 @@ fn time_windows_are_as_many_as_asked_for_whatever_hosts_do_among_themselves() {
 }
 
 #[test]
-fn a_time_within_a_host_that_has_no_number_is_refused_by_the_name_of_its_setting() {
+fn overlong_local_messages_name_their_setting() {
     let fabric = fat_tree::build(&SMALL).unwrap();
     let placement = Placement { host: vec![0, 0], node: vec![0, 0], ..in_order(2) };
     let refused = |changed: &Settings| {
@@ -150,7 +150,7 @@ fn ranks_of_a_host_need_no_path_between_its_adapters() {
 }
 
 #[test]
-fn times_without_a_number_are_refused_before_the_run_or_where_it_comes_to_them() {
+fn unrepresentable_times_are_refused() {
     const DAYS_40: u64 = 40 * 24 * 3600 * 1_000_000_000_000;
     let fabric = fat_tree::build(&SMALL).unwrap();
     let plan =
@@ -197,7 +197,7 @@ fn across_a_leaf(gbps: f64) -> Result<Outcome, EngineError> {
 }
 
 #[test]
-fn rates_down_to_a_megabit_are_simulated_and_slower_ones_refused() {
+fn rates_below_a_megabit_are_refused() {
     for (gbps, wire_ps) in [(0.1, 327_680_000), (0.01, 3_276_800_000), (0.001, 32_768_000_000)] {
         let outcome = across_a_leaf(gbps).unwrap();
         assert_eq!(outcome.messages.arrival_ps[0], wire_ps + 2 * 10_000 + 60_000, "{gbps} Gb/s");

@@ -1,7 +1,7 @@
-//! The physics of the engine, against closed forms, and its properties.
+//! The physics of the engine, compared with closed forms, and its properties.
 //!
-//! One program for all of them: the engine is generic in its probes, and each program of its own
-//! compiles it anew.
+//! All tests are one program: the engine is generic over its probes, and every test program
+//! compiles it again.
 
 mod common;
 

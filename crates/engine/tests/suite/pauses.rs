@@ -12,7 +12,7 @@ fn pfc(xoff_bytes: u32, xon_bytes: u32, buffer_bytes: u32) -> Settings {
     Settings { flow_control, packet_bytes: PACKET, buffer_bytes, ..settings() }
 }
 
-/// A switch whose node 0 sends at 100 Gb/s to node 1, which takes 25.
+/// A switch whose node 0 sends at 100 Gb/s to node 1, which receives at 25 Gb/s.
 fn quarter(delay_ps: u64) -> Case {
     wired(2, 1, delay_ps, &[(0, 2, 100.0), (1, 2, 25.0)])
 }
@@ -22,11 +22,11 @@ fn longest_queue(outcome: &Outcome) -> u64 {
     rows.map(|row| row.value.waiting_bytes + row.value.booked_bytes).max().unwrap()
 }
 
-/// A sender four times as fast as the output is paused for three quarters of the time, and the output
-/// never idles. The buffer holds `xoff`, and what arrives until the PAUSE has taken effect: of what the
-/// headroom is for, and hardly less.
+/// A sender four times as fast as the output is paused for three quarters of the time, and the
+/// output never idles. The buffer holds `xoff` bytes plus the arrivals until the PAUSE takes
+/// effect, which nearly fill the headroom.
 #[test]
-fn a_sender_is_paused_for_the_time_that_it_is_too_fast() {
+fn a_fast_sender_is_paused_proportionally() {
     for (delay, xon) in [(5_000, XOFF - 2 * PACKET), (400_000, XOFF / 2)] {
         let case = quarter(delay);
         let mut settings = pfc(XOFF, xon, 1 << 17);
@@ -54,17 +54,18 @@ fn a_sender_is_paused_for_the_time_that_it_is_too_fast() {
     }
 }
 
-/// The time of a pause in detail: one packet crosses the threshold, and exactly those sent before the
-/// news of it follow.
+/// Timing of a pause: one packet crosses the threshold, and exactly the packets sent before the
+/// PAUSE arrives follow.
 #[test]
-fn a_pause_takes_effect_two_cables_after_the_packet_that_crossed_the_threshold() {
+fn a_pause_takes_effect_after_two_cables() {
     let (wire, delay) = (u64::from(PACKET) * 80, 1_000_000);
     let mut settings = pfc(4 * PACKET, 0, 1 << 17);
     settings.probes.counters_ps = 1_000_000;
     let case = wired(2, 1, delay, &[(0, 2, 100.0), (1, 2, 0.1)]);
     let outcome = case.run(&settings, &burst(2, &[(0, 1, 100 * u64::from(PACKET))]));
-    // Five packets are more than four; the first leaves the switch long after. The fifth ends after
-    // 5 wires and is known to be there two delays later; until then the sender sends.
+    // Five packets exceed the threshold of four; the first leaves the switch much later. The fifth
+    // ends after 5 packet times, and the sender is informed two cable delays later. Until then it
+    // sends.
     let sent = (5 * wire + 2 * delay).div_ceil(wire);
     let injection = case.plan.injection[0];
     let rows = outcome.probed.counters.iter();
@@ -74,7 +75,7 @@ fn a_pause_takes_effect_two_cables_after_the_packet_that_crossed_the_threshold()
     assert_eq!(packets, sent);
 }
 
-/// Without enough headroom the run is refused, with what would do.
+/// Without enough headroom the run is refused, and the error states a sufficient buffer.
 #[test]
 fn a_buffer_without_headroom_is_refused() {
     let case = quarter(1_000_000);
@@ -95,8 +96,8 @@ fn a_buffer_without_headroom_is_refused() {
     }
 }
 
-/// Zhu et al. (2015), section 2.2, in small: packets of a paused cable wait together, so a flow that
-/// goes elsewhere gets no more than the flows to the congested port with which it shares the cable.
+/// Zhu et al. (2015), section 2.2, on a small network. All packets of a paused cable wait. So a
+/// flow to another port gets no more than the flows to the congested port that share the cable.
 #[test]
 fn a_paused_cable_has_victims() {
     let mut cables: Vec<_> = (0..6).map(|n| (n, if n < 2 { 6 } else { 7 }, 40.0)).collect();

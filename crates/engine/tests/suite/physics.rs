@@ -69,7 +69,7 @@ fn senders_to_one_node_share_its_link_and_fill_it() {
 }
 
 #[test]
-fn parking_lot_a_late_joiner_gets_half() {
+fn a_late_joiner_gets_half() {
     // Nodes 0, 1 on leaf A and 2 on leaf B send to node 3 on B: at B's ejection link the shared
     // cable from A and node 2 alternate under FCFS with full queues, so node 2 gets about 1/2.
     let mut cables = CableList::new(6);
@@ -103,7 +103,7 @@ fn a_faster_output_waits_for_the_tail() {
 }
 
 #[test]
-fn an_ideal_network_knows_no_contention() {
+fn an_ideal_network_has_no_contention() {
     let bytes = 64 * 4096;
     let messages: Vec<_> = (1..16).map(|src| (src, 0, bytes)).collect();
     let settings = Settings { contention: false, ..settings() };
@@ -188,7 +188,7 @@ fn a_stalled_link_counts_its_stall() {
 }
 
 #[test]
-fn every_rule_sees_an_incast_and_none_a_lone_message() {
+fn marking_rules_detect_an_incast_only() {
     let rules = [
         MarkingRule::QueueExceedsCredit,
         MarkingRule::Queue,
@@ -227,9 +227,9 @@ fn a_deadlocked_program_is_explained() {
 }
 
 #[test]
-fn output_buffers_let_senders_finish_sooner() {
-    // With output buffers the space at the input is free again at once, so a blocked path holds
-    // more: the last byte leaves the adapters earlier, though it arrives no earlier.
+fn output_buffers_let_senders_finish_earlier() {
+    // With output buffers, the space at the input is free again at once, so a blocked path holds
+    // more. The last byte leaves the adapters earlier, but arrives no earlier.
     let done = |buffering| {
         let settings = Settings { buffering, ..settings() };
         let messages: Vec<_> = (0..4).map(|src| (src, 15, 40 * 4096)).collect();

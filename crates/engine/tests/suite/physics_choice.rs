@@ -1,4 +1,4 @@
-//! Closed-form answers: which of several ways packets take, by each rule of choice.
+//! Closed-form answers: which of several paths packets take, by each routing mode.
 
 use crate::common::fabrics::*;
 use crate::common::*;
@@ -25,8 +25,8 @@ fn between(fabric: &Fabric, from: u32, to: u32) -> Vec<usize> {
     links.filter(|&link| fabric.link_dst[link] == to).collect()
 }
 
-/// A tree by a table of routes and by arithmetic: the engine finds the candidates of either in a way of its
-/// own.
+/// A tree with a routing table and with arithmetic routes, whose candidates the engine computes
+/// differently.
 fn both_ways(shape: &fat_tree::Shape) -> [Case; 2] {
     let fabric = || fat_tree::build(shape).unwrap();
     let by_table = RoutingRule::Table(Routes::table(&fabric()).unwrap());
@@ -37,7 +37,7 @@ fn both_ways(shape: &fat_tree::Shape) -> [Case; 2] {
     ]
 }
 
-/// So many packets one after the other from node 0, each when all else is quiet.
+/// Sends so many packets from node 0, each when the network is idle.
 fn one_by_one(count: u64, to: u32, nodes: u32) -> tailback_engine::Program {
     let mut ranks = vec![vec![]; nodes as usize];
     for _ in 0..count {
@@ -50,13 +50,14 @@ fn one_by_one(count: u64, to: u32, nodes: u32) -> tailback_engine::Program {
 }
 
 /// `found` of `draws` that each happen with `probability` is within four standard deviations.
-fn is_likely(found: u64, draws: u64, probability: f64) -> bool {
+fn is_likely(count: u64, draws: u64, probability: f64) -> bool {
     let mean = draws as f64 * probability;
-    (found as f64 - mean).abs() <= 4.0 * (mean * (1.0 - probability)).sqrt()
+    (count as f64 - mean).abs() <= 4.0 * (mean * (1.0 - probability)).sqrt()
 }
 
-/// As many cables as senders of the same rate: by least queue every packet finds an idle cable, so every
-/// message takes `wire + 3 cables + 2 switches`, to the picosecond. At random some packets meet.
+/// There are as many cables as senders of the same rate. With the shortest queue, every packet
+/// finds an idle cable, so every message takes `wire + 3 cables + 2 switches`, to the picosecond.
+/// With random choice, some packets share a cable.
 #[test]
 fn least_queue_finds_the_idle_cable() {
     for senders in [2u32, 4, 20] {
@@ -75,8 +76,8 @@ fn least_queue_finds_the_idle_cable() {
     }
 }
 
-/// The same on a tree of two leaves with as many spines as hosts: a packet that has an up-link to itself has
-/// the link down from that spine, too.
+/// The same on a tree of two leaves with as many spines as hosts. A packet that has an uplink to
+/// itself has the spine's down link to itself, too.
 #[test]
 fn least_queue_finds_the_idle_spine() {
     for hosts in [2u32, 5, 20] {
@@ -96,7 +97,7 @@ fn least_queue_finds_the_idle_spine() {
     }
 }
 
-/// Among idle up-links, and by random choice among any, each is taken as often as any other.
+/// Adaptive routing among idle uplinks, and random routing, take every uplink equally often.
 #[test]
 fn ties_and_random_choices_are_even() {
     let draws = 2000;
@@ -107,8 +108,8 @@ fn ties_and_random_choices_are_even() {
             let outcome = case.run(&settings, &one_by_one(draws, 4, 8));
             let packets = carried(&case.fabric, &outcome);
             for spine in 2..7 {
-                let found = packets[between(&case.fabric, 0, spine)[0]];
-                assert!(is_likely(found, draws, 0.2), "{}, {routing:?}: {found}", case.name);
+                let count = packets[between(&case.fabric, 0, spine)[0]];
+                assert!(is_likely(count, draws, 0.2), "{}, {routing:?}: {count}", case.name);
             }
         }
     }
@@ -135,9 +136,9 @@ fn deterministic_routes_take_the_spine_of_the_destination() {
     }
 }
 
-/// A crowded tree runs the same, bit for bit, whichever way its candidates are found, in one piece or several.
+/// A congested tree runs alike, bit for bit, with either kind of routes, in one shard or several.
 #[test]
-fn arithmetic_runs_as_a_table_does() {
+fn arithmetic_routes_run_like_a_table() {
     let shape = fat_tree::Shape {
         hosts_per_leaf: 4,
         leaves: 3,
@@ -166,8 +167,8 @@ fn arithmetic_runs_as_a_table_does() {
                 let work = Parallelism { threads, shards: Some(2 * threads as u32 - 1) };
                 case.try_run(&settings, &crowd, &nodes, work).unwrap()
             };
-            let one = run(&table, 1);
-            let same = one == run(&arithmetic, 1) && one == run(&arithmetic, 2);
+            let outcome = run(&table, 1);
+            let same = outcome == run(&arithmetic, 1) && outcome == run(&arithmetic, 2);
             assert!(same, "{routing:?}, {arbitration:?}");
         }
     }
@@ -184,10 +185,10 @@ fn full_mesh(switches: u32, nodes_per_switch: u32, cables: u32) -> Case {
     Case::new("full mesh", fabric, RoutingRule::HyperX(rule))
 }
 
-/// Valiant's place is any switch, each as likely as any other; one of the two ends is no detour. UGAL
-/// stays on the shortest way where nothing waits, however long the message.
+/// Valiant routing draws every switch with equal probability; the two end switches are no detours.
+/// UGAL stays on the shortest path of an idle network, however long the message.
 #[test]
-fn valiant_goes_by_any_switch_and_ugal_only_round_a_queue() {
+fn valiant_detours_always_and_ugal_around_queues() {
     let case = full_mesh(6, 1, 1);
     let valiant = Settings { detour: Detour::Valiant, ..settings() };
     let draws = 3000;
@@ -204,13 +205,13 @@ fn valiant_goes_by_any_switch_and_ugal_only_round_a_queue() {
     assert_eq!(outcome.messages.switch_hops, [2 * 500]);
 }
 
-/// UGAL-L's comparison, packet by packet: the nodes of one switch send a packet each at the same time to
-/// those of another; they come to the switch one after the other. After m have gone straight and d by the
-/// only third switch, a packet may go by that only if `queue straight x 1 > queue aside x 2`, which is
-/// `m > 2 d`, with c cables each way `m / c > 2 (d / c)` rounded down; and then it does if it draws that
-/// switch: one time in three.
+/// UGAL-L's comparison, packet by packet. The nodes of one switch send a packet each, at the same
+/// time, to those of another; they reach the switch one after the other. After m minimal packets
+/// and d detours by the only third switch, a packet may take a detour only if `minimal queue x 1 >
+/// detour queue x 2`. This is `m > 2 d`; with c cables each, `m / c > 2 (d / c)` rounded down. It
+/// then takes the detour if it draws that switch, with probability 1/3.
 #[test]
-fn ugal_compares_queues_times_hops() {
+fn ugal_compares_queue_times_hops() {
     let senders = 24;
     for cables in [1, 2] {
         let case = full_mesh(3, senders, cables);
@@ -232,12 +233,13 @@ fn ugal_compares_queues_times_hops() {
     }
 }
 
-/// A horizontal link is taken only where it saves what a full buffer takes to be sent. Two leaves send
-/// to a third by the first top switch, whose link there has a quarter of line rate. In packet times, pair
-/// j of packets finds `8 j - j` queued for it, and its second packet 4 more; the first packet that
-/// finds more than 4 b, with b packets of buffer, goes aside, and no other so soon after it.
+/// A horizontal link is taken only if it saves the time that a full buffer takes to be sent. Two
+/// leaves send to a third by the first top switch, whose link to that leaf has a quarter of line
+/// rate. In packet times, pair j finds a queue of `8 j - j`, and its second packet finds 4 more.
+/// With a buffer of b packets, the first packet that finds more than 4 b takes the horizontal link,
+/// and no other does so soon after.
 #[test]
-fn a_step_aside_must_save_a_full_buffer() {
+fn sideways_hops_must_save_a_full_buffer() {
     let shape = modified_tree::Shape {
         arity: 3,
         levels: 2,
@@ -246,7 +248,7 @@ fn a_step_aside_must_save_a_full_buffer() {
         delay_ps: [CABLE; 3],
     };
     let mut fabric = modified_tree::build(&shape).unwrap();
-    // Nobody goes by the other top switches while the links there are busy with a first packet.
+    // No packet takes the other top switches while the links to them are busy with a first packet.
     let slow: Vec<usize> = [(0, 4), (0, 5), (1, 4), (1, 5)]
         .into_iter()
         .flat_map(|(leaf, top)| between(&fabric, leaf, top))
@@ -263,8 +265,8 @@ fn a_step_aside_must_save_a_full_buffer() {
         for (packets, expected) in [(pairs, 0), (pairs + 1, 1)] {
             let mut ranks = vec![vec![]; 9];
             for (first, second, to) in [(0, 1, 6), (3, 4, 7)] {
-                // The second node of a leaf keeps the slow links busy; the rest of what it sends is long gone
-                // when the first begins.
+                // The second node of a leaf keeps the slow links busy. Its other packets have
+                // arrived long before the first node begins.
                 for _ in 0..12 {
                     ranks[second].extend([Do::Send(to, PACKET), Do::Compute(8 * WIRE)]);
                     ranks[to as usize].push(Do::Receive(second as u32, PACKET));

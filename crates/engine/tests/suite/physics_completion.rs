@@ -36,55 +36,62 @@ fn one_after_the_other(
     [0, 1].map(|message| (log.post_ps[message], log.arrival_ps[message]))
 }
 
-/// Two messages one after the other take twice the wire and one latency when a send is complete as its
-/// last byte has left, and twice both when it is complete as the message has been delivered.
+/// Two messages, one after the other. If a send is complete when its last byte has left, they take
+/// two wire times and one latency. If it is complete when the message is delivered, they take two
+/// of both.
 #[test]
-fn the_next_message_waits_for_the_last_byte_to_leave_or_to_arrive() {
-    let whole = 3 * WIRE + LATENCY;
+fn the_next_message_waits_for_completion() {
+    let delivery = 3 * WIRE + LATENCY;
     assert_eq!(
         one_after_the_other(Do::Send, 0, &settings()),
-        [(0, whole), (3 * WIRE, 3 * WIRE + whole)]
+        [(0, delivery), (3 * WIRE, 3 * WIRE + delivery)]
     );
-    assert_eq!(one_after_the_other(Do::Issend, 0, &settings()), [(0, whole), (whole, 2 * whole)]);
+    assert_eq!(
+        one_after_the_other(Do::Issend, 0, &settings()),
+        [(0, delivery), (delivery, 2 * delivery)]
+    );
 }
 
-/// As MPI_Ssend: not before the receive is posted, even if the message has long arrived.
+/// As with MPI_Ssend, a send does not complete before the receive is posted, even if the message
+/// arrived long before.
 #[test]
 fn a_synchronous_send_waits_for_its_receive_to_be_posted() {
-    let (whole, late) = (3 * WIRE + LATENCY, 50 * WIRE);
+    let (delivery, late) = (3 * WIRE + LATENCY, 50 * WIRE);
     assert_eq!(
         one_after_the_other(Do::Issend, late, &settings()),
-        [(0, whole), (late, late + whole)]
+        [(0, delivery), (late, late + delivery)]
     );
 }
 
-/// A rendezvous whose end the sender learns of: the handshake, the message, and nothing else.
+/// A rendezvous with a synchronous send: the handshake, the message, and nothing else.
 #[test]
-fn a_large_synchronous_send_shakes_hands_and_is_complete_when_delivered() {
+fn large_synchronous_sends_complete_on_delivery() {
     let settings = Settings { eager_bytes: PACKET, ..settings() };
-    let whole = 2 * (32 * 80 + LATENCY) + 3 * WIRE + LATENCY;
-    assert_eq!(one_after_the_other(Do::Issend, 0, &settings), [(0, whole), (whole, 2 * whole)]);
+    let delivery = 2 * (32 * 80 + LATENCY) + 3 * WIRE + LATENCY;
+    assert_eq!(
+        one_after_the_other(Do::Issend, 0, &settings),
+        [(0, delivery), (delivery, 2 * delivery)]
+    );
 }
 
-/// The acknowledgement is a packet of 32 bytes on the way back, sent when the receive is complete: as
-/// the message has arrived, or later as its receive is posted. The handshake of a large message comes
-/// on top.
+/// The acknowledgement is a returning packet of 32 bytes. It is sent when the receive is complete:
+/// when the message has arrived and the receive is posted. A large message also has a handshake.
 #[test]
-fn an_acknowledged_send_is_complete_when_its_acknowledgement_is_back() {
+fn acknowledged_sends_complete_on_acknowledgement() {
     let control = 32 * 80 + LATENCY;
-    let whole = 3 * WIRE + LATENCY;
-    let turn = whole + control;
+    let delivery = 3 * WIRE + LATENCY;
+    let turn = delivery + control;
     assert_eq!(
         one_after_the_other(Do::Acknowledged, 0, &settings()),
-        [(0, whole), (turn, turn + whole)]
+        [(0, delivery), (turn, turn + delivery)]
     );
     let late = 50 * WIRE;
     assert_eq!(
         one_after_the_other(Do::Acknowledged, late, &settings()),
-        [(0, whole), (late + control, late + control + whole)]
+        [(0, delivery), (late + control, late + control + delivery)]
     );
     let shaking = Settings { eager_bytes: PACKET, ..settings() };
-    let shaken = 2 * control + whole;
+    let shaken = 2 * control + delivery;
     assert_eq!(
         one_after_the_other(Do::Acknowledged, 0, &shaking),
         [(0, shaken), (shaken + control, 2 * shaken + control)]
@@ -93,7 +100,7 @@ fn an_acknowledged_send_is_complete_when_its_acknowledgement_is_back() {
 
 /// Two ranks that wait for a synchronous send before they post the receive wait for ever.
 #[test]
-fn two_synchronous_sends_face_to_face_are_stuck() {
+fn facing_synchronous_sends_deadlock() {
     let rank = |peer| vec![Do::Issend(peer, 8), Do::Wait(0), Do::Receive(peer, 8), Do::WaitAll];
     let case = wired(2, 1, CABLE, &[(0, 2, 100.0), (1, 2, 100.0)]);
     let error = run_on(&case.fabric, &settings(), &program(&[rank(1), rank(0)])).unwrap_err();
@@ -128,7 +135,7 @@ fn a_long_chain_of_synchronous_sends_resolves() {
     assert_eq!(finish, vec![1_000_000_000; 50_000]);
 }
 
-/// The sender may be anywhere: the same on any number of threads.
+/// The sender may be in any shard: results are the same on any number of threads.
 #[test]
 fn completions_are_the_same_on_any_number_of_threads() {
     for send in [Do::Issend, Do::Acknowledged] {
@@ -152,9 +159,9 @@ fn same_on_any_number_of_threads(send: fn(u32, u64) -> Do) {
         let mut watch = |_| ControlFlow::Continue(());
         simulate(&fabric, &plan, &settings(), &program, &in_order(16), work, &mut watch).unwrap()
     };
-    let one = run(1);
-    assert!(one.complete);
-    assert!(run(3) == one);
+    let outcome = run(1);
+    assert!(outcome.complete);
+    assert!(run(3) == outcome);
 }
 
 /// An adapter below its link's rate: packets start that much apart, each at line rate on the wire.

@@ -1,5 +1,5 @@
-//! Closed-form answers: what headers, handshakes and software cost, when buffer space comes back, and who
-//! shares an adapter or an input of the crossbar.
+//! Closed-form answers: costs of headers, handshakes and software, the return of buffer space, and
+//! shares of an adapter or of an input of the crossbar.
 
 use crate::common::fabrics::*;
 use crate::common::*;
@@ -18,7 +18,7 @@ fn star(nodes: u32, delay_ps: u64) -> Case {
     wired(nodes, 1, delay_ps, &wires)
 }
 
-/// A header goes with every packet, the last one too, and a packet has 32 bytes at least.
+/// Every packet has a header, including the last, and at least 32 bytes.
 #[test]
 fn every_packet_carries_a_header() {
     for (header_bytes, bytes, wire) in [
@@ -51,10 +51,10 @@ fn messages_above_the_eager_limit_shake_hands_after_the_software() {
     }
 }
 
-/// MPI's blocking: a send is complete as its last byte has left, a receive as its last byte is there and
-/// it has been posted.
+/// MPI's blocking rules: a send is complete when its last byte has left, a receive when its last
+/// byte has arrived and it has been posted.
 #[test]
-fn sends_and_receives_complete_when_mpi_says() {
+fn completion_follows_mpi() {
     let late = 50 * WIRE;
     for (compute, complete) in [(0, 3 * WIRE + 2 * CABLE + SWITCH), (late, late)] {
         let ranks = [
@@ -67,17 +67,18 @@ fn sends_and_receives_complete_when_mpi_says() {
     }
 }
 
-/// One packet of buffer on long cables: the time from packet to packet is that of a packet's buffer space.
-/// An input buffer has it back as the tail has left (switch and wire after the head came), an output
-/// buffer as the tail has come; the node as the tail has come, too.
+/// One packet of buffer on long cables: the interval between packets is the round trip of a
+/// packet's buffer space. An input buffer returns the space when the tail has left (a switch delay
+/// and a packet time after the head arrived). An output buffer, and a node, return it when the tail
+/// has arrived.
 #[test]
-fn buffer_space_comes_back_as_the_buffering_says() {
+fn buffer_space_returns_by_buffering_mode() {
     let (delay, packets) = (5_000_000, 100);
     let slow_node = [(0, 2, 100.0), (1, 2, 50.0)];
     for (cables, buffering, period) in [
         ([(0, 2, 100.0), (1, 2, 100.0)], Buffering::Input, 2 * delay + SWITCH + WIRE),
         ([(0, 2, 100.0), (1, 2, 100.0)], Buffering::Output, 2 * delay + WIRE),
-        // The node's link is the slower one, and its loop has no switch in it.
+        // The node's link is slower, and its credit loop contains no switch.
         (slow_node, Buffering::Output, 2 * delay + 2 * WIRE),
     ] {
         let case = wired(2, 1, delay, &cables);
@@ -101,25 +102,25 @@ fn rules_count_the_packet_that_joins() {
         outcome.truth.congested_packets.iter().sum::<u64>()
     };
     for threshold in 1..n {
-        let found = congested(MarkingRule::Queue, threshold * PACKET, 1);
-        assert_eq!(found, 2 * (n - threshold) + 1, "{threshold} packets");
+        let count = congested(MarkingRule::Queue, threshold * PACKET, 1);
+        assert_eq!(count, 2 * (n - threshold) + 1, "{threshold} packets");
     }
     let threshold = 30.0;
-    let found: u64 = (0..repeats)
+    let count: u64 = (0..repeats)
         .map(|seed| congested(MarkingRule::Proportional, threshold as u64 * PACKET, seed))
         .sum();
     let chances =
         (0..n).flat_map(|pair| [pair + 1, pair + 2]).map(|queue| queue as f64 / threshold);
     let mean = repeats as f64 * chances.clone().sum::<f64>();
     let deviation = (repeats as f64 * chances.map(|p| p * (1.0 - p)).sum::<f64>()).sqrt();
-    assert!((found as f64 - mean).abs() < 4.0 * deviation, "{found}, not {mean} ± {deviation}");
+    assert!((count as f64 - mean).abs() < 4.0 * deviation, "{count}, not {mean} ± {deviation}");
 }
 
 /// Injection in turn: messages of one adapter share its link a packet each, so n messages of m packets to
 /// different nodes end within a round of one another; one after the other they end m packets apart. The
 /// first has sent a packet before the others are posted, and stands in front of them: a round ahead.
 #[test]
-fn injection_serves_messages_in_turn_or_one_after_the_other() {
+fn injection_order_follows_its_mode() {
     let (messages, packets) = (4, 30);
     let flows: Vec<_> = (1..=messages).map(|to| (0, to as u32, packets * PACKET)).collect();
     let path = 2 * CABLE + SWITCH;
@@ -137,10 +138,11 @@ fn injection_serves_messages_in_turn_or_one_after_the_other() {
     }
 }
 
-/// A line of an adapter whose lane has no credit does not hold up the line of another service level: one
-/// to a node that takes a hundredth of line rate, the other at all the rest.
+/// An adapter's queue whose lane has no credit does not delay the queue of another service level.
+/// One sends to a node that receives at a hundredth of line rate; the other gets the remaining
+/// rate.
 #[test]
-fn lines_of_other_lanes_pass_one_without_credit() {
+fn other_lanes_pass_a_stalled_queue() {
     let case = wired(3, 1, CABLE, &[(0, 3, 100.0), (1, 3, 1.0), (2, 3, 100.0)]);
     let mut program = burst(3, &[(0, 1, 100 * PACKET), (0, 2, 100 * PACKET)]);
     let fast = program.peer.iter().position(|&peer| peer == 2).unwrap();
@@ -156,16 +158,16 @@ fn lines_of_other_lanes_pass_one_without_credit() {
         let log = run.unwrap().messages;
         log.arrival_ps[log.dst.iter().position(|&dst| dst == 2).unwrap()]
     };
-    // On a lane of its own it waits only for the few packets of the other that there is credit for.
+    // On its own lane, it waits only for the few packets of the other that have credit.
     assert!(arrival(2) < 125 * WIRE, "{}", arrival(2) / WIRE);
     assert!(arrival(1) > 5000 * WIRE, "{}", arrival(1) / WIRE);
 }
 
-/// A crossbar of speed-up 1/2 reads each input at half of line rate. Node 0 sends to nodes 2 and 3 in turn,
-/// node 1 to node 2: where the turn at node 2 is an input's that is being read for node 3, the other is
-/// served, so node 1 has half of line rate to itself, and so has node 0 for both of its messages.
+/// A crossbar of speed-up 1/2 reads each input at half of line rate. Node 0 sends to nodes 2 and 3
+/// in turn, node 1 to node 2. If the next input at node 2 is being read for node 3, the other input
+/// is served. So node 1 gets half of line rate, and node 0 gets half for both of its messages.
 #[test]
-fn an_output_takes_from_other_inputs_while_one_is_being_read() {
+fn outputs_serve_other_inputs_during_a_read() {
     let settings = Settings {
         crossbar_speedup: 0.5,
         arbitration: Arbitration::RoundRobin,
@@ -181,7 +183,7 @@ fn an_output_takes_from_other_inputs_while_one_is_being_read() {
     }
 }
 
-/// A buffer that does not hold a packet with its header is refused: nothing would ever move.
+/// A buffer smaller than a packet with its header is refused: no packet could move.
 #[test]
 fn a_buffer_below_a_packet_is_refused() {
     let run = |buffer_bytes| -> Result<Outcome, _> {

@@ -6,8 +6,8 @@ use crate::common::fabrics::*;
 use crate::common::*;
 use tailback_engine::{Arbitration, Buffering, Outcome, Routing, Settings, Switching};
 
-/// Everybody sends `count` one-packet messages to each of five others, near and far: links are full
-/// and lines are long.
+/// Every node sends `count` one-packet messages to each of five others, near and far: links are
+/// full and queues long.
 fn crowd(nodes: u32, count: u32) -> Vec<(u32, u32, u64)> {
     let steps = [1, 2, nodes / 3 + 1, nodes / 2, nodes - 1];
     let mut messages = Vec::new();
@@ -26,14 +26,14 @@ fn crowd(nodes: u32, count: u32) -> Vec<(u32, u32, u64)> {
 fn overtakings(outcome: &Outcome) -> usize {
     let log = &outcome.messages;
     let mut last: HashMap<(u32, u32), u64> = HashMap::new();
-    let mut found = 0;
+    let mut count = 0;
     for message in 0..log.src.len() {
         let arrival = log.arrival_ps[message];
         if let Some(before) = last.insert((log.src[message], log.dst[message]), arrival) {
-            found += usize::from(arrival <= before);
+            count += usize::from(arrival <= before);
         }
     }
-    found
+    count
 }
 
 /// Deterministic routing: one path a flow, every link first in first out a lane, so
@@ -59,9 +59,9 @@ fn deterministic_routing_keeps_every_flow_in_order() {
                     ..settings()
                 };
                 let outcome = case.run(&settings, &program);
-                let found = overtakings(&outcome);
+                let count = overtakings(&outcome);
                 assert_eq!(
-                    found, 0,
+                    count, 0,
                     "{}, {arbitration:?}, {buffering:?}, {switching:?}: packets overtook",
                     case.name
                 );
@@ -70,9 +70,9 @@ fn deterministic_routing_keeps_every_flow_in_order() {
     }
 }
 
-/// The test above can fail: adaptive routing over several paths does let packets overtake.
+/// The test above can fail: with adaptive routing over several paths, packets overtake.
 #[test]
-fn adaptive_routing_does_not() {
+fn adaptive_routing_reorders_flows() {
     let cases = every_topology();
     let several =
         cases.iter().filter(|case| ["fat tree", "pgft", "yellowstone"].contains(&case.name));

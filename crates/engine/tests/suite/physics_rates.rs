@@ -45,8 +45,8 @@ fn route(plan: &RoutePlan, fabric: &Fabric, from: u32, to: u32) -> Vec<u32> {
 
 /// Line rate on every kind of link of every topology: `T(2n) - T(n) = n x packet / min rate`, with
 /// T(n) the arrival of a message of n packets on an empty network. The difference leaves neither
-/// latency nor filling of the pipeline in, so the rate is exact to a picosecond a packet. Every kind
-/// of link (tiers of its ends, rate) must have been crossed, and every rate have been the least.
+/// latency nor filling of the pipeline in, so the rate is exact to a picosecond a packet. Every
+/// kind of link (tiers of its ends, rate) must be crossed, and every rate must once be the least.
 #[test]
 fn every_kind_of_link_runs_at_its_own_rate() {
     for case in every_topology() {
@@ -90,9 +90,9 @@ fn every_kind_of_link_runs_at_its_own_rate() {
     }
 }
 
-/// Blue Waters' torus, 24 x 24 x 24 with two nodes a router: the two nodes of a router send to those
-/// of the next one along a dimension, which fills that link: `T(2n) - T(n) = 2n x packet / rate`,
-/// with the rate of the dimension: X 9.4, Y 4.7, Z 15 GB/s, every eighth Z link 9.4 GB/s.
+/// Blue Waters' torus, 24 x 24 x 24 with two nodes per router. The two nodes of a router send to
+/// those of the next one along a dimension, which fills that link: `T(2n) - T(n) = 2n x packet /
+/// rate`, with the rate of the dimension: X 9.4, Y 4.7, Z 15 GB/s, every eighth Z link 9.4 GB/s.
 #[test]
 fn blue_waters_has_a_rate_for_every_dimension() {
     let fast_z = 15.0 * 8.0;
@@ -178,9 +178,9 @@ fn credit_limits_a_link_to_buffer_over_round_trip() {
     }
 }
 
-/// The same a virtual lane: on a ring with a dateline (Dally and Seitz, 1987) packets that have it
-/// ahead of them travel on lane 0, others on lane 1. Two flows on one link get `buffer / round trip`
-/// each on two lanes, half of that each on one.
+/// The same per virtual lane. On a ring with a dateline (Dally and Seitz, 1987), packets ahead of
+/// the dateline travel on lane 0, others on lane 1. Two flows on one link get `buffer / round trip`
+/// each on two lanes, and half of that each on one lane.
 #[test]
 fn every_lane_has_credit_of_its_own() {
     use tailback_fabric::rules::{DimensionOrder, Tie};
@@ -207,8 +207,8 @@ fn every_lane_has_credit_of_its_own() {
         (arrival(80) - arrival(40)) as f64
     };
     // Both from switch 4 to switch 5: 2 x 40 packets by one lane, two a period.
-    let one = time(&[8, 9, 10, 11]);
-    assert!((one / (40 * period) as f64 - 1.0).abs() < 0.01, "one lane: {one}");
+    let one_lane = time(&[8, 9, 10, 11]);
+    assert!((one_lane / (40 * period) as f64 - 1.0).abs() < 0.01, "one lane: {one_lane}");
     // One of them on to switch 0, beyond the dateline: 40 packets a lane.
     let two = time(&[8, 9, 0, 11]);
     assert!((two / (20 * period) as f64 - 1.0).abs() < 0.01, "two lanes: {two}");
@@ -216,7 +216,7 @@ fn every_lane_has_credit_of_its_own() {
 
 /// A lane refers to its kind of cable by a 16-bit number, which limits how many kinds there are.
 #[test]
-fn as_many_kinds_of_cables_as_there_are_numbers_for() {
+fn the_number_of_cable_kinds_is_limited() {
     let half = 1 << 15;
     let star = |kinds: u32| {
         // Every cable a 2^-16 of a picosecond a byte slower than the one before; that between the two
@@ -239,7 +239,7 @@ fn as_many_kinds_of_cables_as_there_are_numbers_for() {
 
 /// A switch numbers its ports by 16 bits.
 #[test]
-fn as_many_ports_as_there_are_numbers_for() {
+fn the_number_of_ports_is_limited() {
     let star = |nodes: u32| {
         let cables: Vec<_> = (0..nodes).map(|node| (node, nodes, 100.0)).collect();
         let program = burst(2, &[(0, 1, PACKET)]);

@@ -57,8 +57,8 @@ fn uniform(nodes: u32, slots: u64, load: f64, seed: u64) -> Program {
     program(&ranks)
 }
 
-/// Share of the nodes' line rate that arrives, from a third of the time on at which the first node has
-/// sent everything to that time: buffers have filled, and everybody still sends.
+/// Share of the nodes' line rate that arrives, from a third of the time at which the first node has
+/// sent everything to that time. Then buffers have filled, and every node still sends.
 fn accepted(outcome: &Outcome, nodes: u32) -> f64 {
     let log = &outcome.messages;
     let mut last_start = vec![0u64; nodes as usize];
@@ -77,12 +77,12 @@ fn settings_with(packets: u64, arbitration: Arbitration) -> Settings {
     Settings { measure: false, buffer_bytes, arbitration, ..settings() }
 }
 
-/// Waiting in an output-queued switch (Karol, Hluchyj and Morgan, 1987): N nodes send at random
-/// to one another, in each packet time with probability p: the mean wait at the output is
-/// `(n - 1)/n x p / (2 (1 - p))` packet times with n the inputs that may send to an output, here N - 1.
-/// The rest of a packet's way is fixed: two cables, the switch, its own time on the wire.
+/// Waiting in an output-queued switch (Karol, Hluchyj and Morgan, 1987): N nodes send at random to
+/// one another, in each packet time with probability p: the mean wait at the output is `(n - 1)/n x
+/// p / (2 (1 - p))` packet times with n the inputs that may send to an output, here N - 1. The
+/// remaining latency of a packet is fixed: two cables, the switch, its own time on the wire.
 #[test]
-fn an_output_queued_switch_makes_packets_wait_as_karol_says() {
+fn output_queueing_delays_follow_karol() {
     let nodes = 16u32;
     let wires: Vec<_> = (0..nodes).map(|node| (node, nodes, 100.0)).collect();
     let case = wired(nodes, 1, CABLE, &wires);
@@ -109,15 +109,15 @@ fn an_output_queued_switch_makes_packets_wait_as_karol_says() {
 /// offered is accepted as long as `load < 1` and buffers are deep. (Karol et al. prove 1 for one
 /// switch; 2 - sqrt 2 = 0.586 is the limit of FIFO inputs, which this is not.)
 #[test]
-fn a_k_ary_n_tree_accepts_what_is_offered_below_one() {
+fn a_k_ary_n_tree_accepts_loads_below_one() {
     for (k, n) in [(4, 2), (4, 3), (2, 5)] {
         let case = k_ary_n_tree(k, n, 100.0);
         let nodes = case.fabric.n_nodes;
         for load in [0.5, 0.9] {
             let outcome =
                 case.run(&settings_with(64, Arbitration::Fcfs), &uniform(nodes, 1500, load, 3));
-            let found = accepted(&outcome, nodes);
-            assert!((found / load - 1.0).abs() < 0.02, "{k}-ary {n}-tree at {load}: {found:.3}");
+            let share = accepted(&outcome, nodes);
+            assert!((share / load - 1.0).abs() < 0.02, "{k}-ary {n}-tree at {load}: {share:.3}");
         }
     }
 }
@@ -126,7 +126,7 @@ fn a_k_ary_n_tree_accepts_what_is_offered_below_one() {
 /// 1, approached as the buffers deepen, and never below the 0.586 of FIFO inputs with 8 packets of
 /// buffer.
 #[test]
-fn a_saturated_k_ary_n_tree_approaches_one_as_buffers_deepen() {
+fn deep_buffers_let_trees_approach_saturation_one() {
     for (k, n) in [(4, 2), (4, 3)] {
         let case = k_ary_n_tree(k, n, 100.0);
         let nodes = case.fabric.n_nodes;
@@ -134,10 +134,10 @@ fn a_saturated_k_ary_n_tree_approaches_one_as_buffers_deepen() {
         let at = |packets| {
             accepted(&case.run(&settings_with(packets, Arbitration::Fcfs), &program), nodes)
         };
-        let found = [4, 8, 16, 64].map(at);
-        assert!(found.is_sorted(), "{k}-ary {n}-tree: {found:?}");
-        assert!(found[1] > 2.0 - f64::sqrt(2.0), "{k}-ary {n}-tree: {found:?}");
-        assert!((0.9..=1.0).contains(&found[3]), "{k}-ary {n}-tree: {found:?}");
+        let shares = [4, 8, 16, 64].map(at);
+        assert!(shares.is_sorted(), "{k}-ary {n}-tree: {shares:?}");
+        assert!(shares[1] > 2.0 - f64::sqrt(2.0), "{k}-ary {n}-tree: {shares:?}");
+        assert!((0.9..=1.0).contains(&shares[3]), "{k}-ary {n}-tree: {shares:?}");
     }
 }
 
@@ -156,10 +156,10 @@ fn a_tapered_tree_saturates_at_its_up_links() {
         let limit = f64::from(spines) / f64::from(hosts) / leaves_home;
         for routing in [Routing::Adaptive, Routing::Random] {
             let settings = Settings { routing, ..settings_with(64, Arbitration::Fcfs) };
-            let found = accepted(&case.run(&settings, &program), nodes);
+            let share = accepted(&case.run(&settings, &program), nodes);
             assert!(
-                (found / limit - 1.0).abs() < 0.03,
-                "{hosts} nodes, {spines} up links, {routing:?}: {found:.4}, not {limit:.4}"
+                (share / limit - 1.0).abs() < 0.03,
+                "{hosts} nodes, {spines} up links, {routing:?}: {share:.4}, not {limit:.4}"
             );
         }
     }

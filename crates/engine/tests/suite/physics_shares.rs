@@ -1,9 +1,9 @@
-//! Closed-form answers: who gets how much of a full link, and who suffers from whom.
+//! Closed-form answers: the shares of flows on a full link, and their victims.
 //!
 //! Each holds under first come first served and under round-robin over the input ports. With input
-//! buffers of one size the two give the same shares: an output serves its line in the order of
-//! arrival, a served packet makes room for one more of the same input, so inputs with full buffers
-//! come round in turn.
+//! buffers of one size the two give the same shares: an output serves its queue in the order of
+//! arrival, and a served packet makes room for one of the same input, so inputs with full buffers
+//! take turns.
 
 use crate::common::fabrics::*;
 use crate::common::*;
@@ -23,8 +23,8 @@ fn packets(ranks: u32, flows: &[(u32, u32, u64)]) -> Program {
     burst(ranks as usize, &messages)
 }
 
-/// Rate of each flow, in packets at 100 Gb/s a packet time, between a third of the time at which the
-/// first flow ends and that time: all are under way, and all buffers have filled.
+/// Rate of each flow, in packets per packet time at 100 Gb/s, from a third of the time at which the
+/// first flow ends to that time. Then all flows are active, and all buffers have filled.
 fn rates(outcome: &Outcome, flows: &[(u32, u32, u64)]) -> Vec<f64> {
     let log = &outcome.messages;
     let arrivals = |&(src, dst, _): &(u32, u32, u64)| -> Vec<u64> {
@@ -41,17 +41,17 @@ fn rates(outcome: &Outcome, flows: &[(u32, u32, u64)]) -> Vec<f64> {
     all.iter().map(rate).collect()
 }
 
-fn check(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
-    for (found_one, expected_one) in found.iter().zip(expected) {
+fn check(what: &str, measured: &[f64], expected: &[f64], tolerance: f64) {
+    for (found_one, expected_one) in measured.iter().zip(expected) {
         assert!(
             (found_one / expected_one - 1.0).abs() < tolerance,
-            "{what}: {found:?} against {expected:?}"
+            "{what}: {measured:?} against {expected:?}"
         );
     }
 }
 
 /// The max-min fair shares of one link of capacity `capacity` (Bertsekas and Gallager, 1992, 6.5):
-/// those who want less than an equal share of what is left get what they want.
+/// flows that demand less than an equal share of the remaining capacity get their demand.
 fn water_fill(wanted: &[f64], capacity: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
@@ -66,34 +66,35 @@ fn water_fill(wanted: &[f64], capacity: f64) -> Vec<f64> {
 /// Max-min shares: senders behind links of unequal rate into one node get `min(own rate, equal share
 /// of the rest)`.
 fn senders_of_unequal_rate(arbitration: Arbitration) {
-    for (own, into) in [
+    for (demands, into) in [
         (vec![10.0, 40.0, 100.0], 100.0),
         (vec![100.0, 100.0, 100.0, 20.0], 100.0),
         (vec![20.0, 20.0, 50.0, 50.0, 50.0], 100.0),
         (vec![200.0, 30.0, 60.0], 200.0),
         (vec![10.0, 10.0], 100.0),
     ] {
-        let n = own.len() as u32;
+        let n = demands.len() as u32;
         let mut wires: Vec<_> =
-            own.iter().enumerate().map(|(i, &g)| (i as u32, n + 1, g)).collect();
+            demands.iter().enumerate().map(|(i, &g)| (i as u32, n + 1, g)).collect();
         wires.push((n, n + 1, into));
         let case = wired(n + 1, 1, CABLE, &wires);
         let flows: Vec<_> = (0..n).map(|src| (src, n, 2000)).collect();
-        let expected: Vec<f64> = water_fill(&own, into).iter().map(|gbps| gbps / 100.0).collect();
+        let expected: Vec<f64> =
+            water_fill(&demands, into).iter().map(|gbps| gbps / 100.0).collect();
         let settings = Settings { arbitration, ..settings() };
-        let found = rates(&case.run(&settings, &packets(n + 1, &flows)), &flows);
-        check(&format!("{arbitration:?} {own:?}"), &found, &expected, 0.03);
+        let measured = rates(&case.run(&settings, &packets(n + 1, &flows)), &flows);
+        check(&format!("{arbitration:?} {demands:?}"), &measured, &expected, 0.03);
     }
 }
 
 #[test]
-fn senders_of_unequal_rate_share_max_min_first_come_first_served() {
+fn unequal_senders_share_max_min_under_fcfs() {
     senders_of_unequal_rate(Arbitration::Fcfs);
 }
 
 /// An output must not wait for a packet whose tail is still on a slower link while others are whole.
 #[test]
-fn senders_of_unequal_rate_share_max_min_in_turn() {
+fn unequal_senders_share_max_min_under_round_robin() {
     senders_of_unequal_rate(Arbitration::RoundRobin);
 }
 
@@ -107,17 +108,17 @@ fn two_bottlenecks_in_a_row(arbitration: Arbitration) {
     let case = wired(5, 2, CABLE, &wires);
     let flows = [(0, 3, 800), (1, 4, 800), (2, 3, 2400)];
     let settings = Settings { arbitration, ..settings() };
-    let found = rates(&case.run(&settings, &packets(5, &flows)), &flows);
-    check(&format!("{arbitration:?}"), &found, &[0.25, 0.25, 0.75], 0.03);
+    let measured = rates(&case.run(&settings, &packets(5, &flows)), &flows);
+    check(&format!("{arbitration:?}"), &measured, &[0.25, 0.25, 0.75], 0.03);
 }
 
 #[test]
-fn two_bottlenecks_in_a_row_share_max_min_first_come_first_served() {
+fn two_bottlenecks_share_max_min_under_fcfs() {
     two_bottlenecks_in_a_row(Arbitration::Fcfs);
 }
 
 #[test]
-fn two_bottlenecks_in_a_row_share_max_min_in_turn() {
+fn two_bottlenecks_share_max_min_under_round_robin() {
     two_bottlenecks_in_a_row(Arbitration::RoundRobin);
 }
 
@@ -137,24 +138,24 @@ fn a_parking_lot_halves_the_share_at_every_switch() {
         let flows: Vec<_> = (0..n).map(|i| (i, n, (6000.0 * shares[i as usize]) as u64)).collect();
         for arbitration in BOTH {
             let settings = Settings { arbitration, ..settings() };
-            let found = rates(&case.run(&settings, &packets(n + 1, &flows)), &flows);
-            check(&format!("{n} switches, {arbitration:?}"), &found, &shares, 0.04);
+            let measured = rates(&case.run(&settings, &packets(n + 1, &flows)), &flows);
+            check(&format!("{n} switches, {arbitration:?}"), &measured, &shares, 0.04);
         }
     }
 }
 
-/// The slide "Congestion Spreading" of Birk and Zdornov (2009): outputs serve inputs in turn, flows are of one
-/// size, and whatever the buffers, all is done 25 % later than it could be. (The slide's drawing is not
-/// in the text; this network has its properties.)
+/// The slide "Congestion Spreading" of Birk and Zdornov (2009): outputs serve inputs in turn, flows
+/// have one size, and whatever the buffers, the run takes 25 % longer than the optimum. (The
+/// slide's drawing is not in the text; this network has its properties.)
 ///
-/// Cable q from switch r to switch s carries four flows: a from one input, b, c and d from another. At s,
-/// a's node p also takes flows e and f by an input each. With flows of size 1: no link carries more than
-/// 4, which is the optimum (all of q's flows at 1/4). But a gets 1/3 of p, its packets fill q's buffer
-/// at s, and q, which serves its inputs in turn, moves b, c, d together no faster than a: 1/3. After 3,
-/// when a is done, 1 of their 3 is; the other 2 take 2 more. Total: `3 + 2 = 5 = 1.25 x 4`, less what
-/// is in q's buffer when it first fills. Under first come first served the packets of b, c, d that
-/// pass through that buffer cost a some of its share of p: a small buffer makes it worse, `+ 0.1 /
-/// packets of buffer`.
+/// Cable q from switch r to switch s carries four flows: a from one input, b, c and d from another.
+/// At s, a's node p also takes flows e and f by an input each. With flows of size 1: no link
+/// carries more than 4, which is the optimum (all of q's flows at 1/4). But a gets 1/3 of p, and
+/// its packets fill q's buffer at s. So q, which serves its inputs in turn, moves b, c, d together
+/// no faster than a: at 1/3. At time 3, a is complete and 1 of their 3 is sent; the other 2 take 2
+/// more. Total: `3 + 2 = 5 = 1.25 x 4`, less what is in q's buffer when it first fills. Under first
+/// come first served, the packets of b, c, d in that buffer reduce a's share of p, the more the
+/// smaller the buffer: `+ 0.1 / packets of buffer`.
 #[test]
 fn congestion_spreading_costs_a_quarter() {
     // Nodes: 0 sends a; 1 sends b, c, d; 2 and 3 send e, f; 4 is p; 5, 6, 7 take b, c, d.
@@ -192,7 +193,8 @@ fn congestion_spreading_costs_a_quarter() {
             );
         }
     }
-    // The rate control the slide asks for: the sender of a held to its share of p takes it all away.
+    // The rate control that the slide proposes: limiting the sender of a to its share of p removes
+    // the loss.
     let slow = wires.map(|(a, b, gbps)| (a, b, if a == 0 { 25.0 } else { gbps }));
     let outcome = wired(8, 2, CABLE, &slow)
         .run(&Settings { injection: Injection::RoundRobin, ..settings() }, &burst(8, &messages));
@@ -200,13 +202,13 @@ fn congestion_spreading_costs_a_quarter() {
     assert!((total / optimum - 1.0).abs() < 0.02, "held back: {:.3}", total / optimum);
 }
 
-/// The victim flow of Alali et al. (2017), Fig. 1: F1 goes by port q of switch r to the congested port p of
-/// switch s, F2 by q to port w, which no other flow uses. With n other senders to p, F1 gets
-/// `1 / (n + 1)` of line rate, and F2, which takes turns with it at q, the same; q, the victim port, is
-/// without credit for the rest: stall fraction `1 - 2 / (n + 1)`. For n = 2 that is the third the
-/// document quotes (8 Gb/s down to 2.67, section VI). Alone F2 has all of q.
+/// The victim flow of Alali et al. (2017), Fig. 1: F1 goes by port q of switch r to the congested
+/// port p of switch s, F2 by q to port w, which no other flow uses. With n other senders to p, F1
+/// gets `1 / (n + 1)` of line rate, and so does F2, which takes turns with it at q. The victim port
+/// q has no credit for the remaining time: stall fraction `1 - 2 / (n + 1)`. For n = 2 this is the
+/// third that the paper quotes (8 Gb/s down to 2.67, section VI). Alone, F2 has all of q.
 #[test]
-fn a_victim_flow_gets_no_more_than_the_flow_that_congests() {
+fn a_victim_gets_no_more_than_the_culprit() {
     for arbitration in BOTH {
         for n in 2..=5u32 {
             // Nodes: 0 = j (F1), 1 = k (F2), 2 = p, 3 = w, 4.. = other senders to p; r, s after them.
@@ -220,11 +222,11 @@ fn a_victim_flow_gets_no_more_than_the_flow_that_congests() {
             let settings = Settings { arbitration, windows: 64, ..settings() };
             let outcome = case.run(&settings, &packets(nodes, &flows));
             let share = 1.0 / f64::from(n + 1);
-            let found = rates(&outcome, &flows);
+            let measured = rates(&outcome, &flows);
             // Rates are in packets at 100 Gb/s; the links have 8.
-            let found: Vec<f64> = found.iter().map(|rate| rate * 100.0 / 8.0).collect();
+            let measured: Vec<f64> = measured.iter().map(|rate| rate * 100.0 / 8.0).collect();
             let expected = vec![share; flows.len()];
-            check(&format!("{arbitration:?}, {n} others"), &found, &expected, 0.04);
+            check(&format!("{arbitration:?}, {n} others"), &measured, &expected, 0.04);
 
             let q = case.fabric.out_links(r).end - 1;
             assert_eq!(case.fabric.link_dst[q as usize], s);

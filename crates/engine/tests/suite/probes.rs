@@ -1,4 +1,4 @@
-//! Probes: what they show is exact, the same on any number of threads, and costs the run nothing.
+//! Probes: their tables are exact, the same on any number of threads, and do not change the run.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -109,23 +109,23 @@ fn tables_are_the_same_on_any_number_of_threads() {
             ..tight()
         };
         let network = &networks[number % 2];
-        let one = rush(network, &settings, Parallelism { threads: 1, shards: Some(5) });
-        let ProbeTables { counters, queues, packets, .. } = &one.probed;
+        let single = rush(network, &settings, Parallelism { threads: 1, shards: Some(5) });
+        let ProbeTables { counters, queues, packets, .. } = &single.probed;
         assert!(counters.len() > 500 && queues.len() > 500, "{} {}", counters.len(), queues.len());
-        assert_eq!(packets.len() as u64, one.packets);
+        assert_eq!(packets.len() as u64, single.packets);
         for threads in 2..=4 {
             let again = rush(network, &settings, Parallelism { threads, shards: Some(5) });
-            assert!(again == one, "{scheme:?}, {threads} threads");
+            assert!(again == single, "{scheme:?}, {threads} threads");
         }
         for shards in [1, 3] {
             let again = rush(network, &settings, Parallelism { threads: 2, shards: Some(shards) });
-            assert!(again.probed == one.probed, "{scheme:?}, {shards} shards");
+            assert!(again.probed == single.probed, "{scheme:?}, {shards} shards");
         }
     }
 }
 
 #[test]
-fn probes_change_nothing() {
+fn probes_do_not_change_runs() {
     for network in [tree(), ring()] {
         for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
             let settings = Settings { arbitration, ..tight() };
@@ -135,7 +135,7 @@ fn probes_change_nothing() {
                 rush(&network, &Settings { probes, ..settings.clone() }, Parallelism::default());
             assert!(probed.probed.counters.len() > 500);
             assert!(Outcome { probed: ProbeTables::default(), ..probed } == plain);
-            // Hashed headers take the place of the samples and leave the rest as it was.
+            // Hashed headers replace the samples and change nothing else.
             let probes = all_probes(HeaderScheme::Compact);
             let hashed = rush(&network, &Settings { probes, ..settings }, Parallelism::default());
             assert!(hashed.samples.window.is_empty());
@@ -147,7 +147,7 @@ fn probes_change_nothing() {
 
 /// Lights and marking rates do not depend on the probes.
 #[test]
-fn probes_change_no_congestion_control() {
+fn probes_do_not_change_congestion_control() {
     let dcms = CongestionScheme::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
     for scheme in
         [CongestionScheme::Infiniband, dcms, CongestionScheme::Rgbcc { green_bytes: 1000 }]
@@ -205,7 +205,7 @@ fn counters_add_up_to_the_truth() {
             stall += counted.stall_ps;
             queue += counted.queue_ps;
         }
-        // What waits for an output waits in an input of the same switch.
+        // A packet that waits for an output waits in an input of the same switch.
         for switch in fabric.n_nodes..fabric.n_vertices() as u32 {
             let links = fabric.out_links(switch).map(|link| link as usize);
             let of = |link: usize| counted[link].unwrap_or_default();
@@ -216,7 +216,7 @@ fn counters_add_up_to_the_truth() {
             inq = inq.max(longest);
         }
         assert!(inq > 0 && counted.iter().flatten().any(|counted| counted.inq_ps == 0));
-        // Something backs up here, as far as the adapters.
+        // Here congestion reaches back to the adapters.
         assert!(stall > 0 && queue > 0 && adapters > 0);
         // In the end nothing is left anywhere.
         let queued = last_of(&outcome.probed.queues, fabric.n_links());
@@ -248,8 +248,8 @@ fn a_lone_packet_is_counted_byte_by_byte() {
 
 #[test]
 fn a_queue_grows_and_drains_at_line_rate() {
-    // Two hosts send 8 packets each to a third of their leaf; packets come in pairs, one packet time
-    // apart, and leave one by one.
+    // Two hosts send 8 packets each to a third host of their leaf. Packets arrive in pairs, one
+    // packet time apart, and leave one by one.
     let switch_delay_ps = PACKET - 10_000;
     let probes = Probes { counters_ps: PACKET, queues_ps: PACKET, ..Probes::default() };
     let settings = Settings { switch_delay_ps, probes, ..settings() };
@@ -291,7 +291,7 @@ fn inq_stall(arbitration: Arbitration, ranks: &[Vec<Do>]) -> [[u64; 7]; 4] {
 }
 
 #[test]
-fn an_input_stalls_from_when_its_packet_is_ready_until_it_leaves() {
+fn an_input_stalls_until_its_packet_leaves() {
     // Nodes 0 and 1 send to node 2, whose link takes the packet of node 0 first. The first of node 1
     // is ready as well, leaves one packet time later, and then the second waits as long.
     let ranks = [
@@ -305,7 +305,7 @@ fn an_input_stalls_from_when_its_packet_is_ready_until_it_leaves() {
 }
 
 #[test]
-fn in_turn_a_late_input_stalls_less_and_the_others_more() {
+fn round_robin_shortens_stalls_of_late_inputs() {
     let pair = vec![Do::Send(2, 8192), Do::WaitAll];
     let late = vec![Do::Compute(3 * PACKET / 2), Do::Send(2, 4096), Do::WaitAll];
     let receives =
@@ -315,18 +315,18 @@ fn in_turn_a_late_input_stalls_less_and_the_others_more() {
         |arbitration| inq_stall(arbitration, &ranks).map(|of| of.map(|ps| 2 * ps / PACKET));
     // Ready after 1, 2 packet times (nodes 0 and 1) and 2.5 (node 3); they leave after
     // 1, 3 | 2, 4 | 5 in order of arrival, and after 1, 4 | 2, 5 | 3 in turn.
-    let [zero, one, _, three] = halves(Arbitration::Fcfs);
-    assert_eq!(zero, [0, 0, 2, 2, 2, 2, 2]);
-    assert_eq!(one, [0, 2, 4, 6, 6, 6, 6]);
-    assert_eq!(three, [0, 0, 1, 3, 5, 5, 5]);
-    let [zero, one, _, three] = halves(Arbitration::RoundRobin);
-    assert_eq!(zero, [0, 0, 2, 4, 4, 4, 4]);
-    assert_eq!(one, [0, 2, 4, 6, 8, 8, 8]);
-    assert_eq!(three, [0, 0, 1, 1, 1, 1, 1]);
+    let [first, second, _, fourth] = halves(Arbitration::Fcfs);
+    assert_eq!(first, [0, 0, 2, 2, 2, 2, 2]);
+    assert_eq!(second, [0, 2, 4, 6, 6, 6, 6]);
+    assert_eq!(fourth, [0, 0, 1, 3, 5, 5, 5]);
+    let [first, second, _, fourth] = halves(Arbitration::RoundRobin);
+    assert_eq!(first, [0, 0, 2, 4, 4, 4, 4]);
+    assert_eq!(second, [0, 2, 4, 6, 8, 8, 8]);
+    assert_eq!(fourth, [0, 0, 1, 1, 1, 1, 1]);
 }
 
 #[test]
-fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
+fn an_interrupted_run_equals_the_complete_one() {
     let (fabric, plan) = tree();
     let n = fabric.n_nodes;
     let messages: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 8 << 20)).collect();
@@ -338,8 +338,8 @@ fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
         let mut watch = |_| if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch).unwrap()
     };
-    let (part, whole) = (run(true), run(false));
-    assert!(whole.complete && !part.complete && part.end_ps < whole.end_ps);
+    let (part, complete) = (run(true), run(false));
+    assert!(complete.complete && !part.complete && part.end_ps < complete.end_ps);
     let until = |interval: u64| {
         let end = part.end_ps;
         move |instant: u32| u64::from(instant) * interval <= end
@@ -352,11 +352,11 @@ fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
         (counters, queues)
     };
     assert!(rows(&part).0.len() > 1000 && rows(&part).1.len() > 1000);
-    assert!(rows(&part) == rows(&whole));
+    assert!(rows(&part) == rows(&complete));
 }
 
 #[test]
-fn one_in_k_packets_is_in_the_samples_of_full_reservoirs() {
+fn full_reservoirs_sample_one_in_k_packets() {
     let network = tree();
     let run = |one_in, carry| {
         let probes = Probes { carry, ..Probes::default() };
@@ -371,7 +371,7 @@ fn one_in_k_packets_is_in_the_samples_of_full_reservoirs() {
     assert!(all.truth == some.truth);
     assert!(sampled(&all) > 500, "{}", sampled(&all));
     assert!(sampled(&all).div_ceil(16) - sampled(&some) <= 1);
-    // Few packets kept one by one leave the samples as they are.
+    // Recording few packets does not change the samples.
     let carry = HeaderSettings { most: 10, one_in: 16, ..carry(HeaderScheme::Full).unwrap() };
     let few = run(16, Some(carry));
     assert!(few.samples == some.samples && few.probed.packets.len() <= 10);
@@ -397,7 +397,7 @@ fn one_in_k_packets_is_kept() {
     let blocks: HashSet<u64> = kept.iter().map(|packet| packet / 7).collect();
     assert_eq!((blocks.len(), kept.len()), (some.packets.len(), some.packets.len()));
     assert!(all.packets.len().div_ceil(7) - kept.len() <= 1, "the last seven may not be whole");
-    // A record names the ends; the header the length of the path.
+    // A record contains the end nodes; the header contains the length of the path.
     for record in &all.packets {
         assert_eq!(record.header >> 5 & 15, u64::from(record.hops));
         assert!(record.src != record.dst && [1, 3, 5].contains(&record.hops));

@@ -1,4 +1,4 @@
-//! What must hold for every fabric, setting and program.
+//! Properties of every fabric, setting and program.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -74,8 +74,8 @@ fn any_shape() -> impl Strategy<Value = Shape> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Conservation is asserted inside every run; here: bytes and hops add up from outside, a run
-    /// repeats bit for bit, and measuring it changes nothing.
+    /// Conservation is asserted inside every run. This test checks the sums of bytes and hops, that
+    /// a run repeats bit for bit, and that measuring does not change it.
     #[test]
     fn runs_conserve_repeat_and_ignore_probes(
         settings in any_settings(),
@@ -130,9 +130,9 @@ mod trains {
             ),
         ) {
             let mut ranks = vec![Vec::new(); 16];
-            for (src, dst, packets, whole, before, after) in steps {
+            for (src, dst, packets, delay, before, after) in steps {
                 if src != dst {
-                    let bytes = packets * 4096 + u64::from(!whole) * 1000;
+                    let bytes = packets * 4096 + u64::from(!delay) * 1000;
                     let send = if acknowledged { Do::Acknowledged } else { Do::Send };
                     ranks[src as usize].extend([Do::Compute(before * PACKET_PS), send(dst, bytes)]);
                     ranks[dst as usize]
@@ -164,8 +164,8 @@ mod trains {
     }
 }
 
-/// Adapters that take turns and those that send one message after another, told apart by what a run says of
-/// itself.
+/// Whether adapters that take turns differ from those that send one message after another, as
+/// reported by the run.
 mod turns {
     use super::*;
 
@@ -199,7 +199,7 @@ mod turns {
     }
 
     #[test]
-    fn a_run_says_whether_an_adapter_had_a_choice() {
+    fn a_run_reports_whether_injection_order_mattered() {
         let both = |messages: &[_]| both(&settings(), &burst(16, messages));
         let [fifo, turns] = both(&[(0, 5, 40_000), (1, 5, 40_000)]);
         assert!(!fifo.adapters_shared && fifo == turns);
@@ -211,8 +211,8 @@ mod turns {
     }
 }
 
-/// With one packet size and one path there is nothing to overtake: packets of a flow arrive in the
-/// order they were sent, so messages of one pair finish in order.
+/// With one packet size and one path, packets cannot overtake. So messages of one pair finish in
+/// order.
 #[test]
 fn deterministic_routing_keeps_the_order_of_a_flow() {
     let settings = Settings { routing: Routing::Deterministic, ..settings() };
@@ -258,7 +258,7 @@ mod lanes {
         torus::build(&shape).unwrap()
     }
 
-    /// Everybody to everybody `steps` ahead, with one packet of buffer a lane.
+    /// Every node sends to the node `steps` ahead, with one packet of buffer per lane.
     fn rush(
         fabric: &Fabric,
         rule: RoutingRule,
@@ -298,7 +298,7 @@ mod lanes {
     }
 
     #[test]
-    fn a_ring_without_datelines_deadlocks_and_the_circle_is_named() {
+    fn a_ring_without_datelines_names_its_deadlock() {
         let fabric = ring_of(&[8]);
         let rule = DimensionOrder::new(&fabric, &[8], Tie::Positive, false, false).unwrap();
         let error =
@@ -312,7 +312,8 @@ mod lanes {
 
     #[test]
     fn detours_relieve_an_adversarial_pattern() {
-        // On a HyperX row everybody sends to the same neighbour: one link minimally, many by Valiant.
+        // All nodes of a switch of a HyperX send to the same neighbour: over one link minimally,
+        // over many by Valiant routing.
         let dims = vec![hyperx::Dimension { size: 8, cables: 1, gbps: 100.0, delay_ps: 0 }];
         let shape = hyperx::Shape {
             dimensions: dims,

@@ -1,5 +1,5 @@
-//! What must hold on random fabrics of every kind, by random routes, with random traffic and
-//! settings: every packet arrives once, a run ends, and threads do not show.
+//! Properties on random fabrics of every kind, with random routes, traffic and settings: every
+//! packet arrives once, a run ends, and results do not depend on threads.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use tailback_fabric::{
     Arrangement, CableList, Fabric, RoutingRule, dragonfly, dragonfly_plus, hyperx, pgft, torus,
 };
 
-/// More events than any of these runs needs a hundred times over: beyond it a run counts as hung.
+/// A hundred times the events that any of these runs needs: beyond it, a run counts as hung.
 const MAX_EVENTS: u64 = 20_000_000;
 
 fn dragonflies(n: u32, plus: bool, delay_ps: [u64; 3], detour: bool) -> Case {
@@ -76,7 +76,7 @@ fn hyperxes(dims: &[u32], delay_ps: u64, detour: bool) -> Case {
     Case::new("hyperx", fabric, RoutingRule::HyperX(rule))
 }
 
-/// Switches joined at random: a tree, so that all is connected, and some cables more.
+/// Randomly connected switches: a tree, so that all are connected, and some further cables.
 fn tangle(switches: u32, parents: &[u32], extra: &[(u32, u32)], delay_ps: u64) -> Case {
     let nodes = 2 * switches;
     let mut cables = CableList::new((nodes + switches) as usize);
@@ -111,7 +111,7 @@ fn trees(children: &[u32], parents: &[u32], cables: &[u32], delay_ps: u64) -> Ca
     up_down("tree", pgft::build(&shape).unwrap())
 }
 
-/// A fabric of any kind, and whether its routes know detours.
+/// A fabric of any kind, and whether its routes have detours.
 fn any_case() -> impl Strategy<Value = (Case, bool)> {
     let delay = prop_oneof![Just(0u64), 5000u64..300_000];
     let sizes = proptest::collection::vec(2u32..5, 1..4);
@@ -162,8 +162,8 @@ fn any_control(packet: u64) -> impl Strategy<Value = CongestionControl> {
     )
 }
 
-/// What is off by default: services with or without weights, lines by destination and what needs
-/// them, VC routing.
+/// Features that are off by default: services with or without weights, queues per destination and
+/// features that need them, VC routing.
 fn any_extras() -> impl Strategy<Value = Settings> {
     let weights = prop_oneof![Just(0u32), Just(2048), Just(9000)];
     (
@@ -367,10 +367,11 @@ fn totals(outcome: &Outcome, times: u64) -> BTreeMap<u64, [u64; 7]> {
     totals
 }
 
-/// Credit for two lanes of one link that returns at the same time: one lane learns of it by an event,
-/// the other by a note or an event, as the partition has it. Found by the property below.
+/// Credit for two lanes of one link returns at the same time: by an event to one lane, and by a
+/// note or an event to the other, depending on the partition. A case that the property below
+/// generated.
 #[test]
-fn lanes_whose_credit_returns_at_once_are_chosen_from_alike_on_any_partition() {
+fn simultaneous_credit_is_independent_of_the_partition() {
     let messages = [
         (0, 4, 0),
         (13, 10, 988),
@@ -426,18 +427,18 @@ fn lanes_whose_credit_returns_at_once_are_chosen_from_alike_on_any_partition() {
         let work = Parallelism { threads: 1, shards: Some(shards) };
         Outcome { events: 0, ..run(&case, &settings, &program, work).unwrap() }
     };
-    let one = on(1);
+    let outcome = on(1);
     for shards in 2..6 {
-        assert!(on(shards) == one, "{shards} shards");
+        assert!(on(shards) == outcome, "{shards} shards");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
-    /// The engine asserts in every run that each packet is delivered once and all credit is back.
-    /// Seen from outside: bytes and packets add up, nothing arrives before it can, the run ends, and
-    /// three threads on another cut find the same.
+    /// The engine asserts in every run that each packet is delivered once and all credit has
+    /// returned. This test checks that bytes and packets add up, no packet arrives too early, the
+    /// run ends, and three threads with another partition give the same results.
     #[test]
     fn every_run_ends_conserves_and_ignores_threads(
         (case, knows_detours) in any_case(),
@@ -450,31 +451,31 @@ proptest! {
         let messages = among(&case.fabric, &raw);
         let program = mixed(burst(case.fabric.n_nodes as usize, &messages));
         let work = Parallelism { threads: 1, shards: Some(1) };
-        let one = run(&case, &settings, &program, work).unwrap();
-        prop_assert!(one.complete, "{}: still running at {} ps", case.name, one.end_ps);
+        let outcome = run(&case, &settings, &program, work).unwrap();
+        prop_assert!(outcome.complete, "{}: still running at {} ps", case.name, outcome.end_ps);
 
-        let log = &one.messages;
+        let log = &outcome.messages;
         prop_assert_eq!(log.bytes.iter().sum::<u64>(), messages.iter().map(|m| m.2).sum::<u64>());
         let size = u64::from(settings.packet_bytes);
         let packets: u64 = messages.iter().map(|m| m.2.div_ceil(size).max(1)).sum();
-        prop_assert_eq!(one.packets, packets);
+        prop_assert_eq!(outcome.packets, packets);
         prop_assert_eq!(log.packets.iter().map(|&p| u64::from(p)).sum::<u64>(), packets);
         let line = case.fabric.link_gbps.iter().copied().fold(0.0, f64::max);
         for m in 0..log.src.len() {
             prop_assert!(log.start_ps[m] >= log.post_ps[m] + settings.send_delay_ps);
             let least = (log.bytes[m] as f64 * 8000.0 / line) as u64;
             prop_assert!(log.arrival_ps[m] >= log.start_ps[m] + least);
-            // Every packet visits a switch at least.
+            // Every packet visits at least one switch.
             prop_assert!(log.switch_hops[m] >= log.packets[m]);
         }
-        // What left every node crossed its link, and what a link carried came to its end.
+        // Packets sent by a node crossed its link, and packets on a link reached its end.
         let data: u64 = log.switch_hops.iter().map(|&h| u64::from(h)).sum();
-        let carried: u64 = one.truth.packets.iter().sum();
+        let carried: u64 = outcome.truth.packets.iter().sum();
         prop_assert!(carried >= data, "{} packets on links, {} switches visited", carried, data);
 
         let other = run(&case, &settings, &program, Parallelism { threads: 3, shards: Some(shards) });
-        let events = one.events;
-        prop_assert_eq!(Outcome { events, ..other.unwrap() }, one);
+        let events = outcome.events;
+        prop_assert_eq!(Outcome { events, ..other.unwrap() }, outcome);
     }
 
     /// Megabits instead of gigabits: at a thousandth of every rate, with a thousand times every delay
@@ -495,7 +496,7 @@ proptest! {
                 pacing => pacing,
             },
             probes: Probes { counters_ps: 500_000, queues_ps: 700_000, carry: None },
-            // Its rates are no whole numbers of picoseconds a byte.
+            // Its rates are not whole numbers of picoseconds per byte.
             congestion_control: settings
                 .congestion_control
                 .clone()
@@ -536,8 +537,8 @@ proptest! {
         prop_assert_eq!(&slow.probed.queues, &fast.probed.queues);
     }
 
-    /// Routes that can deadlock: a run ends, or is refused with a circle of links each of which leads
-    /// to where the next begins. It is never left hanging.
+    /// Routes that can deadlock: a run ends, or fails with a cycle of links each of which leads to
+    /// where the next begins. It never hangs.
     #[test]
     fn rings_without_datelines_end_or_name_their_circle(
         dims in proptest::collection::vec(3u32..7, 1..3),

@@ -16,7 +16,7 @@ use tailback_fabric::{
 
 const CABLE: u64 = 5_000;
 
-/// Everybody sends to a few others, near and far, in several sizes; some by rendezvous.
+/// Every node sends to a few others, near and far, in several sizes; some by rendezvous.
 fn rush(fabric: &Fabric, plan: &RoutePlan, settings: &Settings, work: Parallelism) -> Outcome {
     let n = fabric.n_nodes;
     let steps = [1, 3, n / 3 + 1, n / 2, n - 1];
@@ -34,19 +34,20 @@ fn rush(fabric: &Fabric, plan: &RoutePlan, settings: &Settings, work: Parallelis
     simulate(fabric, plan, settings, &program, &placement, work, &mut watch).unwrap()
 }
 
-/// Runs with 1 to 4 threads, and with other cuts, and compares everything. Returns what came out.
+/// Runs with 1 to 4 threads, and with other partitions, and compares all results. Returns the
+/// outcome.
 fn same_everywhere(fabric: &Fabric, rule: RoutingRule, settings: &Settings) -> Outcome {
     let plan = RoutePlan::new(fabric, rule).unwrap();
     let run = |threads, shards| rush(fabric, &plan, settings, Parallelism { threads, shards });
-    let one = run(1, Some(5));
-    assert!(one.complete && one.packet_hops > 0);
+    let outcome = run(1, Some(5));
+    assert!(outcome.complete && outcome.packet_hops > 0);
     for threads in 2..=4 {
-        assert!(run(threads, Some(5)) == one, "{threads} threads");
+        assert!(run(threads, Some(5)) == outcome, "{threads} threads");
     }
     for shards in [1, 3] {
-        assert!(run(2, Some(shards)) == one, "{shards} shards");
+        assert!(run(2, Some(shards)) == outcome, "{shards} shards");
     }
-    one
+    outcome
 }
 
 fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
@@ -68,7 +69,7 @@ fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
     }
 }
 
-/// What is off by default, all at once and one by one.
+/// Features that are off by default, all at once and one by one.
 fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
     let plain = Settings { eager_bytes: 8192, buffer_bytes: 8192, ..settings() };
     let round_robin = Settings { arbitration: Arbitration::RoundRobin, ..plain.clone() };
@@ -111,7 +112,7 @@ fn every_control(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
         let marked = same_everywhere(fabric, rule(false), &controlled(scheme)).marked;
         assert!(marked > 100, "{scheme:?} marks {marked} packets: nothing to see");
     }
-    // Links that pause, with rates that follow marks and without; the hash of a flow as its path.
+    // Links that pause, with and without DCQCN; paths by a hash of the flow.
     let pfc = FlowControl::Pfc { xoff_bytes: 6000, xon_bytes: 3000 };
     let dcqcn = Dcqcn { kmin_bytes: 2000, kmax_bytes: 9000, pmax: 0.5, ..Dcqcn::default() };
     let marking = controlled(CongestionScheme::Dcqcn(dcqcn));
@@ -135,7 +136,7 @@ fn up_down(fabric: &Fabric) -> impl Fn(bool) -> RoutingRule {
 }
 
 #[test]
-fn fat_trees() {
+fn fat_trees_run_alike_on_any_threads() {
     let shape = fat_tree::Shape {
         hosts_per_leaf: 4,
         leaves: 3,
@@ -153,7 +154,7 @@ fn fat_trees() {
 }
 
 #[test]
-fn generalised_trees_and_planes() {
+fn generalised_trees_run_alike_on_any_threads() {
     let shape = pgft::Shape {
         children: vec![4, 4, 2],
         parents: vec![1, 2, 4],
@@ -167,7 +168,7 @@ fn generalised_trees_and_planes() {
 }
 
 #[test]
-fn tori() {
+fn tori_run_alike_on_any_threads() {
     let dimension = |size, wrap, gbps| torus::Dimension {
         size,
         wrap,
@@ -207,7 +208,7 @@ fn mesh() -> Fabric {
 }
 
 #[test]
-fn hyperx_meshes() {
+fn hyperx_meshes_run_alike_on_any_threads() {
     let fabric = mesh();
     every_setting(&fabric, |detour| {
         RoutingRule::HyperX(HyperXRouting::new(&fabric, &[4, 3], detour).unwrap())
@@ -215,7 +216,7 @@ fn hyperx_meshes() {
 }
 
 #[test]
-fn dragonflies() {
+fn dragonflies_run_alike_on_any_threads() {
     let shape = dragonfly::Shape {
         nodes_per_router: 2,
         routers: 4,
@@ -246,9 +247,9 @@ fn dragonflies() {
     every_control(&fabric, rule);
 }
 
-/// The thread that calls the watcher is away while that takes its time: another one does its work.
+/// While the watcher blocks the thread that calls it, another thread does its work.
 #[test]
-fn nobody_waits_for_a_thread_that_is_away() {
+fn no_shard_waits_for_a_blocked_thread() {
     let fabric = mesh();
     let rule = RoutingRule::HyperX(HyperXRouting::new(&fabric, &[4, 3], false).unwrap());
     let plan = RoutePlan::new(&fabric, rule).unwrap();
@@ -256,7 +257,7 @@ fn nobody_waits_for_a_thread_that_is_away() {
     let far: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 2_000_000)).collect();
     let settings = Settings { packet_bytes: 128, measure: false, ..settings() };
     let (program, placement) = (burst(n as usize, &far), in_order(n as usize));
-    // Events from when one is away for so long until it is back.
+    // Events processed while a thread is blocked for so long.
     let meanwhile = |away: Duration| {
         let mut seen = Vec::new();
         let mut watch = |progress: Progress| {

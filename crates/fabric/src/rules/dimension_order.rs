@@ -1,13 +1,13 @@
 //! Dimension-order routing on tori and meshes: first X, then Y, then Z, each in its shorter direction.
 //!
-//! If both directions around a ring are equally long, a tie rule decides. The routers of Blue Waters
-//! do the same; of their tie rule only determinism is documented (Jha et al., section II), so it is a
-//! setting here. In a ring, a packet that has yet to cross the wrap-around link uses lane 0, any other
-//! packet lane 1 (Dally and Seitz, 1987). No channel of lane 1 waits for the wrap-around link, so the
-//! ring has no cyclic channel dependency. A detour (Valiant, 1982) goes in dimension order to a random
-//! intermediate switch, then on a separate set of lanes to the node.
+//! If both directions around a ring are equally long, a tie rule decides. The routers of Blue
+//! Waters do the same. Their tie rule is documented only as deterministic (Jha et al., section II),
+//! so it is a setting here. In a ring, a packet that has yet to cross the wrap-around link uses
+//! lane 0, any other packet lane 1 (Dally and Seitz, 1987). No channel of lane 1 waits for the
+//! wrap-around link, so the ring has no cyclic channel dependency. A detour (Valiant, 1982) goes in
+//! dimension order to a random intermediate switch, then on a separate set of lanes to the node.
 
-use super::{LinkSets, RouteState, RouteStep, coordinates, differing_dimension};
+use super::step::{LinkSets, RouteState, RouteStep, coordinates, differing_dimension};
 use crate::error::{MessagePart, message};
 use crate::{Fabric, FabricError};
 

@@ -6,7 +6,7 @@
 //! number of global links it has taken, and its lane is its class. Lanes therefore only increase along
 //! a route: there are two, or three with detours.
 
-use super::{LinkSets, RouteState, RouteStep};
+use super::step::{LinkSets, RouteState, RouteStep};
 use crate::error::{MessagePart, message};
 use crate::memory::filled;
 use crate::{Fabric, FabricError};

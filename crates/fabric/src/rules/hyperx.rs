@@ -4,7 +4,7 @@
 //! dimensions. A detour (Valiant, 1982) takes a minimal route to a random intermediate switch on lane
 //! 0, and from there to the node on lane 1.
 
-use super::{LinkSets, RouteState, RouteStep, coordinates, differing_dimension};
+use super::step::{LinkSets, RouteState, RouteStep, coordinates, differing_dimension};
 use crate::error::{MessagePart, message};
 use crate::{Fabric, FabricError};
 

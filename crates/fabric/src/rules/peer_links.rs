@@ -12,7 +12,7 @@
 //! lane suffices for a channel dependency graph without cycles (Dally and Seitz, 1987).
 //! [`crate::RoutePlan::check_deadlock_free`] verifies this on the actual links.
 
-use super::{LinkSets, RouteState, RouteStep};
+use super::step::{LinkSets, RouteState, RouteStep};
 use crate::error::{MessagePart, message};
 use crate::modified_tree::line_length;
 use crate::{Fabric, FabricError};
@@ -40,8 +40,8 @@ impl PeerLinkRouting {
         let wrong = |why: Vec<MessagePart>| FabricError::WrongTopology { rule: RULE, why };
         let nodes = arity.checked_pow(levels).filter(|_| arity > 1 && levels > 0);
         let per_level = nodes.unwrap_or(0) / arity.max(1);
-        let whole = nodes == Some(fabric.n_nodes) && fabric.n_switches == levels * per_level;
-        let Some(width) = u8::try_from(width).ok().filter(|_| whole) else {
+        let complete = nodes == Some(fabric.n_nodes) && fabric.n_switches == levels * per_level;
+        let Some(width) = u8::try_from(width).ok().filter(|_| complete) else {
             return Err(wrong(message![format!(
                 "{} nodes and {} switches do not form a {arity}-ary {levels}-tree",
                 fabric.n_nodes, fabric.n_switches
@@ -83,23 +83,23 @@ impl PeerLinkRouting {
         for switch in 0..levels * self.per_level {
             let (level, number) = self.level_and_number(switch);
             let expected = if level + 1 < levels { self.arity as usize } else { 0 };
-            let found = self.up.get(switch as usize).len();
-            if found != expected {
+            let count = self.up.get(switch as usize).len();
+            if count != expected {
                 let why = message![
                     MessagePart::Switch(switch),
-                    format!(" has {found} uplinks, expected {expected}")
+                    format!(" has {count} uplinks, expected {expected}")
                 ];
                 return Err(FabricError::WrongTopology { rule: RULE, why });
             }
             let expected =
                 if level > 0 { 1 + usize::from(self.peer_links(level, number)) } else { 0 };
             for digit in 0..self.arity {
-                let found = self.down.get(self.key(switch, digit) as usize).len();
-                if found != expected {
+                let count = self.down.get(self.key(switch, digit) as usize).len();
+                if count != expected {
                     let why = message![
                         MessagePart::Switch(switch),
                         format!(
-                            " has {found} links down to digit {digit} or to the next peer, expected \
+                            " has {count} links down to digit {digit} or to the next peer, expected \
                              {expected}"
                         )
                     ];
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn with_equal_load_packets_go_down() {
+    fn packets_go_down_at_equal_load() {
         let (fabric, plan) = tree(4, 3, 2);
         let path = plan.path(&fabric, 0, 63, u32::MAX, |_| 0).unwrap();
         let top = fabric.link_dst[path[1].0 as usize] - fabric.n_nodes;

@@ -1,22 +1,24 @@
 //! Flows whose level is kept with the link that stops them, not with each flow.
 //!
-//! Where very many flows are stopped at one link, each start or end changes the rates of all of them.
-//! A flow whose other links have room need not be visited for that: it only has to be known that they
-//! still have room. Such a flow is *shared*: its level is that of the link that stops it, and on its
-//! other links it counts with a *bound*, which is somewhat above its level. All shared flows of a link
-//! have the same bound. They are visited only when
+//! Where very many flows are stopped at one link, each start or end changes the rates of all of
+//! them. A flow whose other links have room need not be visited, as long as they still have room.
+//! Such a flow is *shared*: its level is that of the link that stops it, and on its other links it
+//! counts with a *bound*, which is somewhat above its level. All shared flows of a link have the
+//! same bound. They are visited only when
 //!
 //! - the level of their link exceeds the bound or falls far below it: then they get a new bound;
 //! - one of their other links is to be served, because by the bounds it may be full or because other
 //!   flows are stopped there: its shared flows are then counted exactly again.
 //!
-//! While flows end, the level of a link rises by the bound's margin only after a part of the flows have
-//! ended, so that visits are in proportion to the number of flows that end, not to its square.
+//! While flows end, the level of a link exceeds the bound only after a fixed share of the flows has
+//! ended. So the number of visits is proportional to the number of flows that end, not to its
+//! square.
 
-use super::{FlowLevel, LinkFill, MaxMin};
+use super::{FlowLevel, LinkFill, MaxMin, SHARED};
 use crate::links::{ActiveFlows, User};
 
-/// Number of flows stopped at a link from which on they are shared. Below, to visit each costs less.
+/// Flows are shared if at least this many are stopped at their link. Visiting fewer flows costs
+/// less.
 pub(crate) const SHARED_FROM: u32 = 256;
 
 /// Bound of a flow's level by its level when the bound is set.
@@ -24,9 +26,6 @@ const MARGIN: f64 = 1.25;
 
 /// A level below this part of the bound gets a new bound.
 const FAR_BELOW: f64 = 0.5;
-
-/// In [`FlowLevel::changed_in`]: the flow is shared, and its `level` is the bound.
-pub(super) const SHARED: u32 = u32::MAX;
 
 impl MaxMin {
     /// From now on, flows are shared if at least `from` are stopped at their link, or never if 0. A
@@ -70,9 +69,9 @@ impl MaxMin {
         let mut bound = level * MARGIN;
         if n_shared > 0 {
             let first = links.users[link as usize][0].flow;
-            let known = self.flow[first as usize].level;
-            if share && level <= known && level >= FAR_BELOW * known {
-                bound = known;
+            let old_bound = self.flow[first as usize].level;
+            if share && level <= old_bound && level >= FAR_BELOW * old_bound {
+                bound = old_bound;
             } else {
                 self.set_shared(link, 0);
             }
@@ -132,11 +131,11 @@ impl MaxMin {
         if self.n_shared == 0 || self.filling[link as usize].n_stopped > 0 {
             return false;
         }
-        let mut found = false;
+        let mut any_shared = false;
         for at in 0..links.users[link as usize].len() {
             let flow = links.users[link as usize][at].flow;
             let Some(stopped_at) = self.shared_at(flow) else { continue };
-            found = true;
+            any_shared = true;
             let level = self.level(stopped_at);
             let before = self.set_level(flow, stopped_at, level, changed);
             for entry in before.path() {
@@ -148,9 +147,9 @@ impl MaxMin {
                 }
             }
         }
-        if found {
+        if any_shared {
             self.list(link);
         }
-        found
+        any_shared
     }
 }

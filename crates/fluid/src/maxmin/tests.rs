@@ -1,4 +1,4 @@
-//! Rates that are kept as flows come and go against a solve of all rates from nothing.
+//! Compares incremental rates with a solve of all rates from scratch.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ type NewFlow = (Vec<(u32, f64)>, f64);
 /// Flows that end, by position among the active ones, and flows that start at the same time.
 type FlowChanges = (Vec<Index>, Vec<NewFlow>);
 
-/// Some links, each once, alike in half the cases so that levels coincide.
+/// Distinct links; in half of the cases with equal capacities, so that levels coincide.
 fn new_flow(links: u32) -> impl Strategy<Value = NewFlow> {
     let single = prop::collection::btree_set(0..links, 1..=links.min(6) as usize);
     let share = prop_oneof![Just(1.0), Just(0.125), 0.01..1.0];
@@ -102,7 +102,7 @@ proptest! {
 /// go. Without bounds that follow the level, or links that count their flows exactly before they are
 /// served, the rates differ.
 #[test]
-fn flows_that_share_a_level_have_the_rates_from_nothing() {
+fn shared_levels_equal_a_full_solve() {
     const SENDERS: u64 = 30;
     let mut draw = draws();
     for share_from in [1, 20, SHARED_FROM] {
@@ -128,11 +128,11 @@ fn flows_that_share_a_level_have_the_rates_from_nothing() {
 }
 
 #[test]
-fn an_end_on_a_link_of_many_flows_visits_few() {
+fn ends_on_crowded_links_visit_few_flows() {
     let n = 1000;
     let capacity: Vec<f64> = (0..=n).map(|link| if link == n { 1.0 } else { 2.0 }).collect();
     let mut network = CheckedRates::new(capacity, SHARED_FROM);
-    let starts: Vec<NewFlow> = (0..n).map(|own| (vec![(own, 1.0), (n, 1.0)], 1.0)).collect();
+    let starts: Vec<NewFlow> = (0..n).map(|link| (vec![(link, 1.0), (n, 1.0)], 1.0)).collect();
     network.step(&[], &starts);
     let mut visits = 0;
     let CheckedRates { links, kept, active, .. } = &mut network;
@@ -141,7 +141,7 @@ fn an_end_on_a_link_of_many_flows_visits_few() {
         kept.settle(links, &[], &[flow], &mut changed);
         visits += changed.len();
     }
-    // Some 500,000 if each end visited all.
+    // About 500,000 if each end visited all flows.
     assert!(visits < 40_000, "{visits}");
 }
 
@@ -166,7 +166,7 @@ fn one_a_link(n: u32) -> (ActiveFlows, MaxMin) {
 }
 
 #[test]
-fn a_change_far_away_is_not_looked_at() {
+fn distant_changes_are_not_visited() {
     let (mut links, mut kept) = one_a_link(10);
     let another = links.add(&[(4, 1.0)], 1.0);
     links.enter(another);
@@ -190,7 +190,7 @@ fn a_change_ends_where_a_link_has_room() {
 }
 
 #[test]
-fn what_is_kept_follows_the_flows_under_way() {
+fn memory_follows_the_active_flows() {
     let (mut links, mut kept) = one_a_link(3);
     for _ in 0..1000 {
         kept.settle(&mut links, &[], &[1], &mut Vec::new());
@@ -204,10 +204,10 @@ fn what_is_kept_follows_the_flows_under_way() {
     assert_eq!((links.weight.len(), kept.flow.len()), (3, 3));
 }
 
-/// Flows from nodes over eight detours each, as by Valiant's rule on a torus, that end and start by
-/// dozens at once. Without a limit to the steps of a settlement, some of these never end.
+/// Flows over eight detours each, as by Valiant's rule on a torus. Dozens end and start at once.
+/// Without a limit on the steps, some settlements never end.
 #[test]
-fn flows_in_many_parts_that_come_and_go_together_are_settled() {
+fn flows_of_many_parts_settle() {
     const NODES: u64 = 60;
     const INNER: u64 = 200;
     let mut draw = draws();

@@ -35,7 +35,7 @@ fields! {
 
 impl Field {
     pub fn named(name: &[u8]) -> Option<Self> {
-        FIELDS.iter().find(|(_, one)| one.as_bytes() == name).map(|&(field, _)| field)
+        FIELDS.iter().find(|(_, field_name)| field_name.as_bytes() == name).map(|&(field, _)| field)
     }
 
     fn name(self) -> &'static str {

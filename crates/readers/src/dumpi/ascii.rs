@@ -1,8 +1,8 @@
 //! Text that dumpi2ascii converts from a binary file.
 
 use super::arguments::{Arguments, Field};
-use super::rank::{DumpiCall, RankFile};
-use super::{Fault, FaultKind, FilePosition};
+use super::calls::{DumpiCall, Fault, FaultKind, FilePosition};
+use super::rank::RankFile;
 use crate::text::{lines, natural};
 
 const NS: i64 = 1_000_000_000;
@@ -123,45 +123,46 @@ fn is_word(byte: u8) -> bool {
 
 /// Splits off a number of at most `most` digits.
 fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
-    let (found, rest) = run(text, |byte| byte.is_ascii_digit())?;
-    Some((natural(found).filter(|_| found.len() <= most)?, rest))
+    let (text_of_number, tail) = run(text, |byte| byte.is_ascii_digit())?;
+    Some((natural(text_of_number).filter(|_| text_of_number.len() <= most)?, tail))
 }
 
 /// Seconds and nanoseconds.
 fn seconds(text: &[u8]) -> Option<(u64, u64, &[u8])> {
-    let (whole, rest) = digits(text, 12)?;
-    let rest = after(rest, ".")?;
-    let (part, end) = digits(rest, 9)?;
-    let ns = part * 10u64.pow(9 - (rest.len() - end.len()) as u32);
-    Some((whole, ns, end))
+    let (seconds_part, fraction) = digits(text, 12)?;
+    let fraction = after(fraction, ".")?;
+    let (part, end) = digits(fraction, 9)?;
+    let ns = part * 10u64.pow(9 - (fraction.len() - end.len()) as u32);
+    Some((seconds_part, ns, end))
 }
 
 /// Name, whether the call is entered or left, the time, by wall clock if it is known, and the thread.
 fn call(line: &[u8]) -> Option<(&[u8], bool, u64, u64, u16)> {
-    let (_, rest) = run(after(line, "MPI_")?, is_word)?;
-    let name = &line[..line.len() - rest.len()];
-    let (enters, rest) = match after(rest, " entering at walltime ") {
-        Some(rest) => (true, rest),
-        None => (false, after(rest, " returning at walltime ")?),
+    let (_, remaining) = run(after(line, "MPI_")?, is_word)?;
+    let name = &line[..line.len() - remaining.len()];
+    let (enters, remaining) = match after(remaining, " entering at walltime ") {
+        Some(remaining) => (true, remaining),
+        None => (false, after(remaining, " returning at walltime ")?),
     };
-    let (wall, wall_ns, rest) = seconds(rest)?;
-    let (cpu, cpu_ns, rest) = seconds(after(rest, ", cputime ")?)?;
-    let (thread, rest) = run(after(rest, " seconds in thread ")?, |byte| byte.is_ascii_digit())?;
-    if rest != b"." {
+    let (wall, wall_ns, remaining) = seconds(remaining)?;
+    let (cpu, cpu_ns, remaining) = seconds(after(remaining, ", cputime ")?)?;
+    let (thread, remaining) =
+        run(after(remaining, " seconds in thread ")?, |byte| byte.is_ascii_digit())?;
+    if remaining != b"." {
         return None;
     }
-    let known = (wall, wall_ns) != (0, 0);
-    let (whole, ns) = if known { (wall, wall_ns) } else { (cpu, cpu_ns) };
-    Some((name, enters, whole, ns, natural(thread).unwrap_or_default() as u16))
+    let has_wall_time = (wall, wall_ns) != (0, 0);
+    let (time_s, ns) = if has_wall_time { (wall, wall_ns) } else { (cpu, cpu_ns) };
+    Some((name, enters, time_s, ns, natural(thread).unwrap_or_default() as u16))
 }
 
 /// Number and bytes of a type.
 fn type_size(line: &[u8]) -> Option<(i64, i64)> {
-    let (kind, rest) = digits(after(line, "Datatype ")?, 9)?;
-    let rest = after(rest, " (")?;
-    let end = rest.len() - rest.iter().rev().position(|&byte| byte == b' ')?;
-    let (size, left) = digits(&rest[end..], 9)?;
-    let has_prefix = rest[..end].ends_with(b") has size ") && left.is_empty();
+    let (kind, tail) = digits(after(line, "Datatype ")?, 9)?;
+    let tail = after(tail, " (")?;
+    let end = tail.len() - tail.iter().rev().position(|&byte| byte == b' ')?;
+    let (size, left) = digits(&tail[end..], 9)?;
+    let has_prefix = tail[..end].ends_with(b") has size ") && left.is_empty();
     has_prefix.then_some((kind as i64, size as i64))
 }
 
@@ -179,7 +180,8 @@ fn argument(line: &[u8]) -> Option<(&[u8], &[u8])> {
         left = &left[..open];
     }
     let mut words = left.split(|&byte| byte == b' ');
-    let right = words.clone().all(|word| !word.is_empty() && word.iter().all(|&one| is_word(one)));
+    let right =
+        words.clone().all(|word| !word.is_empty() && word.iter().all(|&byte| is_word(byte)));
     let name = words.next_back()?;
     let begins = words.next()?.first().is_some_and(|byte| !byte.is_ascii_digit());
     (right && begins).then_some((name, value))
@@ -202,17 +204,17 @@ fn set_argument(arguments: &mut Arguments, field: Field, value: &[u8]) {
 /// Splits off the number at the beginning of a text.
 fn number(text: &[u8]) -> Option<(i64, &[u8])> {
     let bare = text.strip_prefix(b"-").unwrap_or(text);
-    let (found, _) = run(bare, |byte| byte.is_ascii_digit())?;
-    let length = found.len().min(18);
-    let value = natural(&found[..length])? as i64;
+    let (digits_text, _) = run(bare, |byte| byte.is_ascii_digit())?;
+    let length = digits_text.len().min(18);
+    let value = natural(&digits_text[..length])? as i64;
     Some((if bare.len() < text.len() { -value } else { value }, &bare[length..]))
 }
 
 fn numbers(mut text: &[u8]) -> impl Iterator<Item = i64> {
     std::iter::from_fn(move || {
         while !text.is_empty() {
-            if let Some((value, rest)) = number(text) {
-                text = rest;
+            if let Some((value, tail)) = number(text) {
+                text = tail;
                 return Some(value);
             }
             text = &text[1..];
@@ -224,14 +226,14 @@ fn numbers(mut text: &[u8]) -> impl Iterator<Item = i64> {
 fn statuses(mut text: &[u8]) -> impl Iterator<Item = (i64, i64)> {
     const SOURCE: &[u8] = b"source=";
     std::iter::from_fn(move || {
-        while let Some(at) = text.windows(SOURCE.len()).position(|one| one == SOURCE) {
+        while let Some(at) = text.windows(SOURCE.len()).position(|window| window == SOURCE) {
             text = &text[at + SOURCE.len()..];
-            let found = number(text).and_then(|(source, rest)| {
-                let (tag, rest) = number(after(rest, ", tag=")?)?;
-                Some((source, tag, rest))
+            let status = number(text).and_then(|(source, tail)| {
+                let (tag, tail) = number(after(tail, ", tag=")?)?;
+                Some((source, tag, tail))
             });
-            if let Some((source, tag, rest)) = found {
-                text = rest;
+            if let Some((source, tag, tail)) = status {
+                text = tail;
                 return Some((source, tag));
             }
         }

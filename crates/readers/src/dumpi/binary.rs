@@ -5,9 +5,9 @@
 //! nanoseconds each), and its arguments.
 
 use super::arguments::{Arguments, Field};
-use super::rank::{DumpiCall, RankFile};
+use super::calls::{DumpiCall, Fault, FaultKind, FilePosition, MAGIC};
+use super::rank::RankFile;
 use super::signatures::{END, INIT, INIT_THREAD};
-use super::{Fault, FaultKind, FilePosition, MAGIC};
 
 /// The first version that stores all arguments correctly.
 const OLDEST: [u8; 3] = [0, 6, 9];
@@ -75,8 +75,8 @@ fn stream(
 ) -> Result<(), Option<Fault>> {
     let short = |Short| None;
     let mut base = [0; 2];
-    for one in &mut base {
-        *one = i64::from(cursor.i32().map_err(short)?) * NS;
+    for seconds in &mut base {
+        *seconds = i64::from(cursor.i32().map_err(short)?) * NS;
     }
     loop {
         let place = cursor.at as u64;
@@ -99,7 +99,7 @@ fn stream(
             }
         } else {
             let signature = rank.shared.signatures[usize::from(number)].as_ref();
-            let wanted = signature.map_or(&[][..], |one| &one.arguments);
+            let wanted = signature.map_or(&[][..], |seconds| &seconds.arguments);
             cursor.call(wanted, mask & STATUS != 0, arguments).map_err(short)?;
         }
         let place = FilePosition::Byte(place);
@@ -116,8 +116,8 @@ fn times(cursor: &mut Cursor<'_>, base: [i64; 2]) -> Result<(i64, i64, u16, u8),
     for (bit, base) in [(CPU, base[0]), (WALL, base[1])] {
         if mask & bit != 0 {
             let [a, b, c, d, e, f, g, h, i, j, k, l] = cursor.bytes()?;
-            let seconds = |one| i64::from(u16::from_be_bytes(one)) * NS;
-            let ns = |one| i64::from(u32::from_be_bytes(one));
+            let seconds = |bytes| i64::from(u16::from_be_bytes(bytes)) * NS;
+            let ns = |bytes| i64::from(u32::from_be_bytes(bytes));
             enter = base + seconds([a, b]) + ns([c, d, e, f]);
             leave = base + seconds([g, h]) + ns([i, j, k, l]);
         }
@@ -138,9 +138,9 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     #[inline]
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Short> {
-        let found = self.data.get(self.at..).and_then(|rest| rest.first_chunk()).ok_or(Short)?;
+        let chunk = self.data.get(self.at..).and_then(|tail| tail.first_chunk()).ok_or(Short)?;
         self.at += N;
-        Ok(*found)
+        Ok(*chunk)
     }
 
     fn skip(&mut self, bytes: usize) -> Result<(), Short> {
@@ -173,9 +173,9 @@ impl<'a> Cursor<'a> {
         let length = usize::try_from(self.i32()?).map_err(|_| Short)?;
         let begin = self.at;
         self.skip(length.checked_mul(N).ok_or(Short)?)?;
-        Ok(self.data[begin..self.at].as_chunks::<N>().0.iter().map(|one| {
-            let sign = if one[0] >= 0x80 { -1 } else { 0 };
-            one.iter().fold(sign, |value: i64, &byte| value << 8 | i64::from(byte))
+        Ok(self.data[begin..self.at].as_chunks::<N>().0.iter().map(|number| {
+            let sign = if number[0] >= 0x80 { -1 } else { 0 };
+            number.iter().fold(sign, |value: i64, &byte| value << 8 | i64::from(byte))
         }))
     }
 
@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
                     continue;
                 }
             }
-            let one = match code {
+            let value = match code {
                 b'i' | b'x' => i64::from(self.i32()?),
                 b'h' | b'y' => i64::from(self.i16()?),
                 b'b' => i64::from(self.bytes().map(i8::from_be_bytes)?),
@@ -211,7 +211,7 @@ impl<'a> Cursor<'a> {
                 }
             };
             if let Some(field) = field {
-                out.set(field, one);
+                out.set(field, value);
             }
         }
         Ok(())
@@ -250,15 +250,20 @@ impl<'a> Cursor<'a> {
                 let length = usize::try_from(self.i32()?).unwrap_or(0);
                 let begin = self.at;
                 self.skip(length.checked_mul(14).ok_or(Short)?)?;
-                let found = self.data[begin..self.at].as_chunks::<14>().0;
-                let number = |one: &[u8; 14], at: usize| {
-                    i64::from(i32::from_be_bytes([one[at], one[at + 1], one[at + 2], one[at + 3]]))
+                let records = self.data[begin..self.at].as_chunks::<14>().0;
+                let number = |status: &[u8; 14], at: usize| {
+                    i64::from(i32::from_be_bytes([
+                        status[at],
+                        status[at + 1],
+                        status[at + 2],
+                        status[at + 3],
+                    ]))
                 };
                 if let Some(field) = field {
                     // Bytes, source, whether cancelled, error, tag.
                     out.set_statuses(
                         field,
-                        found.iter().map(|one| (number(one, 4), number(one, 10))),
+                        records.iter().map(|status| (number(status, 4), number(status, 10))),
                     );
                 }
             }

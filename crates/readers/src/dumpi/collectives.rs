@@ -1,90 +1,7 @@
-//! Collective calls: sizes, and which calls of different ranks belong together.
+//! Which collective calls of different ranks belong together.
 
-use super::arguments::{Arguments, CallError, Field};
-use super::rank::{Collective, RankFile};
-use super::signatures::OPERATIONS;
-use super::{DumpiCollectives, Shared};
+use super::calls::{DumpiCollectives, Shared};
 use crate::numbering::Map;
-
-/// Bytes sent to and received from every member.
-pub(super) type Counts = (Vec<u64>, Vec<u64>);
-
-impl RankFile<'_> {
-    /// Sets root and bytes.
-    pub(super) fn set_root_and_bytes(
-        &mut self,
-        out: &mut Collective,
-        arguments: &Arguments,
-    ) -> Result<(), CallError> {
-        use Field::{Count, Datatype, Recvcount, Recvtype, Sendcount, Sendtype};
-        let name = OPERATIONS[usize::from(out.operation)];
-        let rooted =
-            ["Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Reduce"].contains(&&name[4..]);
-        if rooted {
-            out.root = arguments.one(Field::Root)?;
-        }
-        let mut size = |count: Field, kind: Field| {
-            self.bytes_of(arguments.one(count)?.into(), arguments.one(kind)?)
-        };
-        match &name[4..] {
-            "Barrier" => {}
-            "Bcast" => out.received = size(Count, Datatype)?,
-            "Reduce" | "Allreduce" | "Scan" | "Exscan" => out.sent = size(Count, Datatype)?,
-            "Gather" => out.sent = size(Sendcount, Sendtype)?,
-            "Allgather" | "Alltoall" => {
-                out.sent = size(Sendcount, Sendtype)?;
-                out.received = size(Recvcount, Recvtype)?;
-            }
-            "Scatter" => out.received = size(Recvcount, Recvtype)?,
-            "Reduce_scatter" => {
-                let all =
-                    arguments.many(Field::Recvcounts)?.iter().map(|&one| i128::from(one)).sum();
-                out.sent = self.bytes_of(all, arguments.one(Datatype)?)?;
-            }
-            name => {
-                let counts = match name {
-                    "Gatherv" => {
-                        (vec![size(Sendcount, Sendtype)?], self.sizes_of(false, arguments)?)
-                    }
-                    "Scatterv" => {
-                        let receive_sizes = vec![size(Recvcount, Recvtype)?];
-                        (self.sizes_of(true, arguments)?, receive_sizes)
-                    }
-                    "Allgatherv" => (Vec::new(), self.sizes_of(false, arguments)?),
-                    _ => (self.sizes_of(true, arguments)?, self.sizes_of(false, arguments)?),
-                };
-                let next = self.shared.counts.len() as i64;
-                out.counts = *self.shared.counts.entry(counts).or_insert(next);
-            }
-        }
-        Ok(())
-    }
-
-    /// Bytes of a vector of counts.
-    fn sizes_of(&mut self, sends: bool, arguments: &Arguments) -> Result<Vec<u64>, CallError> {
-        use Field::{Recvcounts, Recvtype, Recvtypes, Sendcounts, Sendtype, Sendtypes};
-        let (counts, kinds, kind) = if sends {
-            (Sendcounts, Sendtypes, Sendtype)
-        } else {
-            (Recvcounts, Recvtypes, Recvtype)
-        };
-        let counts = if arguments.has(counts) { arguments.many(counts)? } else { &[] };
-        if arguments.has(kinds) {
-            let kinds = arguments.many(kinds)?;
-            if counts.len() != kinds.len() {
-                let message = format!("{} counts and {} types", counts.len(), kinds.len());
-                return Err(CallError::Invalid(message));
-            }
-            return counts
-                .iter()
-                .zip(kinds)
-                .map(|(&count, &kind)| self.bytes_of(count.into(), kind))
-                .collect();
-        }
-        let kind = arguments.one(kind)?;
-        counts.iter().map(|&count| self.bytes_of(count.into(), kind)).collect()
-    }
-}
 
 /// The calls of one collective operation of a communicator.
 struct Instance {
@@ -143,9 +60,9 @@ pub(super) fn match_collectives(
         let group = comm.map_or(&[][..], |comm| &members[comm as usize]);
         if instance != last {
             let turn = &all[instance as usize];
-            let whole = turn.calls as usize == group.len() && turn.alike;
-            lost += u64::from(!whole);
-            keep = whole && group.len() > 1;
+            let complete = turn.calls as usize == group.len() && turn.alike;
+            lost += u64::from(!complete);
+            keep = complete && group.len() > 1;
             last = instance;
             if keep {
                 number = label(shared, call.operation, turn.comm);

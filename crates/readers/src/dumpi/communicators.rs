@@ -48,14 +48,15 @@ struct Row {
 pub(super) struct Communicators {
     n_ranks: u32,
     rows: Vec<Row>,
-    known: Map<Origin, Comm>,
-    /// Communicators with known members, in the order in which they got the first.
+    numbers: Map<Origin, Comm>,
+    /// Communicators with known members, in the order in which their first member was added.
     joined: Vec<Comm>,
 }
 
 impl Communicators {
     pub fn new(n_ranks: u32) -> Self {
-        let mut out = Self { n_ranks, rows: Vec::new(), known: Map::default(), joined: Vec::new() };
+        let mut out =
+            Self { n_ranks, rows: Vec::new(), numbers: Map::default(), joined: Vec::new() };
         let world = out.intern(Origin::World, 0);
         for rank in 0..n_ranks {
             out.join(world, (0, i64::from(rank), rank));
@@ -64,12 +65,12 @@ impl Communicators {
     }
 
     fn intern(&mut self, how: Origin, depth: u32) -> Comm {
-        if let Some(&known) = self.known.get(&how) {
-            return known;
+        if let Some(&comm) = self.numbers.get(&how) {
+            return comm;
         }
         let number = self.rows.len() as Comm;
         self.rows.push(Row { how: how.clone(), depth, members: None });
-        self.known.insert(how, number);
+        self.numbers.insert(how, number);
         number
     }
 
@@ -156,12 +157,12 @@ pub(super) struct RankCommunicators {
 
 impl RankCommunicators {
     pub fn new(all: &mut Communicators, rank: u32) -> Self {
-        let own = all.intern(Origin::SelfOf(rank), 0);
-        all.join(own, (0, 0, rank));
-        let place = Map::from_iter([(0, i64::from(rank)), (own, 0)]);
+        let self_comm = all.intern(Origin::SelfOf(rank), 0);
+        all.join(self_comm, (0, 0, rank));
+        let place = Map::from_iter([(0, i64::from(rank)), (self_comm, 0)]);
         Self {
             rank,
-            by_handle: Map::from_iter([(WORLD, 0), (SELF, own)]),
+            by_handle: Map::from_iter([(WORLD, 0), (SELF, self_comm)]),
             last: (WORLD, 0),
             made: Map::default(),
             place,
@@ -175,11 +176,11 @@ impl RankCommunicators {
     #[inline]
     pub fn comm(&mut self, number: i64) -> Result<Comm, CallError> {
         if number != self.last.0 {
-            let found = self.by_handle.get(&number).copied();
+            let comm = self.by_handle.get(&number).copied();
             let wrong = || {
                 CallError::Invalid(format!("communicator {number} is used before it is created"))
             };
-            self.last = (number, found.ok_or_else(wrong)?);
+            self.last = (number, comm.ok_or_else(wrong)?);
         }
         Ok(self.last.1)
     }
@@ -243,7 +244,7 @@ impl RankCommunicators {
         }
         let kept = |keep: bool, values: &[i64]| -> Vec<i64> {
             let every = values.iter().zip(remain);
-            every.filter(|&(_, &one)| (one != 0) == keep).map(|(&value, _)| value).collect()
+            every.filter(|&(_, &kept)| (kept != 0) == keep).map(|(&value, _)| value).collect()
         };
         let fixed = kept(false, &coordinates);
         if let Some(made) = self.make(all, old, new, Creation::Line(fixed), 0)? {
@@ -292,14 +293,14 @@ impl RankCommunicators {
             }
             None => return Ok(()),
         };
-        let named = |&one: &i64| usize::try_from(one).ok().and_then(|at| of.get(at)).copied();
+        let named = |&rank: &i64| usize::try_from(rank).ok().and_then(|at| of.get(at)).copied();
         let named: Option<Vec<i64>> = ranks.iter().map(named).collect();
         let named = named.ok_or(CallError::MissingArgument("ranks"))?;
         let left = if included {
             named
         } else {
-            let gone: Map<i64, ()> = named.into_iter().map(|one| (one, ())).collect();
-            of.iter().filter(|one| !gone.contains_key(one)).copied().collect()
+            let gone: Map<i64, ()> = named.into_iter().map(|member| (member, ())).collect();
+            of.iter().filter(|member| !gone.contains_key(member)).copied().collect()
         };
         let parent = *parent;
         self.count_members(left.len())?;
@@ -344,7 +345,7 @@ impl RankCommunicators {
         let place = match &way {
             Creation::Unknown(_) => None,
             Creation::Ranks(ranks) => {
-                let place = ranks.iter().position(|&one| one == i64::from(self.rank));
+                let place = ranks.iter().position(|&rank| rank == i64::from(self.rank));
                 let wrong =
                     || CallError::Invalid(format!("rank {} is not in the group", self.rank));
                 Some(place.ok_or_else(wrong)? as i64)
@@ -361,7 +362,8 @@ impl RankCommunicators {
         Ok(Some(made))
     }
 
-    /// This rank's rank in a communicator, or, if unknown, its world rank, which has the same order.
+    /// The rank of this process in a communicator; if it is unknown, its world rank, which sorts
+    /// alike.
     fn rank_within(&self, comm: Comm) -> i64 {
         self.place.get(&comm).copied().unwrap_or(i64::from(self.rank))
     }

@@ -1,62 +1,19 @@
 //! Interprets the calls of one rank.
 
 use super::arguments::{Arguments, CallError, Field};
+use super::calls::{
+    ANY, CANCELLED, Collective, DumpiCall, Fault, FaultKind, FilePosition, NO_WAIT, Post, Shared,
+};
 use super::communicators::{Comm, RankCommunicators};
-use super::signatures::CallKind;
-use super::{Fault, FaultKind, FilePosition, Shared};
+use super::signatures::{CallKind, OPERATIONS};
 use crate::numbering::Map;
 use crate::post_rows::ComputeRow;
 
-/// MPI_ANY_SOURCE and MPI_ANY_TAG.
-pub(super) const ANY: i64 = -1;
-/// A wait that the trace does not record, and a cancelled post.
-pub(super) const NO_WAIT: u32 = u32::MAX;
-pub(super) const CANCELLED: u32 = u32::MAX - 1;
 /// Limit of the calls of a rank: their positions, two for each, must be below the values above.
 const MAX_CALLS: u32 = 1 << 30;
 const MAX_BYTES: i128 = 1 << 53;
 
-/// A call: number of its name, nanoseconds of entry and exit.
-#[derive(Clone, Copy)]
-pub(super) struct DumpiCall {
-    pub name: u32,
-    pub enter_ns: i64,
-    pub leave_ns: i64,
-    pub thread: u16,
-    pub place: FilePosition,
-}
-
-/// A send or receive; kept small because there are many.
-#[derive(Clone, Copy)]
-pub(super) struct Post {
-    pub size: u64,
-    pub position: u32,
-    /// Position of the wait for it, or [`NO_WAIT`] or [`CANCELLED`].
-    pub wait: u32,
-    pub peer: i32,
-    pub tag: i32,
-    pub comm: Comm,
-    /// Number of the name of the call.
-    pub name: u32,
-    pub is_send: bool,
-}
-
-/// A collective call.
-pub(super) struct Collective {
-    pub position: u32,
-    pub rank: u32,
-    pub comm: Comm,
-    pub operation: u8,
-    pub root: i64,
-    pub sent: u64,
-    pub received: u64,
-    /// Index of the vectors of counts, -1 if there are none.
-    pub counts: i64,
-    /// Nanoseconds in the call.
-    pub stay_ns: i64,
-}
-
-/// A persistent send or receive: what each start posts.
+/// A persistent send or receive, posted by each start.
 #[derive(Clone, Copy)]
 struct Persistent {
     name: u32,
@@ -409,10 +366,10 @@ impl<'a> RankFile<'a> {
             let (peer, tag) = (arguments.one(peer)?, arguments.one(tag)?);
             let comm = self.communicators.comm(arguments.one(Field::Comm)?)?;
             let size = self.bytes_of(arguments.one(count)?.into(), arguments.one(kind)?)?;
-            let mut one = post(size, position, peer, tag, comm, call.name, is_send)?;
-            one.wait = position + 1;
-            fill_from_status(&mut one, arguments.status(Field::Status, 0)?);
-            self.add(one);
+            let mut half = post(size, position, peer, tag, comm, call.name, is_send)?;
+            half.wait = position + 1;
+            fill_from_status(&mut half, arguments.status(Field::Status, 0)?);
+            self.add(half);
         }
         Ok(())
     }
@@ -522,6 +479,81 @@ impl<'a> RankFile<'a> {
         self.set_root_and_bytes(&mut out, arguments)?;
         self.shared.collectives.push(out);
         Ok(())
+    }
+
+    /// Sets root and bytes.
+    fn set_root_and_bytes(
+        &mut self,
+        out: &mut Collective,
+        arguments: &Arguments,
+    ) -> Result<(), CallError> {
+        use Field::{Count, Datatype, Recvcount, Recvtype, Sendcount, Sendtype};
+        let name = OPERATIONS[usize::from(out.operation)];
+        let rooted =
+            ["Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Reduce"].contains(&&name[4..]);
+        if rooted {
+            out.root = arguments.one(Field::Root)?;
+        }
+        let mut size = |count: Field, kind: Field| {
+            self.bytes_of(arguments.one(count)?.into(), arguments.one(kind)?)
+        };
+        match &name[4..] {
+            "Barrier" => {}
+            "Bcast" => out.received = size(Count, Datatype)?,
+            "Reduce" | "Allreduce" | "Scan" | "Exscan" => out.sent = size(Count, Datatype)?,
+            "Gather" => out.sent = size(Sendcount, Sendtype)?,
+            "Allgather" | "Alltoall" => {
+                out.sent = size(Sendcount, Sendtype)?;
+                out.received = size(Recvcount, Recvtype)?;
+            }
+            "Scatter" => out.received = size(Recvcount, Recvtype)?,
+            "Reduce_scatter" => {
+                let all =
+                    arguments.many(Field::Recvcounts)?.iter().map(|&count| i128::from(count)).sum();
+                out.sent = self.bytes_of(all, arguments.one(Datatype)?)?;
+            }
+            name => {
+                let counts = match name {
+                    "Gatherv" => {
+                        (vec![size(Sendcount, Sendtype)?], self.sizes_of(false, arguments)?)
+                    }
+                    "Scatterv" => {
+                        let receive_sizes = vec![size(Recvcount, Recvtype)?];
+                        (self.sizes_of(true, arguments)?, receive_sizes)
+                    }
+                    "Allgatherv" => (Vec::new(), self.sizes_of(false, arguments)?),
+                    _ => (self.sizes_of(true, arguments)?, self.sizes_of(false, arguments)?),
+                };
+                let next = self.shared.counts.len() as i64;
+                out.counts = *self.shared.counts.entry(counts).or_insert(next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a vector of counts.
+    fn sizes_of(&mut self, sends: bool, arguments: &Arguments) -> Result<Vec<u64>, CallError> {
+        use Field::{Recvcounts, Recvtype, Recvtypes, Sendcounts, Sendtype, Sendtypes};
+        let (counts, kinds, kind) = if sends {
+            (Sendcounts, Sendtypes, Sendtype)
+        } else {
+            (Recvcounts, Recvtypes, Recvtype)
+        };
+        let counts = if arguments.has(counts) { arguments.many(counts)? } else { &[] };
+        if arguments.has(kinds) {
+            let kinds = arguments.many(kinds)?;
+            if counts.len() != kinds.len() {
+                let message = format!("{} counts and {} types", counts.len(), kinds.len());
+                return Err(CallError::Invalid(message));
+            }
+            return counts
+                .iter()
+                .zip(kinds)
+                .map(|(&count, &kind)| self.bytes_of(count.into(), kind))
+                .collect();
+        }
+        let kind = arguments.one(kind)?;
+        counts.iter().map(|&count| self.bytes_of(count.into(), kind)).collect()
     }
 }
 

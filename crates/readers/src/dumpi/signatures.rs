@@ -66,7 +66,7 @@ pub(super) enum CallKind {
 
 impl CallKind {
     pub fn of(name: &str) -> Self {
-        if let Some(number) = OPERATIONS.iter().position(|&one| one == name) {
+        if let Some(number) = OPERATIONS.iter().position(|&operation| operation == name) {
             return Self::Collective(number as u8);
         }
         match name.strip_prefix("MPI_").unwrap_or_default() {
@@ -74,7 +74,7 @@ impl CallKind {
             "Isend" | "Ibsend" | "Issend" | "Irsend" | "Irecv" => Self::Nonblocking,
             "Sendrecv" => Self::Sendrecv,
             "Sendrecv_replace" => Self::SendrecvReplace,
-            one if one.ends_with("_init") => Self::Persistent,
+            name if name.ends_with("_init") => Self::Persistent,
             "Start" => Self::Start,
             "Startall" => Self::Startall,
             "Wait" => Self::Wait,

@@ -1,48 +1,18 @@
 //! Parses lines into records of fixed size, and turns these into columns once every rank is complete.
 
-use super::columns::{CallRows, RankOrder};
-use super::{
-    COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, ReplayCalls,
-    TiOptions, UNNAMED_COMPLETIONS,
+use super::calls::{
+    Action, COLLECTIVES, CollectiveKind, IGNORED, LEFT_OUT, LineError, OTHERS, POSTS, Record,
+    ReplayCalls, TYPED, TiOptions, UNNAMED_COMPLETIONS,
 };
+use super::columns::{CallRows, RankOrder};
 use crate::numbering::Map;
 use crate::text::{float, integer, natural, word};
 
 /// Largest count: the largest integer range that a double represents exactly.
 const MAX_COUNT: f64 = (1u64 << 53) as f64;
 
-/// Marks an amount that is already in bytes.
-pub(super) const TYPED: u64 = 1 << 63;
 /// The number of `sendrecv` among [`POSTS`].
 const SENDRECV: u8 = 8;
-
-/// Content of a line; kept small because there are many.
-#[derive(Clone, Copy)]
-pub(super) struct Record {
-    pub row: u64,
-    /// Bytes, picoseconds, number of the kind of a collective, or the tag of a wait.
-    pub amount: u64,
-    pub rank: u32,
-    pub peer: i32,
-    pub tag: i32,
-    pub what: Action,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
-    Post {
-        call: u8,
-        is_send: bool,
-    },
-    /// A line without effect.
-    Nothing,
-    Wait,
-    WaitAll,
-    Compute,
-    Collective,
-    Init,
-    Finalize,
-}
 
 pub(super) struct LineReader<'a> {
     options: TiOptions<'a>,
@@ -104,7 +74,8 @@ fn calls() -> Map<&'static [u8], Call> {
 
 /// A collective by its name, and whether it blocks.
 fn collective(name: &[u8]) -> Option<Call> {
-    let find = |name: &[u8]| COLLECTIVES.iter().position(|one| one.as_bytes() == name);
+    let find =
+        |name: &[u8]| COLLECTIVES.iter().position(|collective| collective.as_bytes() == name);
     if let Some(number) = find(name) {
         return Some(Call::Collective(number as u8, true));
     }
@@ -127,14 +98,14 @@ impl<'a> LineReader<'a> {
     }
 
     pub fn line(&mut self, row: u64, line: &'a [u8]) -> Result<(), LineError> {
-        let mut rest = line;
-        let who = word(&mut rest).unwrap_or_default();
+        let mut words = line;
+        let who = word(&mut words).unwrap_or_default();
         let who = who.strip_prefix(b"p").unwrap_or(who);
         let rank = natural(who).filter(|&rank| rank < 1 << 63).ok_or(LineError::NoRank(row))?;
         self.largest = self.largest.max(rank);
-        // With ranks this large, some other rank has no lines, which is reported instead.
+        // With ranks this large, another rank has no lines, which is the error reported.
         let rank = rank.min(u64::from(u32::MAX)) as u32;
-        let name = word(&mut rest).ok_or(LineError::NoCall(row))?;
+        let name = word(&mut words).ok_or(LineError::NoCall(row))?;
         let mut buffer = [0u8; 24];
         let lower = match buffer.get_mut(..name.len()) {
             Some(lower) => {
@@ -152,24 +123,24 @@ impl<'a> LineReader<'a> {
         if self.records.len() >= 1 << 29 {
             return Err(LineError::TooLarge);
         }
-        if let Err(fault) = self.call(row, rank, call, rest) {
+        if let Err(fault) = self.call(row, rank, call, words) {
             self.fault.get_or_insert(fault);
         }
         Ok(())
     }
 
-    fn call(&mut self, row: u64, rank: u32, call: Call, rest: &'a [u8]) -> Result<(), LineError> {
+    fn call(&mut self, row: u64, rank: u32, call: Call, words: &'a [u8]) -> Result<(), LineError> {
         let mut record = Record { row, amount: 0, rank, peer: 0, tag: 0, what: Action::Nothing };
         match call {
-            Call::Post(SENDRECV) => return self.sendrecv(record, rest),
-            Call::Post(number) => return self.post(record, number, rest),
+            Call::Post(SENDRECV) => return self.sendrecv(record, words),
+            Call::Post(number) => return self.post(record, number, words),
             Call::Collective(operation, blocking) => {
                 let rooted = matches!(operation, 8 | 10);
                 let me = if rooted { rank } else { 0 };
                 let next = self.kinds.len() as u32;
-                let number = *self.kinds.entry((operation, blocking, me, rest)).or_insert(next);
+                let number = *self.kinds.entry((operation, blocking, me, words)).or_insert(next);
                 if number == next {
-                    let arguments = rest.to_vec();
+                    let arguments = words.to_vec();
                     self.out.kinds.push(CollectiveKind { operation, blocking, me, arguments, row });
                 }
                 record.amount = u64::from(number);
@@ -180,23 +151,23 @@ impl<'a> LineReader<'a> {
             Call::LeftOut => self.out.left_out += 1,
             Call::Split => self.out.splits = true,
             Call::Init => {
-                self.typed |= !rest.is_empty();
+                self.typed |= !words.is_empty();
                 record.what = Action::Init;
             }
             Call::Finalize => record.what = Action::Finalize,
             Call::WaitAll => record.what = Action::WaitAll,
-            Call::Wait => return self.wait(record, rest),
+            Call::Wait => return self.wait(record, words),
             Call::Compute | Call::Sleep => {
                 record.what = Action::Compute;
-                record.amount = self.duration(row, matches!(call, Call::Compute), rest)?;
+                record.amount = self.duration(row, matches!(call, Call::Compute), words)?;
             }
         }
         self.records.push(record);
         Ok(())
     }
 
-    fn duration(&self, row: u64, flops: bool, mut rest: &[u8]) -> Result<u64, LineError> {
-        let text = word(&mut rest).ok_or(LineError::MissingArgument(row, "amount"))?;
+    fn duration(&self, row: u64, flops: bool, mut words: &[u8]) -> Result<u64, LineError> {
+        let text = word(&mut words).ok_or(LineError::MissingArgument(row, "amount"))?;
         let longest = self.options.longest_ps as f64;
         if flops {
             let most = MAX_COUNT.min(longest / self.options.ps_per_flop as f64);
@@ -209,34 +180,34 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    fn post(&mut self, mut record: Record, call: u8, mut rest: &[u8]) -> Result<(), LineError> {
+    fn post(&mut self, mut record: Record, call: u8, mut words: &[u8]) -> Result<(), LineError> {
         let row = record.row;
-        record.peer = integer_argument(row, "peer", word(&mut rest))?;
-        record.tag = integer_argument(row, "tag", word(&mut rest))?;
-        let size = word(&mut rest).ok_or(LineError::MissingArgument(row, "size"))?;
+        record.peer = integer_argument(row, "peer", word(&mut words))?;
+        record.tag = integer_argument(row, "tag", word(&mut words))?;
+        let size = word(&mut words).ok_or(LineError::MissingArgument(row, "size"))?;
         let is_send = !matches!(call, 3 | 7);
-        self.set_bytes(&mut record, "size", size, rest)?;
+        self.set_bytes(&mut record, "size", size, words)?;
         record.what = Action::Post { call, is_send };
         self.records.push(record);
         Ok(())
     }
 
     /// The receive and the send of a `sendrecv`, both with tag 0.
-    fn sendrecv(&mut self, record: Record, mut rest: &[u8]) -> Result<(), LineError> {
+    fn sendrecv(&mut self, record: Record, mut words: &[u8]) -> Result<(), LineError> {
         let row = record.row;
         let missing = |what| LineError::MissingArgument(row, what);
-        let sent = word(&mut rest).ok_or(missing("size"))?;
-        let to = integer_argument(row, "peer", word(&mut rest))?;
-        let received = word(&mut rest).ok_or(missing("size"))?;
-        let source = integer_argument(row, "peer", word(&mut rest))?;
-        let sent_type = word(&mut rest).unwrap_or_default();
+        let sent = word(&mut words).ok_or(missing("size"))?;
+        let to = integer_argument(row, "peer", word(&mut words))?;
+        let received = word(&mut words).ok_or(missing("size"))?;
+        let source = integer_argument(row, "peer", word(&mut words))?;
+        let sent_type = word(&mut words).unwrap_or_default();
         for (is_send, peer, size, kind) in
-            [(false, source, received, rest), (true, to, sent, sent_type)]
+            [(false, source, received, words), (true, to, sent, sent_type)]
         {
-            let mut one = Record { peer, ..record };
-            self.set_bytes(&mut one, "size", size, kind)?;
-            one.what = Action::Post { call: SENDRECV, is_send };
-            self.records.push(one);
+            let mut half = Record { peer, ..record };
+            self.set_bytes(&mut half, "size", size, kind)?;
+            half.what = Action::Post { call: SENDRECV, is_send };
+            self.records.push(half);
         }
         Ok(())
     }
@@ -261,11 +232,11 @@ impl<'a> LineReader<'a> {
         Ok(())
     }
 
-    fn wait(&mut self, mut record: Record, mut rest: &[u8]) -> Result<(), LineError> {
+    fn wait(&mut self, mut record: Record, mut words: &[u8]) -> Result<(), LineError> {
         let row = record.row;
-        let source = integer_argument(row, "source", word(&mut rest))?;
-        record.peer = integer_argument(row, "destination", word(&mut rest))?;
-        record.tag = integer_argument(row, "tag", (!rest.is_empty()).then_some(rest))?;
+        let source = integer_argument(row, "source", word(&mut words))?;
+        record.peer = integer_argument(row, "destination", word(&mut words))?;
+        record.tag = integer_argument(row, "tag", (!words.is_empty()).then_some(words))?;
         record.amount = source as u32 as u64;
         record.what = Action::Wait;
         self.records.push(record);

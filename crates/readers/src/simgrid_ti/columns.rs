@@ -1,7 +1,6 @@
 //! Turns the records of a trace into columns, rank by rank.
 
-use super::call_lines::{Action, Record, TYPED};
-use super::{LineError, POSTS, ReplayCalls};
+use super::calls::{Action, LineError, POSTS, Record, ReplayCalls, TYPED};
 use crate::assembly::UNKNOWN;
 use crate::numbering::Map;
 
@@ -124,7 +123,7 @@ impl CallRows {
     /// The number of a label; mostly the same as for the last message of the same call.
     fn label(&mut self, call: u8, tag: i32) -> u32 {
         let last = &mut self.last[call as usize];
-        if let Some(number) = last.filter(|found| found.0 == tag) {
+        if let Some(number) = last.filter(|label| label.0 == tag) {
             return number.1;
         }
         let next = self.out.labels.len() as u32;

@@ -6,21 +6,10 @@
 
 use std::ops::Range;
 
-use super::{
-    DecodeError, Hash, Packets, check, check_fit, cost, cost::Choice, scores as decode,
-    unsorted::ProjectionPlan,
-};
-
-/// Which links the packets of a class may have used.
-#[derive(Debug, Clone, Copy)]
-pub struct Classes<'a> {
-    /// Class of each packet.
-    pub of_packet: &'a [u32],
-    /// Candidates of class k are `links[start[k]..start[k + 1]]`.
-    pub start: &'a [usize],
-    /// Indices into the link values.
-    pub links: &'a [u32],
-}
+use super::cost::{self, Choice};
+use super::packets::{Classes, DecodeError, Hash, Packets, check, check_fit};
+use super::scores as decode;
+use super::unsorted::ProjectionPlan;
 
 /// Scores of all `links`, by the faster or the given method, each over the packets of the classes
 /// in which it is a candidate.

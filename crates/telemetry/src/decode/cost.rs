@@ -1,7 +1,8 @@
 //! Estimates which decoder is faster. The constants are nanoseconds on a server core of the 2020s; only
 //! their ratios matter, and only where the two estimates are close.
 
-use super::{Hash, transform};
+use super::packets::Hash;
+use super::transform;
 
 /// A decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ const L2_BYTES: usize = 1 << 20;
 const CACHE_MISS_FACTOR: f64 = 3.0;
 
 /// Largest rank for which a transform is computed: its points take 8 × 2^rank bytes.
-pub const MAX_RANK: usize = 22;
+pub(crate) const MAX_RANK: usize = 22;
 
 /// Estimated nanoseconds (direct, transform), for links that span `rank` dimensions over GF(2).
 pub fn estimate(hash: Hash, packets: usize, links: usize, rank: usize) -> (f64, f64) {
@@ -68,7 +69,7 @@ pub fn sorted(hash: Hash, packets: usize, classes: usize, links: usize, rank: us
 
 /// Estimated nanoseconds of one pass over unsorted packets, with tables and points of `each` bytes
 /// a transform, `all` bytes together.
-pub fn unsorted(hash: Hash, packets: usize, each: usize, all: usize) -> f64 {
+pub(crate) fn unsorted(hash: Hash, packets: usize, each: usize, all: usize) -> f64 {
     let transforms = 2f64.powi(hash.bits as i32) - 1.0;
     let factor = if each <= L2_BYTES { 1.0 } else { CACHE_MISS_FACTOR };
     packets as f64 * transforms * UNSORTED_NS * factor + all as f64 * FILL_NS

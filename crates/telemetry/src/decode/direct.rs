@@ -1,6 +1,6 @@
 //! Tests every packet against every link, in loops that the compiler vectorises.
 
-use super::{Hash, Packets};
+use super::packets::{Hash, Packets};
 
 /// Packets per block: its columns stay in the L1 and L2 caches while all links are tested.
 const BLOCK: usize = 8192;

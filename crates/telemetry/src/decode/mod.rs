@@ -10,116 +10,12 @@
 pub mod classes;
 pub mod cost;
 pub mod direct;
+mod packets;
 pub mod published;
 pub mod transform;
 mod unsorted;
 
-use crate::hash::GaloisField;
-
-/// Packets to decode; the slices are equally long.
-#[derive(Debug, Clone, Copy)]
-pub struct Packets<'a> {
-    /// Packet ids, below 2^n.
-    pub ids: &'a [u32],
-    /// Hashes that arrived, below 2^b.
-    pub hashes: &'a [u8],
-    /// Weights.
-    pub weights: &'a [u8],
-}
-
-/// The hash the packets carry.
-#[derive(Debug, Clone, Copy)]
-pub struct Hash {
-    /// Field of the product.
-    pub field: GaloisField,
-    /// Bits b that travel, 1 to 8.
-    pub bits: u32,
-}
-
-/// A packet or hash that cannot be decoded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// Bits out of range.
-    #[error("hash_bits = {0} is out of range: 1 to 8 bits can be decoded")]
-    Bits(u32),
-    /// Columns of different lengths.
-    #[error(
-        "{ids} packet ids, {hashes} hashes and {weights} weights: the columns must be equally long"
-    )]
-    Lengths {
-        /// Ids.
-        ids: usize,
-        /// Hashes.
-        hashes: usize,
-        /// Weights.
-        weights: usize,
-    },
-    /// An id or hash too large.
-    #[error("{what} {index} is {value}, which does not fit {bits} bits")]
-    Value {
-        /// Kind of entry.
-        what: &'static str,
-        /// Which one.
-        index: usize,
-        /// Its value.
-        value: u32,
-        /// Bits it must fit.
-        bits: u32,
-    },
-    /// A packet of a class that does not exist.
-    #[error("a packet is of class {0}, which does not exist")]
-    Class(u32),
-    /// A class table that is not ascending or ends elsewhere.
-    #[error("the class table must ascend from 0 to the number of candidate links")]
-    Table,
-}
-
-/// Checks the input of the decoders.
-///
-/// # Errors
-/// Lengths, ids and hashes that do not fit.
-pub fn check(hash: Hash, packets: &Packets<'_>, links: &[u32]) -> Result<(), DecodeError> {
-    if !(1..=8).contains(&hash.bits) {
-        return Err(DecodeError::Bits(hash.bits));
-    }
-    let (ids, hashes, weights) = (packets.ids.len(), packets.hashes.len(), packets.weights.len());
-    if ids != hashes || ids != weights {
-        return Err(DecodeError::Lengths { ids, hashes, weights });
-    }
-    check_values(hash, packets, 0)?;
-    check_fit("link", links, hash.field, 0)
-}
-
-/// Checks ids and hashes alone; `first` is the index of the first packet.
-fn check_values(hash: Hash, packets: &Packets<'_>, first: usize) -> Result<(), DecodeError> {
-    check_fit("packet id", packets.ids, hash.field, first)?;
-    if u32::from(packets.hashes.iter().fold(0, |a, &b| a | b)) >> hash.bits != 0 {
-        let index = packets.hashes.iter().position(|&h| u32::from(h) >> hash.bits != 0);
-        let index = index.unwrap_or(0);
-        let (value, bits) = (u32::from(packets.hashes[index]), hash.bits);
-        return Err(DecodeError::Value { what: "hash", index: first + index, value, bits });
-    }
-    Ok(())
-}
-
-fn check_fit(
-    what: &'static str,
-    values: &[u32],
-    field: GaloisField,
-    first: usize,
-) -> Result<(), DecodeError> {
-    // The fold vectorises; the search runs only if the fold finds something.
-    if values.iter().fold(0, |a, &b| a | b) <= field.max() {
-        return Ok(());
-    }
-    match values.iter().position(|&value| value > field.max()) {
-        Some(index) => {
-            let (value, bits) = (values[index], field.bits());
-            Err(DecodeError::Value { what, index: first + index, value, bits })
-        }
-        None => Ok(()),
-    }
-}
+pub use packets::{Classes, DecodeError, Hash, Packets, check};
 
 /// Scores by the faster method, or by the given one; the input must have passed [`check`].
 ///
@@ -144,6 +40,7 @@ pub fn scores(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::GaloisField;
     use crate::scheme::mix;
 
     /// The definition, one packet and one link at a time.
@@ -172,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_are_equal() {
+    fn all_decoders_agree() {
         for field_bits in [8, 16, 24, 32] {
             let field = GaloisField::new(field_bits).unwrap();
             for bits in [1, 2, 3, 5, 8] {
@@ -217,12 +114,12 @@ mod tests {
         // Class 3 has no candidate; link 10 is one of two classes.
         let (start, members) =
             ([0, 20, 45, 60, 60], [(0..20), (10..35), (35..50)].map(Vec::from_iter).concat());
-        let table = classes::Classes { of_packet: &class, start: &start, links: &members };
-        let found = classes::scores(hash, &packets, &table, &links, None).unwrap();
+        let table = Classes { of_packet: &class, start: &start, links: &members };
+        let totals = classes::scores(hash, &packets, &table, &links, None).unwrap();
         for how in [cost::Choice::Direct, cost::Choice::Transform] {
             assert_eq!(
                 classes::scores(hash, &packets, &table, &links, Some(how)),
-                Ok(found.clone())
+                Ok(totals.clone())
             );
         }
         let mut truth = vec![0; links.len()];
@@ -240,8 +137,8 @@ mod tests {
                 truth[link as usize] += all[link as usize];
             }
         }
-        assert_eq!(found, truth);
-        let wrong = classes::Classes { of_packet: &class, start: &start[..4], links: &members };
+        assert_eq!(totals, truth);
+        let wrong = Classes { of_packet: &class, start: &start[..4], links: &members };
         assert_eq!(
             classes::scores(hash, &packets, &wrong, &links, None),
             Err(DecodeError::Class(3))
@@ -263,11 +160,11 @@ mod tests {
             let w = width as usize;
             let members: Vec<u32> = (0..3 * width as u32).collect();
             let start = [0, w, 2 * w, 3 * w];
-            let table = classes::Classes { of_packet: &class, start: &start, links: &members };
-            let found = |how| classes::scores(hash, &packets, &table, &links, how).unwrap();
-            let direct = found(Some(cost::Choice::Direct));
-            assert_eq!(found(Some(cost::Choice::Transform)), direct);
-            assert_eq!(found(None), direct);
+            let table = Classes { of_packet: &class, start: &start, links: &members };
+            let totals = |how| classes::scores(hash, &packets, &table, &links, how).unwrap();
+            let direct = totals(Some(cost::Choice::Direct));
+            assert_eq!(totals(Some(cost::Choice::Transform)), direct);
+            assert_eq!(totals(None), direct);
             let late = [&ids[..39_999], &[hash.field.max()]].concat();
             let mut wrong = hashes.clone();
             wrong[39_999] = 255;
@@ -278,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn errors_name_the_entry_that_does_not_fit() {
         let hash = Hash { field: GaloisField::new(8).unwrap(), bits: 2 };
         let packets = Packets { ids: &[1, 256], hashes: &[0, 1], weights: &[1, 1] };
         let error = check(hash, &packets, &[]).unwrap_err();

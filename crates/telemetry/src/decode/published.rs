@@ -1,6 +1,6 @@
 //! Decoder of the published one-bit hash H_mult', which is not linear: tests every packet against every link.
 
-use super::DecodeError;
+use super::packets::DecodeError;
 use crate::hash::product;
 
 /// Packets per block: its columns stay in the L1 and L2 caches while all links are tested.
@@ -90,19 +90,19 @@ mod tests {
     use crate::scheme::mix;
 
     #[test]
-    fn as_the_algorithm_says() {
+    fn scores_follow_the_published_algorithm() {
         let n = 9000usize;
         let ids: Vec<u32> = (0..n).map(|p| mix(p as u64) as u32).collect();
         let hashes: Vec<u8> = (0..n).map(|p| (mix(p as u64 + 1) & 1) as u8).collect();
         let weights: Vec<u8> = (0..n).map(|p| mix(p as u64 + 2) as u8).collect();
         let links = [509, 33_277, 4_294_967_295];
-        let found = scores(&ids, &hashes, &weights, &links).unwrap();
-        for (&link, found) in links.iter().zip(found) {
+        let totals = scores(&ids, &hashes, &weights, &links).unwrap();
+        for (&link, totals) in links.iter().zip(totals) {
             let sum = |p: usize| {
                 let same = LinkHash::Mult.value(ids[p], link, 1) == u32::from(hashes[p]);
                 (2 * i64::from(same) - 1) * i64::from(weights[p])
             };
-            assert_eq!(found, (0..n).map(sum).sum::<i64>());
+            assert_eq!(totals, (0..n).map(sum).sum::<i64>());
         }
         assert!(scores(&ids, &hashes[1..], &weights, &links).is_err());
         assert!(scores(&[1], &[2], &[1], &links).is_err());

@@ -6,7 +6,7 @@
 //! transform, at c, of the signed histogram of q: 2^b − 1 transforms of 2^r points, however many
 //! packets and links there are. With dense link indices r = ⌈log2 links⌉.
 
-use super::{Hash, Packets};
+use super::packets::{Hash, Packets};
 use crate::hash::GaloisField;
 
 /// Coordinates of links over a basis of them.
@@ -22,7 +22,7 @@ impl Basis {
     /// Finds a basis by Gaussian elimination.
     pub fn of(links: &[u32]) -> Self {
         let mut basis = Vec::new();
-        // Pivot by highest bit: the reduced value, and which basis links make it.
+        // Pivot by highest bit: the reduced value, and the basis links whose sum it is.
         let mut pivots = [(0u32, 0u32); 32];
         let coordinates = links
             .iter()
@@ -31,10 +31,10 @@ impl Basis {
                 while value != 0 {
                     let bit = value.ilog2() as usize;
                     if pivots[bit].0 == 0 {
-                        let own = 1 << basis.len();
+                        let bit_of_link = 1 << basis.len();
                         basis.push(link);
-                        pivots[bit] = (value, sum | own);
-                        return own;
+                        pivots[bit] = (value, sum | bit_of_link);
+                        return bit_of_link;
                     }
                     value ^= pivots[bit].0;
                     sum ^= pivots[bit].1;
@@ -83,7 +83,7 @@ impl Projection {
     }
 }
 
-/// Whether a histogram over (id, hash) has fewer bins than there are packets, so that it pays to make one.
+/// Whether a histogram over (id, hash) has fewer bins than packets, so that building it saves time.
 pub(super) fn histogram_pays(hash: Hash, packets: usize) -> bool {
     let size = hash.field.bits() + hash.bits;
     size < 23 && (1usize << size) <= packets
@@ -145,7 +145,7 @@ pub(super) fn sign(u: u32, h: u32) -> i64 {
 }
 
 /// In place: `out[m] = Σ_q in[q] (−1)^parity(q & m)`; the length is a power of two.
-pub fn walsh_hadamard(points: &mut [i64]) {
+pub(crate) fn walsh_hadamard(points: &mut [i64]) {
     let mut half = 1;
     while half < points.len() {
         for block in points.chunks_exact_mut(2 * half) {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transform_is_its_own_inverse_but_for_a_factor() {
+    fn the_transform_is_its_own_inverse() {
         let start: Vec<i64> = (0..16).map(|i| i * i - 7).collect();
         let mut points = start.clone();
         walsh_hadamard(&mut points);

@@ -5,9 +5,8 @@
 //! the points of its class directly: two table look-ups and an addition for 16-bit ids. Where
 //! classes have one or two independent links, parities of masked ids are faster than tables.
 
-use super::classes::Classes;
+use super::packets::{Classes, DecodeError, Hash, Packets, check_values};
 use super::transform::{Basis, Projection, sign, walsh_hadamard};
-use super::{DecodeError, Hash, Packets, check_values};
 
 /// Packets per batch: checked, then decoded for every u while they are in the caches.
 const BATCH: usize = 1 << 14;

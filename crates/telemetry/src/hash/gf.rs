@@ -55,7 +55,7 @@ impl GaloisField {
     }
 
     /// a × b.
-    pub const fn multiply(self, mut a: u32, b: u32) -> u32 {
+    pub(crate) const fn multiply(self, mut a: u32, b: u32) -> u32 {
         let mut product = 0;
         let mut bit = 0;
         while bit < self.bits {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_are_the_multiplication() {
+    fn masks_equal_the_multiplication() {
         for bits in SIZES {
             let field = GaloisField::new(bits).unwrap();
             let (mut id, mut d) = (0x9e37_79b9u32, 0x7f4a_7c15u32);

@@ -1,22 +1,18 @@
-//! Link hashes, which a switch writes in place of a link, one file each (Taffet 2019, §5.4).
+//! Link hashes, which a switch writes in place of a link (Taffet 2019, §5.4).
 //!
 //! The receiver compares what arrived with the hash of every link the packet may have used. Counts
 //! are unbiased if the hash of a wrong link agrees with probability 2^-b, and have the published
 //! variance if the hashes of a link for two packets are independent.
 
-mod crc;
-mod double_mult;
 mod gf;
-mod md5;
 mod mult;
-mod parity;
 
-pub use self::crc::crc;
-pub use self::md5::md5;
-pub use double_mult::double_mult;
+use ::crc::{CRC_32_ISO_HDLC, Crc, Table};
+use ::md5::{Digest, Md5};
+
 pub use gf::{GaloisField, UnknownField};
-pub use mult::{CONSTANT, encode_link, mult, product};
-pub use parity::parity;
+use mult::mult;
+pub use mult::product;
 
 /// A hash of (packet id, link) to a few bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +64,35 @@ impl LinkHash {
     }
 }
 
-/// Names of all hashes.
-pub const NAMES: [&str; 6] = ["mult", "double_mult", "crc", "md5", "gf", "parity"];
+/// CRC-32 (IEEE 802.3).
+static CRC_32: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
+
+/// Lower `bits` bits of the CRC-32 of the eight bytes of id × d, for which switches have the hardware.
+#[inline]
+fn crc(id: u32, d: u32, bits: u32) -> u32 {
+    let product = (u64::from(id) * u64::from(d)).to_be_bytes();
+    CRC_32.checksum(&product) & ((1 << bits) - 1)
+}
+
+/// H_doubleMult (Bond and McKinley, Bell, 2006): upper `bits` bits of id × d².
+#[inline]
+fn double_mult(id: u32, d: u32, bits: u32) -> u32 {
+    id.wrapping_mul(d).wrapping_mul(d) >> (32 - bits)
+}
+
+/// Lower `bits` bits of the MD5 digest of the eight bytes of id × d: the example of a pseudo-random
+/// function (Taffet 2019, Figure 5.1 b).
+fn md5(id: u32, d: u32, bits: u32) -> u32 {
+    let product = (u64::from(id) * u64::from(d)).to_le_bytes();
+    u32::from(Md5::digest(product)[15]) & ((1 << bits) - 1)
+}
+
+/// H_parity, the example of an unsuitable hash: parity(id) ∧ parity(d) as the thesis reads it,
+/// `(id & d) & 1` in its C. It is 1 only if both are odd.
+#[inline]
+fn parity(id: u32, d: u32) -> u32 {
+    id & d & 1
+}
 
 /// A hash that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +107,10 @@ pub enum UnknownHash {
 
 #[cfg(test)]
 mod tests {
+    use super::mult::encode_link;
     use super::*;
+
+    const NAMES: [&str; 6] = ["mult", "double_mult", "crc", "md5", "gf", "parity"];
 
     const LINKS: u32 = 64;
     const IDS: u32 = 4096;
@@ -195,5 +221,11 @@ mod tests {
             assert!(LinkHash::parse(name, 16).is_ok());
         }
         assert!(LinkHash::parse("sha", 16).is_err() && LinkHash::parse("gf", 7).is_err());
+    }
+
+    #[test]
+    fn double_mult_of_small_arguments_is_zero() {
+        // Why the thesis multiplies by a constant: "id × d² might be less than 2^30".
+        assert!((1..1000).all(|id| double_mult(id, 100, 1) == 0));
     }
 }

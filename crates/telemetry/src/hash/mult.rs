@@ -1,11 +1,11 @@
 //! H_mult' (Taffet 2019, §5.4): bit 31 of 1 846 571 429 × id × d, and the encoding of links.
 
 /// The published random 31-bit prime.
-pub const CONSTANT: u32 = 1_846_571_429;
+const CONSTANT: u32 = 1_846_571_429;
 
 /// The published link value d: (switch id) × 2^15 + (port number) × 2^9 + 509, never small.
-#[inline]
-pub fn encode_link(switch: u32, port: u32) -> u32 {
+#[cfg(test)]
+pub(super) fn encode_link(switch: u32, port: u32) -> u32 {
     switch.wrapping_shl(15).wrapping_add(port << 9).wrapping_add(509)
 }
 
@@ -17,7 +17,7 @@ pub fn product(id: u32, d: u32) -> u32 {
 
 /// Upper `bits` bits; one bit is the published function.
 #[inline]
-pub fn mult(id: u32, d: u32, bits: u32) -> u32 {
+pub(super) fn mult(id: u32, d: u32, bits: u32) -> u32 {
     product(id, d) >> (32 - bits)
 }
 

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn five_or_six_bits_and_back() {
+    fn header_fields_survive_a_round_trip() {
         let hash = LinkHash::Mult;
         for (count_bits, bits) in [(3, 5), (4, 6)] {
             let scheme = Compact { hash, bits: 1, count_bits };

@@ -5,7 +5,7 @@
 //! bit signal type (3), reserved (1), signal value (5) and locator metadata (7). A port compares its own
 //! value with the tag's and replaces value and locator if its own is larger, so the tag that arrives
 //! holds the largest value on the path and the locator of the first port that had it. The signal here is
-//! nQD, queue depth over port speed, in the 32 bands of [`crate::congestion::band`].
+//! nQD, queue depth over port speed, in the 32 bands of [`band`].
 //!
 //! A locator has 7 bits, so it does not identify a link of a larger network: links are numbered modulo
 //! [`LOCATORS`], and the receiver resolves a locator by the routing. The tag is chosen by an
@@ -15,23 +15,41 @@
 use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
 /// Bits of the locator metadata.
-pub const LOCATOR_BITS: u32 = 7;
+pub(crate) const LOCATOR_BITS: u32 = 7;
 /// Number of locators. It is prime, so that links at the same port of successive switches differ. 0 means
 /// that no port replaced the tag.
-pub const LOCATORS: u32 = (1 << LOCATOR_BITS) - 1;
+pub(crate) const LOCATORS: u32 = (1 << LOCATOR_BITS) - 1;
 /// Bits of the signal value.
-pub const VALUE_BITS: u32 = 5;
+pub(crate) const VALUE_BITS: u32 = 5;
 /// Largest signal value.
-pub const MAX_VALUE: u8 = (1 << VALUE_BITS) - 1;
+pub(crate) const MAX_VALUE: u8 = (1 << VALUE_BITS) - 1;
 /// Signal type of nQD: the maximum over the path of queue depth over port speed.
-pub const SIGNAL_TYPE: u32 = 3;
+pub(crate) const SIGNAL_TYPE: u32 = 3;
 /// Position of the signal type in the 16 bits behind the Ethernet type.
 const TYPE_SHIFT: u32 = 13;
 
 /// Locator of a link that is numbered from 1, in `1..=LOCATORS`.
 #[inline]
-pub fn locator(link: u32) -> u8 {
+pub(crate) fn locator(link: u32) -> u8 {
     (link.wrapping_sub(1) % LOCATORS + 1) as u8
+}
+
+/// log2 of the picoseconds at which band 3 begins: 65.5 ns, the time of a packet of 0.8 KB at 100 Gb/s.
+const BASE_LOG2: u32 = 16;
+
+/// Band of a port by the time its queue needs at its speed, from 1 to [`MAX_VALUE`].
+///
+/// A tag has 32 bands with freely configured limits (Ravi et al. 2024, SAI proposal §3.2). These grow by √2, as
+/// the difference between a short and a long queue matters more than that between two long ones: the
+/// last band begins at 1.1 ms, or 13 MB at 100 Gb/s.
+#[inline]
+pub fn band(drain_ps: u64) -> u8 {
+    let Some(octave) = drain_ps.checked_ilog2().and_then(|log2| log2.checked_sub(BASE_LOG2)) else {
+        return if drain_ps >> (BASE_LOG2 - 1) == 0 { 1 } else { 2 };
+    };
+    // Whether the square is at least twice that of the octave's start.
+    let upper = u128::from(drain_ps).pow(2) >> (2 * (octave + BASE_LOG2) + 1) != 0;
+    (3 + 2 * octave + u32::from(upper)).min(MAX_VALUE.into()) as u8
 }
 
 /// The compact tag.
@@ -103,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_largest_values_stays() {
+    fn the_first_largest_value_stays() {
         let mut mark = Csig.start();
         for (link, level) in [(5, 0), (128, 7), (9, 3), (300, 40), (301, 31), (302, 6)] {
             Csig.visit(&mut mark, &visit(link, level));
@@ -132,5 +150,16 @@ mod tests {
         assert!((1..1000).all(|link| (1..=127).contains(&locator(link))));
         assert_ne!(locator(1), locator(127));
         assert_eq!(locator(1), locator(128));
+    }
+
+    #[test]
+    fn bands_are_half_octaves() {
+        let start = 1_u64 << BASE_LOG2;
+        assert_eq!([0, start / 2 - 1, start / 2, start - 1].map(band), [1, 1, 2, 2]);
+        assert_eq!([start, start * 14142 / 10000, start * 14143 / 10000].map(band), [3, 3, 4]);
+        assert_eq!([start * 2 - 1, start * 2, start * 4].map(band), [4, 5, 7]);
+        assert_eq!([start << 14, u64::MAX].map(band), [31, 31]);
+        let all: Vec<u8> = (0..64).map(|log2| band(1 << log2)).collect();
+        assert!(all.is_sorted());
     }
 }

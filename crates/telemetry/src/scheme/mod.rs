@@ -17,13 +17,13 @@ mod xor_digest;
 
 pub use compact::{Compact, CompactMark};
 pub use coordinated::{Coordinated, CoordinatedMark};
-pub use csig::{Csig, CsigMark, LOCATOR_BITS, LOCATORS, MAX_VALUE, locator};
+pub use csig::{Csig, CsigMark, band};
 pub use edge_marking::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
 pub use full::{FullMark, FullReservoirs, MAX_SLOTS};
 pub use int::{FullInt, IntMark, MAX_HOPS};
 pub use run::{PacketPaths, SchemeColumns, run};
 pub use single_bit::{SingleBit, SingleBitMark};
-pub use slots::{HashSlots, SlotScheme, coordinated_slot};
+pub use slots::{HashSlots, SlotScheme};
 pub use xor_digest::{XorDigest, XorMark};
 
 use tailback_random::splitmix;
@@ -39,7 +39,7 @@ pub struct Visit {
     pub hop: u8,
     /// Whether the outgoing port is congested.
     pub congested: bool,
-    /// How congested, from 0 (see [`crate::congestion::band`]), for schemes that carry a value.
+    /// How congested, from 0 (see [`band`]), for schemes that carry a value.
     pub level: u8,
     /// Packet id.
     pub packet: u32,

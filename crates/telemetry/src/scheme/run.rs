@@ -84,21 +84,21 @@ mod tests {
         let levels: Vec<u8> = ids.iter().flat_map(|_| [0, 9, 0, 9, 0]).collect();
         let paths =
             PacketPaths { ids: &ids, hops: &hops, links: &links, levels: &levels, stride: HOPS };
-        let found = run(scheme, &paths, 42);
+        let samples = run(scheme, &paths, 42);
         let mut sums = [0.0; HOPS];
-        for (row, &seen) in found.seen.iter().enumerate() {
-            if found.congested[row] != congested {
+        for (row, &seen) in samples.seen.iter().enumerate() {
+            if samples.congested[row] != congested {
                 continue;
             }
             for (hop, sum) in sums.iter_mut().enumerate() {
                 let link = hop as u32 + 1;
-                let weight = found.weight[row];
+                let weight = samples.weight[row];
                 *sum += match scheme.hash_bits() {
                     None => weight * f64::from(u8::from(seen == link)),
-                    Some(_) if ![hop as u8, 255].contains(&found.hop[row]) => 0.0,
+                    Some(_) if ![hop as u8, 255].contains(&samples.hop[row]) => 0.0,
                     Some(bits) => {
                         let c = 0.5f64.powi(bits as i32);
-                        let id = ids[found.packet[row] as usize];
+                        let id = ids[samples.packet[row] as usize];
                         let same = hash().value(id, link, bits) == seen;
                         weight * (f64::from(u8::from(same)) - c) / (1.0 - c)
                     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme_that_says_so_is_unbiased() {
+    fn schemes_marked_unbiased_are_unbiased() {
         for slots in [1, 2, 3, 8] {
             unbiased(&FullReservoirs::new(slots).unwrap());
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn csig_names_one_bottleneck_a_packet() {
+    fn csig_names_one_bottleneck_per_packet() {
         assert!(!Csig.unbiased());
         assert_eq!(ratios(&Csig, true), [0.0, 1.0, 0.0, 0.0, 0.0]);
     }

@@ -49,7 +49,7 @@ fn uniform(random: u32, count: u32) -> u32 {
 }
 
 impl HashSlots {
-    /// `None` unless the header fits into 64 bits, and counts count to the number of slots.
+    /// `None` unless the header fits into 64 bits and its counts reach the number of slots.
     pub fn new(
         scheme: SlotScheme,
         hash: LinkHash,
@@ -126,7 +126,7 @@ impl HashSlots {
 
 /// The slot that a hop (from 0) of a packet takes in scheme coordinated with several slots.
 #[inline]
-pub fn coordinated_slot(packet: u32, hop: u8, slots: u32) -> Option<u32> {
+pub(crate) fn coordinated_slot(packet: u32, hop: u8, slots: u32) -> Option<u32> {
     slot_of(hop.into(), slots, || {
         ((u64::from(hop_hash(packet, hop)) * (u64::from(hop) + 1)) >> ID_BITS) as u32
     })
@@ -219,7 +219,7 @@ mod tests {
 
     /// Whole links fill the slots of [`FullReservoirs`] by the same random numbers.
     #[test]
-    fn slots_are_those_of_full_reservoirs() {
+    fn slots_equal_those_of_full_reservoirs() {
         let field = crate::hash::GaloisField::new(24).unwrap();
         let hash = LinkHash::Gf(field);
         for slots in 1..=4 {
@@ -238,10 +238,13 @@ mod tests {
                 scheme.receive(&word, packet, 6, &mut hashes);
                 full.receive(&mark, packet, 6, &mut links);
                 assert_eq!(hashes.len(), links.len());
-                for (hashed, whole) in hashes.iter().zip(&links) {
-                    let LinkOrHash::Link(link) = whole.seen else { panic!("a whole link") };
+                for (hashed, full_link) in hashes.iter().zip(&links) {
+                    let LinkOrHash::Link(link) = full_link.seen else { panic!("a whole link") };
                     assert_eq!(hashed.seen, LinkOrHash::Hash(hash.value(packet, link, 4)));
-                    assert_eq!((hashed.weight, hashed.congested), (whole.weight, whole.congested));
+                    assert_eq!(
+                        (hashed.weight, hashed.congested),
+                        (full_link.weight, full_link.congested)
+                    );
                 }
             }
         }

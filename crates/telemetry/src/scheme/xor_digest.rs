@@ -31,7 +31,7 @@ pub struct XorMark {
 impl XorDigest {
     /// Whether a hop acts on a packet.
     #[inline]
-    pub fn acts(&self, packet: u32, hop: u8) -> bool {
+    pub(crate) fn acts(&self, packet: u32, hop: u8) -> bool {
         f64::from(shared(packet, hop)) < self.probability * 2f64.powi(32)
     }
 }

@@ -143,7 +143,7 @@ fn invalid_events_stop_the_reading() {
 }
 
 #[test]
-fn a_one_sided_operation_has_the_communicator_of_its_window_and_its_completion() {
+fn one_sided_operations_have_communicator_and_completion() {
     let (classes, none, windows) = (classes(), HashMap::new(), HashMap::from([(4, 9)]));
     let mut collector = Collector::new(0, &classes, &none, 100);
     collector.windows = Some(&windows);

@@ -1,27 +1,33 @@
 //! Functions that the OTF2 library calls for each event.
 
 use std::cell::Cell;
+use std::ffi::{c_int, c_void};
 
-use super::{CONTINUE, Code, Handle, INTERRUPT};
 use crate::event::{EventSink, TraceEvent};
 use crate::tables::NONE;
+
+pub(super) type Handle = *mut c_void;
+pub(super) type Code = c_int;
+
+pub(super) const CONTINUE: Code = 0;
+pub(super) const INTERRUPT: Code = 1;
 
 type HasAttribute = unsafe extern "C" fn(Handle, u32) -> bool;
 type StringOf = unsafe extern "C" fn(Handle, u32, *mut u32) -> Code;
 
 thread_local! {
-    /// The attribute of collectives that names a string with their sizes in the archive whose events this
-    /// thread reads, and how its value is asked for.
+    /// The attribute of collectives that names a string with their sizes, and the library's
+    /// functions that read it. Set for the archive that this thread reads.
     static SIZES: Cell<Option<(u32, HasAttribute, StringOf)>> = const { Cell::new(None) };
 }
 
-/// Sets the attribute of the archive whose events this thread is about to read, and the functions of the
-/// library that reads it.
+/// Sets the attribute of the archive that this thread is about to read, and the library's
+/// functions.
 pub(super) fn look_for_sizes(attribute: Option<u32>, has: HasAttribute, string: StringOf) {
     SIZES.set(attribute.map(|id| (id, has, string)));
 }
 
-/// String that the attributes of a collective name, [`NONE`] without.
+/// String that the attributes of a collective name; [`NONE`] if there is none.
 fn sizes_of(attributes: Handle) -> u32 {
     let Some((id, has, string_of)) = SIZES.get().filter(|_| !attributes.is_null()) else {
         return NONE;
@@ -40,7 +46,7 @@ fn sizes_of(attributes: Handle) -> u32 {
 /// Passes an event to the sink behind `data`; stops the library if the sink returns `false`.
 ///
 /// # Safety
-/// `data` is the pointer that [`Archive::events`] registered for the same `S`.
+/// `data` is the pointer that `Archive::events` registered for the same `S`.
 #[inline]
 unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: TraceEvent) -> Code {
     // SAFETY: see above; no other reference to the sink is alive while the library reads.

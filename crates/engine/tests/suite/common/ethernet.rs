@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tailback_engine::{Dcqcn, FlowControl, Settings};
 use tailback_fabric::Fabric;
 
-/// DCQCN with timers so short that all of it happens in runs of some microseconds.
+/// DCQCN with timers so short that all its phases occur in runs of some microseconds.
 pub fn any_dcqcn() -> impl Strategy<Value = Dcqcn> {
     (0u64..3000, 1u64..20_000, 0.01f64..=1.0, 1u64..3_000_000, 1u64..3_000_000, 500u64..50_000)
         .prop_map(|(kmin_bytes, range, share, cnp, timer, byte_counter_bytes)| Dcqcn {

@@ -1,4 +1,4 @@
-//! One small fabric of every topology with its own routes, and what it takes to run on them.
+//! One small fabric of every topology with its own routes, and helpers to run on them.
 
 use std::ops::ControlFlow;
 
@@ -221,7 +221,7 @@ fn groups() -> Vec<Case> {
     };
     let fabric = dragonfly::build(&shape).expect("a dragonfly");
     let rule = DragonflyRouting::new(&fabric, false, true).expect("its own rule");
-    let one = Case::new("dragonfly", fabric, RoutingRule::Dragonfly(rule));
+    let dragonfly = Case::new("dragonfly", fabric, RoutingRule::Dragonfly(rule));
     let shape = dragonfly_plus::Shape {
         nodes_per_leaf: 2,
         leaves: 4,
@@ -234,5 +234,5 @@ fn groups() -> Vec<Case> {
     };
     let fabric = dragonfly_plus::build(&shape).expect("a dragonfly+");
     let rule = DragonflyRouting::new(&fabric, false, true).expect("its own rule");
-    vec![one, Case::new("dragonfly+", fabric, RoutingRule::Dragonfly(rule))]
+    vec![dragonfly, Case::new("dragonfly+", fabric, RoutingRule::Dragonfly(rule))]
 }

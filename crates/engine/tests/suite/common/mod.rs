@@ -1,4 +1,4 @@
-//! What the engine's tests share: default settings, and programs written down briefly.
+//! Shared by the engine's tests: default settings, and short notations for programs.
 
 pub mod ethernet;
 pub mod fabrics;
@@ -56,7 +56,7 @@ pub enum Do {
     Issend(u32, u64),
     /// An acknowledged send.
     Acknowledged(u32, u64),
-    /// Wait for what the operation of this number has posted.
+    /// Wait for the request of the operation with this number.
     Wait(usize),
     WaitAll,
 }

@@ -1,7 +1,0 @@
-//! H_parity (Taffet 2019, §5.4): the example of what a link hash must not be.
-
-/// parity(id) ∧ parity(d) as the thesis reads it, `(id & d) & 1` in its C: 1 only when both are odd.
-#[inline]
-pub fn parity(id: u32, d: u32) -> u32 {
-    id & d & 1
-}
