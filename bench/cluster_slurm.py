@@ -25,8 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _machine import machine
-from _pages import cpu_seconds, put
+from _shared import cpu_seconds, machine, put
 
 import tailback as tb
 from tailback.api.spread import write_script

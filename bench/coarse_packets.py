@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _machine import machine
-from _pages import put
+from _shared import machine, put
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from _pages import cpu_seconds, put
+from _shared import cpu_seconds, put
 from diagnosis_observe import join, known_to_user, observe_with, thin
 from diagnosis_suite import Case, make
 

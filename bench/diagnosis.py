@@ -32,7 +32,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from _pages import put
+from _shared import put
 from diagnosis_observe import SCHEMES, carrying, join, known_to_user, observe, thin, what_if
 from diagnosis_suite import LABELS, Case, make
 

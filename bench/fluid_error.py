@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _pages import put
+from _shared import put
 
 from tailback import TailbackError
 from tailback.evaluate import Change

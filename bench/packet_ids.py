@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from _pages import put
+from _shared import put
 from numpy.typing import NDArray
 
 from tailback import _core

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from _pages import put
+from _shared import put
 from diagnosis_suite import LABELS, Case, make
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates

@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from _machine import machine
-from _pages import put
+from _shared import machine, put
 
 import tailback as tb
 from tailback.run import Run

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _pages import put
+from _shared import put
 
 ROOT = Path(__file__).resolve().parents[1]
 RTL = ROOT / "hardware" / "rtl"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _pages import put
+from _shared import put
 from numpy.typing import NDArray
 from telemetry_traffic import FIELD_BITS, NETWORKS, PATTERNS, Traffic, make_traffic
 

@@ -25,7 +25,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from pages import put
+from measuring import put
 from tailback import Run, TailbackError, load_scenario
 from tailback.fluid import FlowPaths, RateAssignment, assignment, paths_between
 from tailback.simulation import (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pages import put
+from measuring import put
 from tailback import Run, Scenario, load_scenario, simulate
 from tailback.units import percent
 

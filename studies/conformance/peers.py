@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.conformance import reference
 from studies.conformance.agreement import engine_links
 from studies.conformance.compare import PAGE as CONFORMANCE

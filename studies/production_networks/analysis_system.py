@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.production_networks.compare import PAGE
 from studies.production_networks.job_mixes import LINE_GBPS, MOST
 from studies.production_networks.simulated import percent

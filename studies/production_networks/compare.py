@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from pages import run_parts
+from measuring import run_parts
 from studies.production_networks.blue_waters import blue_waters
 from studies.production_networks.questions import questions
 from studies.production_networks.simulated import ROOT, Found, save

@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.production_networks.job_mixes import (
     CLASSES,
     LINE_GBPS,

@@ -20,7 +20,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from pages import run_parts
+from measuring import run_parts
 from studies.production_networks.compare import PAGE, draw, section
 from studies.production_networks.definitions import run_time_correlation
 from studies.production_networks.simulated import Found, Row, percent

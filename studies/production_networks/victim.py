@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from pages import put
+from measuring import put
 from studies.production_networks.compare import PAGE
 from studies.production_networks.definitions import forced_idle_fraction
 from studies.production_networks.simulated import EXAMPLES, counters_of, percent, run_of

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from pages import put
+from measuring import put
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "measurements"
 PAGE: Final = FOLDER / "reproduction.md"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from pages import put
+from measuring import put
 from studies.taffet2019.case_figures import save
 from studies.taffet2019.case_minighost import communication
 from studies.taffet2019.case_model import example

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pages import run_parts
+from measuring import run_parts
 from studies.taffet2019.case_figures import Drawing, slices, write_figures
 from studies.taffet2019.case_minighost import minighost
 from studies.taffet2019.case_model import (

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.taffet2019.case_reasons import MINIGHOST, Setting, minighost
 from studies.taffet2019.minighost_rules import TOLERANCE, Outcome, outcomes
 from studies.taffet2019.reproduction import PAGE

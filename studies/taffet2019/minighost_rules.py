@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pages import put
+from measuring import put
 from studies.published.index import table_rows
 from studies.taffet2019.reproduction import PAGE
 from tailback.units import parse_time_ps, percent

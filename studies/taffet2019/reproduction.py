@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pages import put
+from measuring import put
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "reproduction.md"
 

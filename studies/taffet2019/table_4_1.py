@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pages import put
+from measuring import put
 from tailback import load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place

@@ -34,7 +34,7 @@ import polars as pl
 from numpy.typing import NDArray
 from PIL import Image
 
-from pages import put
+from measuring import put
 from tailback import Run, load_scenario
 from tailback.fabric import Fabric
 from tailback.report import Options, draw, make_case, render

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.zhu2015.fixed_point import PACKET_BYTES, fixed_point
 from tailback import Run, load_scenario
 from tailback.simulation import DcqcnSettings, simulate
