@@ -40,8 +40,8 @@ from tailback.simulation import (
 from tailback.traffic import Label, Op, ProgramBuilder, side_by_side
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "measurements" / "congestion.md"
-IMAGE = ROOT / "docs" / "images" / "packet-rates.png"
+PAGE = Path(__file__).resolve().with_name("README.md")
+IMAGE = PAGE.with_name("figures") / "packet-rates.png"
 PACKET = 4096
 ARITY, LEVELS = 4, 3
 BUFFERS = (1, 2, 4, 8, 16, 32, 64)

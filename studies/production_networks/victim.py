@@ -237,9 +237,7 @@ def rows() -> list[Row]:
 def main() -> None:
     """Print the rows; write them on request."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     text = table(rows())
     print(text)

@@ -166,9 +166,7 @@ def main() -> None:
         metavar="N",
         help="simulate the first N pairs, 24 s of processor time each",
     )
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     table, said = rows(*chosen(pairs(), arguments.drawn), arguments.simulate)
     print(said)

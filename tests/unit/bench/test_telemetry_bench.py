@@ -76,4 +76,4 @@ def test_the_bounds_on_core_links() -> None:
         assert row["likelihood_gap_nats"] <= 0.01
         assert row["likelihood_error"]["core up"] < row["relative_error"]["core up"]
     assert "| coordinated, 5-bit hash | 6 |" in scheme_table([result])
-    assert decoder_table([result]).count("tapered, uniform, 10000") == 2
+    assert decoder_table([result]).count("tapered, uniform, 10000") == 1
