@@ -17,7 +17,9 @@ STUDIES = sorted(ROOT.glob("studies/*/README.md"))
 
 FENCED = re.compile(r"^( *)(```+).*?^\1\2 *$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)")
-NAMED = re.compile(r"(?<![\w/.-])(?:docs|examples|tests|crates|bench|studies)/[\w./-]*\w(?![\w*/-])")
+NAMED = re.compile(
+    r"(?<![\w/.-])(?:docs|examples|tests|crates|bench|studies)/[\w./-]*\w(?![\w*/-])"
+)
 SOURCES = (
     "python/**/*.py",
     "crates/**/*.rs",
