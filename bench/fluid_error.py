@@ -2,8 +2,6 @@
 
 python bench/fluid_error.py --json            every scenario in examples/
 python bench/fluid_error.py --write           writes its table into docs/measurements/accuracy.md
-
-Costs are processor time, which other work on the machine hardly affects.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,14 +35,10 @@ STENCIL = EXAMPLES / "stencil2d" / "stencil2d.toml"
 MAPPINGS = ("block", "tile", "metis", "rcm", "random")
 
 
-def timed(
-    prepared: PreparedScenario, change: Change, fluid: FluidOptions | None
-) -> tuple[float, float]:
-    """Simulated microseconds, and the processor seconds that took, routes and tables included."""
+def simulated_us(prepared: PreparedScenario, change: Change, fluid: FluidOptions | None) -> float:
+    """Simulated microseconds, by packets or by the fluid model."""
     evaluate = make_fluid_evaluate(prepared, fluid) if fluid else make_evaluate(prepared)
-    began = time.process_time()
-    run = evaluate(change)
-    return run.elapsed_ps / 1e6, time.process_time() - began
+    return evaluate(change).elapsed_ps / 1e6
 
 
 def cases() -> Iterator[tuple[str, PreparedScenario, Change]]:
@@ -65,16 +58,14 @@ def errors() -> list[dict[str, Any]]:
     """Time by packets and by rates for every case."""
     rows = []
     for name, prepared, change in cases():
-        packet_us, packet_s = timed(prepared, change, None)
-        fluid_us, fluid_s = timed(prepared, change, FluidOptions(windows=0))
+        packet_us = simulated_us(prepared, change, None)
+        fluid_us = simulated_us(prepared, change, FluidOptions(windows=0))
         rows.append(
             {
                 "case": name,
                 "packet_us": packet_us,
                 "fluid_us": fluid_us,
                 "error": fluid_us / packet_us - 1,
-                "packet_s": packet_s,
-                "fluid_s": fluid_s,
             }
         )
     return rows
@@ -83,12 +74,12 @@ def errors() -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows in Markdown."""
     lines = [
-        "| case | packets | fluid | error | packets cost | fluid costs |",
-        "|---|---|---|---|---|---|",
+        "| case | packets | fluid | error |",
+        "|---|---|---|---|",
     ]
     lines += [
         f"| `{r['case']}` | {r['packet_us']:.4g} µs | {r['fluid_us']:.4g} µs "
-        f"| {percent(r['error'], 1, '+')} | {r['packet_s']:.2g} s | {r['fluid_s']:.2g} s |"
+        f"| {percent(r['error'], 1, '+')} |"
         for r in rows
     ]
     return "\n".join(lines)
