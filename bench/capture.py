@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _machine import machine
+from _shared import machine
 
 from tailback import _core
 from tailback.telemetry.wire import IbPacket, encode

@@ -25,8 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _machine import machine
-from _pages import cpu_seconds, put
+from _shared import cpu_seconds, machine, put
 
 import tailback as tb
 from tailback.simulation.parallel.spread import write_script
@@ -66,15 +65,6 @@ def wait_for(job: str) -> None:
 
 def diagnosed(source: str, seeds: int, workers: int, folder: Path) -> dict[str, Any]:
     """Diagnose with an array of workers, or alone."""
-    costs: dict[int, float] = {}
-    take = TaskFolder.take
-
-    def recorded_take(tasks: TaskFolder, number: int) -> Any:
-        run = take(tasks, number)
-        costs.update(tasks.costs)
-        return run
-
-    TaskFolder.take = recorded_take  # type: ignore[method-assign]
     tasks = TaskFolder.create(folder / "tasks") if workers else None
     job = submit(write_script(tasks, "bench", workers)) if tasks else ""
     began = time.monotonic()
@@ -85,8 +75,8 @@ def diagnosed(source: str, seeds: int, workers: int, folder: Path) -> dict[str, 
         wait_for(job)
     return {
         "wall_s": wall_s,
-        "by_workers": len(costs),
-        "workers_s": sum(costs.values()),
+        "by_workers": len(tasks.costs) if tasks else 0,
+        "workers_s": sum(tasks.costs.values()) if tasks else 0.0,
         "digest": digest(out, "**/*"),
     }
 

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _machine import machine
-from _pages import put
+from _shared import machine, put
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
@@ -286,7 +285,7 @@ def main() -> int:
         return error.exit_code
     found = summarise([row for row in rows if row], SIZES_KIB)
     if args.write:
-        part = "larger" if args.times > 1 else "sizes" if args.seed == 1 else "fresh"
+        part = "larger" if args.times > 1 else "sizes"
         put(PAGE, {part: table(found)})
     if args.json:
         print(json.dumps({"machine": machine(), "sizes": found}))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _machine import machine
+from _shared import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tailback.report import FigureData, coverage, shown_coverage

@@ -52,8 +52,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from _machine import machine
-from _pages import cpu_seconds, put
+from _shared import cpu_seconds, machine, put
 
 from tailback import TailbackError
 from tailback.lab import fabric, spec, system, telemetry

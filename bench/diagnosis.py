@@ -3,7 +3,7 @@ r"""How often the diagnosis is right, by number of packets, scheme and knowledge
     python bench/diagnosis.py --split judge --scheme full --packets 1000000 --json
     python bench/diagnosis.py --split judge --packets 1000000 10000 1000 \
         --scheme full coordinated --know own samples rough --write
-                                               also docs/measurements/accuracy.md
+                                               also writes docs/measurements/accuracy.md
 
 The scenarios and their labels are those of ``diagnosis_suite``. The diagnosis gets what a user has
 (``diagnosis_observe``): the samples of its own packets, its own messages, and a level of knowledge:
@@ -23,20 +23,17 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
-import diagnosis_page as page
 import numpy as np
-from _pages import put
-from diagnosis_kept import KeptResults
+from _shared import put
 from diagnosis_observe import SCHEMES, carrying, join, known_to_user, observe, thin, what_if
-from diagnosis_page import Answer
 from diagnosis_suite import LABELS, Case, make
 
 from tailback import Scenario
@@ -56,13 +53,37 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy
 
 
 @dataclass(frozen=True)
+class Answer:
+    """The diagnosis of one scenario, observed in one way."""
+
+    number: int
+    label: str
+    kind: str
+    routing: str
+    scheme: str
+    packets: int
+    knowledge: str
+    cause: str
+    confidence: float
+    basis: str
+    headline: str
+    seconds: float
+    saved: dict[str, float]
+    rejected: int
+
+    @property
+    def right(self) -> bool:
+        """Whether it is the label."""
+        return self.cause == self.label
+
+
+@dataclass(frozen=True)
 class Ask:
     """Ways of observing that are measured on every scenario."""
 
     packets: Sequence[int]
     schemes: Sequence[str]
     knowledge: Sequence[str]
-    kept: KeptResults
 
 
 def known(case: Case, knowledge: str) -> Scenario:
@@ -79,23 +100,21 @@ def known(case: Case, knowledge: str) -> Scenario:
 def answers(number: int, ask: Ask) -> list[Answer]:
     """All measurements of one scenario; empty if no draw of it was confirmed."""
     try:
-        case = ask.kept.get(f"{number}-case", partial(make, number))
+        case = make(number)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return []
     out = []
     most = max(ask.packets)
     for scheme in ask.schemes:
-        # Executions are simulated only if a number of packets is not kept.
-        whole = cache(partial(executed, case, scheme, most))
+        whole, executions = executed(case, scheme, most)
         for packets in ask.packets:
-            name = f"{number}-{scheme}-{packets}-of-{most}"
-            seen, executions = ask.kept.get(name, partial(as_seen, case, whole, packets))
+            seen = as_seen(case, whole, packets)
             for knowledge in ask.knowledge:
                 once = packets == most and scheme == ask.schemes[0]
                 if knowledge in ONCE and not once:
                     continue
-                out.append(answer(case, seen, executions, scheme, packets, knowledge, ask.kept))
+                out.append(answer(case, seen, executions, scheme, packets, knowledge))
     return out
 
 
@@ -105,21 +124,14 @@ def executed(case: Case, scheme: str, packets: int) -> tuple[Run, int]:
     return join(runs, carrying(case.as_known(), scheme)), len(runs)
 
 
-def as_seen(case: Case, whole: Callable[[], tuple[Run, int]], packets: int) -> tuple[Run, int]:
+def as_seen(case: Case, run: Run, packets: int) -> Run:
     """The joined run as its user sees it if that many packets carry samples."""
-    run, executions = whole()
     fabric = prepare(case.as_known()).fabric
-    return known_to_user(decode_samples(thin(run, packets, case.number), fabric)), executions
+    return known_to_user(decode_samples(thin(run, packets, case.number), fabric))
 
 
 def answer(
-    case: Case,
-    seen: Run,
-    executions: int,
-    scheme: str,
-    packets: int,
-    knowledge: str,
-    kept: KeptResults,
+    case: Case, seen: Run, executions: int, scheme: str, packets: int, knowledge: str
 ) -> Answer:
     """Diagnose one scenario, observed in one way."""
     scenario = carrying(known(case, knowledge), scheme)
@@ -128,10 +140,8 @@ def answer(
     if knowledge == "samples":
         diagnosis = diagnose_cause(run)
     else:
-        name = f"{case.number}-{scheme}-{knowledge}"
-        evaluate, placements, simulated = what_if(scenario, executions, kept, name)
+        evaluate, placements = what_if(scenario, executions)
         diagnosis = diagnose_cause(run, evaluate, placements=placements, seeds=SEEDS)
-        simulated.save()
     return Answer(
         number=case.number,
         label=case.label,
@@ -269,23 +279,55 @@ def text(found: list[Answer]) -> str:
 
 
 def block(found: list[Answer]) -> str:
-    """The measured part of the page."""
+    """The measured part of the page: accuracy, misses, and confidence against right answers."""
     parts = groups(found)
-    lines = page.accuracy_table([figures(part) for part in parts])
+    lines = ["| known | scheme | packets | right | 95 % interval | calibration error |"]
+    lines += ["|---|---|---:|---:|---:|---:|"]
     for part in parts:
-        first = part[0]
-        if first.packets != max(a.packets for a in found) or first.knowledge == "all":
-            continue
-        lines += ["", f"### {first.knowledge}, {first.scheme}, {first.packets:,} packets", ""]
-        lines += page.confusion_table(part)
-        if first.knowledge == "samples" and first.scheme != "full":
-            continue
-        lines += ["", *page.fabric_table(part), "", *page.miss_table(part)]
+        f = figures(part)
+        low, high = f["accuracy_95"]  # type: ignore[misc]
+        lines.append(
+            f"| {f['knowledge']} | {f['scheme']} | {f['packets']:,} | {f['right']} of "
+            f"{f['scenarios']} | {percent(low, 1)}–{percent(high, 1)} | "
+            f"{percent(f['calibration_error'], 1)} |"
+        )
+    return "\n".join([*lines, "", *miss_table(parts), "", *calibration_table(found)])
+
+
+def miss_table(parts: Sequence[Sequence[Answer]]) -> list[str]:
+    """Every miss with most packets, and the counterfactual times of its scenario."""
+    most = max(part[0].packets for part in parts)
+    out = [
+        "| known | scenario | fabric, routing | built in | said | sure | saved by taking away |",
+        "|---|---:|---|---|---|---:|---|",
+    ]
+    for a in (a for part in parts for a in part if not a.right and a.packets == most):
+        saved = ", ".join(
+            f"{name} {percent(value)}"
+            for name, value in sorted(a.saved.items(), key=lambda item: -item[1])
+            if name in LABELS and value >= 0.02
+        )
+        out.append(
+            f"| {a.knowledge} | {a.number} | {a.kind}, {a.routing} | {a.label} | {a.cause} | "
+            f"{percent(a.confidence)} | {saved or 'nothing'} |"
+        )
+    return out
+
+
+def calibration_table(found: Sequence[Answer]) -> list[str]:
+    """Stated confidence against the share of right answers, by knowledge."""
+    out = [
+        "| known | stated | answers | mean stated | right | 95 % interval |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for knowledge in dict.fromkeys(a.knowledge for a in found):
-        mine = [a for a in found if a.knowledge == knowledge]
-        lines += ["", f"### Stated confidence: {knowledge}, all schemes and packets", ""]
-        lines += page.calibration_table(calibration(mine))
-    return "\n".join(lines)
+        out += [
+            f"| {knowledge} | {percent(b['from'])}–{percent(b['to'])} | {b['answers']:.0f} | "
+            f"{percent(b['stated'], 1)} | {percent(b['right'], 1)} | "
+            f"{percent(b['right_low'], 1)}–{percent(b['right_high'], 1)} |"
+            for b in calibration(a for a in found if a.knowledge == knowledge)
+        ]
+    return out
 
 
 def main() -> int:
@@ -302,14 +344,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="update the measured page")
     parser.add_argument("--from", dest="saved", type=Path, nargs="+", help="answers saved before")
-    parser.add_argument("--keep", type=Path, help="keep simulations in this folder, and use those")
     parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
     options = parser.parse_args()
     if options.count < 2 or min(options.packets) < 100 or options.jobs < 1:
         parser.error("--count must be at least 2, --packets 100, --jobs 1")
-    kept = KeptResults(options.keep)
-    kept.require_same_simulator()
-    ask = Ask(sorted(options.packets, reverse=True), options.scheme, options.know, kept)
+    ask = Ask(sorted(options.packets, reverse=True), options.scheme, options.know)
     if options.saved:
         texts = [path.read_text(encoding="utf-8") for path in options.saved]
         found = [Answer(**row) for text in texts for row in json.loads(text)]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from diagnosis_kept import KeptResults, KeptRuns
 from diagnosis_suite import TRIED, Case
 from numpy.typing import NDArray
 
@@ -164,15 +163,10 @@ def thin(run: Run, packets: int, seed: int) -> Run:
     return replace(run, tables={**run.tables, "samples": out})
 
 
-def what_if(
-    scenario: Scenario, executions: int, results: KeptResults, name: str
-) -> tuple[Evaluate, dict[str, NDArray[np.uint32]], KeptRuns]:
-    """Re-simulation of a number of executions with the given knowledge, and placements to try.
-
-    Also the single simulations, of which those made now are to be saved as ``name``.
-    """
+def what_if(scenario: Scenario, executions: int) -> tuple[Evaluate, dict[str, NDArray[np.uint32]]]:
+    """Re-simulation of a number of executions with the given knowledge, and placements to try."""
     prepared = prepare(scenario)
-    once = KeptRuns(results, name, prepared, make_evaluate(prepared))
+    once = make_evaluate(prepared)
 
     def evaluate(change: Change) -> Run:
         run = once(change)
@@ -184,4 +178,4 @@ def what_if(
             placements[name] = place(name, restrict_to_used(job.problem, job.node), {})
         except TailbackError:
             continue
-    return evaluate, placements, once
+    return evaluate, placements

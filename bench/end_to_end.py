@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _machine import machine
+from _shared import machine
 
 ROOT = Path(__file__).parent.parent
 CASES = {

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from _machine import machine
+from _shared import machine
 
 from tailback import _core
 from tailback.fabric import Fabric

@@ -22,7 +22,7 @@ import sys
 import time
 
 import numpy as np
-from _machine import machine
+from _shared import machine
 from numpy.typing import NDArray
 
 from tailback import TailbackError

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from _machine import machine
+from _shared import machine
 
 from tailback.scenario.model import parse
 from tailback.simulation import LEAST_SHARE, has_fan_in, prepare, simulate, simulate_fluid

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _machine import machine
+from _shared import machine
 from fluid import TAPERED
 from numpy.typing import NDArray
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from _machine import machine
+from _shared import machine
 from datapath import IDLE, links_of
 
 from tailback import TailbackError

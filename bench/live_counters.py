@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import polars as pl
-from _machine import machine
+from _shared import machine
 from blind_case import draw_clocks, write_jobs
 from blind_draw import STEPS, Case, Counterfactual, draw
 from blind_programs import call_times

@@ -30,7 +30,7 @@ import tempfile
 from pathlib import Path
 
 import _score_p
-from _machine import machine
+from _shared import machine
 
 PROGRAM = r"""
 #include <mpi.h>

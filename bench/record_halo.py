@@ -37,7 +37,7 @@ from pathlib import Path
 
 import _score_p
 import numpy as np
-from _machine import machine
+from _shared import machine
 
 HALO = r"""
 #define _GNU_SOURCE

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from _machine import machine
+from _shared import machine
 
 from tailback import TailbackError
 from tailback.traffic.readers import read_trace

@@ -1,7 +1,7 @@
 """Remedies proved on generated scenarios, and those that screening by the fluid model misses.
 
     python bench/remedies.py --count 210 --json      by cause and by kind of remedy
-    python bench/remedies.py --count 210 --write     tables in docs/explanation/diagnosis.md
+    python bench/remedies.py --count 210 --write     tables in docs/measurements/accuracy.md
 
 The scenarios are the development ones (bench/diagnosis_suite.py), with everything in them known,
 including other jobs and slow cables. Candidates are proved with screening, as ``tailback diagnose``
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from _pages import put
+from _shared import put
 from diagnosis_suite import LABELS, Case, make
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
@@ -36,7 +36,7 @@ from tailback.simulation import (
 )
 from tailback.units import percent
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "diagnosis.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
 SEEDS = 2
 KINDS = ("placement", "pattern", "routing", "rate-control", "combined")
 

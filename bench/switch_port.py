@@ -16,11 +16,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _pages import put
+from _shared import put
 
 ROOT = Path(__file__).resolve().parents[1]
 RTL = ROOT / "hardware" / "rtl"
-PAGE = ROOT / "docs" / "measurements" / "telemetry.md"
+PAGE = ROOT / "docs" / "measurements" / "speed.md"
 GATES = "AND,OR,XOR,XNOR,NAND,NOR,ANDNOT,ORNOT,MUX"
 GATE_PS = 20
 LFSR, RING = 1, 2
@@ -99,7 +99,7 @@ def main() -> int:
         lines.append(f"| {name} | {gates} | {depth} | {registers} | {delay:.2f} |")
         print(lines[-1], flush=True)
     if options.write:
-        put(PAGE, {"packet id gates": "\n".join(lines)})
+        put(PAGE, {"switch port": "\n".join(lines)})
     return 0
 
 

@@ -1,13 +1,12 @@
-"""Error per tier of every scheme and bit budget: `python bench/telemetry_accuracy.py [--json]`.
+"""Error of every scheme and bit budget: `python bench/telemetry_accuracy.py [--json] [--write]`.
 
 On the Tapered network with uniform and with skewed traffic, on a torus and on a dragonfly, for
-several numbers of packets, every packet on a path drawn for it alone as adaptive routing does; and
-with one in k packets tagged. Every scheme sees the same packets. The error is that of the counted
-packets of a link, root of the mean square over the links of a tier, relative to the tier's mean
-count. The variance of an unbiased count is proportional to the packets, so at equal packets the
-ratio of squared errors is the ratio of packets needed at equal error: `packets_relative` gives it
-against the published one-bit scheme, > 1 meaning fewer. Then packets to trace one fixed path of
-five hops, beside PINT's codes with PINT's decoder.
+several numbers of packets, every packet on a path drawn for it alone as adaptive routing does.
+Every scheme sees the same packets. The error is that of the counted packets of a link, root of the
+mean square over the links of a tier, relative to the tier's mean count. The variance of an unbiased
+count is proportional to the packets, so at equal packets the ratio of squared errors is the ratio
+of packets needed at equal error: `packets_relative` gives it against the published one-bit scheme,
+> 1 meaning fewer.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import telemetry_tables as tables
-from _pages import put
+from _shared import put
 from numpy.typing import NDArray
-from telemetry_trace import trace
 from telemetry_traffic import FIELD_BITS, NETWORKS, PATTERNS, Traffic, make_traffic
 
 from tailback import _core
 from tailback.telemetry import HashedSamples, count_links
 from tailback.telemetry.conserve import conserve
-from tailback.telemetry.hashed import closed_variance, spread_evenly
+from tailback.telemetry.hashed import spread_evenly
 from tailback.telemetry.likelihood import fit
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"
-FOLDER = PAGE.with_suffix("")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
+EVEN = "spread evenly"
+Result = dict[str, Any]
 Floats = NDArray[np.float64]
 Errors = dict[str, float]
 
@@ -59,14 +58,15 @@ SCHEMES = [
     *(Entry("coordinated", bits) for bits in (1, 2, 3, 4, 5, 8)),
     Entry("xor_digest", 5),
     Entry("node_marking"),
-    Entry("edge_marking"),
     Entry("full", size=1),
     Entry("full", size=2),
     Entry("full_int", size=12),
 ]
-TAGGED = [SCHEMES[0], Entry("coordinated", 4), Entry("coordinated", 5), Entry("full", size=1)]
 LIKELY = [Entry("compact", 1, 4), *(Entry("coordinated", bits) for bits in (1, 2, 4, 5))]
 """Schemes also decoded by maximum likelihood, which takes longer."""
+
+COMPARED = "coordinated, 5-bit hash"
+"""The one of them that the table of decoders shows: six bits a packet."""
 
 
 @dataclass
@@ -165,20 +165,20 @@ def relative(reference: Errors, found: Errors | None) -> dict[str, float | None]
 
 
 def measure(
-    network: str, pattern: str, packets: int, seed: int, repeats: int, tag: int, most_likely: int
-) -> dict[str, object]:
+    network: str, pattern: str, packets: int, seed: int, repeats: int, most_likely: int
+) -> Result:
     """All schemes on one traffic."""
     traffic = make_traffic(network, pattern, packets, seed)
     population = traffic.population()
     rows: list[dict[str, object]] = []
     reference: Errors = {}
-    for entry in SCHEMES if tag == 1 else TAGGED:
+    for entry in SCHEMES:
         linear, conserved, likely = Mean(), Mean(), Mean()
         residual = gap = 0.0
         steps = 0
         for repeat in range(repeats):
-            try_likely = entry in LIKELY and packets <= most_likely and repeat == 0 and tag == 1
-            found = estimate(traffic, entry, seed + 1000 * repeat, tag, try_likely)
+            try_likely = entry in LIKELY and packets <= most_likely and repeat == 0
+            found = estimate(traffic, entry, seed + 1000 * repeat, 1, try_likely)
             linear.add(errors(found.counts, traffic))
             if found.hash_bits is not None:
                 possible = conserve(found.counts, population)
@@ -213,7 +213,7 @@ def measure(
     )
     rows.append(
         {
-            "scheme": tables.EVEN,
+            "scheme": EVEN,
             "hash_bits": None,
             "header_bits": 0,
             "relative_error": even,
@@ -224,27 +224,62 @@ def measure(
         "network": network,
         "pattern": pattern,
         "packets": packets,
-        "tagged": tag,
         "seed": seed,
         "repeats": repeats,
-        "predicted": predicted(traffic, network),
         "schemes": rows,
     }
 
 
-def predicted(traffic: Traffic, network: str) -> dict[str, float]:
-    """Packets needed relative to one bit, in closed form, at the mean core link of Tapered."""
-    if network != "tapered":
-        return {}
-    links = traffic.tiers["core up"]
-    longest = int(traffic.hops.max())
-    q = float((traffic.hops == longest).sum()) / 6
-    n = float(traffic.truth[links].mean())
-    one = float(closed_variance(n, q, longest, 1, False))
-    return {
-        f"coordinated {bits}": one / float(closed_variance(n, q, longest, bits, True))
-        for bits in (1, 2, 3, 4, 5, 8)
-    }
+def label(row: Result) -> str:
+    """A scheme with its hash bits."""
+    bits = row["hash_bits"]
+    return str(row["scheme"]) + (f", {bits}-bit hash" if bits else "")
+
+
+def shown_tier(result: Result) -> str:
+    """The tier that is shown: in a tree the one with most candidates, else the first inner one."""
+    tiers = list(result["schemes"][0]["relative_error"])
+    return "core up" if "core up" in tiers else tiers[0]
+
+
+def scheme_table(results: list[Result]) -> str:
+    """Error of every scheme with most packets, and packets relative to the published scheme."""
+    most = max(result["packets"] for result in results)
+    results = [result for result in results if result["packets"] == most]
+    titles = [f"{r['network']}, {r['pattern']}: {shown_tier(r)}" for r in results]
+    lines = [
+        f"| scheme | header bits | {' | '.join(titles)} |",
+        "|---|---:|" + "---:|" * len(results),
+    ]
+    for rows in zip(*(result["schemes"] for result in results), strict=True):
+        cells = []
+        for result, row in zip(results, rows, strict=True):
+            error, fewer = (
+                row[n][shown_tier(result)] for n in ("relative_error", "packets_relative")
+            )
+            cells.append("exact" if fewer is None else f"{error:.3g} ({fewer:.3g}×)")
+        lines.append(f"| {label(rows[0])} | {rows[0]['header_bits']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def decoder_table(results: list[Result]) -> str:
+    """Linear, conserved and most likely counts side by side of ``COMPARED``."""
+    lines = [
+        f"| {COMPARED} | linear | conserved | maximum likelihood | spread evenly |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for result in results:
+        tier = shown_tier(result)
+        even = result["schemes"][-1]["relative_error"]
+        for row in result["schemes"]:
+            likely = row.get("likelihood_error")
+            if likely and label(row) == COMPARED:
+                lines.append(
+                    f"| {result['network']}, {result['pattern']}, {result['packets']} | "
+                    f"{row['relative_error'][tier]:.3g} | "
+                    f"{row['conserved_error'][tier]:.3g} | {likely[tier]:.3g} | {even[tier]:.3g} |"
+                )
+    return "\n".join(lines)
 
 
 def arguments() -> argparse.Namespace:
@@ -254,9 +289,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--network", choices=NETWORKS, nargs="+", default=list(NETWORKS))
     parser.add_argument("--pattern", choices=PATTERNS, nargs="+", default=list(PATTERNS))
     parser.add_argument(
-        "--tagged", type=int, nargs="*", default=[4, 16], help="one in so many packets, on Tapered"
-    )
-    parser.add_argument(
         "--likelihood",
         type=int,
         default=20_000,
@@ -264,40 +296,27 @@ def arguments() -> argparse.Namespace:
         help="most packets that are also decoded by maximum likelihood",
     )
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--trials", type=int, default=300, help="paths to trace")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument(
-        "--write", action="store_true", help="update docs/measurements/telemetry.md"
-    )
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     options = parser.parse_args()
     if min(options.packets) < 1000 or max(options.packets) > 20_000_000 or options.repeats < 1:
         parser.error("--packets must be 1000 to 20000000, --repeats at least 1")
-    if any(not 1 < k <= 1000 for k in options.tagged):
-        parser.error("--tagged must be 2 to 1000")
     return options
 
 
 def main() -> int:
     options = arguments()
-    plan = [
-        (network, pattern, packets, 1)
+    results = [
+        measure(network, pattern, packets, options.seed, options.repeats, options.likelihood)
         for network in options.network
         for pattern in options.pattern
         for packets in options.packets
     ]
-    if "tapered" in options.network:
-        plan += [("tapered", "uniform", max(options.packets), k) for k in options.tagged]
-    results = [
-        measure(network, pattern, packets, options.seed, options.repeats, tag, options.likelihood)
-        for network, pattern, packets, tag in plan
-    ]
-    traces = [trace(bits, 48, options.trials, options.seed) for bits in (1, 4, 8)]
-    text = tables.page(results, traces)
-    print(json.dumps({"accuracy": results, "trace": traces}) if options.json else text)
+    parts = {"schemes": scheme_table(results), "decoders": decoder_table(results)}
+    print(json.dumps(results) if options.json else "\n\n".join(parts.values()))
     if options.write:
-        tables.draw(results, FOLDER)
-        put(PAGE, {"accuracy": text})
+        put(PAGE, parts)
     return 0
 
 

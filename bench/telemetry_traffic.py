@@ -72,15 +72,6 @@ class Traffic:
         return [part for _, part in self.stages(np.arange(len(self.ids), dtype=np.uint32), None)]
 
 
-def network_name(network: str) -> str:
-    """Its name in tables."""
-    return {
-        "tapered": "Tapered: 4608 nodes, fat tree",
-        "torus": "torus 4 × 4 × 4, 4 nodes a switch",
-        "dragonfly": "dragonfly of 19 groups, 342 nodes",
-    }[network]
-
-
 def make_fabric(network: str) -> Fabric:
     """One of :data:`NETWORKS`."""
     if network == "tapered":

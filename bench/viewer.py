@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from _machine import machine
+from _shared import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tailback.report import write_comparison, write_report

@@ -54,6 +54,13 @@ def add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += f"\n\n{contents(source[0])}\n"
 
 
+def offer_studies(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Offer the pages of studies, which are not part of the site, for download."""
+    pattern = r"\[([^\]]*)\]\(((?:\.\./)+studies/[\w/]+\.md)(?:#[\w-]+)?\)"
+    source[0] = re.sub(pattern, r"{download}`\1 <\2>`", source[0])
+
+
 def setup(app: Sphinx) -> None:
     """What Sphinx calls first."""
+    app.connect("source-read", offer_studies)
     app.connect("source-read", add_contents)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The documentation. `build` writes the pages that are made from the sources and then the site into
 # site/. `check-pages` fails where such a page differs from its sources; `check` also where the site
-# has a warning: a dead link, a page outside the index, a docstring that is not valid markup.
+# has a warning (a dead link, a page outside the index, a docstring that is not valid markup), and
+# where pages are too long or tell of the past (check_pages.py).
 # Nothing needs a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,4 +36,6 @@ if [ -n "$different$stray" ]; then
   printf '%s\n' ${stray:+"$stray"} "generated pages under docs/ are out of date; remedy: make docs, and commit them" >&2
   exit 1
 fi
-[ "$mode" = check-pages ] || site "$made/doctrees" "$made/site"
+[ "$mode" = check-pages ] && exit
+"$python" scripts/check_pages.py
+site "$made/doctrees" "$made/site"

@@ -1,10 +1,10 @@
 """Import rules that import-linter cannot state.
 
 1. No test module imports another; what both need is in ``tests/factories``.
-2. Nothing imports ``studies``, but tests of the studies and, for its data, ``studies.archives``.
+2. Nothing imports ``studies`` but tests and ``scripts/table_hashes.py``, and studies import no
+   benchmark: what both need is in ``measuring``.
 3. Studies use Tailback as its users do: ``tailback`` itself, its modules, those of
-``PUBLIC_ROOMS``,
-   and what a package at any depth lists in ``__all__``.
+   ``PUBLIC_ROOMS``, and what a package at any depth lists in ``__all__``.
 4. No module of the package imports one that imports it in turn, not even inside a function. What is
    imported for annotations only (``TYPE_CHECKING``) does not count.
 5. Benchmarks use the public API, too, and the modules of ``MEASURED_ALONE``.
@@ -25,9 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MEASURED_ALONE = {
     "tailback._core": "the compiled engine and readers, without what Python adds to them",
-    "tailback.inference.search": "searches among hypotheses, without and with a ranking",
     "tailback.api.candidates": "which placements are tried, beside what all of them would give",
-    "tailback.inference.known_predictions": "searches that simulate again what they know",
     "tailback.simulation.parallel.spread": "the batch script of workers, without a command line",
     "tailback.calibration.routes": "paths that hidden values of a machine are computed for",
     "tailback.lab.datapath": "estimates from real packets, and run times of programs, alone",
@@ -38,7 +36,6 @@ MEASURED_ALONE = {
     "tailback.fabric.rates": "rates of a hidden machine's cables",
     "tailback.fabric.readers": "reading a network, alone",
     "tailback.lab": "setting up and taking down the lab",
-    "tailback.port_counters.analysis": "passes over an archive, one at a time",
     "tailback.port_counters.targets": "ports for a collector without switches",
     "tailback.collector": "the collector's store and its page, without switches",
     "tailback.remedy.proof": "when a remedy counts as one, for a search that tries all",
@@ -48,7 +45,6 @@ MEASURED_ALONE = {
     "tailback.simulation.parallel.task_folder": "simulations run in parallel, and their costs",
     "tailback.telemetry": "estimators one at a time, and what switches write, without an engine",
     "tailback.traffic.collectives": "which messages a collective is",
-    "tailback.traffic.readers.otf2.reader": "reading an archive, apart from compiling it",
 }
 """Inner modules that a benchmark may import, with those below them, and what it measures there."""
 
@@ -94,11 +90,14 @@ def tests_apart(root: Path = ROOT) -> Iterator[str]:
 
 
 def studies_apart(root: Path = ROOT) -> Iterator[str]:
-    """Rule 2. `scripts/table_hashes.py` hashes what studies compute too."""
-    for folder, allowed in (("python", ()), ("examples", ()), ("bench", ("studies.archives",))):
+    """Rule 2."""
+    refused = dict.fromkeys(("python", "examples", "bench", "measuring"), "studies") | {
+        "studies": "bench"
+    }
+    for folder, package in refused.items():
         for path in sorted((root / folder).rglob("*.py")):
             for line, module, _ in imports(path):
-                if module.split(".")[0] == "studies" and not module.startswith(allowed or "!"):
+                if module.split(".")[0] == package:
                     yield f"{path.relative_to(root)}:{line}: imports {module}"
 
 

@@ -27,7 +27,11 @@ from tailback.scenario.model import load
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("**/*.md")),
+    *sorted((ROOT / "studies").glob("*/README.md")),
+]
 FENCE = re.compile(r"^( *)(`{3,})(\S*)(.*)$")
 EXIT = re.compile(r"\s+# exit (\d+)\s*$")
 TIMEOUT_S = 300

@@ -13,13 +13,19 @@ INDEX = DOCS / "index.md"
 NOT_A_PAGE = {DOCS / "package-description.md"}
 """What a package index shows; it has no links into the repository."""
 
+STUDIES = sorted(ROOT.glob("studies/*/README.md"))
+
 FENCED = re.compile(r"^( *)(```+).*?^\1\2 *$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)")
-NAMED = re.compile(r"(?<![\w/.-])(?:docs|examples|tests|crates|bench)/[\w./-]*\w(?![\w*/-])")
+NAMED = re.compile(
+    r"(?<![\w/.-])(?:docs|examples|tests|crates|bench|studies)/[\w./-]*\w(?![\w*/-])"
+)
 SOURCES = (
     "python/**/*.py",
     "crates/**/*.rs",
     "bench/*.py",
+    "studies/**/*.py",
+    "studies/**/*.md",
     "scripts/*",
     "examples/**/*.toml",
     "examples/**/*.md",
@@ -73,7 +79,7 @@ def unreachable(clicks: int) -> set[Path]:
 
 
 def test_links_lead_somewhere() -> None:
-    checked = [*pages(), *ROOT.glob("*.md"), *ROOT.glob("examples/**/*.md")]
+    checked = [*pages(), *STUDIES, *ROOT.glob("*.md"), *ROOT.glob("examples/**/*.md")]
     dead = {str(page.relative_to(ROOT)): found for page in checked if (found := dead_links(page))}
     assert not dead
 

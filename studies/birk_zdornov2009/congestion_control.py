@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench._pages import put
+from measuring import put
 from studies.birk_zdornov2009.packet_rates import (
     PACING,
     PACKET,

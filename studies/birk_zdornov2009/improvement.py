@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from studies.birk_zdornov2009.packet_rates import PAGE
 from studies.birk_zdornov2009.permutations import completion
 from studies.taffet2019.reproduction import Row, run, table
 from tailback.fluid import (
@@ -162,4 +163,4 @@ def spreading(buffers: tuple[int, ...] = (2, 8, 32), cells: int = 2000) -> tuple
 
 
 if __name__ == "__main__":
-    run(__doc__, "slides improvement", lambda: table(rows(measured())))
+    run(__doc__, "slides improvement", lambda: table(rows(measured())), PAGE)

@@ -25,7 +25,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bench._pages import put
+from measuring import put
 from tailback import Run, TailbackError, load_scenario
 from tailback.fluid import FlowPaths, RateAssignment, assignment, paths_between
 from tailback.simulation import (
@@ -40,8 +40,8 @@ from tailback.simulation import (
 from tailback.traffic import Label, Op, ProgramBuilder, side_by_side
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "measurements" / "congestion.md"
-IMAGE = ROOT / "docs" / "images" / "packet-rates.png"
+PAGE = Path(__file__).resolve().with_name("README.md")
+IMAGE = PAGE.with_name("figures") / "packet-rates.png"
 PACKET = 4096
 ARITY, LEVELS = 4, 3
 BUFFERS = (1, 2, 4, 8, 16, 32, 64)

@@ -3,7 +3,7 @@
     python -m studies.birk_zdornov2009.permutation_figures            in five minutes
     python -m studies.birk_zdornov2009.permutation_figures --json     the numbers as well
 
-It draws docs/images/permutation-*.png.
+It draws figures/permutation-*.png.
 
 Figure 1: congestion that the flows of one random permutation encounter on the 16-ary 3-tree, by
 width of the horizontal links, and the time the same permutation takes. Figure 2: the time that 1
@@ -40,7 +40,7 @@ from tailback.fluid import (
 from tailback.simulation import make_evaluate, prepare
 from tailback.traffic import Label, Program, ProgramBuilder, side_by_side
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+IMAGES = Path(__file__).resolve().with_name("figures")
 CELLS, BUFFER, CELL_BYTES = 32, 8, 4096
 WIDTHS = (0, 1, 2, 3, 4, 6, 8)
 OBLIVIOUS = TreeRouting(adaptive=False)

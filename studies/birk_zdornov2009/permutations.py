@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 
-from bench._machine import processor
+from measuring import processor
 from tailback import TailbackError
 from tailback.fluid import (
     KaryTree,

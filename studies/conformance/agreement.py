@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from bench._pages import put
+from measuring import put
 from studies.conformance import reference
 from studies.conformance.compare import PAGE
 from tailback.run.run import Run

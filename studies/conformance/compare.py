@@ -19,12 +19,13 @@ from pathlib import Path
 
 import polars as pl
 
-from bench._pages import put
+from measuring import put
 from tailback import Run, Scenario, load_scenario, simulate
 from tailback.units import percent
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "measurements" / "conformance.md"
+PAGE = HERE.parents[1] / "docs" / "measurements" / "simulators.md"
+README = HERE / "README.md"
 
 TIERS = {"leaf-up": ("up", 1), "agg-down": ("down", 1), "leaf-down": ("down", 0)}
 """Direction and tier of links: leaf to aggregation, aggregation to leaf, leaf to node."""
@@ -235,14 +236,14 @@ def main() -> None:
         name, lines = "changes", [CHANGES_HEAD, "|---" * 6 + "|"]
         rows = (change_row(change, changed(change)) for change in CHANGES if change.case in cases)
     else:
-        name, lines = "cases", [HEAD, "|---" * 6 + "|"]
+        name, lines = "conformance", [HEAD, "|---" * 6 + "|"]
         rows = (row for case in cases for row in table(case, measure(scenario(case))))
     print("\n".join(lines))
     for row in rows:
         print(row, flush=True)
         lines.append(row)
     if arguments.write:
-        put(PAGE, {name: "\n".join(lines)})
+        put(README if arguments.changes else PAGE, {name: "\n".join(lines)})
 
 
 if __name__ == "__main__":

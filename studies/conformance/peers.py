@@ -3,7 +3,7 @@
     python -m studies.conformance.peers --htsim PROGRAM --sst PROGRAM --write
 
 A tree of two levels with D-mod-k routes, lossless: each link has a buffer of 64 KiB at its end.
-docs/measurements/simulators.md has the steps that build both programs; either may be left out.
+README.md of the study has the steps that build both programs; either may be left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from bench._pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.conformance import reference
 from studies.conformance.agreement import engine_links
-from studies.conformance.compare import PAGE as CONFORMANCE
+from studies.conformance.compare import PAGE, README
 from studies.conformance.peer_runs import (
     BUFFER,
     DELAY_PS,
@@ -39,7 +39,6 @@ from tailback.simulation import PreparedScenario, prepare, simulate
 from tailback.traffic import Label, ProgramBuilder
 from tailback.units import format_time, percent
 
-PAGE: Final = CONFORMANCE.with_name("simulators.md")
 SMALL: Final = Shape(hosts_per_leaf=16, leaves=16, aggregation=8)
 LARGE: Final = Shape(hosts_per_leaf=32, leaves=32, aggregation=16)
 PAUSE, RESUME = BUFFER - PACKET, BUFFER - 2 * PACKET
@@ -295,17 +294,19 @@ def main() -> None:
     parser.add_argument("--htsim", type=Path, help="htsim_links, built as the page says")
     parser.add_argument("--sst", type=Path, help="SST's program sst, with merlin registered")
     parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
+        "--write", action="store_true", help=f"update {PAGE.name} and {README.name}"
     )
     arguments = parser.parse_args()
     chosen = peers(arguments.htsim, arguments.sst)
-    parts = {"peers": compared(chosen, SMALL), "peer speeds": speeds(chosen, LARGE)}
+    results = {"peers": compared(chosen, SMALL), "peer speeds": speeds(chosen, LARGE)}
+    settings = {}
     if arguments.htsim is not None:
-        parts["peer pauses"] = pauses(arguments.htsim, SMALL)
+        settings["peer pauses"] = pauses(arguments.htsim, SMALL)
     if arguments.sst is not None:
-        parts["peer outputs"] = outputs(arguments.sst, SMALL)
+        settings["peer outputs"] = outputs(arguments.sst, SMALL)
     if arguments.write:
-        put(PAGE, parts)
+        put(PAGE, results)
+        put(README, settings)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A second, simple and slow simulator of the model that docs/explanation/engine.md describes.
 
 Its first version was written from the documentation alone, without the engine's code at hand; what
-the documentation left open was settled by comparison; docs/measurements/conformance.md lists it.
+the documentation left open was settled by comparison; README.md of the study names it.
 :mod:`studies.conformance.agreement` compares the two on random small fabrics. Both share only the
 input (a prepared scenario): routes, queues, credit, handshakes and MPI's waiting are implemented
 here a second time, event by event, with one heap for the whole network.

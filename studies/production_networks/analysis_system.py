@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from bench._pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.production_networks.compare import PAGE
 from studies.production_networks.job_mixes import LINE_GBPS, MOST
 from studies.production_networks.simulated import percent
@@ -386,9 +386,7 @@ def main() -> None:
     """Print the tables; write the page on request."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--draws", type=int, default=DRAWS, help="uses to draw")
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     uses = draw_uses(arguments.draws)
     found = [stalls(use) for use in uses]

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
-from bench._pages import run_parts
+from measuring import run_parts
 from studies.production_networks.blue_waters import blue_waters
 from studies.production_networks.questions import questions
-from studies.production_networks.simulated import ROOT, Found, save
+from studies.production_networks.simulated import Found, save
 from studies.production_networks.yellowstone import yellowstone
 from tailback.report import style
 
-PAGE = ROOT / "docs" / "measurements" / "studies.md"
+PAGE = Path(__file__).resolve().with_name("README.md")
 
 STUDIES: dict[str, Callable[[], Found]] = {
     "yellowstone": yellowstone,
@@ -41,7 +42,7 @@ def draw(found: Found) -> None:
         with style():
             drawn = make()
         if drawn is not None:
-            save(drawn, PAGE.with_suffix("") / f"{stem}.png")
+            save(drawn, PAGE.with_name("figures") / f"{stem}.png")
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from bench._pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.production_networks.job_mixes import (
     CLASSES,
     LINE_GBPS,
@@ -46,10 +46,10 @@ from studies.production_networks.job_mixes import (
     shares,
     simulate_draws,
 )
-from studies.production_networks.simulated import ROOT, percent
+from studies.production_networks.simulated import percent
 from tailback.units import format_bytes, parse_time_ps
 
-PAGE: Final = ROOT / "docs" / "measurements" / "studies.md"
+PAGE: Final = Path(__file__).resolve().with_name("README.md")
 Shares = NDArray[np.float64]
 
 
@@ -252,9 +252,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--receivers", type=int, default=RECEIVERS, help="kinds to draw")
     parser.add_argument("--mixes", type=int, default=MIXES, help="mixes to draw")
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     parser.add_argument(
         "--whole", action="store_true", help="only the nearest draw of the page, on the full shape"
     )

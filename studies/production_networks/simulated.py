@@ -16,6 +16,7 @@ from PIL import Image
 
 from tailback import Run, Scenario
 from tailback.fabric import Fabric, in_port_order
+from tailback.port_counters.analysis import links
 from tailback.port_counters.analysis.figures import render
 from tailback.port_counters.readers import from_run
 from tailback.simulation import prepare, simulate
@@ -120,6 +121,14 @@ def save(figure: Figure, path: Path) -> None:
 def percent(value: float) -> str:
     """A percentage with two significant digits."""
     return "0 %" if value == 0 else f"{value:.2g} %" if value < 10 else f"{value:.0f} %"
+
+
+def difference(test: links.GroupTest) -> str:
+    """A test of two groups: probability, both means, and their ratio with its 95 % interval."""
+    return (
+        f"p = {test.p_value:.2g}; means {percent(test.group_mean)}, {percent(test.other_mean)}; "
+        f"ratio {test.ratio:.2g} ({test.low:.2g} to {test.high:.2g})"
+    )
 
 
 def interval_of(rows: pl.DataFrame) -> str:

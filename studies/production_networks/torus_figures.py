@@ -20,10 +20,10 @@ import polars as pl
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bench._pages import run_parts
+from measuring import run_parts
 from studies.production_networks.compare import PAGE, draw, section
 from studies.production_networks.definitions import run_time_correlation
-from studies.production_networks.simulated import Found, Row, percent
+from studies.production_networks.simulated import Found, Row, difference, percent
 from studies.production_networks.torus_machine import (
     AXES,
     Machine,
@@ -199,9 +199,8 @@ def io_rows(run: Run, rows: pl.DataFrame) -> list[Row]:
             Row(
                 f"Figure {number}: {measure} stall at I/O routers against others",
                 "p = 0.8: no difference",
-                f"p = {test.p_value:.2g}; means "
-                f"{percent(test.group_mean)}, {percent(test.other_mean)}",
-                "",
+                difference(test),
+                "theirs: Kolmogorov–Smirnov; ours: permutation test on the mean",
             )
         )
     return out

@@ -19,7 +19,7 @@ from typing import Final
 
 import polars as pl
 
-from bench._pages import run_parts
+from measuring import run_parts
 from studies.production_networks.compare import PAGE, draw, section
 from studies.production_networks.simulated import Found, Row
 from studies.production_networks.torus_figures import FAST, FITTED, SLOW, THEIRS

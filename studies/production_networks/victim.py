@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from bench._pages import put
+from measuring import put
 from studies.production_networks.compare import PAGE
 from studies.production_networks.definitions import forced_idle_fraction
 from studies.production_networks.simulated import EXAMPLES, counters_of, percent, run_of
@@ -237,9 +237,7 @@ def rows() -> list[Row]:
 def main() -> None:
     """Print the rows; write them on request."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     text = table(rows())
     print(text)

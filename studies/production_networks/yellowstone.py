@@ -52,7 +52,7 @@ LARGEST: Final = {
 
 HOST_GBPS: Final = 50.0
 SERVER_GBPS: Final = 36.0
-"""Rates of adapters in the second run; assumptions, see docs/measurements/studies.md."""
+"""Rates of adapters in the second run; assumptions, see README.md."""
 
 
 def adapters(fabric: Fabric) -> Fabric:

@@ -3,26 +3,27 @@
     python -m studies.published.index             print it
     python -m studies.published.index --write     also write it to its page
 
-No number of ours is written here: each is looked up in a generated table of a page in
-docs/measurements, by page, table, row and column. Reasons quote numbers in the same way, and rest
-on claims, comparisons of such numbers, that are checked whenever the index is made: a reason that
-its tables no longer support is an error.
+No number of ours is written here. Each is looked up in a generated table of a study's README.md or
+of docs/measurements/simulators.md, by page, table, row and column. Reasons quote numbers in the
+same way, and rest on claims, comparisons of such numbers, that are checked whenever the index is
+made: a reason that its tables no longer support is an error.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from bench._pages import put
+from measuring import put
 
-FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "measurements"
-PAGE: Final = FOLDER / "reproduction.md"
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGE: Final = ROOT / "docs" / "measurements" / "published.md"
 HEAD: Final = "| figure | theirs | ours | difference | reason, as tested | where |"
 
 
@@ -31,7 +32,7 @@ class Cell:
     """One number of ours, by its place.
 
     Attributes:
-        place: Page and table, like ``cases.md/stencil2d``.
+        place: Study, or page, and table, like ``taffet2019/stencil2d``.
         row: First cell of its row; ``row-major|leaf-up: congested`` names the first two.
         label: What to call it in the index; empty: nothing.
         theirs: The published value where the table has no column for it.
@@ -118,7 +119,7 @@ class Published:
         cells: Numbers of ours for it.
         reason: Why both differ, as tested; or why nothing can be compared. ``{0}`` stands for our
             value in the first of ``quoted``, and so on.
-        picture: Our picture, relative to the page.
+        picture: Our picture: study and file.
         theirs: What the paper says in words, where its figure has no number.
         quoted: Cells that the reason quotes.
         claims: What the reason rests on.
@@ -134,11 +135,45 @@ class Published:
     claims: tuple[Claim, ...] = ()
 
 
+NONE, SEVERE = 0.05, 0.25
+"""A congested fraction below the first is "almost none", one above the second "severe"."""
+
+
+def worded(
+    place: str,
+    row: str,
+    label: str,
+    words: str | None,
+    *tests: tuple[int, str, float],
+    column: int | None = None,
+) -> Cell:
+    """A cell that the paper describes in words: part, relation and bound of each test."""
+    cell = Cell(place, row, label, words, column)
+    claims = tuple(
+        Claim(CellNumber(cell, part), relation, bound)  # type: ignore[arg-type]
+        for part, relation, bound in tests
+    )
+    return replace(cell, stated=claims)
+
+
+def page_of(study: str) -> Path:
+    """The page with the tables of a study, or the page of that name beside the index."""
+    page = PAGE.with_name(f"{study}.md")
+    return page if page.is_file() else ROOT / "studies" / study / "README.md"
+
+
+def picture_file(picture: str) -> Path:
+    """A picture, by study and file: ``taffet2019/figure-4.3.png``."""
+    study, _, name = picture.partition("/")
+    return ROOT / "studies" / study / "figures" / name
+
+
 @cache
 def table_rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Header and rows of a generated table, by page and name: ``cases.md/stencil2d``."""
-    page, _, name = place.partition("/")
-    text = (FOLDER / page).read_text(encoding="utf-8")
+    """Header and rows of a generated table, by study and name: ``taffet2019/stencil2d``."""
+    study, _, name = place.partition("/")
+    page = page_of(study)
+    text = page.read_text(encoding="utf-8")
     part = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- end {name} -->")[0]
     lines = [line for line in part.split("\n") if line.startswith("|")]
     if not lines:
@@ -278,6 +313,11 @@ def reason(entry: Published) -> str:
     return entry.reason.format(*(ours(cell).replace("**", "") for cell in entry.quoted))
 
 
+def linked(target: Path) -> str:
+    """A file as the page links to it."""
+    return os.path.relpath(target, PAGE.parent)
+
+
 def line(entry: Published) -> str:
     """The entry's row of the index."""
 
@@ -287,10 +327,9 @@ def line(entry: Published) -> str:
 
     theirs_text = joined([theirs(cell) for cell in entry.cells])
     theirs_text = "; ".join(text for text in (entry.theirs, theirs_text) if text)
-    pages = list(dict.fromkeys(cell.place.partition("/")[0] for cell in entry.cells))
-    where = [f"[picture]({entry.picture})"] if entry.picture else []
-    where += [f"[{page.removesuffix('.md')}]({page})" for page in pages if page != PAGE.name]
-    where += ["below"] if PAGE.name in pages else []
+    studies = dict.fromkeys(cell.place.partition("/")[0] for cell in entry.cells)
+    where = [f"[picture]({linked(picture_file(entry.picture))})"] if entry.picture else []
+    where += [f"[{study}]({linked(page_of(study))})" for study in studies]
     cells = (
         f"**{entry.name}** {entry.shows}",
         theirs_text or "–",

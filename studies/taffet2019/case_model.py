@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from bench._pages import cpu_seconds
+from measuring import cpu_seconds
 from studies.taffet2019.case_figures import Drawing
 from tailback import Diagnosis, Run, Scenario, load_scenario, simulate
 from tailback.telemetry import Selection, link_estimates, select

@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bench._pages import put
+from measuring import put
 from studies.taffet2019.case_figures import save
 from studies.taffet2019.case_minighost import communication
 from studies.taffet2019.case_model import example
+from studies.taffet2019.reproduction import FIGURES, PAGE
 from tailback import Scenario, simulate
 from tailback.report import FAINT, INK, MUTED, canvas, style
 from tailback.scenario.model import FabricSection, FatTree
 from tailback.units import format_time, percent
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "measurements" / "cases.md"
 SEEDS = range(1, 6)
 MANY_SEEDS = range(1, 41)
 Change = Callable[[Scenario], None]
@@ -268,7 +268,7 @@ def chart(question: Question, found: list[Outcome]) -> Figure:
 def write(name: str, question: Question, found: list[Outcome]) -> None:
     """Replace the question's part of the page and draw its figure."""
     put(PAGE, {f"{name} reasons": table(question, found)})
-    save(chart(question, found), PAGE.with_suffix("") / f"{name}-reasons.png")
+    save(chart(question, found), FIGURES / f"{name}-reasons.png")
 
 
 def measure(which: tuple[str, int]) -> Outcome:

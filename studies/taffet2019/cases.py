@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from bench._pages import run_parts
+from measuring import run_parts
 from studies.taffet2019.case_figures import Drawing, slices, write_figures
 from studies.taffet2019.case_minighost import minighost
 from studies.taffet2019.case_model import (
@@ -32,11 +31,10 @@ from studies.taffet2019.case_model import (
     example,
 )
 from studies.taffet2019.case_stencil import stencil2d
+from studies.taffet2019.reproduction import FIGURES, PAGE
 from tailback import Diagnosis, Run, load_scenario, simulate
 from tailback.units import format_time, percent
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "measurements" / "cases.md"
 SEEDS = range(1, 6)
 SLICES_MS = ((0.0, 1.9), (1.9, 3.7), (5.6, 7.4), (13.0, 15.0), (15.0, 18.0))
 
@@ -224,7 +222,7 @@ def main() -> None:
         CASES,
         page=PAGE,
         section=section,
-        draw=lambda found: write_figures(found.drawings, PAGE.with_suffix("")),
+        draw=lambda found: write_figures(found.drawings, FIGURES),
         facts=lambda found: {
             "rows": [asdict(row) for row in found.rows],
             "answers": [asdict(said) for said in found.answers],

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from studies.taffet2019.reproduction import PAGE, Row, run, table
+from studies.taffet2019.reproduction import FIGURES, Row, run, table
 
 Bits = NDArray[np.uint8]
 
@@ -27,7 +27,7 @@ PRIME = 1_846_571_429
 PUBLISHED_ID = 44_974_351
 SIDE = 30
 ZOOM = 8
-FIGURE = PAGE.parent / "reproduction" / "figure-5.1.png"
+FIGURE = FIGURES / "figure-5.1.png"
 
 
 def mult(identity: int, d: NDArray[np.uint64], word: int = WORD) -> Bits:

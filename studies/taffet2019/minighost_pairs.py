@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from bench._pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.taffet2019.case_reasons import MINIGHOST, Setting, minighost
 from studies.taffet2019.minighost_rules import TOLERANCE, Outcome, outcomes
 from studies.taffet2019.reproduction import PAGE
@@ -166,9 +166,7 @@ def main() -> None:
         metavar="N",
         help="simulate the first N pairs, 24 s of processor time each",
     )
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     table, said = rows(*chosen(pairs(), arguments.drawn), arguments.simulate)
     print(said)

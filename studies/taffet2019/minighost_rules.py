@@ -4,7 +4,7 @@
 
 The SC'19 talk of Taffet and Mellor-Crummey gives three figures of communication time: 2.9× less by
 tiling, 60 % less by small phases with one sum a time step, "nearly 5×" by both. They are compared
-with every rule of ``case_reasons --case minighost``, whose table on the page of cases is read.
+with every rule of ``case_reasons --case minighost``, whose table in README.md is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench._pages import put
+from measuring import put
 from studies.published.index import table_rows
 from studies.taffet2019.reproduction import PAGE
 from tailback.units import parse_time_ps, percent
@@ -64,8 +64,8 @@ class Outcome:
 
 
 def outcomes() -> list[Outcome]:
-    """Every rule, from the page of cases: linear and tiled time, and both changes together."""
-    _, rows = table_rows("cases.md/minighost reasons")
+    """Every rule, from the table of reasons: linear and tiled time, and both changes together."""
+    _, rows = table_rows("taffet2019/minighost reasons")
     return [
         Outcome(name, parse_time_ps(linear) / parse_time_ps(tiled), float(together.rstrip("×")))
         for name, linear, tiled, _, _, together in rows
@@ -113,9 +113,7 @@ def summary(found: Sequence[Outcome]) -> str:
 def main() -> None:
     """Print the tables; write the page on request."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     found = outcomes()
     parts = {"minighost rules summary": summary(found), "minighost rules": table(found)}

@@ -12,7 +12,7 @@ import polars as pl
 from studies.taffet2019.case_figures import Drawing, write_figures
 from studies.taffet2019.case_model import EXAMPLES, busy_gbps, estimates
 from studies.taffet2019.case_stencil import LINK_B, LINK_C, SCENARIO
-from studies.taffet2019.reproduction import PAGE, Row, run, table
+from studies.taffet2019.reproduction import FIGURES, Row, run, table
 from tailback import Run, load_scenario, simulate
 
 NODE = 1446
@@ -132,7 +132,7 @@ def page() -> str:
     one = whole.received_by(whole.tables["nodes"]["name"][NODE])
     title = f"Figure 4.3: packets received by node {NODE}"
     drawing = Drawing("figure-4.3", title, one, pods=2, first_pod=1)
-    write_figures([drawing], PAGE.parent / "reproduction")
+    write_figures([drawing], FIGURES)
     return table(rows(whole, one))
 
 

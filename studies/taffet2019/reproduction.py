@@ -1,6 +1,6 @@
 """Rows of the page that compares the thesis's figures with ours, and its command line.
 
-Each study gives rows; ``--write`` puts them into docs/measurements/reproduction.md.
+Each study gives rows; ``--write`` puts them into README.md of the study.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench._pages import put
+from measuring import put
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "reproduction.md"
+PAGE = Path(__file__).resolve().with_name("README.md")
+FIGURES = PAGE.with_name("figures")
 
 HEAD = "| quantity | theirs | ours | difference | reason, as tested |"
 
@@ -47,14 +48,12 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def run(doc: str, name: str, parts: Callable[[], str]) -> None:
+def run(doc: str, name: str, parts: Callable[[], str], page: Path = PAGE) -> None:
     """Command line of a study: print its part of the page, and write it on request."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument(
-        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     text = parts()
     print(text)
     if arguments.write:
-        put(PAGE, {name: text})
+        put(page, {name: text})

@@ -13,7 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench._pages import put
+from measuring import put
+from studies.taffet2019.reproduction import PAGE
 from tailback import load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
@@ -90,7 +91,7 @@ def main() -> None:
     found = rows(prepare(scenario))
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     if arguments.write:
-        put(ROOT / "docs" / "measurements" / "table-4.1.md", {"table": table(found)})
+        put(PAGE, {"table 4.1": table(found)})
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ import polars as pl
 from numpy.typing import NDArray
 from PIL import Image
 
-from bench._pages import put
+from measuring import put
+from studies.taffet2019.reproduction import FIGURES, PAGE
 from tailback import Run, load_scenario
 from tailback.fabric import Fabric
 from tailback.report import Options, draw, make_case, render
@@ -50,8 +51,6 @@ from tailback.telemetry import (
 from tailback.traffic import Op
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "measurements" / "telemetry.md"
-FOLDER = ROOT / "docs" / "measurements" / "telemetry"
 SCENARIO = ROOT / "examples" / "reduction" / "reduction.toml"
 FIELD_BITS = 24
 CONFIDENCE = 0.995
@@ -422,9 +421,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=None, help="folder for the pictures")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument(
-        "--write", action="store_true", help="update docs/measurements/telemetry.md"
-    )
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
     options = parser.parse_args()
     # All traffic waits for one link, so more threads would only wait for one another.
     os.environ.setdefault("TAILBACK_THREADS", "1")
@@ -442,13 +439,13 @@ def main() -> int:
             found = figures_of(run, fabric, names, options.seed, hash_name)
             drawings += found[0] if hash_name == options.hash[0] else []
             facts += found[1]
-    folder = FOLDER if options.write else options.out
+    folder = FIGURES if options.write else options.out
     if folder is not None:
         write_figures(drawings, folder)
     text = table(facts)
     print(json.dumps(facts) if options.json else text)
     if options.write:
-        put(PAGE, {"figures": text})
+        put(PAGE, {"telemetry figures": text})
     return 0
 
 

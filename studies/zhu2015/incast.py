@@ -23,12 +23,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from bench._pages import cpu_seconds, put
+from measuring import cpu_seconds, put
 from studies.zhu2015.fixed_point import PACKET_BYTES, fixed_point
 from tailback import Run, load_scenario
 from tailback.simulation import DcqcnSettings, simulate
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "ethernet.md"
+PAGE = Path(__file__).resolve().with_name("README.md")
+SIMULATORS = PAGE.parents[2] / "docs" / "measurements" / "simulators.md"
 GBPS: Final = 40.0
 MS: Final = 1_000_000_000
 MESSAGE: Final = 250_000
@@ -291,7 +292,8 @@ def main() -> None:
         if not arguments.json:
             print(f"{name}\n\n{table}\n")
     if arguments.write:
-        put(PAGE, {name: table for name, (table, _) in found.items()})
+        for name, (table, _) in found.items():
+            put(SIMULATORS if name == "fixed points" else PAGE, {name: table})
     if not arguments.json:
         print(f"{cpu_seconds():.0f} s of processor time")
 

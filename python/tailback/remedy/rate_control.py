@@ -10,8 +10,8 @@ from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run.run import Run
 
 MODEL_ERROR = 0.12
-"""Error of the fluid model without long queues (docs/measurements/rates.md). Only time beyond that
-is attributed to full buffers."""
+"""Error of the fluid model without long queues (docs/measurements/accuracy.md). Only time beyond
+that is attributed to full buffers."""
 
 
 @REMEDIES.register("rate-control")

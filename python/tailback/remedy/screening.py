@@ -19,7 +19,7 @@ MIN_KEPT = 3
 """Number of fastest candidates that are always re-simulated."""
 MARGIN = 0.25
 """Candidates within this margin of the fastest are re-simulated, too. It exceeds the error of the
-fluid model between placements of one job (docs/measurements/rates.md)."""
+fluid model between placements of one job (docs/measurements/accuracy.md)."""
 
 
 @dataclass(frozen=True)

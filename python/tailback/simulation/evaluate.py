@@ -23,7 +23,7 @@ PACED: dict[str, Any] = {
     "pacing": PacingSettings("elastic", percent=25),
 }
 """Pacing settings that realise computed rates with buffers of 8 packets or more
-(docs/measurements/congestion.md)."""
+(studies/birk_zdornov2009/README.md)."""
 
 
 INSTANT: dict[str, Any] = {

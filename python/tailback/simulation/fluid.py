@@ -141,7 +141,7 @@ def _with_interval(run: Run, prepared: PreparedScenario, options: FluidOptions) 
     summary = {**run.summary, "packets_low_ps": low, "packets_high_ps": high}
     note = (
         f"packets would take {format_time(low)} to {format_time(high)}, as in 95 % of the "
-        "scenarios with which the model was compared (docs/measurements/rates.md)"
+        "scenarios with which the model was compared (docs/measurements/accuracy.md)"
     )
     return replace(run, summary=summary, notes=[*run.notes, note])
 

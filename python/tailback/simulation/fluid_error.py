@@ -3,7 +3,7 @@
 Nothing queues in that model, and a flow that chooses one path keeps it, so packets take longer
 where messages collide. Where many ranks send to one at a time they take less, because buffers let
 senders go on. How much was measured on drawn scenarios of one job (``bench/fluid_bound.py``,
-docs/measurements/rates.md), by how many messages are in flight to a rank.
+docs/measurements/accuracy.md), by how many messages are in flight to a rank.
 
 Beside other jobs packets took from a tenth of the time to sixty times as long: there is no useful
 interval.

@@ -7,9 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from telemetry_accuracy import Entry, errors, estimate, measure
-from telemetry_tables import page
-from telemetry_trace import HOPS, Decoder, needed, trace
+from telemetry_accuracy import Entry, decoder_table, errors, estimate, measure, scheme_table
 from telemetry_traffic import make_traffic
 
 from studies.taffet2019.telemetry_figures import congested_hops, packets_of
@@ -48,27 +46,6 @@ def test_packets_keep_the_sums_and_have_ids_of_their_own() -> None:
     assert sorted(congested.weight[congested.sender == 7]) == [2, 3]
 
 
-def test_the_decoder_peels_what_is_known() -> None:
-    # Two candidates a hop with hashes 0 and 1, whatever the packet; the truth is the second.
-    hashes = np.tile(np.array([0, 1], np.uint8), (HOPS + 2, HOPS, 1))
-    truth = np.ones(HOPS, np.intp)
-    acting = np.zeros((HOPS + 2, HOPS), bool)
-    acting[0] = True  # all at once: of use only when four are known
-    for hop in range(HOPS - 1):
-        acting[hop + 1, hop] = True
-    assert needed(Decoder(hashes, truth, peel=True), acting) == HOPS
-    assert needed(Decoder(hashes, truth, peel=False), acting) is None
-
-
-def test_tracing_needs_fewer_packets_with_more_bits_and_with_peeling() -> None:
-    few, many = trace(8, 16, 30, 2), trace(1, 16, 30, 2)
-    for row in (few, many):
-        assert row["xor_peeled"]["mean"] < row["xor_single_hops"]["mean"]
-        assert row["pint"]["mean"] <= row["xor_peeled"]["mean"] * 1.05
-        assert row["coordinated"]["unfinished"] == 0
-    assert few["coordinated"]["mean"] < many["coordinated"]["mean"]
-
-
 @pytest.mark.parametrize("network", ["torus", "dragonfly"])
 def test_errors_shrink_with_bits_on_other_networks(network: str) -> None:
     traffic = make_traffic(network, "uniform", 20_000, 3)
@@ -90,7 +67,7 @@ def test_one_in_k_tagged_scales_the_error_by_its_root() -> None:
 
 def test_the_bounds_on_core_links() -> None:
     """Linear decoder: 1 + 4 bits need 1/60 of the packets, 1 + 5 bits 1/110; likelihood less."""
-    result = measure("tapered", "uniform", 10_000, 1, 1, 1, 10_000)
+    result = measure("tapered", "uniform", 10_000, 1, 1, 10_000)
     rows = {(row["scheme"], row["hash_bits"]): row for row in result["schemes"]}
     gain = {bits: rows["coordinated", bits]["packets_relative"]["core up"] for bits in (4, 5)}
     assert gain[4] > 60 and gain[5] > 110
@@ -98,4 +75,5 @@ def test_the_bounds_on_core_links() -> None:
         row = rows["coordinated", bits]
         assert row["likelihood_gap_nats"] <= 0.01
         assert row["likelihood_error"]["core up"] < row["relative_error"]["core up"]
-    assert "maximum likelihood" in page([result], [trace(8, 16, 2, 1)])
+    assert "| coordinated, 5-bit hash | 6 |" in scheme_table([result])
+    assert decoder_table([result]).count("tapered, uniform, 10000") == 1

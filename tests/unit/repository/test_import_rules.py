@@ -44,11 +44,15 @@ def test_tests_import_no_tests(rules, tmp_path: Path, line: str, broken: bool) -
     [
         ("python/tailback/x.py", "import studies", True),
         ("python/tailback/x.py", "from studies.archives import torus", True),
-        ("bench/x.py", "from studies.archives import torus", False),
-        ("bench/x.py", "from studies.taffet2019 import cases", True),
+        ("bench/x.py", "from studies.archives import torus", True),
+        ("bench/x.py", "from measuring import put", False),
+        ("measuring/x.py", "from studies.archives import torus", True),
+        ("studies/x.py", "from bench import engine", True),
+        ("studies/x.py", "from measuring import put", False),
+        ("studies/x.py", "from studies.archives import torus", False),
     ],
 )
-def test_nothing_imports_studies(  # type: ignore[no-untyped-def]
+def test_benchmarks_and_studies_stay_apart(  # type: ignore[no-untyped-def]
     rules, tmp_path: Path, path: str, line: str, broken: bool
 ) -> None:
     assert bool([*rules.studies_apart(written(tmp_path, path, line))]) == broken

@@ -38,7 +38,7 @@ def test_nearest_pairs_come_first_and_drawn_ones_are_others() -> None:
 
 def test_the_page_lists_what_the_command_predicts() -> None:
     near, _ = chosen(pairs(), 0)
-    page = (ROOT / "docs" / "measurements" / "reproduction.md").read_text(encoding="utf-8")
+    page = (ROOT / "studies" / "taffet2019" / "README.md").read_text(encoding="utf-8")
     assert near
     for pair in near:
         assert f"| {pair.predicted.name} | predicted near |" in page

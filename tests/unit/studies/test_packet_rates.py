@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import studies.birk_zdornov2009.congestion_control as control
 import studies.birk_zdornov2009.packet_rates as rates
-from bench._pages import put
+from measuring import put
 
 SIZE = 64 * rates.PACKET
 

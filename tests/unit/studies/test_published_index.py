@@ -36,7 +36,7 @@ def test_every_number_of_the_index_is_in_its_table() -> None:
             assert text.count(" | ") == 5, text
             assert entry.cells or (entry.reason and entry.theirs), entry.name
             if entry.picture:
-                assert (index.FOLDER / entry.picture).is_file(), entry.picture
+                assert index.picture_file(entry.picture).is_file(), entry.picture
 
 
 def test_every_entry_is_on_the_page() -> None:
@@ -46,7 +46,7 @@ def test_every_entry_is_on_the_page() -> None:
         assert re.findall(r"\*\*(.+?)\*\*", part) == [entry.name for entry in entries]
 
 
-CELL = index.Cell("cases.md/stencil2d", "Row major: time of a round")
+CELL = index.Cell("taffet2019/stencil2d", "Row major: time of a round")
 
 
 def test_differences_are_computed_where_both_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

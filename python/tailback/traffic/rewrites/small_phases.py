@@ -20,7 +20,7 @@ from tailback.traffic.rewrites.rewrite import (
 
 PARTS = 4
 """Parts of a message. More parts give shorter phases but more latency; the published case is
-miniGhost's five variables, exchanged one at a time (docs/measurements/cases.md)."""
+miniGhost's five variables, exchanged one at a time (studies/taffet2019/README.md)."""
 
 MIN_PART_BYTES = 16384
 """Minimum size of a part: below, latency outweighs the gain of shorter phases."""

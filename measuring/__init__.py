@@ -1,12 +1,14 @@
-"""Measured parts of the documentation, each between ``<!-- name -->`` and ``<!-- end name -->``.
+"""What benchmarks and studies share: measured parts of pages, processor time, and the machine.
 
-For benchmarks and for studies.
+A measured part of a page stands between ``<!-- name -->`` and ``<!-- end name -->``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +19,22 @@ def cpu_seconds() -> float:
     """Processor time of this process and the commands it ran: the time on an idle core."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(use.ru_utime + use.ru_stime for use in both)
+
+
+def processor() -> str:
+    """Name of the processor, as the system reports it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """The processor and how many cores there are."""
+    return f"{processor()}, {os.cpu_count()} cores"
 
 
 def put(page: Path, parts: Mapping[str, str]) -> None:

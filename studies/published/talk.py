@@ -1,0 +1,154 @@
+"""Slides of Taffet and Mellor-Crummey (SC'19), and where our numbers for them are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from studies.published.index import SEVERE, Cell, CellNumber, Claim, Published, worded
+
+GHOST: Final = "taffet2019/minighost"
+PF3D: Final = "taffet2019/pf3d"
+SHAPES: Final = "taffet2019/networks and circuits"
+GHOST_RULES: Final = "taffet2019/minighost rules"
+SHIFTED: Final = "taffet2019/pf3d reasons"
+
+ONE_PLANE: Final = Cell(SHIFTED, "placement: one plane still lies across two leaves", column=3)
+SLOWED: Final = Cell(PF3D, "slow-down by the background")
+SHORT_OTHERS: Final = Cell(PF3D, "slow-down with background messages of 128 KiB")
+LONG_OTHERS: Final = Cell(PF3D, "slow-down with background messages of 8 MiB")
+LONGER: Final = Cell(
+    "taffet2019/pf3d load",
+    "computation of 1 ms, others' messages of 1 MiB: load on links between switches that we use",
+)
+THEIR_TILING, THEIR_CHANGE = 2.9, 0.6
+"""Communication time, linear over tiled, and the share that small phases with one sum save."""
+
+FIGURES: Final = (
+    Published(
+        "Sample plot",
+        "congested fraction plot, legend",
+        (),
+        "the drawing itself",
+        "taffet2019/minighost-tags-linear.png",
+        "explains the drawing",
+    ),
+    Published(
+        "Visualizing H",
+        "H(14, ·), H(15, ·)",
+        (Cell(SHAPES, "talk, H(14, ·) and H(15, ·): ones, ones, equal"),),
+        "exact for any two packet ids",
+    ),
+    Published(
+        "miniGhost, default",
+        "plot",
+        (Cell(GHOST, "… cyclic ÷ tiled", "cyclic ÷ tiled"),),
+        "the default is not described; cyclic is one reading",
+    ),
+    Published(
+        "miniGhost, linear",
+        "plots, whole and by phase",
+        (
+            worded(
+                GHOST,
+                "congested fraction of leaf up-links in phase z: linear → tiled",
+                "phase z",
+                None,
+                (0, "above", 100 * SEVERE),
+                (1, "below", 100 * SEVERE),
+            ),
+        ),
+        "no number in theirs",
+        "taffet2019/minighost-tags-linear.png",
+    ),
+    Published(
+        "miniGhost, tiled",
+        "plots by phase",
+        (
+            Cell(GHOST, "less communication time by tiling: linear ÷ tiled", "time"),
+            Cell(GHOST, "whole time saved by tiling, from linear", "whole"),
+        ),
+        "rules of posting, waiting and switches, one at a time: longer buffers give {0}, "
+        "shorter messages {1}",
+        "taffet2019/minighost-tags-tiled.png",
+        "",
+        (
+            Cell(GHOST_RULES, "buffers of 128 KiB", column=2),
+            Cell(GHOST_RULES, "1 variable: messages of 83 kB", column=2),
+        ),
+        tuple(
+            Claim(CellNumber(Cell(GHOST_RULES, rule, column=2)), "about", 2.9, 0.1)
+            for rule in ("buffers of 128 KiB", "1 variable: messages of 83 kB")
+        ),
+    ),
+    Published(
+        "Boundary conditions",
+        "heaviest congestion by plane",
+        (
+            Cell(GHOST, "tiled, tag 1000 (to +y): heaviest layer of nodes", "tag 1000"),
+            Cell(GHOST, "tiled, tag 3000 (to +x): heaviest layer of nodes", "tag 3000"),
+        ),
+        "the planes' numbers are lost in the slides' text",
+        "taffet2019/minighost-boundary.png",
+    ),
+    Published(
+        "Modified pattern",
+        "three plots",
+        (
+            Cell(GHOST, "communication saved by the change", "time"),
+            Cell(GHOST, "whole time saved by the change", "whole"),
+            Cell(GHOST, "both together, from linear", "together"),
+        ),
+        f"{THEIR_TILING:g}× and {100 * THEIR_CHANGE:.0f} % less make "
+        f"{THEIR_TILING / (1 - THEIR_CHANGE):.3g}×, not nearly 5×: the figures are not of "
+        "the same runs: see below",
+    ),
+    Published(
+        "pF3D",
+        "plot and load",
+        (Cell(PF3D, "our load on a link between switches that we use", "load"),),
+        "with ten times the computation it is {0}: below",
+        "taffet2019/pf3d-default.png",
+        "",
+        (LONGER,),
+        (Claim(CellNumber(LONGER), "about", 2.0, 0.2),),
+    ),
+    Published(
+        "pF3D, mappings",
+        "original and shifted",
+        (Cell(PF3D, "shifted over alone", "over alone"),),
+        "no plane of ours crosses leaves; if one still does, {0}: below",
+        "taffet2019/pf3d-shifted.png",
+        "",
+        (ONE_PLANE,),
+        (
+            Claim(
+                CellNumber(ONE_PLANE),
+                "above",
+                CellNumber(Cell(PF3D, "shifted over alone"), published=True),
+            ),
+        ),
+    ),
+    Published(
+        "pF3D, table",
+        "times",
+        (
+            Cell(PF3D, "slow-down by the background", "background"),
+            Cell(PF3D, "shifted instead of default", "shifted"),
+        ),
+        "the other traffic is not published: {0} with short messages, {1} with long ones; "
+        "the gain by shifting follows from this and from the row above",
+        "",
+        "",
+        (SHORT_OTHERS, LONG_OTHERS),
+        (
+            Claim(CellNumber(SHORT_OTHERS), "below", CellNumber(SLOWED, published=True)),
+            Claim(CellNumber(LONG_OTHERS), "above", CellNumber(SLOWED, published=True)),
+        ),
+    ),
+    Published(
+        "Convergence",
+        "variances of both schemes",
+        (Cell("taffet2019/one reservoir", "variance of W over l²Q − N, f = 0.2", "W"),),
+        "150 runs",
+    ),
+)
