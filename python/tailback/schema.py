@@ -377,7 +377,7 @@ def markdown() -> str:
         "Rows of `samples` are stored for scheme `full` with one slot only; for other schemes they",
         "are decoded from `packets` when the run is read",
         "([telemetry](../explanation/telemetry.md)). Runs of the",
-        "[fluid model](../explanation/rates.md) have no samples, and only `bytes` and `busy_ps` in",
+        "[fluid model](../explanation/congestion.md#the-fluid-model) have no samples, and only `bytes` and `busy_ps` in",
         "`truth`; its other columns are null.",
         "",
     ]
