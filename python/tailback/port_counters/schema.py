@@ -247,4 +247,3 @@ def markdown() -> str:
     )
     lines += [f"| `{flag.name}` | {flag.value} | {meaning[flag.name or '']} |" for flag in Flag]
     return "\n".join([*lines, ""])
-

@@ -317,4 +317,4 @@ def test_page_of_rules_is_current() -> None:
     text = page.read_text(encoding="utf-8")
     assert text == markdown(), "python -m tailback.diagnosis.rules > docs/reference/rules.md"
     for section in ("What it does", "Why it matters", "Example", "What to do"):
-        assert text.count(f"\n**{section}.** ") == len(RULES)
+        assert text.count(f"\n**{section}.** ") == len(RULES.names())

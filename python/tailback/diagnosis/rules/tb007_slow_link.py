@@ -20,8 +20,8 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
     (as in TB003), and its cable is proved to be slower than equivalent ones:
 
     - Inside the network, the equivalent links carry as much of your traffic and are congested at
-      most a quarter as often; chance would produce such a difference on any link in at most one
-      run of twenty; and a slow cable there explains at least 35 % of the squared lateness of your
+      most a quarter as often. Chance would produce such a difference on any link in at most one
+      run of twenty. A slow cable there explains at least 35 % of the squared lateness of your
       messages, and as much as any other cable.
     - At a node, no large message of the node reaches 60 % of the rate of the median node's, which
       reaches 80 % of the line rate.
