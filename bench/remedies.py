@@ -1,6 +1,7 @@
 """Remedies proved on generated scenarios, and those that screening by the fluid model misses.
 
     python bench/remedies.py --count 210 --json      by cause and by kind of remedy
+    python bench/remedies.py --count 210 --write     tables in docs/measurements/accuracy.md
 
 The scenarios are the development ones (bench/diagnosis_suite.py), with everything in them known,
 including other jobs and slow cables. Candidates are proved with screening, as ``tailback diagnose``
@@ -13,8 +14,10 @@ import argparse
 import json
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 
+from _pages import put
 from diagnosis_suite import LABELS, Case, make
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
@@ -33,6 +36,7 @@ from tailback.simulation import (
 )
 from tailback.units import percent
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
 SEEDS = 2
 KINDS = ("placement", "pattern", "routing", "rate-control", "combined")
 
@@ -164,6 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--count", type=int, default=210, help="scenarios, from number 0 in twos")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     found = []
     for number in range(0, 2 * asked.count, 2):
@@ -177,6 +182,8 @@ def main() -> int:
         print(json.dumps([asdict(each) for each in found], indent=2))
     else:
         print(tables(found))
+    if asked.write:
+        put(PAGE, {"remedies": tables(found)})
     return 0
 
 

@@ -240,7 +240,7 @@ TABLES = {
                 "queue_pair",
                 pl.UInt32,
                 "its queue pair: the receiver's, or the sender's if shared; "
-                "null in runs of earlier versions",
+                "null where it is unknown",
             ),
             ("time_ps", pl.UInt64, "when its tail arrived"),
             ("src_node", pl.UInt32, "node it came from"),

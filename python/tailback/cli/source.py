@@ -24,8 +24,7 @@ _SKIP_REPEATS = click.option(
 _COARSE = click.option(
     "--coarse",
     metavar="SIZE",
-    help="Simulate messages in packets of this size, like 16 KiB: less exact and faster. auto: up "
-    "to 64 KiB, so that messages have 64 packets or more.",
+    help="Simulate messages in larger packets, like 16 KiB or auto: less exact and faster.",
 )
 
 
@@ -118,8 +117,7 @@ def source_options(command: F) -> F:
         click.option(
             "--threads",
             type=click.IntRange(1),
-            help="Threads of the engine (default: idle cores, fewer for a network of few nodes). "
-            "Results do not depend on this.",
+            help="Threads of the engine (default: idle cores).",
         ),
     ]
     for decorate in reversed(decorators):
