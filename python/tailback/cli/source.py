@@ -131,6 +131,5 @@ def allow_hosts_option(command: F) -> F:
         "--allow-hosts",
         metavar="SPEC",
         help="Hosts that other placements may use, like --hosts; all: every compute host "
-        "(default: those the job runs on). The number of hosts and of ranks per host does not "
-        "change.",
+        "(default: those the job runs on).",
     )(command)
