@@ -4,8 +4,8 @@
     .venv/bin/python scripts/report-pictures.py --review FOLDER report.html compare.html …
 
 Without arguments it makes those of README.md and docs/how-to/report.md: the demo is diagnosed and
-compared, and screenshots are taken, as of two other examples, a torus and the evolution of
-examples/blue-waters; ``--kept FOLDER`` keeps their results there and uses them the next time. With
+compared, and screenshots are taken, also of the evolution of examples/blue-waters.
+``--kept FOLDER`` keeps their results there and uses them the next time. With
 ``--review`` each page is written in full, in pieces of viewable size, 1280 and 500 pixels wide:
 light, dark and without colour, and on A4 paper as a PDF. Needs the Debian packages chromium and
 chromium-driver, as the browser tests do.
@@ -26,19 +26,13 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 sys.path.insert(0, str(ROOT))
-from tailback.api.compare import compare  # noqa: E402
-from tailback.scenario.model import parse  # noqa: E402
-from tailback.simulation import simulate  # noqa: E402
 from tests.factories import webdriver  # noqa: E402
 
 WIDE, NARROW = 1280, 500
 PIECE = 1500
 """Height of the pieces of a reviewed page, CSS pixels."""
 
-PAPER = 700
-"""Width of A4 between its margins, CSS pixels."""
-
-MODES = {"light": "light", "dark": "dark", "grey": "light", "print": "light"}
+MODES = {"light": "light", "dark": "dark", "grey": "light"}
 
 CLICK = """
 const c = document.getElementById(arguments[0]), b = c.getBoundingClientRect();
@@ -101,20 +95,6 @@ def results(folder: Path) -> None:
         "compare": ["compare", folder / "demo" / "run", folder / "demo" / "after"],
         "blue-waters": ["simulate", examples / "blue-waters" / "blue-waters.toml", "--quiet"],
         "evolution.html": ["evolution", folder / "blue-waters"],
-        "stencil2d": [
-            "diagnose",
-            examples / "stencil2d" / "stencil2d.toml",
-            "--quiet",
-            "--seeds",
-            "1",
-        ],
-        "background": [
-            "diagnose",
-            examples / "background" / "background.toml",
-            "--quiet",
-            "--seeds",
-            "1",
-        ],
     }
     for name, command in commands.items():
         if not (folder / name).exists():
@@ -123,49 +103,13 @@ def results(folder: Path) -> None:
             )
 
 
-def torus(path: Path) -> None:
-    """The comparison of two placements on a torus, as a folder; existing results are kept."""
-    if path.exists():
-        return
-    runs = [
-        simulate(
-            parse(
-                {
-                    "name": "torus",
-                    "seed": 1,
-                    "fabric": {
-                        "topology": {"kind": "torus", "dims": [12, 8, 8], "nodes_per_switch": 1}
-                    },
-                    "job": [
-                        {
-                            "placement": placement,
-                            "pattern": {
-                                "kind": "stencil3d",
-                                "dims": [12, 8, 8],
-                                "size": "64 KiB",
-                                "rounds": 2,
-                            },
-                        }
-                    ],
-                }
-            )
-        )
-        for placement in ("random", "block")
-    ]
-    compare(*runs).write(path)
-
-
 def document(folder: Path) -> None:
     """The pictures of the documentation."""
     results(folder)
-    torus(folder / "torus")
     with webdriver.Browser("--hide-scrollbars") as browser:
         look(browser, WIDE)
         browser.open(folder / "demo" / "report.html")
         shoot(browser, "report.png", 0, top_of(browser, "#measured") - 8)
-        top = top_of(browser, "#measured")
-        below = top_of(browser, "#measured details")
-        shoot(browser, "report-measured.png", top, below - top)
         browser.run("document.querySelector('#where tr[data-link]').click()")
         top = top_of(browser, "#tools")
         below = top_of(browser, "#where h3:nth-of-type(2)")
@@ -174,61 +118,12 @@ def document(folder: Path) -> None:
         browser.run(CLICK, "ranks", 0.45, 0.3)
         top = top_of(browser, "#when")
         shoot(browser, "report-when.png", top, top_of(browser, "#figure-time_course") - top - 50)
-        look(browser, NARROW, "dark")
-        browser.open(folder / "demo" / "report.html")
-        shoot(browser, "report-narrow.png", 0, 1100, NARROW)
-        look(browser, WIDE)
         browser.open(folder / "compare" / "compare.html")
         top = top_of(browser, "#tools")
         below = top_of(browser, "#where h3:nth-of-type(2)")
         shoot(browser, "report-change.png", top, below - top)
-        browser.open(folder / "torus" / "compare.html")
-        browser.run("document.querySelector('input[name=dataset]').click()")
-        top = top_of(browser, "#figure-grids")
-        below = top_of(browser, "#where h3:nth-of-type(2)")
-        shoot(browser, "report-torus.png", top, below - top - 50)
-        sheet(browser, folder)
-        look(browser, WIDE)
         browser.open(folder / "evolution.html")
         shoot(browser, "report-evolution.png", 46, top_of(browser, ".columns") - 56)
-
-
-SHEET = {
-    "demo": "demo/report.html",
-    "stencil2d": "stencil2d/report.html",
-    "background": "background/report.html",
-    "torus": "torus/compare.html",
-    "change": "compare/compare.html",
-}
-"""Pages of the picture that shows reports in every style."""
-WAYS = (
-    (WIDE, "light"),
-    (WIDE, "dark"),
-    (WIDE, "grey"),
-    (NARROW, "light"),
-    (NARROW, "dark"),
-    (PAPER, "print"),
-)
-THUMB = 160
-
-
-def sheet(browser: webdriver.Browser, folder: Path) -> None:
-    """One picture of the part *Where* of several reports, in every style."""
-    out = Image.new("RGB", (THUMB * len(WAYS), THUMB * len(SHEET)), "white")
-    for row, page in enumerate(SHEET.values()):
-        for column, (width, mode) in enumerate(WAYS):
-            look(browser, width, mode)
-            browser.open(folder / page)
-            if mode == "print":
-                browser.command("Emulation.setEmulatedMedia", media="print")
-                browser.run("dispatchEvent(new Event('beforeprint'))")
-            browser.settle()
-            image = photograph(browser, top_of(browser, "#where"), width - 2, width)
-            out.paste(
-                image.resize((THUMB - 4, THUMB - 4), Image.Resampling.LANCZOS),
-                (column * THUMB + 2, row * THUMB + 2),
-            )
-    out.quantize(48).save(IMAGES / "report-ways.png", optimize=True)
 
 
 def review(pages: list[Path], folder: Path) -> None:

@@ -72,7 +72,7 @@ With port counters, a job list or samples of packets, the diagnosis explains the
 and the remedy.
 
 The tutorial (docs/tutorial) takes one trace from the question to the remedy and a sweep;
-docs/how-to/python.md has more on sources and figures.
+docs/reference/api.md has more on sources and figures.
 """
 
 from __future__ import annotations

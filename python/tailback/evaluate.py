@@ -19,7 +19,7 @@ from tailback.scenario.engine import LocalRates
 from tailback.traffic.program import Program
 
 Rates = Literal["max-min", "assignment"]
-"""How rates of flows are set; both adjust as flows start and end (docs/explanation/rates.md)."""
+"""How rates of flows are set; both adjust as flows start and end."""
 
 
 @dataclass(frozen=True)

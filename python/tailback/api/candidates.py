@@ -40,7 +40,7 @@ DEFAULT_METHODS = (
 
 CONGESTED_FRACTION = 0.1
 """Congested fraction of a leaf's links from which its hosts should be avoided: the same as for a
-congested link (docs/explanation/diagnosis.md, section 2)."""
+congested link (docs/explanation/verdict.md)."""
 
 
 def default_methods(prepared: PreparedScenario) -> tuple[str, ...]:

@@ -227,7 +227,7 @@ def diagnose(
         contexts: For captures: folder with the addresses of nodes and the calls that packets belong
             to.
         counters: Port counters recorded during the traced run, as :func:`counters` takes them.
-        jobs: List of the jobs that ran at that time (docs/how-to/jobs.md); default: that of the
+        jobs: List of the jobs that ran at that time (docs/how-to/diagnose.md); default: that of the
             recording.
         samples: Samples that receivers counted, by flow or cumulative (CSV).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
@@ -239,7 +239,7 @@ def diagnose(
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
         tasks: New folder of the tasks of workers, which they see under the same path
-            (docs/how-to/cluster.md); default: a temporary one.
+            (docs/how-to/parallel.md); default: a temporary one.
         progress: Called with the current step and its progress, 0–1.
         watch: Called regularly with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …

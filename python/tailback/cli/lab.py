@@ -55,7 +55,7 @@ def up(source: Path, scheme: str | None) -> None:
     )
 
 
-@lab.command(epilog="docs/how-to/lab.md says what each cause is.")
+@lab.command(epilog="docs/reference/lab.md says what each cause is.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the case.")
 @click.option(

@@ -24,6 +24,5 @@ class FiniteRange(click.FloatRange):
 profile_option = click.option(
     "--profile",
     is_flag=True,
-    help="Show where Tailback's own CPU time and memory (the largest so far) went, stage by stage, "
-    "on stderr.",
+    help="Show Tailback's own CPU time and memory by stage, on stderr.",
 )

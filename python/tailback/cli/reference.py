@@ -22,17 +22,14 @@ _INTRODUCTION = r"""# Command line
 | 125 | `tailback record`: Tailback itself failed; the message says whether the program ran |
 | 130 | interrupted: Ctrl-C, or SIGTERM from a batch system |
 
-`tailback record` exits with the exit code of the command that it runs, like `time` and `strace`, or
-with 128 + *n* if signal *n* ended it. What was recorded of a program that failed is kept, and a
-note says how it ended and what of the recording can be used.
+`tailback record` exits with the exit code of the command that it runs, or with 128 + *n* if signal
+*n* ended it.
 
 Results go to standard output, progress and warnings to standard error. Commands that print
 results take `--format json`. Tailback overwrites nothing without `--force`, and replaces a folder
-only if the folder's `manifest.json` lists everything in it. The manifest also holds the SHA-256 of
-every file: of a run, a diagnosis, a recording, a case of the lab, an archive. Tailback refuses to
-read a file that has changed since. To use an edited file, copy it to another folder and name it
-there; or delete `manifest.json`, and the folder is read unchecked, with a note. Files that you add
-to the folder are not checked.
+only if its `manifest.json` lists everything in it. The manifest has the SHA-256 of every file, and
+a file that has changed is refused. To use an edited file, copy it to another folder, or delete
+`manifest.json`: the folder is then read unchecked, with a note.
 
 For shell completion, add one of these lines to the start-up file of your shell:
 

@@ -24,8 +24,7 @@ _SKIP_REPEATS = click.option(
 _COARSE = click.option(
     "--coarse",
     metavar="SIZE",
-    help="Simulate messages in packets of this size, like 16 KiB: less exact and faster. auto: up "
-    "to 64 KiB, so that messages have 64 packets or more.",
+    help="Simulate messages in larger packets, like 16 KiB or auto: less exact and faster.",
 )
 
 
@@ -118,8 +117,7 @@ def source_options(command: F) -> F:
         click.option(
             "--threads",
             type=click.IntRange(1),
-            help="Threads of the engine (default: idle cores, fewer for a network of few nodes). "
-            "Results do not depend on this.",
+            help="Threads of the engine (default: idle cores).",
         ),
     ]
     for decorate in reversed(decorators):
@@ -133,6 +131,5 @@ def allow_hosts_option(command: F) -> F:
         "--allow-hosts",
         metavar="SPEC",
         help="Hosts that other placements may use, like --hosts; all: every compute host "
-        "(default: those the job runs on). The number of hosts and of ranks per host does not "
-        "change.",
+        "(default: those the job runs on).",
     )(command)

@@ -4,7 +4,7 @@ Every step of the waterfall is simulated in several repetitions, and with other 
 (:data:`tailback.diagnosis.waterfall.ENGINE_VARIATIONS`). Each is a variation of the model with its
 own costs and its own main cause, chosen by the same rule as the verdict. How the costs vary gives
 the probability of each cause. Nothing here is fitted to scenarios with known causes
-(docs/explanation/diagnosis.md).
+(docs/explanation/verdict.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ were late, and whether one of their nodes was busy at the time
 (:mod:`tailback.diagnosis.message_delays`). Each piece of evidence is a share, from 0 to 1, that a
 cause predicts to be 1, predicts to be 0, or says nothing about. The likelihood of a share *x* is
 :func:`likelihood` of *x*, of 1 − *x*, or of ½; causes are equally likely beforehand, and the
-likelihoods of all pieces are multiplied (docs/explanation/diagnosis.md).
+likelihoods of all pieces are multiplied (docs/explanation/verdict.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The steps add one factor at a time, always in the same order: paths, transfers w
 scenario describes them), the injection rate of adapters, endpoints, the network with the best
 placement found, the actual placement, its routing, its slow links, other traffic. A cost that two
 factors cause together is charged to the later one. Therefore each factor is also removed
-individually from the full run, if that can be simulated (docs/explanation/diagnosis.md).
+individually from the full run, if that can be simulated (docs/explanation/verdict.md).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class PhaseTime(FrozenModel):
 
 
 class Efficiency(FrozenModel):
-    """POP efficiencies, 0–1 (docs/explanation/measured.md).
+    """POP efficiencies, 0–1 (docs/explanation/verdict.md).
 
     Attributes:
         load_balance: Mean over maximum of the ranks' computation.

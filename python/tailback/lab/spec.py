@@ -19,7 +19,7 @@ from tailback.errors import (
 from tailback.io.input_files import text_content
 from tailback.units import LinkGbps, SizeBytes
 
-HOW_TO = "see docs/how-to/lab.md"
+HOW_TO = "see docs/reference/lab.md"
 
 
 class LabError(TailbackError):

@@ -228,7 +228,12 @@ def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:
 
 def markdown() -> str:
     """The two tables as Markdown for the documentation."""
-    lines = []
+    lines = [
+        "## Port counters",
+        "",
+        "Collections and archives of [port counters](../how-to/counters.md) have two tables.",
+        "",
+    ]
     for table in (READINGS, INTERVALS):
         lines += [f"### {table.name}", "", f"A row is {table.row}.", ""]
         lines += ["| column | type | meaning |", "|---|---|---|"]
@@ -242,7 +247,3 @@ def markdown() -> str:
     )
     lines += [f"| `{flag.name}` | {flag.value} | {meaning[flag.name or '']} |" for flag in Flag]
     return "\n".join([*lines, ""])
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

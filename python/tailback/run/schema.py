@@ -377,8 +377,8 @@ def markdown() -> str:
         "Rows of `samples` are stored for scheme `full` with one slot only; for other schemes they",
         "are decoded from `packets` when the run is read",
         "([telemetry](../explanation/telemetry.md)). Runs of the",
-        "[fluid model](../explanation/rates.md) have no samples, and only `bytes` and `busy_ps` in",
-        "`truth`; its other columns are null.",
+        "[fluid model](../explanation/congestion.md#the-fluid-model) have no samples, and only",
+        "`bytes` and `busy_ps` in `truth`; its other columns are null.",
         "",
     ]
     for table in TABLES.values():

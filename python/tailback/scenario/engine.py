@@ -64,10 +64,10 @@ class CongestionControlSection(Section):
 
     scheme: Literal["infiniband", "dcms", "rgbcc", "dcqcn"] = Field(
         default="infiniband",
-        description="as specified; with a marking rate that changes while victims are created "
-        "(`dcms`); with red and green signals to senders (`rgbcc`); or rates that follow ECN marks "
-        "(`dcqcn`, of Ethernet; its keys: [engine.dcqcn]): "
-        "[congestion.md](../explanation/congestion.md)",
+        description="as specified; with a marking rate that changes while victims are created; "
+        "with red and green signals to senders; or rates that follow ECN marks (its "
+        "keys: [engine.dcqcn]): "
+        "[congestion.md](../explanation/congestion.md#congestion-control)",
     )
     threshold: SizeBytes = Field(
         default=32768, description="queue of an output above which packets are marked (FECN)"
@@ -193,9 +193,8 @@ class FlowControlSection(Section):
 
     kind: Literal["credits", "pfc"] = Field(
         default="credits",
-        description="a sender has credit for the free bytes; or a buffer pauses "
-        "its sender (priority flow control, IEEE 802.1Qbb): [congestion.md]"
-        "(../explanation/congestion.md)",
+        description="a sender has credit for free bytes, or a buffer pauses its sender (PFC, "
+        "IEEE 802.1Qbb): [congestion.md](../explanation/congestion.md#ethernet)",
     )
     xoff: SizeBytes = Field(
         default=24_470,
@@ -239,10 +238,9 @@ class PacingSection(Section):
     )
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None,
-        description="compute a rate for every flow of a job's step: `assigned` ends "
-        "soonest (Birk and Zdornov, 2009), `max-min` is fair, but unequal flows end "
-        "later than without control: "
-        "[congestion.md](../explanation/congestion.md)",
+        description="compute a rate for every flow of a job's step; `assigned` ends soonest, "
+        "`max-min` is fair: "
+        "[congestion.md](../explanation/congestion.md#rates-of-flows)",
     )
     rates_file: FilePath | None = Field(
         default=None,
@@ -290,19 +288,19 @@ class AdaptiveSection(Section):
 
     load: Literal["queue", "queue-and-credit"] = Field(
         default="queue",
-        description="load of a port: time to send its queued bytes; or queued "
-        "bytes plus bytes whose credit has not come back (CODES)",
+        description="load of a port: time to send its queued bytes, or these plus bytes whose "
+        "credit has not come back (CODES)",
     )
     ties: Literal["random", "lowest", "random-or-lowest"] = Field(
         default="random",
-        description="choice among equally loaded ports: the first from a random one on; the "
-        "lowest; or a random one if all are equal, else the lowest (CODES)",
+        description="choice among equally loaded ports: the first from a random one on, the "
+        "lowest, or a random one if all are equal, else the lowest (CODES)",
     )
     per: Literal["packet", "message", "chunk", "flowlet"] = Field(
         default="packet",
-        description="how long a choice lasts: one packet, a message, a chunk of "
-        "a message (He et al., 2015), or until the message pauses "
-        "for longer than gap (Sinha et al., 2004)",
+        description="how long a choice lasts: one packet, a message, a chunk of it (He et al., "
+        "2015), or until the message pauses for longer than gap (Sinha et al., "
+        "2004)",
     )
     gap: TimePs = Field(default=500_000, description="pause that ends a flowlet")
     chunk: SizeBytes = Field(
@@ -445,9 +443,8 @@ class EngineSection(Section):
         default=None,
         ge=1,
         le=MAX_LOCAL_ERROR,
-        description="factor by which both rates may be "
-        "wrong: gains are also simulated with rates that much lower and higher; absent: 2 for a "
-        "rate that is not stated, 1 for one that is",
+        description="factor by which both rates may be wrong, at which gains are also "
+        "simulated; absent: 2 for a rate that is not stated, else 1",
     )
     local_delay: TimePs = 500_000
     local_sharing: Literal["memory", "ports"] = Field(
@@ -457,10 +454,8 @@ class EngineSection(Section):
     )
     coarse: CoarseSize | None = Field(
         default=None,
-        description="simulate messages in packets of this size instead, if larger "
-        "than packet: less exact and faster; `auto`: of up to 64 KiB, so that messages have 64 or "
-        "more: "
-        "[coarse packets](../explanation/approximations.md#coarse-packets)",
+        description="simulate messages in packets of this size; less exact and faster: [coarse "
+        "packets](../explanation/approximations.md#coarse-packets)",
     )
     skip_repeats: bool = Field(
         default=False,

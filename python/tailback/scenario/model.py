@@ -277,15 +277,15 @@ class TelemetrySection(Section):
         default=4,
         ge=1,
         le=16,
-        description="bits of a count of hops, at most 8; with randomness `sender` at most 16 bits "
-        "of decisions in its place, for paths of one hop less",
+        description="bits of a count of hops, at most 8; of decisions with randomness `sender`, "
+        "at most 16",
     )
     slots: int = Field(
         default=1,
         ge=1,
         le=MAX_SLOTS,
-        description="slots of a reservoir: a packet of l hops brings up to this many of them; for "
-        "scheme full, single-bit, compact or coordinated",
+        description="slots of a reservoir, each for one hop; for scheme full, single-bit, "
+        "compact or coordinated",
     )
     probability: float = Field(
         default=0.2,
@@ -297,9 +297,8 @@ class TelemetrySection(Section):
         default=None,
         ge=0,
         le=1_000_000_000,
-        description="maximum number of packets to keep (table `packets`): if there are more, one "
-        "in k carries a sample; default: none with scheme `full`, ten million with "
-        "others",
+        description="maximum number of packets to keep (table `packets`): beyond it, one in k "
+        "carries a sample; default: none with scheme `full`, else ten million",
     )
     one_in: int = Field(
         default=1,
@@ -312,27 +311,26 @@ class TelemetrySection(Section):
     randomness: Literal["ideal", "lfsr", "ring", "sender"] = Field(
         default="ideal",
         description="what decides in a switch with scheme compact or single-bit: independent "
-        "random numbers, a shift register with feedback in every port, rings with a clock of their "
-        "own, or bits that the sending adapter draws into the header",
+        "random numbers, a shift register in every port, rings with their own "
+        "clock, or bits from the sending adapter",
     )
     receivers: bool = Field(
         default=False,
         description="keep the samples of each receiving node apart (column `receiver` of table "
-        "`samples`): more rows, by up to the number of nodes",
+        "`samples`)",
     )
     header_loss: float = Field(
         default=0.0, ge=0, lt=1, description="share of packets whose sample is lost in the network"
     )
     stamping: Literal["all", "leaf"] | list[str] = Field(
         default="all",
-        description="switches that put samples into packets: `all`, those with nodes (`leaf`), or "
-        "a list of names; `leaf` and lists need scheme full, single-bit, compact, coordinated or "
-        "csig",
+        description="switches that put samples into packets: `all`, those with nodes (`leaf`), "
+        "or a list of names; not for every scheme",
     )
     charge_header: bool = Field(
         default=False,
-        description="make every packet longer by the bytes of the scheme's header; up to six bits "
-        "fit into reserved bits of InfiniBand and cost nothing",
+        description="make every packet longer by the bytes of the scheme's header; up to six "
+        "bits are free",
     )
 
     @model_validator(mode="after")

@@ -47,7 +47,7 @@ MAX_MBPS = 4e6
 NOTE = (
     "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "
     "congested and no packet carries a sample; times and link use are estimates "
-    "(docs/explanation/rates.md)"
+    "(docs/explanation/congestion.md)"
 )
 
 

@@ -71,13 +71,13 @@ def test_help_is_a_page_that_shows_each_function() -> None:
 
 
 def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(compile(block, "docs/how-to/python.md", "exec"), names)
+        exec(compile(block, "docs/reference/api.md", "exec"), names)
     assert len(blocks) >= 2 and (tmp_path / "diagnosis" / "report.html").is_file()
 
 

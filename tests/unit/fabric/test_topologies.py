@@ -206,8 +206,7 @@ def test_up_down_descends_where_it_can_though_climbing_on_is_shorter() -> None:
 
 
 def test_few_pairs_of_a_dragonfly_take_a_hop_more_than_up_down_needs() -> None:
-    # The figure of docs/reference/topologies.md, against all up/down paths of the
-    # breadth-first order.
+    # Against all up/down paths of the breadth-first order.
     fabric = build(
         {"kind": "dragonfly", "nodes_per_router": 1, "routers": 4, "global_ports": 2, "groups": 9}
     )

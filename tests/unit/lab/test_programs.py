@@ -81,7 +81,7 @@ def frames(kind: str, count: int, seed: int) -> list[Frame]:
 
 
 def ids_of(given: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
-    """Packet ids, as docs/explanation/datapath.md defines them."""
+    """Packet ids, as docs/explanation/validation.md defines them."""
 
     def end(address: str) -> int:
         return int.from_bytes(ipaddress.ip_address(address).packed[-3:])

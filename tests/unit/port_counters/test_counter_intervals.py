@@ -192,8 +192,8 @@ def test_lost_bandwidth_never_passes_the_capacity() -> None:
     assert frame.select(lost_gbps(pl.col("f"), pl.col("c"))).to_series().to_list() == [25.0, 100.0]
 
 
-def test_the_page_shows_the_tables_as_they_are() -> None:
-    page = ROOT / "docs" / "how-to" / "counters.md"
+def test_page_of_tables_describes_port_counters() -> None:
+    page = ROOT / "docs" / "reference" / "tables.md"
     assert markdown() in page.read_text(encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ import pytest
 PRODUCT = Path(__file__).resolve().parents[3] / "python" / "tailback"
 
 FORBIDDEN = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-"""Modules whose files are code. Dask itself uses pickle: docs/how-to/cluster.md says so."""
+"""Modules whose files are code. Dask itself uses pickle: docs/how-to/parallel.md says so."""
 
 CALLS = {"eval", "exec", "compile", "read_pickle", "to_pickle"}
 

@@ -64,7 +64,7 @@ def test_detours_are_longer_than_minimal_ways() -> None:
 @pytest.mark.parametrize("leaf", ["same", "own"])
 @pytest.mark.parametrize(("ranks_per_host", "idle"), [(1, 0.5), (2, 0.0)])
 def test_rails_without_ranks_leave_links_idle(leaf: str, ranks_per_host: int, idle: float) -> None:
-    """D-mod-k goes by node number and uses every second one: docs/reference/topologies.md."""
+    """D-mod-k goes by node number and uses every second one."""
     tree = {"kind": "k-ary-n-tree", "k": 4, "n": 2, "rails": 2, "rail_leaf": leaf}
     job = {
         "ranks_per_host": ranks_per_host,

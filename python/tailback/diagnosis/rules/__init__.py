@@ -3,7 +3,7 @@
 A rule evaluates the :class:`~tailback.diagnosis.run_analysis.RunAnalysis` of a run and returns a
 finding or None. To add one, add a file ``tbNNN_*.py`` whose function is registered under its code;
 its docstring has the sections *What it does*, *Why it matters*, *Example* and *What to do*, from
-which ``docs/reference/rules/`` is generated (``python -m tailback.diagnosis.rules``).
+which ``docs/reference/rules.md`` is generated (``python -m tailback.diagnosis.rules``).
 """
 
 from __future__ import annotations

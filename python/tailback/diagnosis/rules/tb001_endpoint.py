@@ -35,12 +35,10 @@ def endpoint(evidence: RunAnalysis) -> Finding | None:
     most up-links.
 
     ## What to do
-    Change what is sent, not where ranks run. Replace a loop of sends to one rank by the collective
-    (`MPI_Reduce`, `MPI_Gather`); stagger the order in which ranks exchange, so that neighbours do
-    not meet at the same node; wait for a missing neighbour instead of skipping it; or remove the
-    synchronisation between phases. `tailback diagnose` applies every rewrite that fits the calls
-    and phases named here (`tailback list rewrite`), re-simulates the program, and shows the
-    proved results: docs/explanation/diagnosis.md, section 6.
+    Change what is sent, not where ranks run: replace a loop of sends to one rank by the collective
+    (`MPI_Reduce`, `MPI_Gather`), stagger the order in which ranks exchange, or remove the
+    synchronisation between phases. `tailback diagnose` re-simulates every rewrite that fits
+    (`tailback list rewrite`).
     """
     roots = evidence.roots.filter(pl.col("endpoint") & (pl.col("verdict") == "ours"))
     share = evidence.share(roots)

@@ -34,14 +34,12 @@ def placement(evidence: RunAnalysis) -> Finding | None:
 
     ## Why it matters
     The receiving nodes have capacity, but the links on the path do not: ranks that exchange much
-    data are on different switches. An oversubscribed root is fully used (Taffet, 2019, theorem
-    4.2), and here your job uses it. Ranks placed closer to their partners need these links less;
-    often only the rank file has to change.
+    data are on different switches. Ranks placed closer to their partners need these links less.
+    Often only the rank file has to change.
 
     ## Example
     A 64×72 stencil in row-major order on a tapered fat tree: in phase `+y` all 32 nodes of a leaf
-    send out of it through 16 up-links. The roots are the leaf-to-aggregation links; with 8×4 tiles
-    the congestion disappears.
+    send out of it through 16 up-links. With 8×4 tiles the congestion disappears.
 
     ## What to do
     Try other placements: `tailback diagnose` simulates several and writes the best one's rank file.

@@ -23,33 +23,26 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
     """Other traffic: congested links that your job hardly uses.
 
     ## What it does
-    Fires when roots of congestion trees, inside the network or at nodes, carry measurably less of
-    your traffic than they could: while they were congested and your messages were in flight, the
-    upper 95 % bound of their utilization by your job is below 70 % of the line rate, and at least
-    30 % of your packets met congestion there. Lightly used links with less congestion are left
-    out, because short bursts of your own traffic look the same. So are links that may be waiting
-    for another congested link of yours downstream.
+    Fires when roots of congestion trees carry measurably less of your traffic than they could.
+    While they were congested and your messages were in flight, the upper 95 % bound of your
+    utilization is below 70 % of the line rate, and at least 30 % of your packets met congestion
+    there. Links that may wait for another congested link of yours are left out.
 
-    In the expected run of a measured one, the rule fires only if the evidence shows other jobs;
-    links that the evidence shows to be slow count as full at the rate at which they serve.
+    In the expected run of a measured one, the rule fires only if the evidence shows other jobs.
 
     ## Why it matters
     The root of a congestion tree is fully used (Taffet, 2019, theorem 4.2). If not by your job,
-    then by traffic that was not recorded: a congested-fraction plot shows these links as dark,
-    thin lines. The next run may be faster without any change to the application.
+    then by traffic that was not recorded. The next run may be faster without any change.
 
     ## Example
-    A ring exchange with good locality shares a tapered fat tree with a job of random traffic. Down
-    into one leaf the congested fraction is high though the ring uses less than 30 Gb/s of
-    each 100 Gb/s link: two nodes of that leaf, which belong to the other job, are sent more than
-    they can receive.
+    A ring exchange shares a tapered fat tree with a job of random traffic. Down into one leaf the
+    congested fraction is high though the ring uses less than 30 Gb/s of each 100 Gb/s link: two
+    nodes of that leaf belong to the other job and are sent more than they can receive.
 
     ## What to do
-    Run again at another time or on other nodes, ask for an allocation of whole switches, and show
-    the list of links to the operators. A placement that avoids the listed links helps too:
-    `tailback diagnose` tries the same hosts shifted and, where there are spare hosts, leaves out
-    those under congested leaves. Where full buffers block your job it also tries explicit rates
-    for the messages of all jobs, which only operators can set up.
+    Run again at another time or on other nodes, ask for whole switches, and show the list of links
+    to the operators. `tailback diagnose` also tries the same hosts shifted, spare hosts away from
+    congested leaves, and explicit rates, which only operators can set up.
     """
     roots = evidence.roots.filter(pl.col("verdict") == "others")
     share = evidence.share(roots)

@@ -44,11 +44,15 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
     """Not the network: nothing significant is congested, or little time is spent communicating.
 
     ## What it does
-    Fires when no link is significantly congested; when few are (under 1 % of the links you use) and
-    less than 2 % of your packet-hops met congestion (the upper 95 % bound counts); when ranks are
-    blocked in communication for less than 5 % of their time; or when none of your messages crosses
-    a switch. A small share of packets alone is not enough: a job waits for its last packet. Does
-    not fire where sending at line rate takes at least half of the time: that is TB008.
+    Fires in one of four cases:
+
+    - No link is significantly congested.
+    - Few are (under 1 % of the links you use), and less than 2 % of your packet-hops met
+      congestion (the upper 95 % bound counts).
+    - Ranks are blocked in communication for less than 5 % of their time.
+    - None of your messages crosses a switch.
+
+    Does not fire where sending at line rate takes at least half of the time: that is TB008.
 
     ## Why it matters
     A waiting rank does not prove that the network is slow: it may be waiting for a late partner.

@@ -52,15 +52,11 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
 
     ## What it does
     Fires when more than a quarter of the congested packets are on links that may or may not be
-    congested according to the samples, or in trees whose root your job may or may not fill, and
-    these packets could make another cause the heaviest. Also fires when your messages crossed
-    switches but no packet carried a sample, or none that can be decoded; for a capture, when the
-    bits in place of the samples do not depend on the packets as samples do.
-    The finding states how many more packets of which phase are needed, and which links are least
-    certain. Counts decoded from hashes vary more than counts of whole links, so fewer header bits
-    need more packets. Scheme `csig` names the most congested link of each packet and counts
-    nothing else: packets of links are those that routing spreads evenly, and a note says so. Links
-    whose locators agree cannot be told apart by any number of packets.
+    congested, or in trees whose root your job may or may not fill, and these packets could make
+    another cause the heaviest. Also fires when no packet carried a sample that can be decoded. The
+    finding states how many more packets of which phase are needed, and which links are least
+    certain. Fewer header bits need more packets. With scheme `csig`, links whose locators agree
+    cannot be told apart by any number of packets.
 
     ## Why it matters
     A packet samples one hop of its path, so a link needs some tens of packets before its congested

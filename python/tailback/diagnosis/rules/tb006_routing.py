@@ -36,13 +36,10 @@ def routing(evidence: RunAnalysis) -> Finding | None:
     leaf share one up-link at line rate, next to up-links that carry nothing.
 
     ## What to do
-    Another set of routes (more paths for each destination, or routes made for the traffic), or
-    adaptive routing. Neither is certain to help: next to other jobs, whose full buffers it spreads
-    to all paths, adaptive routing can be several times slower than static routing. So `tailback
-    diagnose` simulates adaptive routing, VC routing and, in topologies with detours, their other
-    rules with the traffic of all jobs, and recommends only what is faster there; the waterfall's
-    `routing` step shows what even spreading is worth to your job alone. Otherwise try other
-    placements.
+    Ask for another set of routes, or adaptive routing. Neither is certain to help: next to other
+    jobs, adaptive routing spreads their full buffers to all paths. `tailback diagnose` simulates
+    adaptive routing, VC routing and other rules of the topology with the traffic of all jobs, and
+    recommends only what is faster. Otherwise try other placements.
     """
     roots = evidence.roots.filter(pl.col("verdict") == "routing")
     share = evidence.share(roots)

@@ -28,26 +28,23 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
 
     ## What it does
     Fires when the root of a congestion tree carries measurably less of your traffic than it could
-    (as in TB003), and there is proof that its cable is slower than equivalent ones. Inside the
-    network three conditions must hold: the equivalent links carry as much of your traffic and are
-    congested at most a quarter as often; chance would produce such a difference on any link of the
-    run in at most one run of twenty; and one slow cable there explains at least 35 % of the squared
-    lateness of your messages, and as much as any other cable. No other job sends to your nodes:
-    there no large message of the node may reach 60 % of the rate of the median node's, and
-    the median must reach 80 % of the line rate. Without a message log no cable is called slow.
+    (as in TB003), and its cable is proved to be slower than equivalent ones:
 
-    In the expected run of a measured one, the links are slow that the evidence shows to be slow,
-    and no others: the rule fires if your traffic fills them at the rate at which they serve.
+    - Inside the network, the equivalent links carry as much of your traffic and are congested at
+      most a quarter as often. Chance would produce such a difference on any link in at most one
+      run of twenty. A slow cable there explains at least 35 % of the squared lateness of your
+      messages, and as much as any other cable.
+    - At a node, no large message of the node reaches 60 % of the rate of the median node's, which
+      reaches 80 % of the line rate.
 
-    The rule also fires, without any congestion, when all large messages of one node are slow, sent
-    and received, with at least three partners: the fastest reaches less than 60 % of the rate of
-    the median node's, while every other node reaches 80 % of it. With static routing the cable of
-    that node must also explain the lateness of your messages.
+    Also fires without congestion when all large messages of one node are that slow, sent and
+    received, with at least three partners, and every other node reaches 80 %. Without a message
+    log no cable is called slow. In the expected run of a measured one, only links fire that the
+    evidence shows to be slow.
 
     ## Why it matters
-    A cable with errors, or one that came up with fewer lanes or at a lower speed, delays all
-    traffic on it, and the application sees only random slowness. One such cable in a thousand is
-    enough to slow down a job that waits for its last message.
+    A cable with errors, fewer lanes or a lower speed delays all traffic on it, and the application
+    sees only random slowness. One in a thousand slows down a job that waits for its last message.
 
     ## Example
     Seven of a leaf's eight up-links carry 60 Gb/s each without a queue; the eighth carries 25 Gb/s
