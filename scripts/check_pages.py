@@ -18,8 +18,7 @@ CAPS = {
 }
 """Most pages and words of a folder of docs/, and of all of docs/ with README.md.
 
-An expert reads 65,000 words in a day. The pages of rules are generated from one template and count
-as one page.
+An expert reads 65,000 words in a day.
 """
 
 HISTORY = re.compile(
@@ -38,7 +37,7 @@ def pages(root: Path) -> dict[str, list[Path]]:
 def over(root: Path, name: str) -> str:
     """What of a cap is exceeded; empty if it is met."""
     files = pages(root)[name]
-    count = len({path.parent if path.parent.name == "rules" else path for path in files})
+    count = len(files)
     words = sum(len(path.read_text(encoding="utf-8").split()) for path in files)
     most_pages, most_words = CAPS[name]
     if count <= most_pages and words <= most_words:
