@@ -58,7 +58,7 @@ FIGURES: Final = (
             ),
             Cell(SLIDES, "AR without rate control, margin 1: worst", "AR alone"),
         ),
-        "the sense of the figures and the margin are not stated: every one below",
+        "the sense of the figures and the margin are not stated: the study has every one",
         "birk_zdornov2009/permutation-superposed.png",
     ),
     Published(

@@ -100,13 +100,13 @@ FIGURES: Final = (
         ),
         f"{THEIR_TILING:g}× and {100 * THEIR_CHANGE:.0f} % less make "
         f"{THEIR_TILING / (1 - THEIR_CHANGE):.3g}×, not nearly 5×: the figures are not of "
-        "the same runs: see below",
+        "the same runs",
     ),
     Published(
         "pF3D",
         "plot and load",
         (Cell(PF3D, "our load on a link between switches that we use", "load"),),
-        "with ten times the computation it is {0}: below",
+        "with ten times the computation it is {0}",
         "taffet2019/pf3d-default.png",
         "",
         (LONGER,),
@@ -116,7 +116,7 @@ FIGURES: Final = (
         "pF3D, mappings",
         "original and shifted",
         (Cell(PF3D, "shifted over alone", "over alone"),),
-        "no plane of ours crosses leaves; if one still does, {0}: below",
+        "no plane of ours crosses leaves; if one still does, {0}",
         "taffet2019/pf3d-shifted.png",
         "",
         (ONE_PLANE,),

@@ -192,7 +192,7 @@ FIGURES: Final = (
         "4.7",
         "Incremental graph partitioning",
         "incremental",
-        "the start is not stated; both starts",
+        "the start is not stated; the study has both",
     ),
     Published(
         "Figure 4.8",

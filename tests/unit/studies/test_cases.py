@@ -279,10 +279,9 @@ def test_every_case_has_its_place_and_its_figures_on_the_page() -> None:
     for name in cases.CASES:
         part = text.split(f"<!-- {name} -->\n", 1)[1].split(f"<!-- end {name} -->", 1)[0]
         assert "| quantity | theirs | ours |" in part and "tailback diagnose examples/" in part
-    folder = cases.PAGE.parent
-    named = {folder / path for path in re.findall(r"\]\((cases/[\w-]+\.png)\)", text)}
+    named = {cases.FIGURES / name for name in re.findall(r"\]\(figures/([\w.-]+\.png)\)", text)}
     assert named and all(path.stat().st_size < 300 * 1024 for path in named)
-    assert named == set((folder / "cases").glob("*.png"))
+    assert named == set(cases.FIGURES.glob("*.png"))
 
 
 def test_what_the_diagnosis_says_is_on_the_page_as_it_is() -> None:
