@@ -112,7 +112,8 @@ class CounterSource:
         if tick_ns is not None:
             self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
-        readings, notes = name_ports(readings, inventory)
+        ports = inventory.with_stated_ticks(self.counters.stated_ticks)
+        readings, notes = name_ports(readings, ports)
         readings, more = fill_ticks(readings, None)
         given, lost = name_ports(self.counters.intervals, inventory)
         if tick_ns is not None:
@@ -251,14 +252,19 @@ def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> C
     """
     parts: list[CounterData] = []
     problems: list[CounterError] = []
-    for number, path in enumerate(paths):
-        time_ns = None if every_ns is None else number * every_ns
+    instant = 0
+    for path in paths:
+        time_ns = None if every_ns is None else instant * every_ns
+        instant += 1
         try:
             parts.append(read_counters(path, reader, time_ns=time_ns))
         except CounterError as error:
             if not path.exists():
                 raise
             problems.append(error)
+            continue
+        # A file that has nothing but ticks is of no instant.
+        instant -= bool(parts[-1].stated_ticks) and parts[-1].readings.is_empty()
     if not parts:
         raise problems[0]
     counters = merged(parts)
