@@ -65,7 +65,7 @@ class CounterSource:
 
     Attributes:
         kinds: Names of the sources, without duplicates.
-        counters: Content of files; empty for an archive.
+        counters: Content of files; of a collection the counters of errors, of an archive nothing.
         archive: An archive of ``counter_intervals``; also that of a collection.
         ports: Distinct ``node_guid, node_name, port`` of a collection; None for other sources.
         rounds: An archive of ``counter_readings`` in rounds; of a collection ``archive`` has the
@@ -327,9 +327,13 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     files: list[str] = []
     frames: list[pl.LazyFrame] = []
     notes: list[str] = []
+    counters = CounterData()
     for path in paths:
         tables, missing = collection.scan(path)
-        notes += [*missing, *collection.notes(path)]
+        events, unused, problems = collection.errors(path)
+        counters.events = pl.concat([counters.events, events])
+        counters.unknown += unused
+        notes += [*missing, *collection.notes(path), *problems]
         for file, rows in tables:
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):
@@ -342,6 +346,8 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     empty = pl.LazyFrame(schema=INTERVALS.polars_schema)
     return CounterSource(
         list(dict.fromkeys(kinds)),
+        counters,
+        unknown=counters.unknown,
         archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
         ports=ports,
         path=paths[0] if len(paths) == 1 else None,

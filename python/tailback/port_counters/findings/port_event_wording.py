@@ -44,6 +44,11 @@ _SAID: Final = {
         "packet",
         "this end took data more slowly than its link delivered them",
     ),
+    "refused": (
+        "refused {}",
+        "packet",
+        "a partition key or a filter of raw packets forbids them: the configuration, not the link",
+    ),
     "no-buffer": (
         "had no receive buffer for {}",
         "arrival",

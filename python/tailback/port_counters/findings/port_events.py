@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal
 
@@ -63,6 +63,7 @@ KINDS: Final = (
     "lost",
     "discarded-sent",
     "discarded",
+    "refused",
     "no-buffer",
     "not-ready",
     "paused",
@@ -126,6 +127,14 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
     "xmit_discards": (
         Meaning("discarded-sent", "tx", bits=16),
         ("transmit_discards", "discards_transmitted"),
+    ),
+    "xmit_constraint_errors": (
+        Meaning("refused", "tx", bits=8),
+        ("transmit_constraint_errors", "constraint_errors_transmitted"),
+    ),
+    "rcv_constraint_errors": (
+        Meaning("refused", "rx", bits=8),
+        ("receive_constraint_errors", "constraint_errors_received"),
     ),
     # Ethernet: IF-MIB, Linux and drivers.
     "rx_errors": (
@@ -214,6 +223,10 @@ _PRIORITY: Final = re.compile(r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]")
 _DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
 
 
+EXTENDED: Final = "Extended"
+"""End of the name of a 64-bit counter, where the same device also has a narrow one."""
+
+
 def normal_name(counter: str) -> str:
     """A counter's name as :data:`MEANINGS` writes it: without what its source puts around it."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", counter.strip()).lower()
@@ -224,6 +237,9 @@ def normal_name(counter: str) -> str:
 @cache
 def meaning_of(counter: str) -> Meaning | None:
     """What a counter means; None if its name does not say, or nothing follows from it."""
+    if counter.endswith(EXTENDED):
+        narrow = meaning_of(counter.removesuffix(EXTENDED))
+        return None if narrow is None else replace(narrow, bits=None)
     name = normal_name(counter)
     if (known := _MEANING.get(name)) is not None:
         return known

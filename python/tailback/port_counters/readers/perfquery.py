@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tailback.port_counters.findings.port_events import EXTENDED, meaning_of
 from tailback.port_counters.readers.model import (
     U32_MAX,
     U64_MAX,
@@ -162,7 +163,10 @@ def _merge(row: dict[str, Any], section: _PortBlock) -> None:
     for column, limit, value, largest in section.counters():
         if largest >= row.get(limit, 0):
             row[column], row[limit] = value, largest
-    row.setdefault("events", {}).update(section.further.get("events", {}))
+    events = row.setdefault("events", {})
+    events.update(section.further.get("events", {}))
+    for name in [name for name in events if name + EXTENDED in events]:
+        del events[name]
     row["flags"] = missing_flags(row)
 
 
@@ -264,4 +268,7 @@ def _take(
             )
         section.values[name] = parsed
     elif name not in _SELECTORS:
-        note_counter(section.further, unknown, name, parsed)
+        # The narrow counter of the same name stops at its largest value, this one does not.
+        narrow = meaning_of(name) if section.extended else None
+        wide = narrow is not None and narrow.bits is not None
+        note_counter(section.further, unknown, name + EXTENDED if wide else name, parsed)
