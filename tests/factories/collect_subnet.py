@@ -26,6 +26,35 @@ WIDE, NARROW = 0x1300, 0x1100
 """CapabilityMask with and without 64-bit counters; both announce PortXmitWait."""
 
 
+WIDE_ERRORS = (
+    "SymbolErrorCounter",
+    "LinkErrorRecoveryCounter",
+    "LinkDownedCounter",
+    "PortRcvErrors",
+    "PortRcvRemotePhysicalErrors",
+    "PortRcvSwitchRelayErrors",
+    "PortXmitDiscards",
+    "PortXmitConstraintErrors",
+    "PortRcvConstraintErrors",
+    "LocalLinkIntegrityErrors",
+    "ExcessiveBufferOverrunErrors",
+    "VL15Dropped",
+)
+"""Counters of errors in the order of PortCountersExtended."""
+BITS = {
+    name: 4 if name[:3] in ("Loc", "Exc") else 8 if name[:4] == "Link" or "Const" in name else 16
+    for name in WIDE_ERRORS
+}
+"""Their widths in PortCounters, where they stop at all ones."""
+
+
+def narrow_errors(errors: dict[str, int]) -> bytes:
+    """Octets 4 to 23 of PortCounters; CounterSelect2 and QP1Dropped are between the errors."""
+    values = [min(errors.get(name, 0), 2 ** BITS[name] - 1) for name in WIDE_ERRORS]
+    *wide, local, overrun, dropped = values
+    return struct.pack(">HBBHHHHBBxBHH", *wide, local << 4 | overrun, 0xFFFF, dropped)
+
+
 @dataclass
 class Port:
     """Counters and wiring of one port."""
@@ -35,6 +64,7 @@ class Port:
     packets: int = 0
     wait: int = 0
     state: int = 4
+    errors: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -210,11 +240,17 @@ class FakeSubnet:
             top = 2**32 - 1
             for offset, value in ((24, port.words), (32, port.packets), (40, port.wait)):
                 struct.pack_into(">I", mad, 64 + offset, min(value, top))
+            mad[68:88] = narrow_errors(port.errors)
             if coming := self.script.get((device.guid, number)):
                 port.wait = coming.pop(0)
         else:
             struct.pack_into(">QQQQ", mad, 64 + 8, port.words, 7, port.packets, 8)
             struct.pack_into(">Q", mad, 64 + 168, port.wait)
+            # Without the bit of the additional counters these octets mean nothing.
+            wide = device.mask2 & 2
+            for place, name in enumerate(WIDE_ERRORS):
+                value = port.errors.get(name, 0) if wide else 99
+                struct.pack_into(">Q", mad, 64 + 72 + 8 * place, value)
 
 
 def session(

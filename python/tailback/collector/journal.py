@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from tailback.collector.readings import Rows
+from tailback.collector.readings import RAW, Rows
 from tailback.collector.segments import DiskFullError, SegmentWriter
 from tailback.collector.store import Collection
 from tailback.port_counters.schema import CounterError, Flag
@@ -29,6 +29,11 @@ MAX_HELD_EVENTS: Final = 10_000
 
 _Begin = tuple[list[PortTarget], dict[str, Any]]
 _Pending = _Begin | Rows | dict[str, Any]
+
+
+def _are_readings(item: _Pending) -> TypeGuard[Rows]:
+    """Whether a pending item is a block of readings, and not of counters of errors."""
+    return isinstance(item, np.ndarray) and item.dtype == RAW
 
 
 class Journal:
@@ -74,9 +79,9 @@ class Journal:
         self._put((targets, facts))
 
     def append(self, rows: Rows) -> None:
-        """Write readings of the segment's ports."""
+        """Write readings, or counters of errors, of the segment's ports."""
         if len(rows):
-            self.held += len(rows)
+            self.held += len(rows) if _are_readings(rows) else 0
             self._put(rows)
 
     def event(self, event: dict[str, Any]) -> None:
@@ -157,12 +162,13 @@ class Journal:
         elif isinstance(item, dict):
             self._writer.event(item)
         else:
-            self._writer.append(self._flagged(item) if self._lossy else item)
+            flagged = self._lossy and _are_readings(item)
+            self._writer.append(self._flagged(item) if flagged else item)
 
     def _written(self, item: _Pending) -> None:
         if isinstance(item, dict):
             self._events -= 1
-        elif not isinstance(item, tuple):
+        elif _are_readings(item):
             self.held -= len(item)
             if self._lossy:
                 self._seen.update(item["target"].tolist())
@@ -181,7 +187,7 @@ class Journal:
         """Drop the oldest readings beyond the limit."""
         itemsize = 0
         for place, item in enumerate(self._pending):
-            if isinstance(item, np.ndarray):
+            if _are_readings(item):
                 itemsize = item.dtype.itemsize
                 if self.held * itemsize <= self._max_held:
                     return

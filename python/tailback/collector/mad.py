@@ -38,6 +38,8 @@ ALL_ONES_64: Final = 2**64 - 1
 _HEADER = struct.Struct(">BBBBHHQHHI")
 _PORT_COUNTERS = struct.Struct(">IIIII")
 _EXTENDED = struct.Struct(">QQQQ")
+_ERRORS = struct.Struct(">HBBHH2xHBBxB2xH")
+_ERRORS_EXTENDED = struct.Struct(">5Q8x6Q")
 _NODE_INFO = struct.Struct(">BBBBQQQHHIB")
 
 
@@ -159,6 +161,41 @@ def port_counters_extended(mad: bytes | memoryview) -> PortCounterValues:
     """
     words, _, packets, _ = _EXTENDED.unpack_from(mad, DATA + 8)
     return PortCounterValues(words, packets, int.from_bytes(mad[DATA + 168 : DATA + 176], "big"))
+
+
+ERROR_COUNTERS: Final = (
+    "SymbolErrorCounter",
+    "LinkErrorRecoveryCounter",
+    "LinkDownedCounter",
+    "PortRcvErrors",
+    "PortRcvRemotePhysicalErrors",
+    "PortXmitDiscards",
+    "PortXmitConstraintErrors",
+    "PortRcvConstraintErrors",
+    "LocalLinkIntegrityErrors",
+    "ExcessiveBufferOverrunErrors",
+    "VL15Dropped",
+)
+"""Counters of errors, as libibmad prints them; every performance agent has them."""
+
+
+def error_octets(mad: bytes, *, extended: bool) -> bytes:
+    """The part of PortCounters, or of PortCountersExtended, that holds the counters of errors.
+
+    In the extended one it means something only where :attr:`Capability.extended_wait` is announced.
+    """
+    return mad[DATA + 72 : DATA + 168] if extended else mad[DATA + 4 : DATA + 24]
+
+
+def error_counters(octets: bytes) -> tuple[int, ...]:
+    """Values of ``ERROR_COUNTERS`` from :func:`error_octets` (IBA 16.1.3.5, 16.1.4.11).
+
+    Those of PortCounters have 4, 8 or 16 bits and stop at all ones, the extended ones have 64.
+    """
+    if len(octets) == _ERRORS_EXTENDED.size:
+        return _ERRORS_EXTENDED.unpack(octets)
+    *counters, nibbles, dropped = _ERRORS.unpack(octets)
+    return (*counters, nibbles >> 4, nibbles & 0xF, dropped)
 
 
 @dataclass(frozen=True, slots=True)

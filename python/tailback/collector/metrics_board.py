@@ -12,15 +12,37 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.collector import mad as mads
 from tailback.collector.difference import IntervalColumns, difference, stall_fraction
 from tailback.collector.exchange import ExchangeStatistics
 from tailback.collector.exposition import by_label, family, labelled, sample
-from tailback.collector.readings import RAW, WORD_BYTES, Rows, TargetTable
+from tailback.collector.readings import ERRORS, RAW, WORD_BYTES, Rows, TargetTable
 from tailback.port_counters.schema import Flag
 from tailback.port_counters.targets import PortTarget
 
 MAX_MISSED_SWEEPS: Final = 3
 """Consecutive sweeps without a reading of a port after which its metrics are withdrawn."""
+
+_ERROR_METRICS: Final = dict(
+    zip(
+        mads.ERROR_COUNTERS,
+        (
+            "symbol_error",
+            "link_error_recovery",
+            "link_downed",
+            "receive_errors",
+            "receive_remote_physical_errors",
+            "transmit_discards",
+            "transmit_constraint_errors",
+            "receive_constraint_errors",
+            "local_link_integrity_errors",
+            "excessive_buffer_overrun_errors",
+            "vl15_dropped",
+        ),
+        strict=True,
+    )
+)
+"""Names that exporters of InfiniBand counters give the counters of errors."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,7 @@ class MetricsBoard:
     _stall: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _measured: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _flags: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    _errors: Rows = field(default_factory=lambda: np.zeros(0, ERRORS["values"]))
     _sweep: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     _jumped: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     _resets: int = 0
@@ -104,6 +127,7 @@ class MetricsBoard:
                 "_stall": np.full(count, np.nan),
                 "_measured": np.full(count, np.nan),
                 "_flags": np.zeros(count, np.uint32),
+                "_errors": np.zeros(count, ERRORS["values"]),
                 "_sweep": np.full(count, -MAX_MISSED_SWEEPS - 1),
                 "_jumped": np.zeros(count, np.bool_),
             }
@@ -140,6 +164,11 @@ class MetricsBoard:
             self._last[at] = latest
             self._sweep[at] = self.sweeps
             self.readings += len(rows)
+
+    def update_errors(self, errors: Rows) -> None:
+        """Add counters of errors, rows of ``ERRORS``."""
+        with self._lock:
+            self._errors[errors["target"]] = errors["values"]
 
     def _note_stall(self, rows: Rows, steps: IntervalColumns) -> None:
         """Take over the stall of the intervals that end with ``rows``; the lock is held."""
@@ -209,7 +238,7 @@ class MetricsBoard:
         with self._lock:
             table, last = self._table, self._last.copy()
             stall, flags, lost = self._bounds(), self._flags.copy(), self.lost_gbps()
-            full = self._full()
+            full, errors = self._full(), self._errors.copy()
             seen = np.flatnonzero(self._shown())
         labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
@@ -273,6 +302,22 @@ class MetricsBoard:
                 latched[seen].tolist(),
             ),
             ("read_timestamp_seconds", "gauge", "When the port was last read.", read_s),
+            (
+                "errors_total",
+                "counter",
+                "Sum of the error counters below.",
+                errors[seen].sum(axis=1).tolist(),
+            ),
+            # Most are 0; their samples would double the page.
+            *(
+                (
+                    f"{name}_total",
+                    "counter",
+                    f"{counter} of the device, which may stop at its maximum; no sample if 0.",
+                    np.where(errors[seen, column] > 0, errors[seen, column], np.nan).tolist(),
+                )
+                for column, (counter, name) in enumerate(_ERROR_METRICS.items())
+            ),
         ]
         for name, kind, help_text, values in columns:
             lines += family(f"tailback_port_{name}", kind, help_text)

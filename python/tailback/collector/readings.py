@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.collector import mad as mads
 from tailback.collector.exchange import MadExchange, Reply, Request
+from tailback.port_counters.findings import port_events
 from tailback.port_counters.schema import READINGS, Flag, conform
 from tailback.port_counters.targets import PortTarget
 
@@ -29,8 +30,17 @@ RAW: Final = np.dtype(
 )
 """One reading: 48 octets, little-endian. Data are counted in words of 4 octets, as on the wire."""
 
+ERRORS: Final = np.dtype(
+    [
+        ("time_ns", "<i8"),
+        ("target", "<u4"),
+        ("values", "<u8", (len(mads.ERROR_COUNTERS),)),
+    ]
+)
+"""Counters of errors of a port at the first reading in a segment, and whenever one has changed."""
+
 Rows = NDArray[Any]
-"""An array of ``RAW``."""
+"""An array of ``RAW`` or ``ERRORS``."""
 
 SOURCE: Final = "umad"
 WORD_BYTES: Final = 4
@@ -132,11 +142,32 @@ class PortReader:
         self._partial: dict[int, tuple[mads.PortCounterValues, Reply, bool] | str] = {}
         # The reading that follows one that failed spans a gap; so does a session's first.
         self._missed = [(target.guid, target.port) not in unbroken for target in targets]
+        self._changed: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        self.begin_errors()
 
     def unbroken(self) -> set[tuple[int, int]]:
         """GUID and port of the targets whose last reading did not fail."""
         known = zip(self.targets, self._missed, strict=True)
         return {(target.guid, target.port) for target, missed in known if not missed}
+
+    def begin_errors(self) -> None:
+        """Report the counters of errors of every port at its next reading, as a segment needs."""
+        self._errors: list[tuple[bytes, tuple[int, ...]] | None] = [None] * len(self.targets)
+
+    def changed_errors(self) -> Rows:
+        """The latest counters of errors of ports whose counters changed since the last call."""
+        changed = np.array(list(self._changed.values()), ERRORS)
+        self._changed.clear()
+        return changed
+
+    def _note_errors(self, index: int, octets: bytes, reply: Reply) -> None:
+        noted = self._errors[index]
+        # Comparing octets is all that most readings cost: errors are rare.
+        if noted is None or noted[0] != octets:
+            values = mads.error_counters(octets)
+            self._errors[index] = octets, values
+            if noted is None or noted[1] != values:
+                self._changed[index] = (reply.middle_ns + self._offset_ns, index, values)
 
     def ask(self, index: int, round_number: int = 0) -> None:
         """Queue the request or the two requests of one target."""
@@ -169,6 +200,8 @@ class PortReader:
             found: mads.PortCounterValues | None = None
         else:
             found = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
+            if wide == target.extended_wait:
+                self._note_errors(index, mads.error_octets(mad, extended=wide), reply)
         if target.extended and not target.extended_wait:
             other = self._partial.pop(index, None)
             if other is None:
@@ -248,6 +281,64 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
         _null_unless(pl.col("capacity_gbps") > 0, "capacity_gbps"),
     ).drop("has_wait")
     return conform(READINGS, frame)
+
+
+def errors_frame(errors: Rows, rows: Rows, table: TargetTable) -> pl.DataFrame:
+    """Convert counters of errors to rows of ``port_events.READINGS``.
+
+    A counter that is 0 all the time has no rows; of others the table has the first value, each
+    change, and the value at the last reading.
+
+    Args:
+        errors: Rows of ``ERRORS``, those of a port in order.
+        rows: Readings of the same ports, in order.
+        table: The targets.
+    """
+    ends, values = last_of_each(rows), last_of_each(errors)
+    known, end_of, value_of = np.intersect1d(ends["target"], values["target"], return_indices=True)
+    closing = np.empty(len(known), ERRORS)
+    closing["target"], closing["time_ns"] = known, ends["time_ns"][end_of]
+    closing["values"] = values["values"][value_of]
+    errors = np.concatenate([errors, closing])
+    errors = errors[np.argsort(errors["target"], kind="stable")]
+    wide = np.array([target.extended_wait for target in table.targets], np.bool_)
+    names = np.array([target.node_name for target in table.targets], object)
+    parts = [pl.DataFrame(schema=port_events.READINGS)]
+    for number, counter in enumerate(mads.ERROR_COUNTERS):
+        risen = np.unique(errors["target"][errors["values"][:, number] > 0])
+        if not len(risen):
+            continue
+        mine = errors[np.isin(errors["target"], risen)]
+        at, value = mine["target"], mine["values"][:, number]
+        begins = np.append(True, at[1:] != at[:-1])
+        keep = begins | np.append(begins[1:], True) | np.append(True, value[1:] != value[:-1])
+        at, value = at[keep], value[keep]
+        extended = counter + port_events.EXTENDED
+        parts.append(
+            pl.DataFrame(
+                {
+                    "time_ns": mine["time_ns"][keep],
+                    "node_guid": table.guid[at],
+                    "node_name": pl.Series(names[at], dtype=pl.String),
+                    "port": table.port[at],
+                    "interface": pl.repeat(None, len(at), dtype=pl.String, eager=True),
+                    "counter": pl.Series([extended if wide[t] else counter for t in at.tolist()]),
+                    "value": value,
+                },
+                schema=port_events.READINGS,
+            )
+        )
+    return pl.concat(parts).unique(maintain_order=True)
+
+
+def last_of_each(rows: Rows) -> Rows:
+    """The last row of each target, by target.
+
+    In order of writing, not by time: the clock may have been set back between sessions.
+    """
+    rows = rows[np.argsort(rows["target"], kind="stable")]
+    target = rows["target"]
+    return rows[np.append(target[1:] != target[:-1], True)] if len(rows) else rows
 
 
 def _null_unless(condition: pl.Expr, column: str) -> pl.Expr:

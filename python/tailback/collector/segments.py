@@ -6,7 +6,8 @@ A segment is eight octets of magic followed by records::
 
 all little-endian; the checksum covers the kind and the payload. The first record is the header
 (``H``, zlib-compressed JSON: what is read, and how), followed by readings (``R``, rows of
-``readings.RAW``) and events (``E``, JSON). A record is written with one system call and never
+``readings.RAW``), counters of errors (``C``, zlib-compressed rows of ``readings.ERRORS``) and
+events (``E``, JSON). A record is written with one system call and never
 overwritten, so a killed process leaves whole records and at most one torn record at the end, which
 the checksum reveals. A segment is never opened for writing again.
 """
@@ -26,7 +27,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tailback.collector.readings import RAW, Rows
+from tailback.collector.readings import ERRORS, RAW, Rows
 from tailback.io.atomic_exchange import sync
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_counters.targets import PortTarget
@@ -42,9 +43,9 @@ class DiskFullError(CounterError):
 MAGIC: Final = b"TBSEG01\n"
 SUFFIX: Final = ".segment"
 _RECORD = struct.Struct("<IIB3x")
-_HEAD, _READINGS, _EVENT = b"H"[0], b"R"[0], b"E"[0]
+_HEAD, _READINGS, _ERRORS, _EVENT = b"HRCE"
 _MOST_RECORD_BYTES: Final = 1 << 30
-_MARK: Final = re.compile(rb"[HRE]\0\0\0")
+_MARK: Final = re.compile(rb"[HRCE]\0\0\0")
 """The last octets of a record header: its kind and three zeros."""
 _MARK_OCTETS: Final = 4
 
@@ -57,6 +58,7 @@ class Segment:
         targets: The ports to which ``rows["target"]`` refers by index.
         facts: How it was collected: plan, interval, session.
         rows: Readings, in the order they were written.
+        errors: Counters of errors, in the order they were written.
         events: Events during collection, each with ``time_ns`` and ``what``.
         torn_bytes: Octets after the last whole record, left by a killed process.
         damaged_bytes: Octets before the last whole record that belong to no record: the file was
@@ -68,6 +70,7 @@ class Segment:
     targets: list[PortTarget]
     facts: dict[str, Any]
     rows: Rows
+    errors: Rows = field(default_factory=lambda: np.empty(0, ERRORS))
     events: list[dict[str, Any]] = field(default_factory=list)
     torn_bytes: int = 0
     damaged_bytes: int = 0
@@ -114,9 +117,13 @@ class SegmentWriter:
             raise
 
     def append(self, rows: Rows) -> None:
-        """Write readings as one record."""
+        """Write readings, or counters of errors, as one record."""
         if len(rows):
-            self._write(_record(_READINGS, rows.tobytes()))
+            octets = rows.tobytes()
+            errors = rows.dtype == ERRORS
+            self._write(
+                _record(_ERRORS, zlib.compress(octets, 1)) if errors else _record(_READINGS, octets)
+            )
 
     def event(self, event: dict[str, Any]) -> None:
         """Write an event as one record."""
@@ -251,6 +258,7 @@ def _record_at(data: bytes, place: int) -> _Record | None:
 def _fill(segment: Segment, found: Sequence[_Record], data: bytes) -> None:
     """Add the readings and events of ``found`` to ``segment``."""
     blocks: list[Rows] = []
+    errors: list[Rows] = [segment.errors]
     breaks: list[int] = []
     taken, end = 0, len(MAGIC)
     for record in found:
@@ -260,10 +268,13 @@ def _fill(segment: Segment, found: Sequence[_Record], data: bytes) -> None:
         if record.kind == _READINGS:
             blocks.append(np.frombuffer(record.payload(data), RAW))
             taken += len(blocks[-1])
+        elif record.kind == _ERRORS:
+            errors.append(np.frombuffer(zlib.decompress(record.payload(data)), ERRORS))
         elif record.kind == _EVENT:
             segment.events.append(json.loads(record.payload(data)))
     if blocks:
         segment.rows = np.concatenate(blocks)
+    segment.errors = np.concatenate(errors)
     for first in breaks:
         _, where = np.unique(segment.rows["target"][first:], return_index=True)
         segment.rows["flags"][first + where] |= np.uint32(Flag.GAP)

@@ -313,6 +313,11 @@ class CollectorSession:
         rows = np.array(self._buffer, RAW)
         self._buffer.clear()
         self._journal.append(rows)
+        # While the disk is full, changes are kept in the reader, which has one row for each port.
+        if self._last_reader is not None and not self._journal.full:
+            errors = self._last_reader.changed_errors()
+            self._journal.append(errors)
+            self._board.update_errors(errors)
         self._unsynced = True
         self.summary.readings += len(rows)
         self._board.update(rows)
@@ -447,6 +452,8 @@ class CollectorSession:
         }
         self._rolled_ns = self._clock()
         self._journal.begin(self._targets, facts)
+        if self._last_reader is not None:
+            self._last_reader.begin_errors()
 
     def _compact_first(self) -> None:
         """Convert segments left by a killed collector to tables, unless the disk is full."""

@@ -31,7 +31,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.collector.difference import intervals_frame, pairs
-from tailback.collector.readings import RAW, Rows, TargetTable, readings_frame
+from tailback.collector.readings import (
+    ERRORS,
+    RAW,
+    Rows,
+    TargetTable,
+    errors_frame,
+    last_of_each,
+    readings_frame,
+)
 from tailback.collector.segments import (
     FULL,
     SUFFIX,
@@ -56,14 +64,19 @@ CARRY: Final = np.dtype(
         ("data_top", "<u8"),
         ("wait_top", "<u8"),
         ("row", RAW),
+        ("errors", ERRORS["values"]),
+        ("counted", "?"),
         ("gbps", "<f8"),
         ("boot", "<u8"),
         ("offset_ns", "<i8"),
     ]
 )
-"""The last reading of a port, its counters' largest values, its speed, and its clock."""
+"""The last reading of a port, its counters' largest values, its speed, and its clock.
 
-_PARTS: Final = ("segments", "readings", "intervals", "events", FOLDER)
+``counted`` tells whether its counters of errors are known.
+"""
+
+_PARTS: Final = ("segments", "readings", "intervals", "errors", "events", FOLDER)
 _OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
 """Contents of a folder whose creation was interrupted, for example by a full disk."""
 
@@ -98,11 +111,13 @@ class Carried:
         rows: One reading of each target that has one, as rows of the segment's table.
         other_speed: Targets whose port had another speed then.
         clocks: Clock of each row's time.
+        errors: Counters of errors at these readings, as far as they are known.
     """
 
     rows: Rows
     other_speed: NDArray[np.uint32]
     clocks: list[Clock]
+    errors: Rows
 
 
 class Collection:
@@ -230,9 +245,11 @@ class Collection:
         _flag_first(segment.rows, carried.other_speed)
         known = np.concatenate([carried.rows, segment.rows])
         before, after = pairs(known)
+        errors = np.concatenate([carried.errors, segment.errors])
         parts = (
             ("readings", readings_frame(segment.rows, table)),
             ("intervals", intervals_frame(before, after, table)),
+            ("errors", errors_frame(errors, known, table)),
         )
         for folder, frame in parts:
             _replace(self.path / folder / f"{name}.parquet", _parquet_writer(frame))
@@ -240,7 +257,8 @@ class Collection:
             lines = "".join(json.dumps(event) + "\n" for event in segment.events)
             _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
         # If a segment has no reading of a port, the last reading before it still counts.
-        carry = _last_of_each(known, table, [*carried.clocks, *[clock] * len(segment.rows)])
+        clocks = [*carried.clocks, *[clock] * len(segment.rows)]
+        carry = _last_of_each(known, table, clocks, last_of_each(errors))
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
         _replace(
             self.path / FOLDER / f"{name}.json",
@@ -264,7 +282,7 @@ class Collection:
         """
         files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
         if not files:
-            return Carried(np.empty(0, RAW), np.empty(0, np.uint32), [])
+            return Carried(np.empty(0, RAW), np.empty(0, np.uint32), [], np.empty(0, ERRORS))
         last = max(files)
         check(last)
         try:
@@ -304,7 +322,12 @@ class Collection:
         now, before = table.gbps[kept["target"]], carry["gbps"][keep]
         # An unknown speed does not count as a change.
         changed = (before != now) & (before > 0) & (now > 0)
-        return Carried(kept, kept["target"][changed], clocks)
+        counted_rows = carry["counted"][keep]
+        errors = np.empty(np.count_nonzero(counted_rows), ERRORS)
+        errors["target"] = kept["target"][counted_rows]
+        errors["time_ns"] = kept["time_ns"][counted_rows]
+        errors["values"] = carry["errors"][keep][counted_rows]
+        return Carried(kept, kept["target"][changed], clocks, errors)
 
     def _next_number(self) -> int:
         # Tables may have been moved elsewhere, and a number must not be reused; the last readings
@@ -336,7 +359,9 @@ def _flag_first(rows: Rows, targets: NDArray[np.uint32]) -> None:
     rows["flags"][first] |= np.uint32(Flag.RATE_CHANGED)
 
 
-def _last_of_each(rows: Rows, table: TargetTable, clocks: list[Clock]) -> NDArray[Any]:
+def _last_of_each(
+    rows: Rows, table: TargetTable, clocks: list[Clock], errors: Rows
+) -> NDArray[Any]:
     """The last reading of each target, with the identity of its port and the clock of its time."""
     # In order of writing, not by time: the clock may have been set back between sessions.
     order = np.argsort(rows["target"], kind="stable")
@@ -344,7 +369,9 @@ def _last_of_each(rows: Rows, table: TargetTable, clocks: list[Clock]) -> NDArra
         target = rows["target"][order]
         order = order[np.append(target[1:] != target[:-1], True)]
     rows, clocks = rows[order], [clocks[row] for row in order]
-    carry = np.empty(len(rows), CARRY)
+    carry = np.zeros(len(rows), CARRY)
+    _, mine, theirs = np.intersect1d(rows["target"], errors["target"], return_indices=True)
+    carry["errors"][mine], carry["counted"][mine] = errors["values"][theirs], True
     at = rows["target"]
     carry["guid"], carry["port"], carry["row"] = table.guid[at], table.port[at], rows
     carry["data_top"], carry["wait_top"] = table.data_top[at], table.wait_top[at]

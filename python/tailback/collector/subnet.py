@@ -104,11 +104,15 @@ def _stated_ticks(
 ) -> list[PortTarget]:
     """The ports with the tick that their device states.
 
+    Only devices with a port whose tick does not follow from device, rate and width are asked. The
+    attribute is optional, and ibsim 0.12 ends the subnet manager if its own device is asked: it
+    forwards the request to opensm, which takes it for an answer (``perfquery -c`` does the same).
+
     One port of each agent is asked, as a device has one clock for its samples, and only once: an
     attribute that a device lacks does not appear later.
     """
     stated = {target.guid: target.tick_bytes for target in known}
-    asked = {t.lid: t for t in targets if t.tick_source != GIVEN and t.guid not in stated}
+    asked = {t.lid: t for t in targets if t.tick_high_ns is not None and t.guid not in stated}
     for lid, target in asked.items():
         request = mads.performance_get(mads.PORT_SAMPLES_CONTROL, target.port)
         # Not repeated, and under a key of its own: an agent that ignores an optional attribute is

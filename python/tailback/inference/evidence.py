@@ -228,11 +228,11 @@ def _of_links(
     name = pl.coalesce("interface", pl.col("port").cast(pl.String))
     ports = intervals.filter(pl.col("link").is_in(links)).select("node_name", _name=name).unique()
     time = pl.col("time_ns")
-    first = events.filter(time <= start_ns)["time_ns"].max()
-    last = events.filter(time >= end_ns)["time_ns"].min()
-    near = (time >= (start_ns if first is None else first)) & (
-        time <= (end_ns if last is None else last)
-    )
+    series = ("node_guid", "node_name", "port", "interface", "counter")
+    # Ports are read one after the other, and a reading without a change may not be in the table.
+    first = time.filter(time <= start_ns).max().over(series)
+    last = time.filter(time >= end_ns).min().over(series)
+    near = (time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns))
     own = events.filter(near).with_columns(_name=name)
     return own.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
 

@@ -16,6 +16,7 @@ or its rule is unknown, the tick is an interval, and so is every stall computed 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import polars as pl
@@ -66,6 +67,7 @@ class Tick:
         return self.low_ns == self.high_ns
 
 
+@cache
 def tick_of(
     gbps: float,
     *,

@@ -227,12 +227,12 @@ def test_the_instant_of_a_reading_is_half_way_between_question_and_answer() -> N
         (0xFFFF, None, 8, 128, "unknown"),
         (0xFFFF, 31, 32, 128, "unknown"),
         (0xFFFF, 0, 8, 128, "unknown"),
-        (0xCB20, 31, 128, None, "device"),
-        (0xD2F0, 7, 8, None, "device"),
-        (0xD2F0, None, 8, None, "model"),
+        # Their ticks are known, so they are not asked.
+        (0xCB20, 3, 128, None, "model"),
+        (0xD2F0, 3, 8, None, "model"),
     ],
 )
-def test_stated_tick_of_a_device_is_asked_once(
+def test_unknown_devices_are_asked_once_for_ticks(
     device_id: int, tick: int | None, low_bytes: int, high_bytes: int | None, source: str
 ) -> None:
     subnet = row_of_switches(2, 1, clock=Clock())

@@ -29,12 +29,14 @@ from tailback.collector.rounds import disjoint_sets
 from tailback.collector.sweep import spread
 from tailback.errors import FabricError
 from tailback.port_counters.analysis.intervals import difference
-from tailback.port_counters.analysis.port_inventory import from_discovery
+from tailback.port_counters.analysis.port_inventory import PortInventory, from_discovery
+from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_counters.targets import PortTarget, read_targets
 from tests.factories.collect_subnet import (
     FILE,
     MS,
+    NARROW,
     FakeSubnet,
     after_sweeps,
     row_of_switches,
@@ -440,3 +442,62 @@ def test_the_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> None:
             asked |= set(re.findall(r"tailback_\w+", query["expr"]))
     assert asked and asked <= served
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+WIDEST = {"mask2": 2}
+"""A device with all counters in 64 bits."""
+
+
+@pytest.mark.parametrize("facts", [{}, {"mask": NARROW}, WIDEST])
+def test_rising_errors_reach_table_page_and_findings(tmp_path: Path, facts: dict[str, int]) -> None:
+    """Two sessions: errors rise within the first, between them, and are reset in the second."""
+    subnet = row_of_switches(2, 1)
+    for device in subnet.devices.values():
+        device.__dict__.update(facts)
+    old, bad = subnet.devices[0x1000].ports[1], subnet.devices[0x1001].ports[1]
+    old.errors = {"LinkDownedCounter": 3}
+    board, settings = MetricsBoard(), CollectorSettings(interval_ns=20 * MS, sweeps=3)
+    after_sweeps(subnet, board, 1, lambda: bad.errors.update(SymbolErrorCounter=7, VL15Dropped=1))
+    collect(subnet, tmp_path / "c", settings, board)
+    page = board.metrics()
+    assert re.search(r'tailback_port_symbol_error_total\{.*port="1".*\} 7\n', page)
+    assert len(re.findall(r"^tailback_port_symbol_error_total\{", page, re.M)) == 1
+    assert len(re.findall(r"^tailback_port_errors_total\{", page, re.M)) == 6
+    bad.errors["SymbolErrorCounter"] = 12
+    board = MetricsBoard()
+    after_sweeps(subnet, board, 1, lambda: bad.errors.update(SymbolErrorCounter=4))
+    collect(subnet, tmp_path / "c", settings, board)
+    source = load([tmp_path / "c"])
+    (row,) = source.port_events(PortInventory()).to_dicts()
+    # 7 and 5 before the reset, 4 after it; the three link downs are of an earlier time.
+    assert (row["finding"], row["node_name"], row["port"], row["count"]) == (
+        "errors",
+        "switch1",
+        1,
+        16,
+    )
+    end = "Extended" if facts == WIDEST else ""
+    assert row["counters"] == [f"SymbolErrorCounter{end}"] and source.unknown == [
+        f"VL15Dropped{end}"
+    ]
+
+
+@pytest.mark.parametrize("facts", [{}, WIDEST])
+def test_counter_at_its_maximum_is_lower_bound(tmp_path: Path, facts: dict[str, int]) -> None:
+    subnet = row_of_switches(1, 1)
+    subnet.devices[0x1000].__dict__.update(facts)
+    subnet.devices[0x1000].ports[1].errors = {"LocalLinkIntegrityErrors": 15}
+    collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=20 * MS, sweeps=2))
+    rows = load([tmp_path / "c"]).port_events(PortInventory())
+    # 15 is the largest value of 4 bits, and a value like others of 64.
+    assert rows["full"].to_list() == ([] if facts else [["LocalLinkIntegrityErrors"]])
+
+
+def test_healthy_ports_store_no_errors(tmp_path: Path) -> None:
+    subnet = row_of_switches(2, 2)
+    collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=20 * MS, sweeps=3))
+    assert table(tmp_path / "c", "errors").height == 0
+    file = tmp_path / "c" / "errors" / "000001.parquet"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    notes = load([tmp_path / "c"]).notes
+    assert any("1 segment without counters of errors: damaged or edited" in n for n in notes)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
+import struct
+
 import pytest
 
 from tailback.collector import mad as mads
+from tailback.collector.umad import load_library
 from tailback.fabric.rates import data_rate_gbps
 from tailback.port_counters.ticks import tick_of
+from tests.factories.collect_subnet import BITS, WIDE_ERRORS, narrow_errors
 
 DATA = 64
 
@@ -170,3 +176,23 @@ def test_stated_tick_narrows_the_interval() -> None:
 def test_full_counters_last_as_long_as_reported(device: int, gbps: float, seconds: float) -> None:
     """Times to saturation that administrators report, which the rule was not derived from."""
     assert tick_of(gbps, device_id=device).low_ns * 2**32 == pytest.approx(seconds * 1e9, rel=0.03)
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize("name", mads.ERROR_COUNTERS)
+def test_errors_are_where_libibmad_prints_them(name: str, extended: bool) -> None:
+    """A value in one counter is found in that counter and in no other."""
+    library = load_library("ibmad", "libibmad.so.5")
+    mad, text = bytearray(256), ctypes.create_string_buffer(1 << 16)
+    packed = {name: 300 if extended else 2 ** BITS[name] - 1}
+    if extended:
+        wide = [packed.get(counter, 0) for counter in WIDE_ERRORS]
+        mad[DATA + 72 : DATA + 168] = struct.pack(">12Q", *wide)
+    else:
+        mad[DATA + 4 : DATA + 24] = narrow_errors(packed)
+    dump = library.mad_dump_perfcounters_ext if extended else library.mad_dump_perfcounters
+    dump(text, len(text), bytes(mad[DATA:]), 192)
+    printed = dict(re.findall(r"(\w+):\.*(\d+)\n", text.value.decode()))
+    values = mads.error_counters(mads.error_octets(bytes(mad), extended=extended))
+    shown = dict(zip(mads.ERROR_COUNTERS, values, strict=True))
+    assert shown == {counter: int(printed[counter]) for counter in shown} and shown[name]

@@ -104,7 +104,7 @@ def test_missing_middle_segment_is_a_stated_gap(tmp_path: Path, gone: tuple[str,
 
 def test_number_of_a_segment_without_readings_is_no_gap(tmp_path: Path) -> None:
     folder = collected(tmp_path / "c", 2)
-    for part in ("intervals", "readings", "sha256"):
+    for part in ("intervals", "readings", "errors", "sha256"):
         (file,) = (folder / part).glob("000002.*")
         file.rename(file.with_name(file.name.replace("000002", "000003")))
     digests = folder / "sha256" / "000003.json"

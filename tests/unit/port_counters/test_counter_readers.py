@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 from tailback.errors import TailbackError
+from tailback.port_counters.analysis.port_inventory import from_discovery
+from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.readers import READERS, read_counters, read_series
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_csv import read as read_ldms
@@ -44,6 +46,38 @@ def test_perfquery_plain(tmp_path: Path) -> None:
     assert found.events.select("node_name", "port", "counter").rows() == [
         ("lid 7", 3, "SymbolErrorCounter")
     ]
+
+
+SAMPLES_CONTROL = """\
+# PortSamplesControl: Lid 7 port 3
+OpCode:..........................0x00
+PortSelect:......................3
+Tick:............................0x0f
+CounterWidth:....................4
+"""
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_stated_tick_applies_to_stalls(tmp_path: Path, separate: bool) -> None:
+    """The tick is 16 bytes of the port or of each of four lanes, in either order of the files."""
+    net = put(tmp_path, "net", 'Switch 36 "S-7" # "sw" port 0 lid 7\n[3] "H-8"[1] # "h" 4xEDR\n')
+    later = PLAIN.replace("Wait:....................100", "Wait:....................200")
+    texts = [PLAIN, SAMPLES_CONTROL, later] if separate else [SAMPLES_CONTROL + PLAIN, later]
+    files = [put(tmp_path, f"{number}.txt", text) for number, text in enumerate(texts)]
+    source = load(files, every_ns=10**9)
+    row = source.intervals(from_discovery(net), None)[0].rows.collect().row(0, named=True)
+    assert row["interval_ns"] == 10**9 and not source.unknown
+    assert row["stall_ns"] == pytest.approx(100 * 16 * 8 / 100)
+    assert row["stall_high_fraction"] == pytest.approx(100 * 16 * 4 * 8 / 100 / 1e9)
+
+
+def test_absent_sampling_states_no_tick(tmp_path: Path) -> None:
+    text = SAMPLES_CONTROL.replace("0x0f", "0x00")
+    assert read_counters(put(tmp_path, "a.txt", PLAIN + text)).stated_ticks == {}
+    wrong = put(tmp_path, "b.txt", PLAIN + text.replace("0x00\nCounter", "0x100\nCounter"))
+    with pytest.raises(CounterError, match="Tick 256 does not fit") as caught:
+        read_counters(wrong)
+    assert caught.value.place == "line 11, column 34"
 
 
 def test_perfquery_wide_wins_over_plain(tmp_path: Path) -> None:
@@ -285,6 +319,7 @@ def test_a_collection(tmp_path: Path) -> None:
         "where no collector runs any more: tailback collect --compact",
         "2 of 2 segments have no SHA-256 (an earlier version wrote them), so damage to them may "
         "go unnoticed",
+        "2 segments without counters of errors: does not exist",
     ]
     put(tmp_path, "c/intervals/000009.parquet", "PAR1")
     found = read_counters(tmp_path / "c")

@@ -238,6 +238,7 @@ def test_losses_come_before_pauses_and_every_kind_has_a_sentence() -> None:
         "tx_discards",
         "link_downed",
         "port_rcv_remote_physical_errors",
+        "port_xmit_constraint_errors",
     ]
     rows = found(*(("n1", "i", name, 0, 1) for name in kinds), ("n2", "i", "cnp_sent", 0, 1))
     assert rows["finding"].to_list()[0] == "errors"

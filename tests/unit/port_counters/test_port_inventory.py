@@ -100,6 +100,53 @@ def test_a_port_is_found(
     assert out["capacity_gbps"] is not None
 
 
+@pytest.mark.parametrize(
+    ("stated", "tick", "tick_high"), [(8, 2.56, None), (4, 1.28, None), (0, 10.24, None)]
+)
+def test_stated_tick_of_known_switch_wins(
+    places: PortInventory, stated: int, tick: float, tick_high: float | None
+) -> None:
+    ports = places.with_stated_ticks({"lid 4": stated} if stated else {})
+    for row in ({"node_name": "lid 4"}, {"node_guid": 0x10}):
+        out = named(ports, **row)
+        assert (out["tick_ns"], out["tick_high_ns"]) == (pytest.approx(tick), tick_high)
+    other = named(ports, node_name="lid 5", port=2)
+    assert other == named(places, node_name="lid 5", port=2)
+
+
+PORT_LINES = """\
+CA   6 1 0x31 4x EDR - SW   4 1 0x10 ( 'n1 HCA-1' - 'sw' )
+CA   7 1 0x41 2x HDR - SW   4 2 0x10 ( 'n2 HCA-1' - 'sw' )
+SW   4 1 0x10 4x EDR - CA   6 1 0x31 ( 'sw' - 'n1 HCA-1' )
+SW   4 2 0x10 2x HDR - CA   7 1 0x41 ( 'sw' - 'n2 HCA-1' )
+"""
+BLOCKS = """\
+Switch\t36 "S-0000000000000010"\t\t# "sw" port 0
+[1]\t"H-0000000000000030"[1](31) \t\t# "n1 HCA-1" 4xEDR
+[2]\t"H-0000000000000040"[1](41) \t\t# "n2 HCA-1" 2xHDR
+
+Ca\t1 "H-0000000000000030"\t\t# "n1 HCA-1"
+[1](31) \t"S-0000000000000010"[1]\t\t# "sw" 4xEDR
+
+Ca\t1 "H-0000000000000040"\t\t# "n2 HCA-1"
+[1](41) \t"S-0000000000000010"[2]\t\t# "sw" 2xHDR
+"""
+"""The same fabric without device ids, and here without local identifiers: widths are left."""
+
+
+@pytest.mark.parametrize("text", [PORT_LINES, BLOCKS])
+def test_widths_narrow_ticks_of_unknown_devices(tmp_path: Path, text: str) -> None:
+    (tmp_path / "net").write_text(text)
+    ports = from_discovery(tmp_path / "net").ports.sort("name", "port")
+    ticks = dict(zip(ports["name"] + ports["port"].cast(str), ports["tick_high"], strict=True))
+    assert ports["tick"].to_list() == [pytest.approx(0.64)] * 4
+    # 25 Gb/s a lane and all adapters are ambiguous; only Quantum has switch ports of HDR.
+    assert ticks == {"n1 HCA-11": 10.24, "n2 HCA-11": pytest.approx(5.12, rel=0.01)} | {
+        "sw1": 10.24,
+        "sw2": None,
+    }
+
+
 def test_what_two_ports_are_called_names_neither(places: PortInventory) -> None:
     assert named(places, node_name="sw", port=1)["node_name"] == "sw"
     assert named(places, node_name="sw", port=1)["capacity_gbps"] is None

@@ -7,7 +7,7 @@ or by name. The output of ``ibnetdiscover`` maps all of them to the ports of one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from tailback.names.ports import far_ports
 from tailback.port_counters.analysis.classes import CLASSES, classify, tier_names
 from tailback.port_counters.schema import CounterError
 from tailback.port_counters.targets import PortTarget, read_targets
-from tailback.port_counters.ticks import filled_ticks
+from tailback.port_counters.ticks import Tick, filled_ticks, tick_of
 from tailback.run.run import Run
 
 Ints = NDArray[np.int64]
@@ -38,6 +38,7 @@ _PORTS: Final[dict[str, type[pl.DataType]]] = {
     "interface": pl.String,
     "link": pl.UInt32,
 }
+_TICKS: Final = ("tick", "tick_high")
 
 
 class Wiring:
@@ -90,6 +91,7 @@ class PortInventory:
         fabric: The fabric itself, for what needs its wiring.
         notes: What was odd and tolerated.
         wiring: Its links; None when no fabric is known.
+        targets: The ports with an address.
     """
 
     classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASSES))
@@ -97,6 +99,28 @@ class PortInventory:
     fabric: Fabric | None = None
     notes: list[str] = field(default_factory=list)
     wiring: Wiring | None = None
+    targets: Sequence[PortTarget] = ()
+
+    def with_stated_ticks(self, stated: Mapping[str, int]) -> PortInventory:
+        """The ports with the ticks that their devices state.
+
+        Args:
+            stated: Bytes in a tick, by ``lid`` and the local identifier of a device.
+        """
+        ticking = [
+            replace(target, tick_bytes=stated[name]).with_tick()
+            for target in self.targets
+            if (name := f"lid {target.lid}") in stated
+        ]
+        columns = ("guid", "port", *_TICKS)
+        ticks = pl.DataFrame(
+            [(t.guid, t.port, t.tick_ns, t.tick_high_ns) for t in ticking],
+            schema={name: _PORTS[name] for name in columns},
+            orient="row",
+        )
+        return replace(
+            self, ports=self.ports.update(ticks, on=["guid", "port"], include_nulls=True)
+        )
 
     def peers(self) -> dict[tuple[str, int], str]:
         """Port at the far end of each port, by device and number, where known."""
@@ -120,13 +144,16 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     if fabric.link_interface is not None:
         wiring = Wiring.of(fabric)
         return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes), wiring)
+    ticks = _ticks(fabric)
     peers = pl.DataFrame(
         {
             "link": range(fabric.n_links),
             "peer": _far_ports(fabric),
             "gbps": fabric.link_gbps,
+            "tick": [tick.low_ns for tick in ticks],
+            "tick_high": [None if tick.exact else tick.high_ns for tick in ticks],
         },
-        schema={"link": pl.UInt32, "peer": pl.String, "gbps": pl.Float64},
+        schema={"link": pl.UInt32} | {name: _PORTS[name] for name in ("peer", "gbps", *_TICKS)},
     )
     notes = list(fabric.notes)
     try:
@@ -152,7 +179,7 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     ]
     addressed = pl.DataFrame(rows, schema=_PORTS, orient="row")
     with_port_names = (
-        filled_ticks(table.join(peers, on="link", how="left"), "gbps")
+        table.join(peers, on="link", how="left")
         .select(
             guid=pl.lit(None, pl.UInt64),
             lid=pl.lit(None, pl.UInt32),
@@ -160,8 +187,8 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
             name="node_name",
             peer="peer",
             gbps="gbps",
-            tick="_tick",
-            tick_high="_tick_high",
+            tick="tick",
+            tick_high="tick_high",
             interface=pl.lit(None, pl.String),
             link="link",
         )
@@ -173,7 +200,22 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
         fabric,
         notes,
         Wiring.of(fabric),
+        targets,
     )
+
+
+def _ticks(fabric: Fabric) -> list[Tick]:
+    """The tick of the port at which each link begins, by its rate and width, length L."""
+    speeds = fabric.link_speed or [None] * fabric.n_links
+    return [
+        # Only InfiniBand has such speeds, so a switch that has one is an InfiniBand switch.
+        tick_of(gbps, lanes=speed.lanes, switch=source >= fabric.n_nodes)
+        if speed
+        else tick_of(gbps)
+        for gbps, speed, source in zip(
+            fabric.link_gbps.tolist(), speeds, fabric.link_src.tolist(), strict=True
+        )
+    ]
 
 
 def _by_interface(fabric: Fabric) -> pl.DataFrame:

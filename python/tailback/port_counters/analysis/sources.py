@@ -65,7 +65,7 @@ class CounterSource:
 
     Attributes:
         kinds: Names of the sources, without duplicates.
-        counters: Content of files; empty for an archive.
+        counters: Content of files; of a collection the counters of errors, of an archive nothing.
         archive: An archive of ``counter_intervals``; also that of a collection.
         ports: Distinct ``node_guid, node_name, port`` of a collection; None for other sources.
         rounds: An archive of ``counter_readings`` in rounds; of a collection ``archive`` has the
@@ -112,7 +112,8 @@ class CounterSource:
         if tick_ns is not None:
             self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
-        readings, notes = name_ports(readings, inventory)
+        ports = inventory.with_stated_ticks(self.counters.stated_ticks)
+        readings, notes = name_ports(readings, ports)
         readings, more = fill_ticks(readings, None)
         given, lost = name_ports(self.counters.intervals, inventory)
         if tick_ns is not None:
@@ -251,14 +252,19 @@ def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> C
     """
     parts: list[CounterData] = []
     problems: list[CounterError] = []
-    for number, path in enumerate(paths):
-        time_ns = None if every_ns is None else number * every_ns
+    instant = 0
+    for path in paths:
+        time_ns = None if every_ns is None else instant * every_ns
+        instant += 1
         try:
             parts.append(read_counters(path, reader, time_ns=time_ns))
         except CounterError as error:
             if not path.exists():
                 raise
             problems.append(error)
+            continue
+        # A file that has nothing but ticks is of no instant.
+        instant -= bool(parts[-1].stated_ticks) and parts[-1].readings.is_empty()
     if not parts:
         raise problems[0]
     counters = merged(parts)
@@ -321,9 +327,13 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     files: list[str] = []
     frames: list[pl.LazyFrame] = []
     notes: list[str] = []
+    counters = CounterData()
     for path in paths:
         tables, missing = collection.scan(path)
-        notes += [*missing, *collection.notes(path)]
+        events, unused, problems = collection.errors(path)
+        counters.events = pl.concat([counters.events, events])
+        counters.unknown += unused
+        notes += [*missing, *collection.notes(path), *problems]
         for file, rows in tables:
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):
@@ -336,6 +346,8 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     empty = pl.LazyFrame(schema=INTERVALS.polars_schema)
     return CounterSource(
         list(dict.fromkeys(kinds)),
+        counters,
+        unknown=counters.unknown,
         archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
         ports=ports,
         path=paths[0] if len(paths) == 1 else None,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -52,6 +52,11 @@ _SAID: Final = {
         "discarded {} on arrival for lack of buffers",
         "packet",
         "this end took data more slowly than its link delivered them",
+    ),
+    "refused": (
+        "refused {}",
+        "packet",
+        "a partition key or a filter of raw packets forbids them: the configuration, not the link",
     ),
     "no-buffer": (
         "had no receive buffer for {}",
@@ -149,6 +154,7 @@ KINDS: Final = (
     "lost",
     "discarded-sent",
     "discarded",
+    "refused",
     "no-buffer",
     "not-ready",
     "paused",
@@ -212,6 +218,14 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
     "xmit_discards": (
         Meaning("discarded-sent", "tx", bits=16),
         ("transmit_discards", "discards_transmitted"),
+    ),
+    "xmit_constraint_errors": (
+        Meaning("refused", "tx", bits=8),
+        ("transmit_constraint_errors", "constraint_errors_transmitted"),
+    ),
+    "rcv_constraint_errors": (
+        Meaning("refused", "rx", bits=8),
+        ("receive_constraint_errors", "constraint_errors_received"),
     ),
     # Ethernet: IF-MIB, Linux and drivers.
     "rx_errors": (
@@ -300,6 +314,10 @@ _PRIORITY: Final = re.compile(r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]")
 _DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
 
 
+EXTENDED: Final = "Extended"
+"""End of the name of a 64-bit counter, where the same device also has a narrow one."""
+
+
 def normal_name(counter: str) -> str:
     """A counter's name as :data:`MEANINGS` writes it: without what its source puts around it."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", counter.strip()).lower()
@@ -310,6 +328,9 @@ def normal_name(counter: str) -> str:
 @cache
 def meaning_of(counter: str) -> Meaning | None:
     """What a counter means; None if its name does not say, or nothing follows from it."""
+    if counter.endswith(EXTENDED):
+        narrow = meaning_of(counter.removesuffix(EXTENDED))
+        return None if narrow is None else replace(narrow, bits=None)
     name = normal_name(counter)
     if (known := _MEANING.get(name)) is not None:
         return known

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import polars as pl
 
-from tailback.io.parquet import reading, scan_tables
+from tailback.io.parquet import read_table, reading, scan_tables
+from tailback.port_counters.findings import port_events
+from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.port_counters.segment_digests import FOLDER, check, left_out, unchecked
@@ -47,6 +49,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         )
     tables, missing = scan(path)
     out = CounterData(notes=[*missing, *notes(path)])
+    out.events, out.unknown, problems = errors(path)
+    out.notes += problems
     if tables:
         with reading(path, error=CounterError, remedy=_REMEDY):
             out.intervals = pl.concat([conform(INTERVALS, rows.collect()) for _, rows in tables])
@@ -127,6 +131,36 @@ def _gaps(tables: list[tuple[Path, pl.LazyFrame]], stems: set[str]) -> dict[str,
 
 def _utc(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
+    """What the ports of a collection counted of errors.
+
+    Returns:
+        Rows of ``port_events.READINGS``; counters that rose and have no meaning; and notes on
+        tables that are damaged or missing.
+    """
+    found = [pl.DataFrame(schema=port_events.READINGS)]
+    problems: list[str] = []
+    folder = path / "errors"
+    files = {file.stem: file for file in interval_files(path)} | {
+        file.stem: file for file in folder.glob("*.parquet")
+    }
+    for stem in sorted(files):
+        file = folder / f"{stem}.parquet"
+        try:
+            check(file)
+            columns = (pl.col(name).cast(dtype) for name, dtype in port_events.READINGS.items())
+            found.append(read_table(file, error=CounterError).select(columns))
+        except (CounterError, pl.exceptions.PolarsError) as error:
+            problems.append(getattr(error, "message", str(error)))
+    rows = pl.concat(found)
+    counters = rows["counter"].unique().sort().to_list()
+    notes = [
+        f"{counted(len(problems), 'segment')} without counters of errors: {problem}"
+        for problem in problems[:1]
+    ]
+    return rows, [name for name in counters if meaning_of(name) is None], notes
 
 
 def interval_files(path: Path) -> list[Path]:

@@ -53,6 +53,7 @@ class CounterData:
         by_file_time: Its format has no time stamps, so modification times of files are used.
         events: Counters of errors, pauses, marks and losses, rows of ``port_events.READINGS``.
         left_out: Notes on the files that could not be read beside others that could.
+        stated_ticks: Bytes in a tick of PortXmitWait that a device states, by its name here.
     """
 
     readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
@@ -63,6 +64,7 @@ class CounterData:
     by_file_time: bool = False
     events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=port_events.READINGS))
     left_out: list[str] = field(default_factory=list)
+    stated_ticks: dict[str, int] = field(default_factory=dict)
 
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
@@ -148,6 +150,7 @@ def merged(parts: Sequence[CounterData]) -> CounterData:
         list(dict.fromkeys(note for part in parts for note in part.notes)),
         any(part.by_file_time for part in parts),
         pl.concat([part.events for part in parts]),
+        stated_ticks={name: size for part in parts for name, size in part.stated_ticks.items()},
     )
 
 

@@ -5,6 +5,9 @@ A section header names the port and the capabilities of its device::
     # Port extended counters: Lid 2052 port 1 (CapMask: 0x5300 CapMask2: 0x0000002)
     PortXmitData:....................178791657177235
 
+A section ``# PortSamplesControl`` (``-c``) states the bytes in a tick of the device: its ``Tick``
+plus 1. Its other fields set up a sampling of which nothing is printed.
+
 PortXmitWait is supported in an extended section only if CapMask2 has bit 1, and in a plain one only
 if CapMask has bit 12; otherwise perfquery prints 0 (InfiniBand Architecture, vol. 1, 16.1.3.5).
 """
@@ -16,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tailback.port_counters.findings.port_events import EXTENDED, meaning_of
 from tailback.port_counters.readers.model import (
     U32_MAX,
     U64_MAX,
@@ -37,6 +41,7 @@ _SECTION = re.compile(
     r"# Port (?P<ext>extended )?counters: Lid (?P<lid>[0-9]{1,5}) port (?P<port>[0-9]{1,5})\b"
     r"(?:.*?CapMask: (?P<cap>0x[0-9a-fA-F]{1,8}))?(?:.*?CapMask2: (?P<cap2>0x[0-9a-fA-F]{1,8}))?"
 )
+_SAMPLES_CONTROL = re.compile(r"# PortSamplesControl: Lid (?P<lid>[0-9]{1,5}) port [0-9]{1,5}\b")
 _OTHER = re.compile(r"# (?P<what>[A-Za-z0-9 ]{1,60}?)(?: counters)?:? (?:.*)?Lid [0-9]+")
 _FIELD = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]{0,63}):\.*(?P<value>.*)")
 _GUID_FILE = re.compile(r"0x[0-9a-f]{16}")
@@ -85,7 +90,7 @@ HAS_TIME_STAMPS = False
 
 def sniff(path: Path) -> bool:
     """A text file that starts with a perfquery section."""
-    return begins_with(path, r"^# Port (extended )?counters: Lid")
+    return begins_with(path, r"^# Port((SamplesControl|( extended)? counters)): Lid")
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -101,7 +106,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     Raises:
         CounterError: No section, a value that is not a number, or a port that appears twice.
     """
-    sections, unknown, notes = _sections(path, read_text(path))
+    ticks: dict[int, int] = {}
+    sections, unknown, notes = _sections(path, read_text(path), ticks)
     stem = path.name.split(".", 1)[0].lower()
     guid = int(stem, 16) if _GUID_FILE.fullmatch(stem) else 0
     when = time_of(path, time_ns)
@@ -125,11 +131,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "time_ns": when,
             "node_guid": guid,
             "port": section.port,
-            "node_name": f"lid {section.lid}",
+            "node_name": _name(section.lid),
             "source": "perfquery",
         }
         _merge(rows.setdefault((section.lid, section.port), place), section)
-    if not sections:
+    if not sections and not ticks:
         raise CounterError(
             "no port counters in it",
             file=path,
@@ -143,7 +149,13 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes=notes,
         by_file_time=time_ns is None,
         events=events_of(rows.values()),
+        stated_ticks={_name(lid): size for lid, size in ticks.items()},
     )
+
+
+def _name(lid: int) -> str:
+    """Name of a device, of which perfquery prints the local identifier only."""
+    return f"lid {lid}"
 
 
 def _merge(row: dict[str, Any], section: _PortBlock) -> None:
@@ -151,16 +163,23 @@ def _merge(row: dict[str, Any], section: _PortBlock) -> None:
     for column, limit, value, largest in section.counters():
         if largest >= row.get(limit, 0):
             row[column], row[limit] = value, largest
-    row.setdefault("events", {}).update(section.further.get("events", {}))
+    events = row.setdefault("events", {})
+    events.update(section.further.get("events", {}))
+    for name in [name for name in events if name + EXTENDED in events]:
+        del events[name]
     row["flags"] = missing_flags(row)
 
 
-def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[str]]:
+def _sections(
+    path: Path, text: str, ticks: dict[int, int]
+) -> tuple[list[_PortBlock], list[str], list[str]]:
+    """The sections of counters, unused fields and notes; ``ticks`` grows by stated ones, by LID."""
     out: list[_PortBlock] = []
     unknown: dict[str, None] = {}
     notes: list[str] = []
     current: _PortBlock | None = None
     other: str | None = None
+    control: re.Match[str] | None = None
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
         if not line.strip():
@@ -187,10 +206,14 @@ def _sections(path: Path, text: str) -> tuple[list[_PortBlock], list[str], list[
                 )
             out.append(current)
         elif line.startswith("#"):
-            what = _OTHER.match(line)
+            control, what = _SAMPLES_CONTROL.match(line), _OTHER.match(line)
             current, other = None, what["what"] if what else "comment"
         elif (match := _FIELD.fullmatch(line)) and (current is not None or other is not None):
-            if current is None:
+            if current is None and control is not None:
+                if match["name"] == "Tick":
+                    size = _tick_bytes(path, number, match)
+                    ticks |= {int(control["lid"]): size} if size else {}
+            elif current is None:
                 unknown.setdefault(f"{other}: {match['name']}")
             else:
                 _take(path, number, match, current, unknown)
@@ -214,6 +237,17 @@ _USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait")
 _SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
 
 
+def _tick_bytes(path: Path, number: int, match: re.Match[str]) -> int:
+    """Bytes in a tick: ``Tick`` plus 1 (IBA 16.1.3.2); 0 where it is 0, as without sampling."""
+    column = match.start("value") + 1
+    tick = parse_counter(match["value"], path, number, column, 16)
+    if tick > 255:
+        raise CounterError(
+            f"Tick {tick} does not fit 8 bits", file=path, place=f"line {number}, column {column}"
+        )
+    return tick + 1 if tick else 0
+
+
 def _take(
     path: Path, number: int, match: re.Match[str], section: _PortBlock, unknown: dict[str, None]
 ) -> None:
@@ -234,4 +268,7 @@ def _take(
             )
         section.values[name] = parsed
     elif name not in _SELECTORS:
-        note_counter(section.further, unknown, name, parsed)
+        # The narrow counter of the same name stops at its largest value, this one does not.
+        narrow = meaning_of(name) if section.extended else None
+        wide = narrow is not None and narrow.bits is not None
+        note_counter(section.further, unknown, name + EXTENDED if wide else name, parsed)
