@@ -117,8 +117,8 @@ def _discovery(neighbours: list[_Neighbour]) -> Discovery:
     """Devices and port lines: interfaces of a device are numbered in natural order."""
     found = Discovery(
         remedy_without_rates="no neighbour tells its operational type (port, auto-negotiation, "
-        "current), as virtual and some optical ports do not: add --cable-rate, like '100 Gb/s'; "
-        "or write a CSV with the columns src, dst, interface and rate_gbit"
+        "current), as virtual and some optical ports do not: "
+        "write a CSV with the columns src, dst, interface and rate_gbit"
     )
     said = {one.peer: one.forwards for one in neighbours if one.forwards is not None}
     printed = {one.device for one in neighbours}

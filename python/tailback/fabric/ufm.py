@@ -45,7 +45,7 @@ class UfmResources:
         """Parse the text; raises FabricError with the element of the list that cannot be read."""
         found = Discovery(
             remedy_without_rates="UFM's links have a width and no speed: save the ports instead: "
-            "curl -k -u USER https://UFM/ufmRest/resources/ports > ports.json; or add --cable-rate"
+            "curl -k -u USER https://UFM/ufmRest/resources/ports > ports.json"
         )
         unknown = set[str]()
         for number, element in enumerate(_elements(text), start=1):

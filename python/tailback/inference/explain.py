@@ -117,7 +117,7 @@ def add_evidence(
     )
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     if statements.assumed_hosts:
-        statements.missing.append(wording.HOSTS)
+        statements.missing.append(wording.missing_evidence("hosts"))
     posterior = search.explained(prepared, fifo)
     best = posterior.best
     chosen = search.machines[best.machine].prepared
@@ -127,7 +127,7 @@ def add_evidence(
     if routing != prepared.scenario.engine.routing:
         statements.sources.append(wording.ROUTED[routing])
     if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
-        statements.sources.append(wording.TABLES_NOT_USED)
+        statements.sources.append(wording.tables_not_used())
     if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
         statements.sources.append(wording.STATED_SLOW_NOT_USED)
     if search.machines[best.machine].small_buffers:
@@ -563,8 +563,8 @@ def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables:
         tables: Whether forwarding tables would help.
     """
     if evidence.counters is None:
-        statements.missing.append(wording.COUNTERS)
+        statements.missing.append(wording.missing_evidence("counters"))
     elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
-        statements.missing.append(wording.JOB_LIST)
+        statements.missing.append(wording.missing_evidence("jobs"))
     if tables:
-        statements.missing.append(wording.FORWARDING)
+        statements.missing.append(wording.missing_evidence("forwarding"))

@@ -11,6 +11,7 @@ from typing import Final
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import Cause
+from tailback.errors import option
 from tailback.evidence.model import LateRank
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.units import format_time, percent
@@ -247,13 +248,15 @@ def model_too_slow(expected_ps: int, measured_ps: int, candidates: Sequence[str]
     return text
 
 
-MAKE_MODEL_FIT: Final = (
-    "First make the model fit the machine: check the rates of links in --fabric, that the tables "
-    "in --forwarding are those of that day, the hosts of the ranks and, if the program calls "
-    "collectives, how many bytes the tracer records for them; fit the other settings with tailback "
-    "calibrate, and give the result with --calibration."
-)
-"""Action if the simulation takes longer than the run."""
+def make_model_fit() -> str:
+    """Action if the simulation takes longer than the run."""
+    return (
+        f"First make the model fit the machine: check the rates of links in {option('fabric')}, "
+        f"that the tables in {option('forwarding')} are those of that day, the hosts of the ranks "
+        "and, if the program calls collectives, how many bytes the tracer records for them; fit "
+        "the other settings with tailback calibrate, and give the result with "
+        f"{option('calibration')}."
+    )
 
 
 def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
@@ -306,9 +309,10 @@ def place_open(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
 def find_paths(candidates: Sequence[str]) -> str:
     """Action if the place of a slow link depends on unknown paths of messages."""
     return (
-        "Get the forwarding tables (dump_lfts.sh > lfts.txt) and diagnose again with --forwarding "
-        "lfts.txt, or ask the operators to check all cables of the switches and hosts concerned "
-        f"(speed, width, error counters), beginning with {'; '.join(candidates)}."
+        "Get the forwarding tables (dump_lfts.sh > lfts.txt) and diagnose again with "
+        f"{option('forwarding', 'lfts.txt')}, or ask the operators to check all cables "
+        "of the switches and hosts concerned (speed, width, error counters), beginning with "
+        f"{'; '.join(candidates)}."
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, option
 from tailback.io.delimited import header_of, parse
 from tailback.io.input_files import content
 from tailback.io.manifest import require_unchanged
@@ -429,7 +429,7 @@ def from_erf(text: str, path: Path) -> list[str] | None:
     raise PlacementError(
         "numbers the hosts of the job and does not name them",
         file=path,
-        remedy="name them in their order, like --hosts hostA:2,hostB:2",
+        remedy=f"name them in their order, like {option('hosts', 'hostA:2,hostB:2')}",
     )
 
 

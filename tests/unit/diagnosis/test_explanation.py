@@ -236,7 +236,7 @@ def test_a_slow_link_whose_place_is_open_is_not_said_to_be_among_those_tried() -
     assert "which need not contain it: a (20 of 100)" in said.headline
     assert said.slow_links == []
     assert said.explanation is not None and "place open" in said.explanation.costs[0].subject
-    assert said.remedy is not None and "--forwarding" in said.remedy.action
+    assert said.remedy is not None and "forwarding=" in said.remedy.action
 
 
 def test_links_that_may_be_slow_are_checked_first() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.io.parquet import read_table, reading, scan_tables
 from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
@@ -139,7 +140,7 @@ class CounterSource:
         if any(frame["stall_ns"].is_not_null().any() for frame in frames):
             raise CounterError(
                 "has no effect: these counters give stalls as time, not in ticks",
-                place="--tick",
+                place=option("tick_ns"),
                 remedy="leave it out",
             )
 
@@ -274,7 +275,7 @@ def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
         raise CounterError(
             "has no effect: these counters have time stamps",
             file=timed,
-            place="--every",
+            place=option("every_ns"),
             remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
         )
 

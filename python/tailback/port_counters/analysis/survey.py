@@ -8,6 +8,7 @@ from functools import partial
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.port_counters.analysis import rounds, study, verdict
 from tailback.port_counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
@@ -201,7 +202,7 @@ def _refuse_io(chosen: AnalysisOptions) -> None:
         raise CounterError(
             f"{chosen.io!r} names the I/O routers of a torus, and these counters are not of a "
             f"torus",
-            place="--io",
+            place=option("io"),
             remedy="leave it out",
         )
 
@@ -215,7 +216,7 @@ def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
     except re.error as error:
         raise CounterError(
             f"{pattern!r} is not a regular expression: {error}",
-            place="--io",
+            place=option("io"),
             remedy="write it like '^io[0-9]'",
         ) from None
     known = [str(name) for name in ports["node_name"].unique().sort()]
@@ -223,7 +224,7 @@ def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
     if not names:
         raise CounterError(
             f"{pattern!r} matches no name",
-            place="--io",
+            place=option("io"),
             remedy="names are like " + ", ".join(repr(name[:40]) for name in known[:3]),
         )
     return names

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.names.ports import some_ports
 from tailback.units import counted, percent
 
@@ -164,7 +165,8 @@ def impossible_note(ports: pl.DataFrame) -> str:
     """A counter of these ports rose faster than time or line rate allows."""
     return (
         "ports with a counter that rose faster than possible, left out: "
-        f"{ports.height}, such as {some_ports(ports)}; give --tick where the tick is unknown, "
+        f"{ports.height}, such as {some_ports(ports)}; give "
+        f"{option('tick_ns')} where the tick is unknown, "
         "or check what else writes to the counters"
     )
 
