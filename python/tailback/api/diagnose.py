@@ -403,7 +403,11 @@ class _Expected:
         explained = explain(diagnosis, measured.measured, found, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.
         lacks = without_single_times(self.run)
-        update = {"agreement": None, "warnings": [*lacks, *explained.warnings]}
+        update = {
+            "agreement": None,
+            "warnings": [*lacks, *explained.warnings],
+            "assumptions": [*lacks, *explained.assumptions],
+        }
         explained = explained.model_copy(update=update)
         if explained.cause == diagnosis.cause:
             return explained

@@ -11,7 +11,6 @@ import polars as pl
 from tailback.api.runs import require_packets
 from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnosis import Diagnosis
-from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.evidence.tables import TABLES
 from tailback.io.atomic_exchange import recover
@@ -73,7 +72,7 @@ def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, d
     manifest = read_manifest(folder)
     manifest.check(found.name)
     try:
-        diagnosis = read_diagnosis(content(found, RunError))
+        diagnosis = Diagnosis.model_validate_json(content(found, RunError))
     except ValueError as error:
         raise RunError(
             f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_REMEDY

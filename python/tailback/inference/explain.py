@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.explanation import Origin
+from tailback.diagnosis.explanation import Origin, SubjectLink
 from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
@@ -144,7 +144,7 @@ def add_evidence(
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     found = _summary(search, posterior, candidates, statements)
-    shared = "; ".join(shared_cores_of(prepared.scenario))
+    shared = shared_cores_of(prepared.scenario)
     found = replace(
         found,
         shared_cores=shared,
@@ -250,8 +250,11 @@ def _summary(
         shown = wording.counted_in_long_intervals(shown, job)
     elif job is not None:
         whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
+    slower = _slow_links((*stated, *best.slow), fabric, sent)
+    possible = _slow_links(candidates, fabric, None)
     return EvidenceSummary(
-        slow=tuple(_slow_link_text(slow, fabric, sent) for slow in (*stated, *best.slow)),
+        slow=tuple(link.text for link in slower),
+        slow_links=tuple(possible or slower),
         slow_shown_by=(
             _slow_shown_by(search, best, busy if more else 0, alone=not candidates)
             if best.slow
@@ -278,12 +281,7 @@ def _summary(
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": origin,
         },
-        candidates=tuple(
-            wording.candidate(
-                fabric.link_name(slow.link), slow.gbps, float(fabric.link_gbps[slow.link])
-            )
-            for slow in candidates
-        ),
+        candidates=tuple(link.text for link in possible),
         sources=tuple(statements.sources),
         missing=tuple(statements.missing),
         assumed_hosts=statements.assumed_hosts,
@@ -521,6 +519,21 @@ def _slow_shown_by(
         for kinds in (("calls", "sends"), ("stalls",))
     )
     return wording.reproduced(max(removed, 0.0), timed=timed, stalls=stalls, alone=alone)
+
+
+def _slow_links(
+    slow: Iterable[SlowLink], fabric: Fabric, sent: NDArray[np.float64] | None
+) -> list[SubjectLink]:
+    """Slow links with their rates; ``sent`` as in :func:`_slow_link_text`, None for candidates."""
+    out = []
+    for each in slow:
+        name = fabric.link_name(each.link)
+        if sent is None:
+            text = wording.candidate(name, each.gbps, float(fabric.link_gbps[each.link]))
+        else:
+            text = _slow_link_text(each, fabric, sent)
+        out.append(SubjectLink(link=each.link, name=name, text=text))
+    return out
 
 
 def _slow_link_text(slow: SlowLink, fabric: Fabric, sent: NDArray[np.float64]) -> str:

@@ -48,9 +48,6 @@ _COMPUTATION = {
 UNDETERMINED: Final = "The evidence does not determine the cause"
 """Title of the finding of a run whose cause is undetermined."""
 
-ONE_OF = "these fit best: "
-"""Start of a subject that names several links, of which one may be the slow one."""
-
 
 def uneven_links(deviation: float) -> str:
     """Evidence for uneven routing: the mean deviation of parallel links from their mean, 0–2."""
@@ -318,7 +315,7 @@ def find_paths(candidates: Sequence[str]) -> str:
 
 def one_of(candidates: Sequence[str]) -> str:
     """Subject of a slow link if the evidence fits several links."""
-    return f"{ONE_OF}{'; '.join(candidates)}"
+    return f"these fit best: {'; '.join(candidates)}"
 
 
 LOOK_AT_THE_HOST: Final = (
@@ -344,29 +341,32 @@ RECORD_ALL: Final = (
 
 
 def one_core_per_rank(shared: str) -> str:
-    """Action if ranks shared cores; ``shared``: the note on that."""
-    return f"First record it again with one core for each rank: {shared.partition(',')[0]}."
+    """Action if ranks shared cores; ``shared``: how many, and on which host."""
+    return f"First record it again with one core for each rank: {shared}."
 
 
-def find_first(cause: Cause, missing: Sequence[str], slow: Sequence[str] = ()) -> str:
+def find_first(
+    cause: Cause, missing: Sequence[str], slow: Sequence[str] = (), begin: str = "First"
+) -> str:
     """Action if the cause, or the source of other traffic, is unknown: collect evidence first.
 
     Args:
         cause: The verdict.
         missing: Evidence that is missing, the most useful first.
         slow: Links that may be slow, which are quicker to check than anything else is to collect.
+        begin: First words of the sentence.
     """
     if slow:
-        rest = find_first(cause, missing).replace("First ", "If they are sound, ", 1)
+        rest = find_first(cause, missing, begin="If they are sound,")
         return (
             "First ask the operators to check these links (speed, width, error counters): "
             f"{'; '.join(slow)}. {rest}"
         )
     what = "the cause" if cause == "undetermined" else "whose traffic it is"
     if missing:
-        return f"First get the evidence that shows {what}: {missing[0]}."
+        return f"{begin} get the evidence that shows {what}: {missing[0]}."
     return (
-        f"First find {what}: test the links of the job's hosts one by one while it does not run "
+        f"{begin} find {what}: test the links of the job's hosts one by one while it does not run "
         "(ib_write_bw, iperf3), and record it again with counters at shorter intervals (tailback "
         "collect --interval)."
     )

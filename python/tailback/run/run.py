@@ -94,12 +94,17 @@ class Run:
         return bool(self.summary["complete"])
 
     @property
+    def assumptions(self) -> list[str]:
+        """The notes that every verdict shows: steps extrapolated, and rates within hosts."""
+        return [note for kind in self.summary.get("assumptions", {}).values() for note in kind]
+
+    @property
     def skip_notes(self) -> list[str]:
         """The notes that state which steps were extrapolated, one for each job with any.
 
         Whatever shows times, bytes or stalls of a run shows these.
         """
-        return [note for note in self.notes if note.startswith("skipped: ")]
+        return list(self.summary.get("assumptions", {}).get("skipped", []))
 
     @property
     def extrapolated_ps(self) -> int:
@@ -185,7 +190,7 @@ class Run:
                 raise RunError(f"damaged table: {error}", file=file, remedy=_RERUN) from None
             except RunError as error:
                 raise error.located(file) from None
-        summary, notes = _renamed_fields(provenance.get("summary")), provenance.get("notes")
+        summary, notes = provenance.get("summary"), provenance.get("notes")
         try:
             check_summary(summary, notes)
             check_tables(tables)
@@ -202,14 +207,6 @@ class Run:
                 remedy=_RERUN,
             )
         return Run(scenario, tables, summary, performance, [*notes, *manifest.notes])
-
-
-def _renamed_fields(summary: Any) -> Any:
-    """The summary of a run with the names that its fields have today."""
-    recording = summary.get("recording") if isinstance(summary, dict) else None
-    if isinstance(recording, dict) and "crowded_ps" in recording:
-        recording["oversubscribed_ps"] = recording.pop("crowded_ps")
-    return summary
 
 
 def run_folder(folder: Path) -> Path:

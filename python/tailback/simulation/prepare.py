@@ -132,7 +132,8 @@ class PreparedScenario:
         jobs: Its jobs.
         program: All jobs' programs merged, each without its repetitions.
         job_of_label: Job of each label.
-        notes: Irregularities in the input that were tolerated.
+        notes: Irregularities in the input that were tolerated, and ``rate_notes``.
+        rate_notes: What is sent within hosts, at which rates, and who states them.
     """
 
     scenario: Scenario
@@ -141,6 +142,7 @@ class PreparedScenario:
     program: Program
     job_of_label: NDArray[np.uint32]
     notes: list[str] = field(default_factory=list)
+    rate_notes: list[str] = field(default_factory=list)
 
     def slots(self) -> NDArray[np.uint32]:
         """Every node the jobs use or that candidates may use, sorted."""
@@ -480,5 +482,5 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     scenario, grain = with_fitting_packets(scenario, program)
     notes += [*rates, *grain, *fabric.notes, *(note for job in jobs for note in job.program.notes)]
     return PreparedScenario(
-        scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes))
+        scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes)), rates
     )

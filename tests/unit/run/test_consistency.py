@@ -94,6 +94,7 @@ def test_numbers_out_of_order(run: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("average_path_length", "long"),
         ("model", "fluid"),
         ("one_in", []),
+        ("assumptions", ["no object"]),
     ],
 )
 def test_a_summary_that_no_run_has(
@@ -111,18 +112,20 @@ def test_notes_that_are_no_text(run: Path, capsys: pytest.CaptureFixture[str]) -
     told(capsys, run, "run.json", "notes")
 
 
+def test_run_keeps_kinds_of_notes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads((run / "run.json").read_text())
+    data["summary"]["assumptions"] = {"skipped": ["of 9 steps"], "within hosts": ["40 Gb/s"]}
+    (run / "run.json").write_text(json.dumps(data))
+    read = Run.read(run)
+    assert read.skip_notes == ["of 9 steps"] and read.assumptions == ["of 9 steps", "40 Gb/s"]
+    data["summary"]["assumptions"]["skipped"] = "of 9 steps"
+    (run / "run.json").write_text(json.dumps(data))
+    told(capsys, run, "run.json", "skipped")
+
+
 def test_a_scenario_that_is_not_the_one_that_was_run(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = run / "scenario.json"
     file.write_text(file.read_text().replace('"seed": 1', '"seed": 99'))
     told(capsys, run, "scenario.json", "is not the scenario of this run")
-
-
-def test_a_field_of_the_summary_that_was_renamed_is_read_by_its_old_name(run: Path) -> None:
-    file = run / "run.json"
-    content = json.loads(file.read_text())
-    content["summary"]["recording"] = {"calls_ps": 7, "between_ps": 5, "crowded_ps": 3}
-    file.write_text(json.dumps(content))
-    recording = Run.read(run).summary["recording"]
-    assert recording == {"calls_ps": 7, "between_ps": 5, "oversubscribed_ps": 3}

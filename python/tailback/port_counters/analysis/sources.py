@@ -95,6 +95,10 @@ class CounterSource:
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def matches(self, inventory: PortInventory) -> bool:
+        """Whether :meth:`intervals` looks its ports up in ``inventory``, and notes the unknown."""
+        return not inventory.ports.is_empty() and (self.archive is None or self.ports is not None)
+
     def intervals(
         self, inventory: PortInventory, tick_ns: float | None
     ) -> tuple[Archive, list[str]]:

@@ -82,8 +82,6 @@ def _survey(
         intervals = _recent(intervals, chosen.last_ns)
         notes += more
         found, ports, classes = _intervals(intervals, source, inventory, chosen, engine)
-    if any("not in the fabric" in note for note in notes):
-        found.notes = [note for note in found.notes if "the fabric does not have" not in note]
     assessed = verdict.assess(
         ports,
         classes,
@@ -161,6 +159,9 @@ def _intervals(
             title=title,
             engine=engine,
         )
+        if source.matches(inventory):
+            # The notes on the intervals name the ports that the fabric does not have.
+            found.notes = []
         return found, ports, classes
     worst = torus.ports.drop_nulls(["direction", "stall_fraction"])
     found = study.torus(
