@@ -413,13 +413,16 @@ def with_slow_cables(scenario: Scenario, fabric: Fabric) -> tuple[Scenario, Fabr
 
 
 @stage("read and place")
-def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:
+def prepare(
+    scenario: Scenario, allow_hosts: str | None = None, notes: Sequence[str] = ()
+) -> PreparedScenario:
     """Read the inputs of a scenario and place its jobs.
 
     Args:
         scenario: The scenario.
         allow_hosts: Hosts that other placements of the observed job may use, in the syntax of
             ``hosts``; None for only those it runs on.
+        notes: Notes on where the scenario comes from.
 
     Raises:
         TailbackError: A file cannot be read, a job does not fit, or jobs share hosts.
@@ -435,7 +438,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     scenario, fabric = with_slow_cables(scenario, fabric)
     fabric = with_in_host_rates(fabric, scenario.fabric.in_host)
     once = scenario.engine.skip_repeats
-    jobs, notes, taken = [], list[str](), dict[int, str]()
+    jobs, notes, taken = [], [*notes], dict[int, str]()
     for number, section in enumerate(scenario.job):
         with _naming(section, number, len(scenario.job)):
             program = None

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tailback import simulate
 from tailback.calibration.file import load as load_calibration
 from tailback.errors import TailbackError
 from tailback.evidence.jobs import read_jobs
 from tailback.fabric.readers import read_fabric
 from tailback.io.delimited import not_used, unused_keys
 from tailback.port_counters.readers import read_counters
-from tailback.sources.source import load_scenario
+from tailback.sources.source import Source, load_scenario
 from tailback.telemetry.captured import read_contexts
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers import read_trace
@@ -161,6 +162,28 @@ def test_engine_of_the_fabric_option_is_used(tmp_path: Path) -> None:
     assert changed.packet == 512
     unchanged = load_scenario(tmp_path / "job.toml", fabric="tapered").engine
     assert unchanged.routing == "adaptive"
+
+
+def test_unused_sections_and_columns_of_files_in_options_are_named(tmp_path: Path) -> None:
+    ring = '[[job]]\npattern = { kind = "ring", ranks = 4, size = "64 KiB" }\n'
+    network = '[fabric]\npreset = "tapered"\n'
+    (tmp_path / "job.toml").write_text(network + ring)
+    (tmp_path / "net.toml").write_text(f"seed = 3\n{network}[telemetry]\none_in = 3\n{ring}")
+    (tmp_path / "ranks.csv").write_text("rank,host,core\n0,0,7\n1,1,7\n2,2,7\n3,3,7\n")
+    options = {"fabric": tmp_path / "net.toml", "rankfile": tmp_path / "ranks.csv"}
+    expected = {
+        "fabric": "net.toml: sections and keys not used: job, seed, telemetry",
+        "rankfile": "ranks.csv: columns not used: core",
+    }
+    for name, file in options.items():
+        source = Source.of(tmp_path / "job.toml", **{name: file})  # type: ignore[arg-type]
+        assert source.notes == (expected[name],)
+    (tmp_path / "net.toml").write_text(network)
+    run = simulate(tmp_path / "job.toml", fabric=options["fabric"])
+    assert not any("not used" in note for note in run.notes)
+    (tmp_path / "net.toml").write_text(network + ring)
+    run = simulate(tmp_path / "job.toml", fabric=options["fabric"])
+    assert run.notes.count("net.toml: sections and keys not used: job") == 1
 
 
 def test_section_without_meaning_in_a_calibration_is_refused(tmp_path: Path) -> None:
