@@ -78,10 +78,6 @@ class Judged:
     false_alarm: bool
 
 
-ONE_OF = "these fit best: "
-"""Start of the subject of a slow link if the evidence fits several cables."""
-
-
 def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
     """Whether a diagnosis names what was wrong.
 
@@ -97,13 +93,12 @@ def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
             continue
         if cause["kind"] != "slow-cable":
             return True
-        # "l2[s1] → s1[l2] serves 12.6 of 40 Mb/s" is of the cable l2-s1.
+        # The link "l2[s1] → s1[l2]" is of the cable l2-s1.
         ends = set(cause["cable"].split("-"))
         for cost in found["explanation"]["costs"]:
             # Of several candidates, the first one counts.
-            first = cost["subject"].removeprefix(ONE_OF).split("; ")
-            subject = first[0] if cost["subject"].startswith(ONE_OF) else " ".join(first)
-            named = {end.split("[")[0] for end in subject.replace(":", " ").split()}
+            links = cost["links"][:1] if cost["one_of_links"] else cost["links"]
+            named = {end.split("[")[0] for link in links for end in link["name"].split()}
             if cost["cause"] == "slow-link" and ends <= named:
                 return True
     return False

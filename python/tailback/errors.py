@@ -131,20 +131,22 @@ def command_line() -> Iterator[None]:
         _interface["command line"] = before
 
 
-def option(name: str, value: str = "") -> str:
+def option(name: str, value: str | float = "") -> str:
     """An option in a message, as the user of the interface in use writes it.
 
     Args:
         name: Its name as an argument of a function: ``cable_rate``.
-        value: A value, in the notation of the command line.
+        value: A value, in the notation of the command line; True for a flag.
 
     Returns:
         ``--cable-rate VALUE`` on the command line, ``cable_rate="VALUE"`` in Python.
     """
     if not _interface["command line"]:
-        return f'{name}="{value}"' if value else f"{name}="
+        return f'{name}="{value}"' if isinstance(value, str) and value else f"{name}={value}"
     dashed = f"--{_COMMAND_LINE.get(name, name).replace('_', '-')}"
-    return f"{dashed} {value}" if value else dashed
+    if value == "" or value is True:
+        return dashed
+    return f"{dashed} '{value}'" if " " in str(value) else f"{dashed} {value}"
 
 
 def by_option(**given: object) -> dict[str, object]:

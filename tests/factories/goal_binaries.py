@@ -21,9 +21,9 @@ class Operation(NamedTuple):
     begun: tuple[int, ...] = ()
 
 
-def schedule(*ranks: Sequence[Operation]) -> bytes:
-    """The file of these operations of each rank."""
-    parts = [_part(operations) for operations in ranks]
+def schedule(*ranks: Sequence[Operation], more: bytes = b"") -> bytes:
+    """The file of these operations of each rank; ``more``: further fields of each operation."""
+    parts = [_part(operations, more) for operations in ranks]
     begin = 6 + 16 * len(parts)
     table = b""
     for part in parts:
@@ -33,7 +33,7 @@ def schedule(*ranks: Sequence[Operation]) -> bytes:
     return struct.pack("<QIBB", 4223, len(parts), cores, 0) + table + b"".join(parts)
 
 
-def _part(operations: Sequence[Operation]) -> bytes:
+def _part(operations: Sequence[Operation], more: bytes) -> bytes:
     roots = [n for n, one in enumerate(operations) if not one.ended + one.begun]
     records, appendix = b"", list[int]()
     for number, one in enumerate(operations):
@@ -45,5 +45,6 @@ def _part(operations: Sequence[Operation]) -> bytes:
             later = [n for n, other in enumerate(operations) if number in getattr(other, name)]
             records += struct.pack("<II", len(later), len(appendix))
             appendix += later
+        records += more
     head = struct.pack(f"<II{len(roots)}I", len(operations), len(roots), *roots)
     return head + records + struct.pack(f"<{len(appendix)}I", *appendix)

@@ -273,7 +273,7 @@ def diagnose(
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         expected = _EvidenceFiles.of(found.case, counters, jobs, samples).expected_run(
-            prepare(found.scenario, allow_hosts), step, watch, threads
+            prepare(found.scenario, allow_hosts, found.notes), step, watch, threads
         )
     prepared, run, known = expected.prepared, expected.run, expected.known
     # The diagnosis and the stalls by call site use the same congestion trees.
@@ -403,7 +403,11 @@ class _Expected:
         explained = explain(diagnosis, measured.measured, found, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.
         lacks = without_single_times(self.run)
-        update = {"agreement": None, "warnings": [*lacks, *explained.warnings]}
+        update = {
+            "agreement": None,
+            "warnings": [*lacks, *explained.warnings],
+            "assumptions": [*lacks, *explained.assumptions],
+        }
         explained = explained.model_copy(update=update)
         if explained.cause == diagnosis.cause:
             return explained

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
+from tailback.errors import option
 from tailback.evaluate import EngineVariation
 from tailback.run.run import Run
 
@@ -55,7 +56,7 @@ def note_on_effort(asked: int | None, run: Run) -> list[str]:
     once = (
         ""
         if asked is not None
-        else (f" once (--seeds {REPETITIONS} repeats it with other random choices) and")
+        else (f" once ({option('seeds', REPETITIONS)} repeats it with other random choices) and")
     )
     return [
         f"a simulation of this run has {millions} million events, so each is made{once} "

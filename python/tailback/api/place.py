@@ -149,7 +149,7 @@ def place(
     step = progress or (lambda _what, _share: None)
     found = Source.of(source, **options)
     with found.named_in_errors(changed=allow_hosts is not None):
-        prepared = prepare(found.scenario, allow_hosts)
+        prepared = prepare(found.scenario, allow_hosts, found.notes)
     placed, errors = make_candidates(prepared, methods or default_methods(prepared), None, step)
     made = nodes_by_name(placed)
     if methods and errors:

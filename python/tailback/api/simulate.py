@@ -51,7 +51,7 @@ def simulate(
     fluid = _fluid_options(model, rates, paths)
     found = Source.of(source, **options)
     with found.named_in_errors():
-        prepared = prepare(found.scenario)
+        prepared = prepare(found.scenario, notes=found.notes)
         if progress is not None:
             progress("simulating", 0.0)
         if fluid is not None:

@@ -30,6 +30,7 @@ from tailback.calibration.fitted_series import (
     spread,
 )
 from tailback.calibration.model import Floats, Layer, Quantity
+from tailback.errors import option
 from tailback.scenario.engine import EngineSection
 from tailback.units import format_bytes
 
@@ -172,7 +173,8 @@ def _header(out: Estimates, found: AdapterRate | None, packet: int) -> None:
     out.measured.append(_interval("rate", "rate", rate))
     if line is None:
         out.not_identified["header"] = (
-            "the line rate is not known: give the fabric (--fabric) and, where rates differ, hosts"
+            f"the line rate is not known: give the fabric ({option('fabric')}) and, where rates "
+            "differ, hosts"
         )
         return
     share = line / rate.draws - 1
@@ -208,8 +210,8 @@ def _delays(
         some = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
         unknown = any(group.route is None for group in some)
         out.not_identified["send_delay"] = (
-            "the hosts of the latency tests are unknown: give the fabric (--fabric) and "
-            "the hosts (--hosts, or FILE@HOST,HOST)"
+            f"the hosts of the latency tests are unknown: give the fabric ({option('fabric')}) and "
+            f"the hosts ({option('hosts')}, or FILE@HOST,HOST)"
             if unknown
             else "nothing shows MPI's latency between hosts"
         )

@@ -14,7 +14,7 @@ import polars as pl
 from tailback.calibration.disagreement import Disagreement
 from tailback.calibration.estimates import Estimates, FittedValue, Kind
 from tailback.calibration.model import CalibrationError
-from tailback.errors import as_toml, nearest
+from tailback.errors import as_toml, nearest, option
 from tailback.io.folders import atomic_file
 from tailback.io.input_files import text_content
 from tailback.scenario.engine import EngineSection
@@ -111,7 +111,7 @@ class Calibration:
                 file.write(self.toml().encode())
         except FileExistsError:
             raise CalibrationError(
-                "exists", file=path, remedy="choose another name, or add --force"
+                "exists", file=path, remedy=f"choose another name, or add {option('force', True)}"
             ) from None
         except OSError as error:
             raise CalibrationError(
@@ -215,7 +215,8 @@ def load(path: str | Path) -> Calibration:
                 "has no meaning in a calibration",
                 file=path,
                 place=f"[{title}]",
-                remedy=f"leave it out, or give the file as --fabric; {nearest(title, _SECTIONS)}",
+                remedy=f"leave it out, or give the file as {option('fabric')}; "
+                f"{nearest(title, _SECTIONS)}",
             )
     # Parse it inside a scenario to check keys and values.
     parse({"fabric": {"preset": "tapered"}, "job": [{"trace": "."}], "engine": settings}, path)

@@ -26,6 +26,7 @@ from tailback.calibration.fitted_series import Placed
 from tailback.calibration.model import Series
 from tailback.calibration.routes import LOCAL, Machine, Route
 from tailback.calibration.shortest_times import Gaps, PairTimes, end_points
+from tailback.errors import option
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -127,7 +128,7 @@ class _Routes:
         foreign = next((name for name in known if name not in numbers), None)
         if None in hosts or foreign is not None:
             why = f"host {foreign[:60]!r} is not in the fabric" if foreign else "hosts are unknown"
-            self.unknown = f"{why} (give --hosts or --rankfile)"
+            self.unknown = f"{why} (give {option('hosts')} or {option('rankfile')})"
             self.machine = None
         self._number = {i: numbers[name] for name, i in known.items() if name in numbers}
 

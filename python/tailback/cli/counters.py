@@ -179,8 +179,7 @@ def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, 
         return show(json.dumps({**found.facts, **extra}, indent=2), 0)
     judged, queues = found.verdict, found.queues
     assert queues is not None  # the caller asked
-    notes = [note for note in judged.notes if "tell" not in note or "tick" not in note]
-    lines = queues_screen(queues, found.source.kinds, judged.unknown, notes, out)
+    lines = queues_screen(queues, found.source.kinds, judged.unknown, judged.notes, out)
     return show("\n".join(lines), 0)
 
 

@@ -74,10 +74,8 @@ def diagnosis_lines(
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
-    # Notes on what was not simulated, and on rates that may be assumed, are always shown.
-    shown = [it for it in diagnosis.warnings if it.startswith(("skipped: ", "within hosts: "))]
-    others = [warning for warning in diagnosis.warnings if warning not in shown]
-    for warning in [*shown, *others[:2]]:
+    others = [text for text in diagnosis.warnings if text not in diagnosis.assumptions]
+    for warning in [*diagnosis.assumptions, *others[:2]]:
         lines += wrap(f"note: {truncate(warning, 300)}")
     if len(others) > 2:
         lines += [f"  note: {len(others) - 2} more in the report"]

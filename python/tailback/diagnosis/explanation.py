@@ -17,6 +17,20 @@ Origin = Literal["trace", "counters", "model", "telemetry"]
 """Evidence behind a part: recorded times, port counters, a simulation, samples in packets."""
 
 
+class SubjectLink(FrozenModel):
+    """A link that is the subject of a cost.
+
+    Attributes:
+        link: Its number in the tables of the run.
+        name: Its name.
+        text: Its name and rates.
+    """
+
+    link: int
+    name: str
+    text: str
+
+
 class Cost(FrozenModel):
     """Cost of one cause.
 
@@ -27,6 +41,8 @@ class Cost(FrozenModel):
         high_ps: Maximum of ``ps`` over the ensemble.
         share: ``ps`` over the measured time, 0–1.
         subject: The link and its rates, the job, or the ranks.
+        links: The links of ``subject``, the likeliest first; empty for other subjects.
+        one_of_links: Only one of them has the fault, and the evidence does not tell which.
         evidence: One sentence on the evidence.
         rests_on: Kinds of evidence that the cost is based on.
     """
@@ -37,6 +53,8 @@ class Cost(FrozenModel):
     high_ps: int
     share: float
     subject: str
+    links: tuple[SubjectLink, ...] = ()
+    one_of_links: bool = False
     evidence: str
     rests_on: tuple[Origin, ...]
 

@@ -404,6 +404,8 @@ class Diagnosis(FrozenModel):
         hidden_fraction: Share of rank time in which ranks compute while their messages are in
             flight, 0–1: hidden communication; None if it was not simulated, as with skipped steps.
         warnings: Warnings of readers and rules.
+        assumptions: Those of ``warnings`` that are always shown: what was not simulated or
+            compared, and rates that may be assumed.
         confidence: Probability that ``cause`` is the main cause, 0–1, given how the costs vary over
             the variations of the model; for a measured run, the share of the runs consistent with
             the evidence in which it is.
@@ -431,6 +433,7 @@ class Diagnosis(FrozenModel):
     communication_fraction: float
     hidden_fraction: float | None = None
     warnings: list[str]
+    assumptions: list[str] = Field(default_factory=list)
     confidence: float = 0.0
     basis: Basis = "samples"
     agreement: Agreement | None = None

@@ -151,6 +151,7 @@ def diagnose_cause(
         expected_ps=run.elapsed_ps,
         communication_fraction=evidence.communication_fraction,
         warnings=[*recorded_warnings(run), *run.notes, *warnings],
+        assumptions=run.assumptions,
         confidence=0.0 if cause == "undetermined" else found.confidence,
         basis=found.basis,
         agreement=None if cause == "undetermined" else found.agreement,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tailback.diagnosis.model import Agreement, Basis, Times, WaterfallBar
+from tailback.errors import option
 from tailback.run.run import Run
 from tailback.units import format_time, percent
 
@@ -100,7 +101,7 @@ def recorded_warnings(run: Run) -> list[str]:
         out.append(
             "Recorded on too few cores: even the last rank to enter a small collective spent "
             f"{format_time(crowded)} in it. Ranks were waiting for a processor, also between "
-            "calls: record with one core per rank, or try --compute-scale 0."
+            f"calls: record with one core per rank, or try {option('compute_scale', 0)}."
         )
     whole, excess = _excess(run, recorded)
     if excess >= UNEXPLAINED_TIMES:
@@ -118,7 +119,7 @@ def without_single_times(run: Run) -> list[str]:
         return []
     return [
         "skipped: single calls and sends of the measured run are not compared with the simulated "
-        "one; without --skip-repeats the verdict may differ"
+        f"one; without {option('skip_repeats', True)} the verdict may differ"
     ]
 
 

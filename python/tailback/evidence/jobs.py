@@ -20,7 +20,16 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.errors import TailbackError
-from tailback.io.delimited import Delimited, header_of, instants, not_used, parse, shown
+from tailback.io.delimited import (
+    KEYS_NAMED,
+    Delimited,
+    header_of,
+    instants,
+    not_used,
+    parse,
+    shown,
+    unused_keys,
+)
 from tailback.io.input_files import content
 from tailback.io.manifest import require_unchanged
 from tailback.names.hosts import expand_hosts
@@ -69,11 +78,13 @@ class _ParsedJobs:
         rows: ``(job, start_ns, end_ns, hosts, place)``; ``place`` is the position in the file.
         skipped: Number of skipped entries by reason.
         unused: Columns that are not used.
+        keys: Keys of JSON, or attributes of PBS, that are not used.
     """
 
     rows: list[tuple[str, int, int | None, str, str]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
 
     def skip(self, reason: str) -> None:
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
@@ -149,7 +160,7 @@ def _table(parsed: _ParsedJobs, path: Path) -> JobList:
         rows[job, start] = (job, start, end, names)
     jobs = pl.DataFrame(list(rows.values()), schema=JOBS.polars_schema, orient="row")
     notes = [f"{what} left out: {number}" for what, number in parsed.skipped.items()]
-    notes += not_used(parsed.unused)
+    notes += [*not_used(parsed.unused), *not_used(parsed.keys, "keys", KEYS_NAMED)]
     return JobList(jobs.sort("start_ns", "job"), notes)
 
 
@@ -179,6 +190,22 @@ def _json(text: str, path: Path) -> list[dict[str, Any]] | None:
             remedy="give the output of sacct --json or squeue --json",
         )
     return jobs
+
+
+_SLURM_KEYS: Final = frozenset(
+    {
+        "job_id",
+        "array",
+        "array_job_id",
+        "array_task_id",
+        "job_state",
+        "nodes",
+        "job_resources",
+        "time",
+        "start_time",
+        "end_time",
+    }
+)
 
 
 def _number(value: Any, place: str) -> int | None:
@@ -236,7 +263,7 @@ def sacct_json(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     jobs = _json(text, path)
     if jobs is None or (jobs and not any("time" in job for job in jobs)):
         return None
-    parsed = _ParsedJobs()
+    parsed = _ParsedJobs(keys=unused_keys(jobs, _SLURM_KEYS))
     for index, job in enumerate(jobs):
         place = f"jobs[{index}]"
         times = job.get("time")
@@ -253,7 +280,7 @@ def squeue_json(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     jobs = _json(text, path)
     if jobs is None or any("time" in job for job in jobs):
         return None
-    parsed = _ParsedJobs()
+    parsed = _ParsedJobs(keys=unused_keys(jobs, _SLURM_KEYS))
     for index, job in enumerate(jobs):
         place = f"jobs[{index}]"
         start = _number(job.get("start_time"), f"{place}.start_time")
@@ -360,6 +387,7 @@ _MONTHS: Final = (
 )
 _PBS_START: Final = ("stime", "start_time")
 _PBS_END: Final = ("obittime", "comp_time", "completion_time")
+_PBS_KEYS: Final = (*_PBS_START, *_PBS_END, "job_state", "resources_used.walltime", "exec_host")
 
 
 @FORMS.register("qstat")
@@ -367,8 +395,9 @@ def qstat(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
     """Output of qstat -f (or -xf) of PBS."""
     if not _PBS_JOB.search(text[: 1 << 20]):
         return None
-    parsed = _ParsedJobs()
-    for job, line, fields in _pbs_jobs(text.splitlines()):
+    jobs = list(_pbs_jobs(text.splitlines()))
+    parsed = _ParsedJobs(keys=unused_keys((fields for *_, fields in jobs), _PBS_KEYS))
+    for job, line, fields in jobs:
         place = f"line {line}, job {shown(job)}"
         start = _pbs_time(fields, _PBS_START, zone, place)
         end = _pbs_time(fields, _PBS_END, zone, place)

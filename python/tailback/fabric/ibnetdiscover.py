@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tailback.errors import FabricError
+from tailback.errors import FabricError, option
 from tailback.fabric.rates import LinkSpeed, link_speed
 from tailback.names.ports import port_name
 
@@ -90,7 +90,8 @@ class Discovery:
         uncounted: Devices that are joined by a number of cables that the file does not have:
             the lower one, the upper one, and the line number.
         level: Tier of each switch by its key, if the file tells; empty if cables must.
-        remedy_without_rates: What to do if no line has the speed of a link.
+        remedy_without_rates: What to do, other than to state one rate for all cables, if no line
+            has the speed of a link.
         notes: Further notes for the user.
     """
 
@@ -105,7 +106,7 @@ class Discovery:
     in_host_gbps: dict[str, float] = field(default_factory=dict)
     uncounted: list[tuple[str, str, int]] = field(default_factory=list)
     level: dict[str, int] = field(default_factory=dict)
-    remedy_without_rates: str = "state the rate of all cables: add --cable-rate, like '100 Gb/s'"
+    remedy_without_rates: str = "state the rate of all cables"
     notes: list[str] = field(default_factory=list)
 
     def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:
@@ -157,7 +158,7 @@ class Discovery:
 
 WITH_RATES = (
     "port lines state width and speed, like 4xEDR: make the file again with a current "
-    "ibnetdiscover: ibnetdiscover > FILE; or add --cable-rate"
+    "ibnetdiscover: ibnetdiscover > FILE"
 )
 
 
@@ -295,7 +296,7 @@ def _completed(
         raise FabricError(
             "no line states the speed of a link",
             place=f"line {pairs[0][0].line}",
-            remedy=found.remedy_without_rates,
+            remedy=f"{found.remedy_without_rates}; or add {option('cable_rate', '100 Gb/s')}",
         )
     if cable_gbps is not None and None not in rates:
         raise FabricError(

@@ -17,6 +17,7 @@ from typing import Any
 
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import Discovery, Kind, PortEnd, clip
+from tailback.io.delimited import KEYS_NAMED, not_used, unused_keys
 
 _MARK = re.compile(r"^# (\S[^\n]*?)[ ]*$", re.MULTILINE)
 _BEGINNING = re.compile(r"\A\s*(?:# [^\n]+\n\s*)?\{\s*\"lldp\"\s*:")
@@ -41,6 +42,25 @@ class _Neighbour:
     gbps: float | None
 
 
+_KEYS = frozenset(
+    {
+        "chassis",
+        "port",
+        "via",
+        "rid",
+        "age",
+        "id",
+        "capability",
+        "descr",
+        "ttl",
+        "auto-negotiation",
+        "mgmt-ip",
+        "mgmt-iface",
+    }
+)
+"""Keys of an interface, a chassis and a port that are used, or do not concern the cable."""
+
+
 class LldpNeighbours:
     """Outputs of lldpctl -f json, each after a line with the name of its device."""
 
@@ -55,22 +75,25 @@ class LldpNeighbours:
             raise FabricError("does not say which device printed it", place="line 1", remedy=_MAKE)
         ends = [mark.start() for mark in marks[1:]] + [len(text)]
         neighbours: list[_Neighbour] = []
+        unused: dict[str, None] = {}
         for mark, end in zip(marks, ends, strict=True):
             line = text.count("\n", 0, mark.start()) + 1
-            neighbours += _section(mark[1], text[mark.end() : end], line)
+            neighbours += _section(mark[1], text[mark.end() : end], line, unused)
         if not neighbours:
             raise FabricError("no device has a neighbour", place="line 1", remedy=_MAKE)
-        return _discovery(neighbours)
+        found = _discovery(neighbours)
+        found.notes += not_used(list(unused), "keys", KEYS_NAMED)
+        return found
 
 
-def _section(device: str, text: str, line: int) -> list[_Neighbour]:
-    """The neighbours of one device; raises FabricError."""
+def _section(device: str, text: str, line: int, unused: dict[str, None]) -> list[_Neighbour]:
+    """The neighbours of one device; ``unused`` gets keys not used. Raises FabricError."""
     try:
         interfaces = json.loads(text)["lldp"].get("interface", [])
         if isinstance(interfaces, dict):
             interfaces = [{name: value} for name, value in interfaces.items()]
         return [
-            _neighbour(device, str(name), value, line)
+            _neighbour(device, str(name), value, line, unused)
             for entry in interfaces
             for name, value in entry.items()
         ]
@@ -89,12 +112,15 @@ def _section(device: str, text: str, line: int) -> list[_Neighbour]:
         ) from None
 
 
-def _neighbour(device: str, interface: str, value: dict[str, Any], line: int) -> _Neighbour:
+def _neighbour(
+    device: str, interface: str, value: dict[str, Any], line: int, unused: dict[str, None]
+) -> _Neighbour:
     chassis, port = value["chassis"], value["port"]
     if "id" in chassis:
         name, about = str(chassis["id"]["value"]), chassis
     else:
         ((name, about),) = chassis.items()
+    unused |= dict.fromkeys(unused_keys((value, about, port), _KEYS))
     capabilities = about.get("capability")
     if isinstance(capabilities, dict):
         capabilities = [capabilities]
@@ -117,8 +143,8 @@ def _discovery(neighbours: list[_Neighbour]) -> Discovery:
     """Devices and port lines: interfaces of a device are numbered in natural order."""
     found = Discovery(
         remedy_without_rates="no neighbour tells its operational type (port, auto-negotiation, "
-        "current), as virtual and some optical ports do not: add --cable-rate, like '100 Gb/s'; "
-        "or write a CSV with the columns src, dst, interface and rate_gbit"
+        "current), as virtual and some optical ports do not: "
+        "write a CSV with the columns src, dst, interface and rate_gbit"
     )
     said = {one.peer: one.forwards for one in neighbours if one.forwards is not None}
     printed = {one.device for one in neighbours}

@@ -187,9 +187,8 @@ def discovery(tree: GroupTree) -> Discovery:
     """
     found = Discovery(
         notes=tree.notes,
-        remedy_without_rates="Slurm's topology has no rates: to diagnose on assumed cables, add "
-        "--cable-rate '100 Gb/s', or cable_rate = \"100 Gb/s\" in [fabric] of a scenario; for true "
-        "cables and rates use ibnetdiscover",
+        remedy_without_rates="Slurm's topology has no rates: for true cables and rates use "
+        "ibnetdiscover",
     )
     line_of: dict[str, int] = {}
     for group in tree.groups:

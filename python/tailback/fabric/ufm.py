@@ -19,12 +19,40 @@ from typing import Any
 
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import Discovery, Kind, PortEnd, clip
+from tailback.io.delimited import KEYS_NAMED, not_used, unused_keys
 
 _START = re.compile(r"\A\s*[\[{]")
 _PORT = re.compile(r"\"(?:peer|peer_guid|peer_node_guid)\"\s*:")
 _OF_PORTS = re.compile(r"\"active_(?:speed|width)\"\s*:")
 _OF_LINKS = re.compile(r"\"(?:source|destination)_guid\"\s*:")
 _LISTS = ("data", "ports", "links")
+_KEYS = frozenset(
+    {
+        "guid",
+        "number",
+        "logical_state",
+        "system_name",
+        "name",
+        "node_description",
+        "dname",
+        "active_width",
+        "active_speed",
+        "peer",
+        "peer_guid",
+        "peer_node_guid",
+        "peer_node_description",
+        "peer_port_dname",
+        "source_guid",
+        "source_port",
+        "source_port_dname",
+        "source_port_node_description",
+        "destination_guid",
+        "destination_port",
+        "destination_port_dname",
+        "destination_port_node_description",
+    }
+)
+"""Keys that are used, or repeat others."""
 _NAME = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})_([0-9]{1,4})")
 _GUID = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})")
 _MAKE = "save it again: curl -k -u USER https://UFM/ufmRest/resources/ports > ports.json"
@@ -45,10 +73,11 @@ class UfmResources:
         """Parse the text; raises FabricError with the element of the list that cannot be read."""
         found = Discovery(
             remedy_without_rates="UFM's links have a width and no speed: save the ports instead: "
-            "curl -k -u USER https://UFM/ufmRest/resources/ports > ports.json; or add --cable-rate"
+            "curl -k -u USER https://UFM/ufmRest/resources/ports > ports.json"
         )
         unknown = set[str]()
-        for number, element in enumerate(_elements(text), start=1):
+        elements = _elements(text)
+        for number, element in enumerate(elements, start=1):
             if not isinstance(element, dict):
                 raise _wrong(number, f"{clip(str(element), 40)} is not an object")
             if "source_guid" in element or "destination_guid" in element:
@@ -58,6 +87,7 @@ class UfmResources:
         if not found.ends:
             raise FabricError("no port has a peer", place="element 1", remedy=_MAKE)
         _guess(found, unknown)
+        found.notes += not_used(unused_keys(elements, _KEYS), "keys", KEYS_NAMED)
         return found
 
 

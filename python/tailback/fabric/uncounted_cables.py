@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from tailback.errors import FabricError
+from tailback.errors import FabricError, option
 from tailback.fabric.ibnetdiscover import Discovery, Kind, PortEnd, clip
 
 MAX_CABLES = 1 << 21
@@ -116,5 +116,6 @@ def _assumption(total: int, ratio: float) -> str:
     stated = "no taper" if ratio == 1 else f"taper {ratio:g}"
     return (
         f"numbers of cables are not in the file: {total} assumed, one for every host and at every "
-        f"switch as many upwards as below ({stated}; set it with --taper or [fabric] taper)"
+        f"switch as many upwards as below ({stated}; set it with "
+        f"{option('taper')} or [fabric] taper)"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tailback.diagnosis.explanation import Origin, PortEvents, SampledLink, SharedLink
+from tailback.diagnosis.explanation import Origin, PortEvents, SampledLink, SharedLink, SubjectLink
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative
 from tailback.inference.unknown_job import UnknownJob
@@ -17,6 +17,7 @@ class EvidenceSummary:
 
     Attributes:
         slow: One line for each slow link: the link and its rates.
+        slow_links: The candidates, or the slow links if there are none, as data.
         slow_shown_by: Evidence for the slow links.
         others: Source of other traffic; empty if there is none.
         others_shown_by: Evidence for the other traffic.
@@ -40,7 +41,7 @@ class EvidenceSummary:
         slow_anywhere: Which links may be slow if even their number is large; empty if none is.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
-        shared_cores: That ranks shared cores, as a note; empty if they did not.
+        shared_cores: How many ranks shared cores, and where; empty if none did.
         ranks_missing: Which part of the ranks is not recorded, like "2 of 4 ranks"; empty if all
             are.
         sources: Evidence used, one line each.
@@ -50,6 +51,7 @@ class EvidenceSummary:
     """
 
     slow: tuple[str, ...] = ()
+    slow_links: tuple[SubjectLink, ...] = ()
     slow_shown_by: str = ""
     others: str = ""
     others_shown_by: str = ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnosis.explanation import Origin, PortCount, PortEvents
+from tailback.diagnosis.explanation import Origin, PortCount, PortEvents, SubjectLink
 from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
@@ -119,7 +119,7 @@ def add_evidence(
     )
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     if statements.assumed_hosts:
-        statements.missing.append(wording.HOSTS)
+        statements.missing.append(wording.missing_evidence("hosts"))
     posterior = ExplanationSearch(space).explained(prepared, fifo)
     best = posterior.best
     chosen = space.machines[best.machine].prepared
@@ -129,7 +129,7 @@ def add_evidence(
     if routing != prepared.scenario.engine.routing:
         statements.sources.append(wording.ROUTED[routing])
     if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
-        statements.sources.append(wording.TABLES_NOT_USED)
+        statements.sources.append(wording.tables_not_used())
     if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
         statements.sources.append(wording.STATED_SLOW_NOT_USED)
     if space.machines[best.machine].small_buffers:
@@ -146,7 +146,7 @@ def add_evidence(
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     found = _summary(space, posterior, candidates, statements)
-    shared = "; ".join(shared_cores_of(prepared.scenario))
+    shared = shared_cores_of(prepared.scenario)
     found = replace(
         found,
         shared_cores=shared,
@@ -250,8 +250,11 @@ def _summary(
         shown = wording.counted_in_long_intervals(shown, job)
     elif job is not None:
         whose, shown = wording.UNKNOWN_SENDERS, wording.scattered_repetitions(job)
+    slower = _slow_links((*stated, *best.slow), fabric, sent)
+    possible = _slow_links(candidates, fabric, None)
     return EvidenceSummary(
-        slow=tuple(_slow_link_text(slow, fabric, sent) for slow in (*stated, *best.slow)),
+        slow=tuple(link.text for link in slower),
+        slow_links=tuple(possible or slower),
         slow_shown_by=(
             _slow_shown_by(space, best, busy if more else 0, alone=not candidates)
             if best.slow
@@ -278,12 +281,7 @@ def _summary(
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": origin,
         },
-        candidates=tuple(
-            wording.candidate(
-                fabric.link_name(slow.link), slow.gbps, float(fabric.link_gbps[slow.link])
-            )
-            for slow in candidates
-        ),
+        candidates=tuple(link.text for link in possible),
         sources=tuple(statements.sources),
         missing=tuple(statements.missing),
         assumed_hosts=statements.assumed_hosts,
@@ -519,6 +517,21 @@ def _slow_shown_by(space: HypothesisSpace, best: Hypothesis, busy_ps: int, *, al
     return wording.reproduced(max(removed, 0.0), timed=timed, stalls=stalls, alone=alone)
 
 
+def _slow_links(
+    slow: Iterable[SlowLink], fabric: Fabric, sent: NDArray[np.float64] | None
+) -> list[SubjectLink]:
+    """Slow links with their rates; ``sent`` as in :func:`_slow_link_text`, None for candidates."""
+    out = []
+    for each in slow:
+        name = fabric.link_name(each.link)
+        if sent is None:
+            text = wording.candidate(name, each.gbps, float(fabric.link_gbps[each.link]))
+        else:
+            text = _slow_link_text(each, fabric, sent)
+        out.append(SubjectLink(link=each.link, name=name, text=text))
+    return out
+
+
 def _slow_link_text(slow: SlowLink, fabric: Fabric, sent: NDArray[np.float64]) -> str:
     """A slow link in words; ``sent``: bytes of the job on each link, shape (L,)."""
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
@@ -559,11 +572,11 @@ def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables:
         tables: Whether forwarding tables would help.
     """
     if evidence.counters is None:
-        statements.missing.append(wording.COUNTERS)
+        statements.missing.append(wording.missing_evidence("counters"))
     elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
-        statements.missing.append(wording.JOB_LIST)
+        statements.missing.append(wording.missing_evidence("jobs"))
     if tables:
-        statements.missing.append(wording.FORWARDING)
+        statements.missing.append(wording.missing_evidence("forwarding"))
 
 
 def port_event_statements(findings: pl.DataFrame | None) -> tuple[PortEvents, ...]:

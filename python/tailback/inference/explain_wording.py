@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import text
+from tailback.errors import option
 from tailback.inference.coarse_ranking import CoarseRanking
 from tailback.inference.hypotheses import SlowerMachine
 from tailback.inference.unknown_job import UnknownJob
@@ -31,23 +32,22 @@ HOSTS_NOT_RECORDED: Final = (
 )
 """Caveat if the hosts of the ranks are unknown."""
 
-HOSTS: Final = (
-    "the hosts that the ranks ran on (--rankfile or --hosts): without them the recorded times are "
-    "no evidence on the links of this fabric"
-)
-COUNTERS: Final = (
-    "port counters from the time of the run, which show slow links and other jobs' traffic: run "
-    "tailback collect during the job and pass its folder with --counters"
-)
-JOB_LIST: Final = (
-    "a job list, which names the jobs behind the traffic: SLURM_TIME_FORMAT=%s sacct -a -X "
-    "--parsable2 -o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
-)
-FORWARDING: Final = (
-    "forwarding tables, which show the paths that messages took: dump_lfts.sh > lfts.txt, and "
-    "--forwarding lfts.txt"
-)
-"""Evidence that is missing, and the command that collects it."""
+
+def missing_evidence(kind: Literal["hosts", "counters", "jobs", "forwarding"]) -> str:
+    """Evidence that is missing, and the command that collects it."""
+    return {
+        "hosts": f"the hosts that the ranks ran on ({option('rankfile')} or {option('hosts')}): "
+        "without them the recorded times are no evidence on the links of this fabric",
+        "counters": "port counters from the time of the run, which show slow links and other jobs' "
+        f"traffic: run tailback collect during the job and pass its folder with "
+        f"{option('counters')}",
+        "jobs": "a job list, which names the jobs behind the traffic: SLURM_TIME_FORMAT=%s sacct "
+        "-a -X --parsable2 -o JobID,Start,End,State,NodeList > jobs.txt, and "
+        f"{option('jobs', 'jobs.txt')}",
+        "forwarding": "forwarding tables, which show the paths that messages took: dump_lfts.sh > "
+        f"lfts.txt, and {option('forwarding', 'lfts.txt')}",
+    }[kind]
+
 
 MESSAGES_IN_ORDER: Final = (
     "assumed: adapters send messages one after another; with this setting the model agrees better "
@@ -65,10 +65,15 @@ ROUTED: Final = {
 }
 """Routing other than adaptive, if the scenario does not state the routing."""
 
-TABLES_NOT_USED: Final = (
-    "assumed: switches route adaptively, not by the tables in --forwarding, with which the model "
-    "takes longer than was measured (switches with adaptive routing keep tables, too)"
-)
+
+def tables_not_used() -> str:
+    """The model fits better without the forwarding tables."""
+    return (
+        f"assumed: switches route adaptively, not by the tables in {option('forwarding')}, with "
+        "which the model takes longer than was measured (switches with adaptive routing keep "
+        "tables, too)"
+    )
+
 
 STATED_SLOW: Final = "its rate is stated with the fabric"
 
@@ -174,9 +179,9 @@ def slower_machine(ways: Sequence[SlowerMachine]) -> str:
     """What to check if the model agrees with a machine that is slower in these ways."""
     return (
         f"the rates and delays that the machine really has: with {' or '.join(map(_slower, ways))} "
-        "the model agrees with the times of calls (wrong rates in --fabric, TCP in place of RDMA, "
-        "or a clock of another unit); measure one pair of hosts (ib_write_bw, iperf3), or fit "
-        "them with tailback calibrate"
+        f"the model agrees with the times of calls (wrong rates in {option('fabric')}, TCP in "
+        "place of RDMA, or a clock of another unit); measure one pair of hosts (ib_write_bw, "
+        "iperf3), or fit them with tailback calibrate"
     )
 
 
@@ -240,8 +245,8 @@ def reproduced(removed: float, *, timed: bool, stalls: bool, alone: bool) -> str
 def only_placements_tried(methods: Sequence[str]) -> str:
     """Note on a run without a fault for which few placements were tried."""
     return (
-        f"only these placements were tried (--method): {', '.join(methods)}; others may be faster, "
-        "which would make the placement the cause"
+        f"only these placements were tried ({option('methods')}): {', '.join(methods)}; others "
+        "may be faster, which would make the placement the cause"
     )
 
 

@@ -75,7 +75,7 @@ def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
     if found.ranks_missing:
         return wording.RECORD_ALL
     if (diagnosis.not_explained_ps or 0) < 0:
-        return wording.MAKE_MODEL_FIT
+        return wording.make_model_fit()
     if found.shared_cores:
         # Until then, evidence on the network does not tell waits for it from others.
         return wording.one_core_per_rank(found.shared_cores)

@@ -349,16 +349,19 @@ def _costs(
     turns = _dependency_waits(measured, further) / scale
     rests_on: tuple[Origin, ...] = ("trace", "model")
     out.append(("late-partner", turns, turns, turns, "", wording.TAKEN_TURNS, rests_on))
-    return _in_measured_time(out, scale, total)
+    return _in_measured_time(out, scale, total, found)
 
 
-def _in_measured_time(costs: Sequence[_ExpectedCost], scale: float, total_ps: int) -> list[Cost]:
+def _in_measured_time(
+    costs: Sequence[_ExpectedCost], scale: float, total_ps: int, found: EvidenceSummary
+) -> list[Cost]:
     """Costs in the expected run, scaled to the measured one, largest first."""
     made = []
     for cause, ps, low, high, subject, shown, rests in costs:
         value = max(round(ps * scale), 0)
         if value == 0:
             continue
+        named = cause == "slow-link" and not found.place_open
         made.append(
             Cost(
                 cause=cause,
@@ -367,6 +370,8 @@ def _in_measured_time(costs: Sequence[_ExpectedCost], scale: float, total_ps: in
                 high_ps=max(round(high * max(scale, 1.0)), value),
                 share=min(value / total_ps, 1.0),
                 subject=subject,
+                links=found.slow_links if named else (),
+                one_of_links=named and bool(found.candidates),
                 evidence=shown,
                 rests_on=rests,
             )

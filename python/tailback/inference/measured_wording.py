@@ -11,6 +11,7 @@ from typing import Final
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import Cause
+from tailback.errors import option
 from tailback.evidence.model import LateRank
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.units import format_time, percent
@@ -46,9 +47,6 @@ _COMPUTATION = {
 
 UNDETERMINED: Final = "The evidence does not determine the cause"
 """Title of the finding of a run whose cause is undetermined."""
-
-ONE_OF = "these fit best: "
-"""Start of a subject that names several links, of which one may be the slow one."""
 
 
 def uneven_links(deviation: float) -> str:
@@ -247,13 +245,15 @@ def model_too_slow(expected_ps: int, measured_ps: int, candidates: Sequence[str]
     return text
 
 
-MAKE_MODEL_FIT: Final = (
-    "First make the model fit the machine: check the rates of links in --fabric, that the tables "
-    "in --forwarding are those of that day, the hosts of the ranks and, if the program calls "
-    "collectives, how many bytes the tracer records for them; fit the other settings with tailback "
-    "calibrate, and give the result with --calibration."
-)
-"""Action if the simulation takes longer than the run."""
+def make_model_fit() -> str:
+    """Action if the simulation takes longer than the run."""
+    return (
+        f"First make the model fit the machine: check the rates of links in {option('fabric')}, "
+        f"that the tables in {option('forwarding')} are those of that day, the hosts of the ranks "
+        "and, if the program calls collectives, how many bytes the tracer records for them; fit "
+        "the other settings with tailback calibrate, and give the result with "
+        f"{option('calibration')}."
+    )
 
 
 def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
@@ -306,15 +306,16 @@ def place_open(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
 def find_paths(candidates: Sequence[str]) -> str:
     """Action if the place of a slow link depends on unknown paths of messages."""
     return (
-        "Get the forwarding tables (dump_lfts.sh > lfts.txt) and diagnose again with --forwarding "
-        "lfts.txt, or ask the operators to check all cables of the switches and hosts concerned "
-        f"(speed, width, error counters), beginning with {'; '.join(candidates)}."
+        "Get the forwarding tables (dump_lfts.sh > lfts.txt) and diagnose again with "
+        f"{option('forwarding', 'lfts.txt')}, or ask the operators to check all cables "
+        "of the switches and hosts concerned (speed, width, error counters), beginning with "
+        f"{'; '.join(candidates)}."
     )
 
 
 def one_of(candidates: Sequence[str]) -> str:
     """Subject of a slow link if the evidence fits several links."""
-    return f"{ONE_OF}{'; '.join(candidates)}"
+    return f"these fit best: {'; '.join(candidates)}"
 
 
 LOOK_AT_THE_HOST: Final = (
@@ -340,29 +341,32 @@ RECORD_ALL: Final = (
 
 
 def one_core_per_rank(shared: str) -> str:
-    """Action if ranks shared cores; ``shared``: the note on that."""
-    return f"First record it again with one core for each rank: {shared.partition(',')[0]}."
+    """Action if ranks shared cores; ``shared``: how many, and on which host."""
+    return f"First record it again with one core for each rank: {shared}."
 
 
-def find_first(cause: Cause, missing: Sequence[str], slow: Sequence[str] = ()) -> str:
+def find_first(
+    cause: Cause, missing: Sequence[str], slow: Sequence[str] = (), begin: str = "First"
+) -> str:
     """Action if the cause, or the source of other traffic, is unknown: collect evidence first.
 
     Args:
         cause: The verdict.
         missing: Evidence that is missing, the most useful first.
         slow: Links that may be slow, which are quicker to check than anything else is to collect.
+        begin: First words of the sentence.
     """
     if slow:
-        rest = find_first(cause, missing).replace("First ", "If they are sound, ", 1)
+        rest = find_first(cause, missing, begin="If they are sound,")
         return (
             "First ask the operators to check these links (speed, width, error counters): "
             f"{'; '.join(slow)}. {rest}"
         )
     what = "the cause" if cause == "undetermined" else "whose traffic it is"
     if missing:
-        return f"First get the evidence that shows {what}: {missing[0]}."
+        return f"{begin} get the evidence that shows {what}: {missing[0]}."
     return (
-        f"First find {what}: test the links of the job's hosts one by one while it does not run "
+        f"{begin} find {what}: test the links of the job's hosts one by one while it does not run "
         "(ib_write_bw, iperf3), and record it again with counters at shorter intervals (tailback "
         "collect --interval)."
     )

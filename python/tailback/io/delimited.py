@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -350,22 +350,32 @@ def _ragged(
     return None
 
 
-def not_used(names: Sequence[str], what: str = "columns") -> list[str]:
+_NAMED: Final = 12
+"""Names in a note on what is not used: those of a table of counters or of ``sacct``."""
+KEYS_NAMED: Final = 3
+"""The same for formats with dozens of keys that do not concern the network: Slurm's JSON."""
+
+
+def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) -> list[str]:
     """The note on what a reader of a file leaves out, by name; empty without any.
 
     Args:
         names: What it leaves out, as the file names it.
         what: What these are.
+        most: Number of names in the note; it counts the others.
     """
     if not names:
         return []
-    some = ", ".join(name if name.isidentifier() else shown(name) for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    some = ", ".join(name if name.isidentifier() else shown(name) for name in names[:most])
+    more = f" and {len(names) - most} more" if len(names) > most else ""
     return [f"{what} not used: {some}{more}"]
 
 
-_NAMED: Final = 12
-"""Names in such a note: those of a table of counters or of ``sacct``."""
+def unused_keys(objects: Iterable[object], used: Collection[str]) -> list[str]:
+    """Keys of JSON objects that a reader neither uses nor knows to be irrelevant, each once."""
+    keys = (key for each in objects if isinstance(each, dict) for key in each)
+    return list(dict.fromkeys(str(key) for key in keys if key not in used))
+
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """Characters at which a spreadsheet starts to read a formula."""

@@ -17,7 +17,7 @@ from typing import IO
 
 import polars as pl
 
-from tailback.errors import RunError, TailbackError
+from tailback.errors import RunError, TailbackError, option
 from tailback.io.atomic_exchange import hidden_name, recover, remove, replace, sync, sync_tree
 from tailback.io.manifest import read_manifest, write_manifest
 from tailback.version import version
@@ -60,7 +60,7 @@ class AtomicDirectory:
             raise RunError(
                 f"cannot write there: {error.strerror}",
                 file=self.path,
-                remedy="choose a folder you may write to with --out",
+                remedy="choose another folder, to which you may write",
             ) from None
         return self._part
 
@@ -84,7 +84,7 @@ class AtomicDirectory:
             raise RunError(
                 f"could not be written: {error}",
                 file=self.path,
-                remedy="free space, or choose another --out",
+                remedy="free space, or choose another folder",
             ) from None
 
     def _check(self) -> None:
@@ -94,23 +94,27 @@ class AtomicDirectory:
             return
         if not self.force:
             raise RunError(
-                "already exists", file=self.path, remedy="choose another --out, or add --force"
+                "already exists",
+                file=self.path,
+                remedy=f"choose another folder, or add {option('force', True)}",
             )
         if not self._target.is_dir():
-            raise RunError("is a file, not a folder", file=self.path, remedy="choose another --out")
+            raise RunError(
+                "is a file, not a folder", file=self.path, remedy="choose another folder"
+            )
         for source in self.sources:
             if Path(os.path.realpath(source)).is_relative_to(self._target):
                 raise RunError(
                     f"contains {str(source)!r}, an input of this result",
                     file=self.path,
-                    remedy="choose another --out",
+                    remedy="choose another folder",
                 )
         unlisted = _unlisted(self._target)
         if unlisted is not None:
             raise RunError(
                 f"contains {unlisted!r}, which Tailback did not write, so it is not replaced",
                 file=self.path,
-                remedy="choose another --out, or remove the folder yourself",
+                remedy="choose another folder, or remove this one yourself",
             )
 
     def _install(self) -> None:
@@ -160,7 +164,7 @@ class PrivateFolder:
             raise RunError(
                 f"cannot write there: {error.strerror}",
                 file=path,
-                remedy="choose a folder you may write to",
+                remedy="choose another folder, to which you may write",
             ) from None
 
     @classmethod

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailback.errors import option
 from tailback.fabric.model import Fabric
 from tailback.identity_cache import PerObject
 
@@ -132,7 +133,9 @@ def _find(fabric: Fabric) -> ComputeHosts:
         ),
     )
     hosts = tuple(host for host, kind in enumerate(kinds) if kind == usual)
-    return ComputeHosts(hosts, _left_out(fabric, kinds, usual), f"--hosts 0-{fabric.n_hosts - 1}")
+    return ComputeHosts(
+        hosts, _left_out(fabric, kinds, usual), option("hosts", f"0-{fabric.n_hosts - 1}")
+    )
 
 
 _found = PerObject(_find)

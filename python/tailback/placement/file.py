@@ -125,7 +125,7 @@ def _hosts_by_number(problem: PlacementProblem, path: Path, numbers: list[int]) 
         raise PlacementError(
             f"puts ranks on host {max(numbers)}, the job has {len(hosts)} hosts",
             file=path,
-            remedy="name all hosts of the job in their order: --hosts",
+            remedy=f"name all hosts of the job in their order: {option('hosts')}",
         )
     return [hosts[number - 1] for number in numbers]
 

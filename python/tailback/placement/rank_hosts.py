@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailback.errors import PlacementError
-from tailback.io.delimited import header_of, parse
+from tailback.errors import PlacementError, option
+from tailback.io.delimited import header_of, not_used, parse
 from tailback.io.input_files import content
 from tailback.io.manifest import require_unchanged
 from tailback.names.hosts import expand_hosts
@@ -68,6 +68,19 @@ def rank_hosts(path: Path) -> list[str]:
         place="line 1",
         remedy="give a CSV with the columns rank and host, or the output of: mpirun … env",
     )
+
+
+def rank_columns_not_used(path: Path) -> list[str]:
+    """A note on the columns of a CSV of ranks and hosts that are not used; empty for other files.
+
+    Raises:
+        PlacementError: The file cannot be read.
+    """
+    header = header_of(_text(path)[: 1 << 16], ALIASES) or {}
+    if set(header) != {"rank", "host"}:
+        return []
+    table = parse(_text(path), ALIASES, ("rank", "host"), path=path, error_type=PlacementError)
+    return [f"{path.name}: {note}" for note in not_used(table.unused)]
 
 
 def explicit_hosts(text: str, path: Path) -> list[str] | None:
@@ -429,7 +442,7 @@ def from_erf(text: str, path: Path) -> list[str] | None:
     raise PlacementError(
         "numbers the hosts of the job and does not name them",
         file=path,
-        remedy="name them in their order, like --hosts hostA:2,hostB:2",
+        remedy=f"name them in their order, like {option('hosts', 'hostA:2,hostB:2')}",
     )
 
 

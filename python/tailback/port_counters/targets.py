@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tailback.errors import TailbackError
+from tailback.errors import TailbackError, option
 from tailback.fabric.ibnetdiscover import Discovery, Kind, clip, join_cables
 from tailback.fabric.readers import read_discovery
 from tailback.names.ports import port_name
@@ -115,7 +115,7 @@ class Subnet:
             return []
         return [
             f"ports whose tick is known within bounds only: {vague}; neither their device nor its "
-            "id, rate and width tell it (--tick sets it)"
+            f"id, rate and width tell it ({option('tick_ns')} sets it)"
         ]
 
     @property
@@ -153,7 +153,7 @@ def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None
         raise CounterError(
             "has no local identifiers (lid) by which to query ports",
             file=path,
-            remedy="make it again with: ibnetdiscover > FILE, or leave --fabric out",
+            remedy=f"make it again with: ibnetdiscover > FILE, or leave {option('fabric')} out",
         )
     subnet.targets.sort(key=lambda target: (target.guid, target.port))
     return subnet

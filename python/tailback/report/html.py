@@ -24,7 +24,6 @@ from tailback.diagnosis.model import Diagnosis, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.errors import RunError
-from tailback.names.ports import link_names
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
 from tailback.report.export import make_case
@@ -118,13 +117,7 @@ def render_report(
     return _template("report.html.j2").render(
         **shared,
         run=run,
-        story=story_of(
-            diagnosis,
-            CAUSES[diagnosis.cause],
-            roots,
-            shared["lines"],
-            link_names(case.observed.links) if diagnosis.explanation else [],
-        ),
+        story=story_of(diagnosis, CAUSES[diagnosis.cause], roots, shared["lines"]),
         measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
         costless=_costless(diagnosis),

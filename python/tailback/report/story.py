@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from tailback.diagnosis.model import Diagnosis, LinkEvidence, Remedy
-from tailback.inference.measured_wording import ONE_OF
 from tailback.report.attribution import CallSite
 from tailback.units import format_time, percent
 
@@ -52,7 +51,6 @@ def story_of(
     cause: str,
     roots: Sequence[LinkEvidence],
     lines: Sequence[CallSite],
-    names: Sequence[str],
 ) -> list[Step]:
     """Steps from the cause to the remedy, without those that the diagnosis says nothing about.
 
@@ -61,11 +59,10 @@ def story_of(
         cause: Name of its cause.
         roots: Root links of the congestion, in the order of the page's table.
         lines: Lines of the program by stall, in the order of the page's table.
-        names: Name of every link; may be empty if nothing was measured.
     """
     steps = [
         _cause(diagnosis, cause),
-        _place(diagnosis, roots, names),
+        _place(diagnosis, roots),
         _program(diagnosis, roots, lines),
         _remedy(diagnosis.remedy),
     ]
@@ -83,19 +80,16 @@ def _cause(diagnosis: Diagnosis, cause: str) -> Step:
     return Step("Cause", [Item(cause)], note)
 
 
-def _place(
-    diagnosis: Diagnosis, roots: Sequence[LinkEvidence], names: Sequence[str]
-) -> Step | None:
+def _place(diagnosis: Diagnosis, roots: Sequence[LinkEvidence]) -> Step | None:
     """The links at which congestion begins, or the ranks that others wait for."""
     cost = None if diagnosis.explanation is None else diagnosis.explanation.cost(diagnosis.cause)
     if cost is not None and cost.subject:
         if diagnosis.cause in _CAUSES_IN_RANKS:
             return Step("Ranks", [Item(cost.subject, "#measured")])
-        several = cost.subject.startswith(ONE_OF)
-        links = cost.subject.removeprefix(ONE_OF).split("; ")
-        items = [Item(text, _address(text, names)) for text in links]
+        items = [Item(link.text, _where(link.link)) for link in cost.links]
+        items = items or [Item(cost.subject, "#measured")]
         more = "and others, see Measured" if len(items) > SHOWN else ""
-        note = ONE_OF.rstrip(": ") if several and not more else more
+        note = "these fit best" if cost.one_of_links and not more else more
         return Step("Root links", items[:SHOWN], note)
     mine = {
         link.link
@@ -109,12 +103,6 @@ def _place(
     items = [Item(link.name, _where(link.link)) for link in found[:SHOWN]]
     more = "and others, see Where" if len(found) > SHOWN else ""
     return Step("Root links", items, more)
-
-
-def _address(text: str, names: Sequence[str]) -> str:
-    """Where the page shows the link that ``text`` begins with."""
-    link = next((i for i, name in enumerate(names) if text.startswith(f"{name} ")), None)
-    return "#measured" if link is None else _where(link)
 
 
 def _where(link: int) -> str:

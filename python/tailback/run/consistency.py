@@ -114,8 +114,12 @@ def check_summary(summary: Any, notes: Any) -> None:
                 raise RunError(
                     f"{summary.get(key)!r} is not a choice of the fluid model", place=key
                 )
-    if not (isinstance(notes, list) and all(isinstance(note, str) for note in notes)):
-        raise RunError("is not a list of sentences", place="notes")
+    assumptions = summary.get("assumptions", {})
+    if not isinstance(assumptions, dict):
+        raise RunError("is no object", place="assumptions")
+    for place, texts in (("notes", notes), *assumptions.items()):
+        if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
+            raise RunError("is not a list of sentences", place=str(place))
 
 
 def _require_below(

@@ -90,12 +90,17 @@ class Run:
         return bool(self.summary["complete"])
 
     @property
+    def assumptions(self) -> list[str]:
+        """The notes that every verdict shows: steps extrapolated, and rates within hosts."""
+        return [note for kind in self.summary.get("assumptions", {}).values() for note in kind]
+
+    @property
     def skip_notes(self) -> list[str]:
         """The notes that state which steps were extrapolated, one for each job with any.
 
         Whatever shows times, bytes or stalls of a run shows these.
         """
-        return [note for note in self.notes if note.startswith("skipped: ")]
+        return list(self.summary.get("assumptions", {}).get("skipped", []))
 
     @property
     def extrapolated_ps(self) -> int:

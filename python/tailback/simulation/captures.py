@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.errors import FabricError, RunError
+from tailback.errors import FabricError, RunError, option
 from tailback.fabric.model import Fabric
 from tailback.io.input_files import regular_file
 from tailback.io.manifest import require_unchanged
@@ -109,7 +109,8 @@ def captured_run(
             f"bits of a packet are {RESERVED_BITS}",
             file=first,
             remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" '
-            'or "xor-digest" with six bits or less, or "csig", in a scenario given as --fabric',
+            'or "xor-digest" with six bits or less, or "csig", in a scenario given as '
+            f"{option('fabric')}",
         )
     setting, fabric = with_slow_cables(setting, load_fabric(setting.fabric))
     known = read_contexts(contexts, fabric)
@@ -131,7 +132,7 @@ def captured_run(
             f"holds no received packet of the fabric's nodes: {counts}",
             file=first,
             remedy="check that it is of this fabric, and name the nodes of its addresses in "
-            "addresses.csv of --contexts",
+            f"addresses.csv of {option('contexts')}",
         )
     packets = packets.with_columns(label=pl.Series(labelled(packets, known), dtype=pl.UInt32))
     if known.rows.height and (lost := int((packets["label"] == 0).sum())):
@@ -185,7 +186,8 @@ def _located(
         shown = ", ".join(found.addresses[number] for number in named)
         notes.append(
             f"{lost.height * found.one_in:,} packets left out: the fabric has no node for one of "
-            f"their addresses, most often {shown}; addresses.csv of --contexts can name it"
+            f"their addresses, most often {shown}; addresses.csv of "
+            f"{option('contexts')} can name it"
         )
     table = table.filter(~strange)
     within = table["src_node"] == table["dst_node"]

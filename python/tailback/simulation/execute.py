@@ -144,6 +144,8 @@ def execute(
         summary["pacing"] = stated.summary
     if skipped is not None:
         notes = [*_state_skips(skipped, whole.jobs, tables, summary), *notes]
+    if prepared.rate_notes:
+        summary.setdefault("assumptions", {})["within hosts"] = prepared.rate_notes
     summary |= _recording(prepared.observed.program)
     if not outcome.complete:
         end = format_time(outcome.end_ps)
@@ -328,7 +330,9 @@ def _state_skips(
         "elapsed_high_ps": summary["elapsed_ps"] + half,
         "links_half": skipped.outcome.links_half,
     }
-    return skip_notes(skipped)
+    notes = skip_notes(skipped)
+    summary["assumptions"] = {"skipped": notes}
+    return notes
 
 
 def _pacing(

@@ -382,6 +382,8 @@ def _execute(
         "settlements_per_s": times.settlements / seconds if seconds else 0.0,
         "cores": os.cpu_count(),
     }
+    if prepared.rate_notes:
+        summary["assumptions"] = {"within hosts": prepared.rate_notes}
     notes = [*prepared.notes, *routes.notes, NOTE, *_not_modelled(scenario)]
     if repetitions > 1:
         notes.append(f"one repetition was computed and its time taken {repetitions:,} times")

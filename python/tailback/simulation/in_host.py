@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError, ScenarioError
+from tailback.errors import PlacementError, ScenarioError, option
 from tailback.fabric.model import Fabric
 from tailback.placement.hosts import hosts_from_spec
 from tailback.scenario.engine import ASSUMED_ERROR
@@ -107,9 +107,14 @@ def note_on_rates(
     elif not engine.assumes_memory_rate:
         source = "as stated"
     elif engine.local_rate is not None:
-        source = "the latter is assumed: --memory-rate states it, tailback record measures it"
+        source = (
+            f"the latter is assumed: {option('memory_rate')} states it, tailback record measures it"
+        )
     else:
-        source = "assumed: --local-rate and --memory-rate state them, tailback record measures them"
+        source = (
+            f"assumed: {option('local_rate')} and {option('memory_rate')} state them, tailback "
+            "record measures them"
+        )
     return [f"within hosts: {percent(share)} of the bytes, {rates} ({source})"]
 
 
@@ -140,7 +145,7 @@ def with_accelerator_ports(
         source = "totalBw in NCCL's log"
         if not logged:
             changes["local_error"] = engine.local_error or ASSUMED_ERROR
-            source = "assumed: --local-rate states it"
+            source = f"assumed: {option('local_rate')} states it"
     engine = engine.model_copy(update=changes)
     note = (
         "within a host, messages share the port of each accelerator, of "

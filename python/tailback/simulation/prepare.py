@@ -141,7 +141,8 @@ class PreparedScenario:
         jobs: Its jobs.
         program: All jobs' programs merged, each without its repetitions.
         job_of_label: Job of each label.
-        notes: Irregularities in the input that were tolerated.
+        notes: Irregularities in the input that were tolerated, and ``rate_notes``.
+        rate_notes: What is sent within hosts, at which rates, and who states them.
     """
 
     scenario: Scenario
@@ -150,6 +151,7 @@ class PreparedScenario:
     program: Program
     job_of_label: NDArray[np.uint32]
     notes: list[str] = field(default_factory=list)
+    rate_notes: list[str] = field(default_factory=list)
 
     def slots(self) -> NDArray[np.uint32]:
         """Every node the jobs use or that candidates may use, sorted."""
@@ -420,13 +422,16 @@ def with_slow_cables(scenario: Scenario, fabric: Fabric) -> tuple[Scenario, Fabr
 
 
 @stage("read and place")
-def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:
+def prepare(
+    scenario: Scenario, allow_hosts: str | None = None, notes: Sequence[str] = ()
+) -> PreparedScenario:
     """Read the inputs of a scenario and place its jobs.
 
     Args:
         scenario: The scenario.
         allow_hosts: Hosts that other placements of the observed job may use, in the syntax of
             ``hosts``; None for only those it runs on.
+        notes: Notes on where the scenario comes from.
 
     Raises:
         TailbackError: A file cannot be read, a job does not fit, or jobs share hosts.
@@ -442,7 +447,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     scenario, fabric = with_slow_cables(scenario, fabric)
     fabric = with_in_host_rates(fabric, scenario.fabric.in_host)
     once = scenario.engine.skip_repeats
-    jobs, notes, taken = [], list[str](), dict[int, str]()
+    jobs, notes, taken = [], [*notes], dict[int, str]()
     for number, section in enumerate(scenario.job):
         with _naming(section, number, len(scenario.job)):
             program = None
@@ -489,7 +494,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     scenario, grain = with_fitting_packets(scenario, program)
     notes += [*rates, *grain, *fabric.notes, *(note for job in jobs for note in job.program.notes)]
     return PreparedScenario(
-        scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes))
+        scenario, fabric, jobs, program, job_of_label, list(dict.fromkeys(notes)), rates
     )
 
 

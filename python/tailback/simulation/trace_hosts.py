@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.errors import option
 from tailback.evidence.hosts import Hosts, find_hosts
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import shown
@@ -69,8 +70,8 @@ def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[
     more = ", …" if recorded > 3 else ""
     return [
         f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
-        "what ranks of a host exchange does not enter the network; --hosts and "
-        "--ranks-per-host state where they ran"
+        "what ranks of a host exchange does not enter the network; "
+        f"{option('hosts')} and {option('ranks_per_host')} state where they ran"
     ]
 
 

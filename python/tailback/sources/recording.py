@@ -20,7 +20,12 @@ from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario.engine import MAX_LOCAL_ERROR
 from tailback.scenario.model import Scenario
 from tailback.sources.lab_case import LabCase
-from tailback.traffic.readers.recorded_cores import core_numbers, rank_rows, shared_cores
+from tailback.traffic.readers.recorded_cores import (
+    core_numbers,
+    rank_rows,
+    shared_cores,
+    sharing_ranks,
+)
 
 _FABRIC, _FORWARDING = "fabric.txt", "lfts.txt"
 _OWN_JOB = re.compile(
@@ -170,10 +175,10 @@ def recorded_binding(scenario: Scenario) -> Binding | None:
     )
 
 
-def shared_cores_of(scenario: Scenario) -> list[str]:
-    """A note if ranks of the recorded job shared cores."""
+def shared_cores_of(scenario: Scenario) -> str:
+    """How many ranks of the recorded job shared cores, and where; empty if none did."""
     trace = _trace(scenario)
-    return [] if trace is None or not is_recording(trace) else shared_cores(trace)
+    return "" if trace is None or not is_recording(trace) else sharing_ranks(trace)
 
 
 def notes_on_recording(scenario: Scenario) -> list[str]:

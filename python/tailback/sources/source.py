@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,9 +24,10 @@ from tailback.errors import (
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.io.atomic_exchange import recover
-from tailback.io.input_files import head_bytes, is_input_file
+from tailback.io.delimited import not_used
+from tailback.io.input_files import head_bytes, is_input_file, text_content
 from tailback.io.manifest import require_unchanged
-from tailback.placement.rank_hosts import rank_hosts
+from tailback.placement.rank_hosts import rank_columns_not_used, rank_hosts
 from tailback.run.run import Run, run_folder
 from tailback.scenario.engine import parse_coarse
 from tailback.scenario.model import Scenario, load, parse
@@ -86,11 +88,13 @@ class Source:
         file: Scenario file to name in errors that occur only when the scenario is built or run.
             None if options changed it: the mistake may be in an option.
         case: The folder of ``tailback lab run`` that it is; None if it is none.
+        notes: What is not used of the files that options name.
     """
 
     scenario: Scenario
     file: Path | None = None
     case: LabCase | None = None
+    notes: tuple[str, ...] = ()
 
     @staticmethod
     def of(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Source:
@@ -101,16 +105,18 @@ class Source:
             return source
         if isinstance(source, (Scenario, Mapping)):
             given = source if isinstance(source, Scenario) else parse(dict(source))
-            return Source(_with_options(given.model_copy(deep=True), **options))
+            scenario = _with_options(given.model_copy(deep=True), **options)
+            return Source(scenario, notes=_notes_on_options(options))
         path = Path(source)
         if (case := LabCase.of(path)) is not None:
             require_unchanged(path)
             scenario = scenario_from(case.trace, **_of_case(case, options))
-            return Source(scenario.model_copy(update={"name": path.resolve().name}), case=case)
+            scenario = scenario.model_copy(update={"name": path.resolve().name})
+            return Source(scenario, case=case, notes=_notes_on_options(options))
         changed = any(value is not None for value in options.values())
-        return Source(
-            scenario_from(path, **options), path if is_scenario(path) and not changed else None
-        )
+        scenario = scenario_from(path, **options)
+        file = path if is_scenario(path) and not changed else None
+        return Source(scenario, file, notes=_notes_on_options(options))
 
     @contextmanager
     def named_in_errors(self, changed: bool = False) -> Iterator[None]:
@@ -125,6 +131,20 @@ class Source:
             if self.file is not None and not changed:
                 raise error.located(self.file) from None
             raise
+
+
+def _notes_on_options(options: ScenarioOptions) -> tuple[str, ...]:
+    """What is read and not used of a scenario given as fabric, and of a table of ranks."""
+    notes = list[str]()
+    fabric, rankfile = options.get("fabric"), options.get("rankfile")
+    if fabric is not None and Path(fabric).suffix == ".toml" and Path(fabric).is_file():
+        # The scenario was read from it before: it is valid.
+        stated = tomllib.loads(text_content(Path(fabric))).keys() - {"fabric", "engine", "name"}
+        sections = not_used(sorted(stated), "sections and keys")
+        notes += [f"{Path(fabric).name}: {note}" for note in sections]
+    if rankfile is not None and Path(rankfile).is_file():
+        notes += rank_columns_not_used(Path(rankfile))
+    return tuple(notes)
 
 
 def _of_case(case: LabCase, options: ScenarioOptions) -> ScenarioOptions:

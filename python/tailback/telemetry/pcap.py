@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from tailback.errors import TraceError
+from tailback.errors import TraceError, option
 from tailback.run.run import atomic_file
 from tailback.telemetry.wire import IbPacket, encode
 
@@ -53,7 +53,9 @@ def write_pcap(path: Path, packets: Iterable[tuple[int, IbPacket]], force: bool 
                 file.write(record)
                 count += 1
     except FileExistsError:
-        raise TraceError("the file exists", file=path, remedy="--force overwrites it") from None
+        raise TraceError(
+            "the file exists", file=path, remedy=f"{option('force', True)} overwrites it"
+        ) from None
     except OSError as error:
         raise TraceError(
             f"cannot be written: {error.strerror}",

@@ -182,7 +182,7 @@ def test_storage_login_and_unnamed_hosts_are_no_default_hosts() -> None:
     found = compute_hosts(fabric)
     assert list(found.hosts) == [0, 1, 2, 3, 4, 5] == hosts_from_spec("all", fabric)
     assert compute_hosts(fabric) is found, "they are found once"
-    for part in ("stor-01", "50 Gb/s", "'login' in the name", "--hosts 0-10", "no name"):
+    for part in ("stor-01", "50 Gb/s", "'login' in the name", 'hosts="0-10"', "no name"):
         assert part in found.note
     # Who names them has them.
     assert hosts_from_spec("0-10", fabric) == list(range(11))

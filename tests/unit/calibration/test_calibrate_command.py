@@ -103,7 +103,7 @@ def test_without_a_fabric_no_distance_is_known(tmp_path: Path) -> None:
     plain = [name.rpartition("@")[0] for name in (files["at5"], files["bw"])]
     found = tb.calibrate(plain)
     assert [one.name for one in found.engine] == ["eager"]
-    assert "--fabric" in found.not_identified["send_delay"]
+    assert "fabric=" in found.not_identified["send_delay"]
     assert "line rate is not known" in found.not_identified["header"]
     assert by_name(found)["rate"].value == pytest.approx(100, rel=0.02)
 

@@ -399,7 +399,12 @@ def test_a_folder_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("")
     path = scenario(tmp_path)
-    refused(capsys, ["simulate", path, "--out", tmp_path / "file" / "run"], "cannot write", "--out")
+    refused(
+        capsys,
+        ["simulate", path, "--out", tmp_path / "file" / "run"],
+        "cannot write",
+        "another folder",
+    )
     if os.geteuid() != 0:
         locked = tmp_path / "locked"
         locked.mkdir(mode=0o500)

@@ -32,6 +32,17 @@ def test_wide_letters_stay_on_the_screen() -> None:
     assert wide(truncate("節 点 " * 40, 21)) <= 21
 
 
+def test_assumptions_are_shown_before_two_other_warnings() -> None:
+    """Whatever they begin with: a diagnosis holds them as data."""
+    texts = [f"warning {number}" for number in range(4)]
+    update = {"warnings": [*texts, "rates are assumed"], "assumptions": ["rates are assumed"]}
+    told = make_diagnosis(make_run()).model_copy(update=update)
+    read = type(told).model_validate_json(told.model_dump_json())
+    notes = [line.strip() for line in diagnosis_lines(read, Path("out")) if "note:" in line]
+    shown = ["note: rates are assumed", "note: warning 0", "note: warning 1"]
+    assert notes == [*shown, "note: 2 more in the report"]
+
+
 @pytest.mark.parametrize(("columns", "used"), [(40, 79), (80, 79), (160, 159), (400, 199)])
 def test_table_is_as_wide_as_the_terminal(
     columns: int, used: int, monkeypatch: pytest.MonkeyPatch

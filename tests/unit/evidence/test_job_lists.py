@@ -109,7 +109,8 @@ def test_slurm_json(tmp_path: Path) -> None:
         ("17", T * S, (T + 60) * S, ["n1", "n2"]),
         ("20_4", (T + 5) * S, None, ["n3"]),
     ]
-    assert found.notes == ["never started left out: 1", "without hosts left out: 1"]
+    left_out = ["never started left out: 1", "without hosts left out: 1"]
+    assert found.notes == [*left_out, "keys not used: user, state, steps"]
     assert "someone" not in str(found.jobs)
     running = read(tmp_path, gzip.compress(json.dumps(SQUEUE).encode()))
     # The end of a running job is that of its time limit: it is none yet.

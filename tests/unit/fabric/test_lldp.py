@@ -92,7 +92,7 @@ def test_neighbours_without_rates_get_a_remedy_for_lldp(tmp_path: Path) -> None:
     with pytest.raises(FabricError, match="no line states the speed") as error:
         read(tmp_path, text)
     remedy = str(error.value.remedy)
-    assert "auto-negotiation" in remedy and "--cable-rate" in remedy
+    assert "auto-negotiation" in remedy and "cable_rate=" in remedy
     assert not any(word in str(error.value) for word in ("ibnetdiscover", "4xEDR", "UFM"))
     (tmp_path / "fabric.txt").write_text(text)
     assert set(read_fabric(tmp_path / "fabric.txt", cable_gbps=25).link_gbps) == {25}

@@ -77,6 +77,6 @@ def test_a_rate_is_taken_exactly_where_the_file_has_none(
     else:
         with pytest.raises(FabricError, match="no line states the speed of a link") as got:
             read_fabric(tmp_path / "network")
-        assert got.value.remedy is not None and "--cable-rate" in got.value.remedy
+        assert got.value.remedy is not None and "cable_rate=" in got.value.remedy
         assert set(sample.read(tmp_path).link_gbps) == {sample.cable_gbps}
     assert got.value.file == tmp_path / "network"

@@ -85,10 +85,10 @@ def test_a_result_does_not_replace_what_it_is_made_from(
             [command, run, "--out", run, "--force"],
             "run",
             "an input of this result",
-            "--out",
+            "choose another folder",
         )
     both = ["compare", tmp_path / "small.toml", run, "--out", run, "--force"]
-    refused(capsys, both, "run", "an input of this result", "--out")
+    refused(capsys, both, "run", "an input of this result", "choose another folder")
     mine = Path(shutil.copy(tmp_path / "small.toml", run))
     refused(capsys, ["simulate", mine, "--out", run, "--force"], "small.toml")
     assert mine.is_file() and Run.read(run).complete

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from tailback import simulate
 from tailback.calibration.file import load as load_calibration
 from tailback.errors import TailbackError
 from tailback.evidence.jobs import read_jobs
 from tailback.fabric.readers import read_fabric
-from tailback.io.delimited import not_used
+from tailback.io.delimited import not_used, unused_keys
 from tailback.port_counters.readers import read_counters
-from tailback.sources.source import load_scenario
+from tailback.sources.source import Source, load_scenario
 from tailback.telemetry.captured import read_contexts
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers import read_trace
 from tests.factories.fabric_files import SAMPLES
+from tests.factories.kineto_traces import collective, document
 from tests.factories.user_inputs import INPUTS
 
 
@@ -57,7 +60,24 @@ CASES: dict[str, tuple[Callable[[str], str], Callable[[Path], Sequence[str]]]] =
         lambda text: text.replace("  cluster_default", "  surprise: 1\n  cluster_default"),
         of_fabric,
     ),
+    "fabric lldp": (
+        lambda text: text.replace('"port": {', '"surprise": 1, "port": {'),
+        of_fabric,
+    ),
+    "fabric ufm": (lambda text: text.replace('"guid"', '"surprise": 1, "guid"'), of_fabric),
     "jobs csv": (column, lambda path: read_jobs(path).notes),
+    "jobs qstat": (
+        lambda text: text.replace("    etime", "    surprise = 1\n    etime"),
+        lambda path: read_jobs(path).notes,
+    ),
+    "jobs sacct-json": (
+        lambda text: text.replace('"job_id"', '"surprise": 1, "job_id"'),
+        lambda path: read_jobs(path).notes,
+    ),
+    "jobs squeue-json": (
+        lambda text: text.replace('"job_id"', '"surprise": 1, "job_id"'),
+        lambda path: read_jobs(path).notes,
+    ),
     "jobs sacct-parsable": (
         lambda text: column(text, "|"),
         lambda path: read_jobs(path).notes,
@@ -75,6 +95,22 @@ def test_unused_field_is_named_once(name: str, tmp_path: Path) -> None:
     path.write_text(change(text))
     assert change(text) != text
     assert sum("surprise" in note for note in notes(path)) == 1
+
+
+def test_unused_arguments_of_nccl_kernels_are_named_once(tmp_path: Path) -> None:
+    for rank in range(2):
+        events = [
+            collective(10, 40, "allreduce", 1000, [0, 1], surprise=number) for number in (1, 2)
+        ]
+        text = json.dumps(document(rank, 2, events))
+        (tmp_path / f"{rank}.pt.trace.json").write_text(text)
+    notes = [note for note in read_trace(tmp_path).notes if "surprise" in note]
+    assert notes == ["arguments of NCCL's kernels not used: surprise"]
+
+
+def test_note_on_many_keys_counts_those_that_it_does_not_name() -> None:
+    unused = unused_keys([{"a": 1, "b": 2}, {"b": 1, "c": 1, "d": 1}, "text"], {"b"})
+    assert not_used(unused, "keys", 2) == ["keys not used: a, c and 1 more"]
 
 
 def test_unused_columns_of_samples_and_contexts_are_named(tmp_path: Path) -> None:
@@ -126,6 +162,28 @@ def test_engine_of_the_fabric_option_is_used(tmp_path: Path) -> None:
     assert changed.packet == 512
     unchanged = load_scenario(tmp_path / "job.toml", fabric="tapered").engine
     assert unchanged.routing == "adaptive"
+
+
+def test_unused_sections_and_columns_of_files_in_options_are_named(tmp_path: Path) -> None:
+    ring = '[[job]]\npattern = { kind = "ring", ranks = 4, size = "64 KiB" }\n'
+    network = '[fabric]\npreset = "tapered"\n'
+    (tmp_path / "job.toml").write_text(network + ring)
+    (tmp_path / "net.toml").write_text(f"seed = 3\n{network}[telemetry]\none_in = 3\n{ring}")
+    (tmp_path / "ranks.csv").write_text("rank,host,core\n0,0,7\n1,1,7\n2,2,7\n3,3,7\n")
+    options = {"fabric": tmp_path / "net.toml", "rankfile": tmp_path / "ranks.csv"}
+    expected = {
+        "fabric": "net.toml: sections and keys not used: job, seed, telemetry",
+        "rankfile": "ranks.csv: columns not used: core",
+    }
+    for name, file in options.items():
+        source = Source.of(tmp_path / "job.toml", **{name: file})  # type: ignore[arg-type]
+        assert source.notes == (expected[name],)
+    (tmp_path / "net.toml").write_text(network)
+    run = simulate(tmp_path / "job.toml", fabric=options["fabric"])
+    assert not any("not used" in note for note in run.notes)
+    (tmp_path / "net.toml").write_text(network + ring)
+    run = simulate(tmp_path / "job.toml", fabric=options["fabric"])
+    assert run.notes.count("net.toml: sections and keys not used: job") == 1
 
 
 def test_section_without_meaning_in_a_calibration_is_refused(tmp_path: Path) -> None:

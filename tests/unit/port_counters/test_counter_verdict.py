@@ -178,7 +178,7 @@ def test_waiting_begins_only_downstream_of_ports_that_wait(
         assert "1 waiting port, like leaf0[1], leads to a host" in text
     else:
         assert text.startswith("1 port downstream" if expected else "no port that was read")
-    assert "give --fabric" in roots(found, None) and origins(found, None).full.is_empty()
+    assert "give fabric=" in roots(found, None) and origins(found, None).full.is_empty()
 
 
 def test_no_full_port_is_named_that_no_route_reaches_from_a_waiting_one() -> None:

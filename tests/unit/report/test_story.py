@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailback.diagnosis.explanation import Cost, Explanation
-from tailback.inference.measured_wording import one_of
+from tailback.diagnosis.explanation import Cost, Explanation, SubjectLink
 from tailback.report.attribution import CallSite
 from tailback.report.story import story_of
 from tests.factories.report_data import make_diagnosis, make_run
@@ -32,7 +31,7 @@ def test_a_line_that_congests_several_groups_of_links_is_named_once() -> None:
         replace(SITE, place="leaf01: 2 down-links", link=9),
         replace(SITE, line="MPI_Isend in halo", phase="halo"),
     ]
-    steps = story_of(diagnosis, "Placement of ranks", diagnosis.top_links, sites, [])
+    steps = story_of(diagnosis, "Placement of ranks", diagnosis.top_links, sites)
     step = next(step for step in steps if step.name == "Phase and call")
     assert [item.text for item in step.items] == ["MPI_Isend in ring", "MPI_Isend in halo"]
 
@@ -47,7 +46,12 @@ def test_every_cable_of_which_one_may_be_slow_is_listed() -> None:
         low_ps=4,
         high_ps=6,
         share=0.5,
-        subject=one_of(found),
+        subject="; ".join(found),
+        links=tuple(
+            SubjectLink(link=link, name=names[link], text=text)
+            for link, text in zip((1, 11), found, strict=True)
+        ),
+        one_of_links=True,
         evidence="",
         rests_on=("model",),
     )
@@ -61,7 +65,7 @@ def test_every_cable_of_which_one_may_be_slow_is_listed() -> None:
         sources=[],
     )
     told = diagnosis.model_copy(update={"explanation": explained})
-    steps = story_of(told, "Slow link", diagnosis.top_links, [], names)
+    steps = story_of(told, "Slow link", diagnosis.top_links, [])
     step = next(step for step in steps if step.name == "Root links")
     assert [item.text for item in step.items] == found and step.note == "these fit best"
     assert [item.address for item in step.items] == ["#where?link=1", "#where?link=11"]

@@ -1,11 +1,16 @@
-"""Texts that users see keep to the glossary: no word that it replaces, no number of a source."""
+"""Texts that users see keep to the glossary and to the interface that the user works with."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from tailback.cli import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -33,3 +38,85 @@ def test_pages_use_the_words_of_the_glossary(page: Path) -> None:
 
 def test_a_replaced_word_is_found() -> None:
     assert REPLACED.findall("The cure is laid to `cure` and document 004.")
+
+
+# --- options ----------------------------------------------------------------------------------
+
+PACKAGE = ROOT / "python" / "tailback"
+OF_THE_COMMAND_LINE = ("cli", "collector", "lab", "recorder")
+"""Packages that no function of the Python interface runs."""
+COMMANDS = {
+    "api/sweep/workers.py": "the command of a batch script",
+    "placement/writers/openmpi.py": "a command of Open MPI, whose option has the same name",
+}
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_COMMAND = re.compile(r"tailback [a-z]+(?: [A-Z]+)? $")
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Long options of a command and the commands under it."""
+    names = {o for p in command.params if isinstance(p, click.Option) for o in p.opts}
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            names |= options_of(command.get_command(context, name) or click.Command(None))
+    return {name for name in names if name.startswith("--")}
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of every string that is no docstring; values of f-strings are left out."""
+    inner = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.JoinedStr, ast.Expr))
+        for part in (node.values if isinstance(node, ast.JoinedStr) else [node.value])
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "" for part in node.values)
+            yield node.lineno, "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and id(node) not in inner:
+            yield node.lineno, str(node.value)
+
+
+def literal_options(tree: ast.AST, options: set[str]) -> list[str]:
+    """Options of Tailback in texts of a module, other than in a command for a shell."""
+    return [
+        f"line {line}: {match[0]}"
+        for line, text in texts(tree)
+        for match in _OPTION.finditer(text)
+        if match[0] in options and not _COMMAND.search(text[: match.start()])
+    ]
+
+
+def test_messages_below_the_command_line_name_no_literal_option() -> None:
+    options = options_of(cli)
+    assert {"--fabric", "--cable-rate", "--out"} <= options
+    offences = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE).as_posix()
+        if name.split("/")[0] not in OF_THE_COMMAND_LINE and name not in COMMANDS:
+            offences[name] = literal_options(ast.parse(file.read_text("utf-8")), options)
+    offences = {name: lines for name, lines in offences.items() if lines}
+    assert not offences, f"{offences}: tailback.errors.option names it for either interface"
+
+
+def test_a_literal_option_in_a_message_is_detected() -> None:
+    module = ast.parse(
+        '"""--out of a docstring."""\n'
+        "give = f'give {x} with --out'\n"
+        "run = 'tailback simulate --out wrote it; nsys export --type=sqlite'\n"
+    )
+    assert literal_options(module, {"--out"}) == ["line 2: --out"]
+
+
+def test_python_interface_imports_no_package_of_the_command_line() -> None:
+    packages = "|".join(OF_THE_COMMAND_LINE)
+    imports = re.compile(rf"^from tailback\.(?:{packages})\b.*", re.MULTILINE)
+    found = {
+        line
+        for file in PACKAGE.rglob("*.py")
+        if file.relative_to(PACKAGE).parts[0] not in (*OF_THE_COMMAND_LINE, "__main__.py")
+        for line in imports.findall(file.read_text("utf-8"))
+    }
+    assert found == {"from tailback.recorder.job_list import JOBS_FILE"}

@@ -93,6 +93,7 @@ def test_numbers_out_of_order(run: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("average_path_length", "long"),
         ("model", "fluid"),
         ("one_in", []),
+        ("assumptions", ["no object"]),
     ],
 )
 def test_a_summary_that_no_run_has(
@@ -108,6 +109,17 @@ def test_notes_that_are_no_text(run: Path, capsys: pytest.CaptureFixture[str]) -
     data = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**data, "notes": [3]}))
     told(capsys, run, "run.json", "notes")
+
+
+def test_run_keeps_kinds_of_notes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads((run / "run.json").read_text())
+    data["summary"]["assumptions"] = {"skipped": ["of 9 steps"], "within hosts": ["40 Gb/s"]}
+    (run / "run.json").write_text(json.dumps(data))
+    read = Run.read(run)
+    assert read.skip_notes == ["of 9 steps"] and read.assumptions == ["of 9 steps", "40 Gb/s"]
+    data["summary"]["assumptions"]["skipped"] = "of 9 steps"
+    (run / "run.json").write_text(json.dumps(data))
+    told(capsys, run, "run.json", "skipped")
 
 
 def test_a_scenario_that_is_not_the_one_that_was_run(

@@ -25,7 +25,7 @@ def test_the_slow_cable_of_the_example_is_named_and_its_cost_is_in_the_range() -
     assert injected["kind"] == "slow-cable"
     assert found.cause == "slow-link" and found.explanation is not None
     cost = found.explanation.costs[0]
-    ends = {end.split("[")[0] for end in cost.subject.split()[:3:2]}
+    ends = {end.split("[")[0] for end in cost.links[0].name.split(" → ")}
     assert ends == set(injected["cable"].split("-"))
     assert cost.low_ps <= COST_S * 1e12 <= cost.high_ps
     rested = " ".join(found.explanation.sources)

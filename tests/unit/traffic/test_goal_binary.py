@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ b requires a
 c: recv 1b from 0 tag 5
 }
 """
-BINARY = schedule(
+RANKS = (
     [
         Operation(COMPUTE, 7, core=1),
         Operation(SEND, 64, peer=1, tag=3, ended=(0,)),
@@ -47,6 +48,7 @@ BINARY = schedule(
         Operation(RECEIVE, 1, peer=0, tag=5),
     ],
 )
+BINARY = schedule(*RANKS)
 
 
 def columns(program: Program) -> list[object]:
@@ -111,6 +113,16 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
         assert "cut short" in str(got.value)
         assert got.value.place == f"byte {length}"
         assert got.value.remedy
+
+
+@pytest.mark.parametrize("ranks", [RANKS, ([], *RANKS), RANKS[1:], ([Operation(COMPUTE, 7)] * 2,)])
+def test_schedule_of_loggopsim_2_is_named(ranks: Sequence[list[Operation]], tmp_path: Path) -> None:
+    for fields, is_named in ((bytes(65), True), (b"\x07" * 65, True), (bytes(64), False)):
+        with pytest.raises(TraceError) as got:
+            read_trace(written(tmp_path, schedule(*ranks, more=fields)))
+        assert ("LogGOPSim 2" in got.value.message) == is_named
+        expected = "txt2bin of LogGOPSim or ATLAHS" if is_named else "the file is damaged"
+        assert got.value.remedy is not None and expected in got.value.remedy
 
 
 @pytest.mark.parametrize(

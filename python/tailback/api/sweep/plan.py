@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tailback.errors import ScenarioError
+from tailback.errors import ScenarioError, option
 from tailback.scenario.model import Scenario, parse
 
 Point = dict[str, Any]
@@ -26,7 +26,8 @@ def points_of(over: Mapping[str, Sequence[Any]]) -> list[Point]:
     """
     if not over:
         raise ScenarioError(
-            "a sweep needs at least one key to vary", remedy="give one: --over seed=1..10"
+            "a sweep needs at least one key to vary",
+            remedy=f"name a key and its values in {option('over')}, like seed from 1 to 10",
         )
     total = 1
     for key, values in over.items():

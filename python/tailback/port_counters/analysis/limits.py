@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.names.ports import some_ports
 from tailback.port_counters.analysis.port_inventory import Wiring
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict
@@ -88,7 +89,7 @@ def roots(verdict: Verdict, wiring: Wiring | None) -> str:
     if not places.traced:
         return (
             "it is unknown where the waiting begins, because it is unknown which ports are "
-            "downstream of the waiting ones: give --fabric"
+            f"downstream of the waiting ones: give {option('fabric')}"
         )
     sentences = []
     if hosts := places.at_hosts.height:

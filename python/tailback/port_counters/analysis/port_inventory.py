@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.errors import option
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.names.ports import far_ports
@@ -432,7 +433,7 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
     if missing:
         notes.append(
             f"ports without speed and tick, whose stall cannot be converted to time: {missing}; "
-            "give --fabric or --tick, like --tick '22 ns'"
+            f"give {option('fabric')}, or {option('tick_ns')} like 22 ns"
         )
     return out, notes
 
@@ -446,7 +447,10 @@ def _tick_note(rows: pl.DataFrame) -> list[str]:
         f"{low:.3g} ns" if high is None or high == low else f"between {low:.3g} and {high:.3g} ns"
         for low, high in ticks.iter_rows()
     )
-    return [f"tick of PortXmitWait by device, rate and width: {listed} (--tick overrides it)"]
+    return [
+        f"tick of PortXmitWait by device, rate and width: {listed} "
+        f"({option('tick_ns')} overrides it)"
+    ]
 
 
 def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:

@@ -14,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.io.parquet import read_table, reading, scan_tables
 from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
@@ -94,6 +95,10 @@ class CounterSource:
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def matches(self, inventory: PortInventory) -> bool:
+        """Whether :meth:`intervals` looks its ports up in ``inventory``, and notes the unknown."""
+        return not inventory.ports.is_empty() and (self.archive is None or self.ports is not None)
+
     def intervals(
         self, inventory: PortInventory, tick_ns: float | None
     ) -> tuple[Archive, list[str]]:
@@ -140,7 +145,7 @@ class CounterSource:
         if any(frame["stall_ns"].is_not_null().any() for frame in frames):
             raise CounterError(
                 "has no effect: these counters give stalls as time, not in ticks",
-                place="--tick",
+                place=option("tick_ns"),
                 remedy="leave it out",
             )
 
@@ -280,7 +285,7 @@ def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
         raise CounterError(
             "has no effect: these counters have time stamps",
             file=timed,
-            place="--every",
+            place=option("every_ns"),
             remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
         )
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.port_counters.analysis import rounds, study, verdict
 from tailback.port_counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
@@ -81,8 +82,6 @@ def _survey(
         intervals = _recent(intervals, chosen.last_ns)
         notes += more
         found, ports, classes = _intervals(intervals, source, inventory, chosen, engine)
-    if any("not in the fabric" in note for note in notes):
-        found.notes = [note for note in found.notes if "the fabric does not have" not in note]
     assessed = verdict.assess(
         ports,
         classes,
@@ -160,6 +159,9 @@ def _intervals(
             title=title,
             engine=engine,
         )
+        if source.matches(inventory):
+            # The notes on the intervals name the ports that the fabric does not have.
+            found.notes = []
         return found, ports, classes
     worst = torus.ports.drop_nulls(["direction", "stall_fraction"])
     found = study.torus(
@@ -201,7 +203,7 @@ def _refuse_io(chosen: AnalysisOptions) -> None:
         raise CounterError(
             f"{chosen.io!r} names the I/O routers of a torus, and these counters are not of a "
             f"torus",
-            place="--io",
+            place=option("io"),
             remedy="leave it out",
         )
 
@@ -215,7 +217,7 @@ def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
     except re.error as error:
         raise CounterError(
             f"{pattern!r} is not a regular expression: {error}",
-            place="--io",
+            place=option("io"),
             remedy="write it like '^io[0-9]'",
         ) from None
     known = [str(name) for name in ports["node_name"].unique().sort()]
@@ -223,7 +225,7 @@ def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
     if not names:
         raise CounterError(
             f"{pattern!r} matches no name",
-            place="--io",
+            place=option("io"),
             remedy="names are like " + ", ".join(repr(name[:40]) for name in known[:3]),
         )
     return names

@@ -6,24 +6,28 @@ which copying changes, or by the time between files, which the user gives togeth
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.names.ports import some_ports
 from tailback.port_counters.analysis.intervals import KEY, in_order
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.units import format_time
 
 Instants = Literal["recorded", "written", "every"]
-"""Source of the instants: recorded in the file, its modification time, or ``--every``."""
+"""Source of the instants: recorded in the file, its modification time, or the user."""
 
-_REMEDY: Final = {
-    "written": 'copying a file changes its time: give --every "60 s", the time from one '
-    "reading to the next, and the files in the order in which they were read",
-    "every": "give the files in the order in which they were read, and --every as it was",
-    "recorded": "",
-}
+
+def _remedy(instants: Instants) -> str:
+    order = "the files in the order in which they were read"
+    if instants == "every":
+        return f"give {order}, and {option('every_ns')} as it was"
+    return (
+        f"copying a file changes its time: give {option('every_ns')}, the time from one reading "
+        f"to the next like 60 s, and {order}"
+    )
 
 
 def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -> None:
@@ -45,7 +49,7 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
         if twice.height:
             raise CounterError(
                 f"two readings of {some_ports(twice, 1)} are in files written at the same instant",
-                remedy=_REMEDY[instants],
+                remedy=_remedy(instants),
             )
     done = pl.max_horizontal("utilization", "stall_fraction")
     ports = (
@@ -67,12 +71,12 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
         raise CounterError(
             f"{wrong.height} of {ports.height} active ports have counters that fell, yet show more "
             f"than they can have counted since a reset: {example}",
-            remedy=_REMEDY[instants],
+            remedy=_remedy(instants),
         )
     raise CounterError(
         f"{wrong.height} of {ports.height} active ports sent or stalled more than is possible "
         f"between two readings, like {example}",
-        remedy=_REMEDY[instants],
+        remedy=_remedy(instants),
     )
 
 
@@ -95,7 +99,7 @@ def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> lis
         return []
     return [
         f"in {back} of {steps.height} steps from one file to the next most counters "
-        f"fell: correct if they were reset; otherwise {_REMEDY[instants]}"
+        f"fell: correct if they were reset; otherwise {_remedy(instants)}"
     ]
 
 

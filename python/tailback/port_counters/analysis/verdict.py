@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from tailback.errors import option
 from tailback.names.ports import Peers, some_ports
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
@@ -690,7 +691,8 @@ def impossible_note(ports: pl.DataFrame) -> str:
     """A counter of these ports rose faster than time or line rate allows."""
     return (
         "ports with a counter that rose faster than possible, left out: "
-        f"{ports.height}, such as {some_ports(ports)}; give --tick where the tick is unknown, "
+        f"{ports.height}, such as {some_ports(ports)}; give "
+        f"{option('tick_ns')} where the tick is unknown, "
         "or check what else writes to the counters"
     )
 

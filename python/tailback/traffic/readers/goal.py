@@ -10,6 +10,7 @@ without labels. There are no times and no names of calls.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,13 @@ _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAGIC = (4223).to_bytes(8, "little")
 """First bytes of a binary schedule."""
 _DAMAGED = "the file is damaged: copy it again or generate it again"
-_OTHER_BINARY = (
-    "give the text from which txt2bin made this binary schedule: it is of a version with another "
-    "layout than that of LogGOPSim (operations of 39 bytes), or damaged"
+_LOGGOPSIM_2 = (
+    "give the text from which its txt2bin made it, or convert that with the txt2bin of LogGOPSim "
+    "or ATLAHS, whose operations take 39 bytes"
 )
+_OPERATION_BYTES_2 = 104
+"""Bytes of an operation of LogGOPSim 2: the 39 of LogGOPSim, then fields for Portals and gem5. The
+file has no number of a version (its ``simulator/Parser.hpp``, ``serialize_mmap``)."""
 _CALLS = {int(Op.ISEND): "MPI_Isend", int(Op.IRECV): "MPI_Irecv"}
 
 
@@ -137,11 +141,39 @@ def _plain_text(path: Path) -> Text:
 
 
 def _read_binary(path: Path) -> dict[str, Any]:
+    data = content(path, TraceError, TRACE_MEMORY)
+    if _is_of_loggopsim_2(data):
+        raise TraceError(
+            f"is a binary schedule of LogGOPSim 2 (operations of {_OPERATION_BYTES_2} bytes)",
+            file=path,
+            remedy=_LOGGOPSIM_2,
+        )
     try:
-        return _core.read_goal_binary(content(path, TraceError, TRACE_MEMORY), LONGEST_PS)
+        return _core.read_goal_binary(data, LONGEST_PS)
     except ValueError as error:
         _, _, what, byte, _ = error.args
-        raise TraceError(what, file=path, place=f"byte {byte}", remedy=_OTHER_BINARY) from None
+        raise TraceError(what, file=path, place=f"byte {byte}", remedy=_DAMAGED) from None
+
+
+def _is_of_loggopsim_2(data: bytes) -> bool:
+    """Whether the first rank with operations has as many bytes as LogGOPSim 2 writes for them."""
+    try:
+        (ranks,) = struct.unpack_from("<I", data, 8)
+        for rank in range(ranks):
+            # Positions count from byte 8, after the first number.
+            begin, end = struct.unpack_from("<QQ", data, 14 + 16 * rank)
+            count, roots = struct.unpack_from("<II", data, 8 + begin)
+            first = 16 + begin + 4 * roots
+            if count:
+                size = (count, _OPERATION_BYTES_2)
+                rows = np.frombuffer(data, np.uint8, count * size[1], first).reshape(size)
+                # Numbers of the operations that require its end and its begin.
+                later = rows[:, [*range(23, 27), *range(31, 35)]].copy().view("<u4")
+                length = 8 + 4 * (roots + int(later.sum(dtype=np.int64))) + rows.size
+                return bool(length == end - begin)
+    except (struct.error, ValueError, OverflowError):
+        return False
+    return False
 
 
 def _cycle(path: Path, operation: int) -> TraceError:

@@ -17,7 +17,18 @@ from tailback.units import counted
 
 
 def shared_cores(folder: Path) -> list[str]:
-    """A note on hosts with more ranks than cores; empty if there is none, or nothing is known.
+    """A note on hosts with more ranks than cores; empty if there is none, or nothing is known."""
+    ranks = sharing_ranks(folder)
+    if not ranks:
+        return []
+    return [
+        f"{ranks}: they wait for a processor, which the times do not tell from waits for the "
+        "network; record with one core per rank"
+    ]
+
+
+def sharing_ranks(folder: Path) -> str:
+    """How many ranks share too few cores, and on which host; empty if none, or nothing is known.
 
     Args:
         folder: A recording; its ``rank_host.csv`` has columns rank, host and cores (``0-3,8``).
@@ -30,17 +41,13 @@ def shared_cores(folder: Path) -> list[str]:
             cores[row["host"]] |= core_numbers(row["cores"] or "")
     except (TailbackError, KeyError, ValueError, TypeError, csv.Error):
         # A file of this name that others wrote may have no cores.
-        return []
+        return ""
     few = sorted(host for host in ranks if 0 < len(cores[host]) < ranks[host])
     if not few:
-        return []
+        return ""
     first = few[0]
     others = f", likewise on {counted(len(few) - 1, 'more host')}" if few[1:] else ""
-    return [
-        f"{ranks[first]} ranks share {counted(len(cores[first]), 'core')} on {first}{others}: they "
-        "wait for a processor, which the times do not tell from waits for the network; record with "
-        "one core per rank"
-    ]
+    return f"{ranks[first]} ranks share {counted(len(cores[first]), 'core')} on {first}{others}"
 
 
 def common_clocks(folder: Path, ranks: int) -> NDArray[np.int64] | None:

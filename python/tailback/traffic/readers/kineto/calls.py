@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
-from tailback.io.delimited import shown
+from tailback.io.delimited import shown, unused_keys
 from tailback.traffic.nccl.choice import MAX_CHANNELS
 from tailback.traffic.nccl.rank_calls import RankCall
 
@@ -58,6 +58,43 @@ _MAX_VALUE: Final = 1 << 53
 _AGAIN: Final = "the trace is damaged: copy it again or record it again"
 
 
+_ARGUMENTS: Final = frozenset(
+    {
+        "device",
+        "context",
+        "stream",
+        "correlation",
+        "queued",
+        "registers per thread",
+        "shared memory",
+        "blocks per SM",
+        "warps per SM",
+        "block",
+        "est. achieved occupancy %",
+        "Collective name",
+        "Process Group Name",
+        "Process Group ID",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Group size",
+        "Global rank start",
+        "Global rank stride",
+        "Seq",
+        "Root rank",
+        "Src Rank",
+        "Dst Rank",
+        "Rank",
+        "dtype",
+        "In msg nelems",
+        "Out msg nelems",
+        "In split size",
+        "grid",
+        "External id",
+    }
+)
+"""Arguments of a kernel that are used, or describe the kernel rather than the call."""
+
+
 @dataclass(frozen=True)
 class RankTrace:
     """The trace of one rank.
@@ -72,6 +109,7 @@ class RankTrace:
         calls_ps: Time in collectives without overlapping computation.
         between_ps: All other time.
         unrecognised: Number of NCCL kernels that name no known collective.
+        unused: Arguments of these kernels that are not used.
     """
 
     file: Path
@@ -83,6 +121,7 @@ class RankTrace:
     calls_ps: int
     between_ps: int
     unrecognised: int
+    unused: tuple[str, ...]
 
 
 def rank_trace(document: dict[str, Any], file: Path, named: int | None) -> RankTrace:
@@ -111,7 +150,16 @@ def rank_trace(document: dict[str, Any], file: Path, named: int | None) -> RankT
     reader = _Reader(file, rank, info, document["traceEvents"])
     calls, after_ps, calls_ps, between_ps = reader.timeline()
     return RankTrace(
-        file, rank, world, devices, calls, after_ps, calls_ps, between_ps, reader.unrecognised
+        file,
+        rank,
+        world,
+        devices,
+        calls,
+        after_ps,
+        calls_ps,
+        between_ps,
+        reader.unrecognised,
+        tuple(reader.unused),
     )
 
 
@@ -121,6 +169,7 @@ class _Reader:
     def __init__(self, file: Path, rank: int, info: dict[str, Any], events: list[Any]) -> None:
         self.file, self.rank = file, rank
         self.unrecognised = 0
+        self.unused: dict[str, None] = {}
         self._turn: dict[tuple[object, ...], int] = {}
         self._groups = {
             str(group.get("pg_name")): group.get("ranks")
@@ -196,6 +245,7 @@ class _Reader:
         """The collective of a kernel; None (and counted) if it names none that can be expanded."""
         if "Collective name" not in args:
             args = {**self._params.get(args.get("External id"), {}), **args}
+        self.unused |= dict.fromkeys(unused_keys([args], _ARGUMENTS))
         name = re.sub("[^a-z]", "", str(args.get("Collective name", "")).lower())
         call = _CALLS.get(name) or _CALLS.get(_SUFFIXES.sub("", name))
         if call is None:

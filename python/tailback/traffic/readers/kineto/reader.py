@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import TraceError
+from tailback.io.delimited import KEYS_NAMED, not_used
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
@@ -198,6 +199,8 @@ def _note_left_out(ranks: Sequence[RankTrace], logged: bool, notes: list[str]) -
             f"{unrecognised} NCCL kernels name no collective that can be expanded "
             "(coalesced calls do not) and are left out"
         )
+    unused = dict.fromkeys(name for trace in ranks for name in trace.unused)
+    notes += not_used(list(unused), "arguments of NCCL's kernels", KEYS_NAMED)
     if not logged:
         notes.append(
             "no NCCL log names the algorithms that ran: those of NCCL's cost model are "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.available import available_memory
-from tailback.errors import TraceError, nearest
+from tailback.errors import TraceError, nearest, option
 from tailback.io.delimited import shown
 from tailback.traffic.collectives_of_counts import Counts
 from tailback.traffic.program import Label, Program, require_memory
@@ -128,7 +128,7 @@ def compile_text(text: Text, path: Path) -> Program:
     if len(busy.rank):
         notes.append(
             f"computation is in flops, taken at {FLOPS_PER_SECOND / 1e9:g} Gflop/s: for a machine "
-            "of F Gflop/s use --compute-scale 1/F"
+            f"of F Gflop/s use {option('compute_scale')} with 1/F"
         )
     return compile_posts(name, n_ranks, everything, labels, waits, busy, notes)
 
