@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The documentation. `build` writes the pages that are made from the sources and then the site into
 # site/. `check-pages` fails where such a page differs from its sources; `check` also where the site
-# has a warning (a dead link, a page outside the index, a docstring that is not valid markup), and
-# where pages are too long or tell of the past (check_pages.py).
+# has a warning: a dead link, a page outside the index, a docstring that is not valid markup. Both
+# `build` and `check` fail where pages are too long or tell of the past (check_pages.py).
 # Nothing needs a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,6 +31,7 @@ if [ "$mode" = build ]; then
   cp -r "$made/reference" docs/
   site target/doctrees site
   echo "The site: $PWD/site/index.html"
+  "$python" scripts/check_pages.py
   exit
 fi
 different=$(cd "$made" && find . -type f -exec sh -c 'cmp -s "$1" "$2/docs/$1" || echo "$1"' _ {} "$OLDPWD" \;)

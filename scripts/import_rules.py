@@ -1,7 +1,7 @@
 """Import rules that import-linter cannot state.
 
 1. No test module imports another; what both need is in ``tests/factories``.
-2. Nothing imports ``studies`` but tests and ``scripts/table_hashes.py``, and studies import no
+2. Nothing but tests imports ``studies``, and studies import no
    benchmark: what both need is in ``measuring``.
 3. Studies use Tailback as its users do: ``tailback`` itself, its modules, those of
    ``PUBLIC_ROOMS``, and what a package at any depth lists in ``__all__``.
