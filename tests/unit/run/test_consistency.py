@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tailback.run.run import Run
 from tests.factories.cli import refused, simulated
 from tests.factories.unchecked_runs import without_manifest
 
