@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 PYTEST_ARGS ?=
+PYTEST_SELECTION ?= -m "not slow"
 BENCH ?=
 
 # Cargo has jobs of its own; make's are not handed to it (MFLAGS is the older name).
@@ -20,7 +21,7 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: help demo test setup packages lint fmt rust-lint rust-test py-lint py-test docs docs-check \
+.PHONY: help demo test test-all setup packages lint fmt rust-lint rust-test py-lint py-test docs docs-check \
   web web-check bench lock wheel clean
 
 help: ## list the targets
@@ -36,6 +37,9 @@ test: ## set up and check everything (what CI runs)
 	@$(MAKE) --jobs=1 packages setup
 	@$(MAKE) --jobs=2 --output-sync=target rust-lint rust-test py-lint web-check docs-check
 	@$(MAKE) py-test
+
+test-all: export PYTEST_SELECTION =
+test-all: test ## the same with the slow tests: nightly, and before a release
 
 setup: ## make the development environment .venv
 	@scripts/setup.sh dev
@@ -67,7 +71,8 @@ rust-test: setup ## unit and property tests of the Rust crates
 
 # Whole files to a process: tests of a file share runs, pages and browsers.
 py-test: setup ## all Python tests, documentation examples and browser tests
-	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_SELECTION) \
+	  $(PYTEST_ARGS)
 
 docs: setup ## write the pages made from the sources, and the documentation site into site/
 	@scripts/docs.sh build
