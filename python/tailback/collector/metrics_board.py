@@ -302,19 +302,13 @@ class MetricsBoard:
                 latched[seen].tolist(),
             ),
             ("read_timestamp_seconds", "gauge", "When the port was last read.", read_s),
-            (
-                "errors_total",
-                "counter",
-                "Sum of the error counters below.",
-                errors[seen].sum(axis=1).tolist(),
-            ),
-            # Most are 0; their samples would double the page.
+            # Also those that are 0, or a rise from 0 could not be seen in the series.
             *(
                 (
                     f"{name}_total",
                     "counter",
-                    f"{counter} of the device, which may stop at its maximum; no sample if 0.",
-                    np.where(errors[seen, column] > 0, errors[seen, column], np.nan).tolist(),
+                    f"{counter} of the device, which may stop at its maximum.",
+                    errors[seen, column].tolist(),
                 )
                 for column, (counter, name) in enumerate(_ERROR_METRICS.items())
             ),
