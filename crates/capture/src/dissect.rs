@@ -10,6 +10,8 @@ use crate::erf;
 use crate::record::{LinkType, read_u16};
 
 const UDP_PORT_ROCE: u16 = 4791;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
 /// Ethernet type of CSIG's compact tag that switch software uses (FBOSS and SAI); none is assigned yet.
 const CSIG: u16 = 0x9900;
 /// In [`Headers::csig`]: the frame has a tag.
@@ -151,15 +153,24 @@ pub(crate) fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result
 }
 
 fn ethernet(frame: Remaining<'_>) -> Result<Headers, Skip> {
-    let (mut at, mut csig) = (12, 0);
+    let (mut at, mut csig, mut foreign) = (12, 0, false);
     for _ in 0..=MAX_TAGS {
         let kind = read_u16(frame.first(at + 2)?, at, true);
         match kind {
             0x8100 | 0x88a8 | 0x9100 => {}
             CSIG => csig = TAGGED | u32::from(read_u16(frame.first(at + 4)?, at + 2, true)),
-            _ => {
+            IPV4 | IPV6 => {
                 return network(kind, frame.after(at + 2)?)
-                    .map(|headers| Headers { csig, ..headers });
+                    .map(|headers| Headers { csig, ..headers })
+                    .map_err(|skip| if foreign { Skip::Other } else { skip });
+            }
+            // A tag of another type, if a packet follows: what it says is unknown. ARP looks alike.
+            _ => {
+                let next = frame.first(at + 6).map_or(0, |bytes| read_u16(bytes, at + 4, true));
+                if !matches!(next, IPV4 | IPV6 | 0x8100 | 0x88a8 | 0x9100 | CSIG) {
+                    return Err(Skip::Other);
+                }
+                foreign = true;
             }
         }
         at += 4;
@@ -169,8 +180,8 @@ fn ethernet(frame: Remaining<'_>) -> Result<Headers, Skip> {
 
 fn network(kind: u16, payload: Remaining<'_>) -> Result<Headers, Skip> {
     match kind {
-        0x0800 => ipv4(payload),
-        0x86dd => ipv6(payload),
+        IPV4 => ipv4(payload),
+        IPV6 => ipv6(payload),
         _ => Err(Skip::Other),
     }
 }

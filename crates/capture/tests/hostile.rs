@@ -224,6 +224,21 @@ fn excess_tags_and_fragments_are_skipped() {
 }
 
 #[test]
+fn a_tag_of_unknown_type_is_passed_over_and_arp_is_no_packet() {
+    let mut frames: Vec<_> = (0..2).map(|psn| roce(psn, psn == 1, 0)).collect();
+    for frame in &mut frames {
+        frame.splice(12..12, [0x99, 1, 0x2b, 0x85]);
+    }
+    let mut arp = frames[0][..12].to_vec();
+    arp.extend([0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1]);
+    arp.resize(60, 0);
+    frames.push(arp);
+    let (summary, packets, _) = read(&pcap(&frames, 1, true, false), 100).unwrap();
+    assert_eq!((packets.psn, packets.csig), (vec![0, 1], vec![0, 0]));
+    assert_eq!(summary.skipped[Skip::Other as usize].frames, 1);
+}
+
+#[test]
 fn a_csig_tag_may_precede_vlan_tags() {
     let tag = [0x99, 0, 0x2b, 0x85];
     let mut frames: Vec<_> = (0..3).map(|psn| roce(psn, psn == 1, 1)).collect();

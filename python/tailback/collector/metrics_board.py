@@ -302,22 +302,7 @@ class MetricsBoard:
                 latched[seen].tolist(),
             ),
             ("read_timestamp_seconds", "gauge", "When the port was last read.", read_s),
-            (
-                "errors_total",
-                "counter",
-                "Sum of the error counters below.",
-                errors[seen].sum(axis=1).tolist(),
-            ),
-            # Most are 0; their samples would double the page.
-            *(
-                (
-                    f"{name}_total",
-                    "counter",
-                    f"{counter} of the device, which may stop at its maximum; no sample if 0.",
-                    np.where(errors[seen, column] > 0, errors[seen, column], np.nan).tolist(),
-                )
-                for column, (counter, name) in enumerate(_ERROR_METRICS.items())
-            ),
+            *_error_families(errors[seen]),
         ]
         for name, kind, help_text, values in columns:
             lines += family(f"tailback_port_{name}", kind, help_text)
@@ -364,6 +349,22 @@ class MetricsBoard:
         failed = by_label(sorted(self.failed.copy().items()))
         lines += [sample(name, count, f'{{node="{node}"}}') for node, count in failed.items()]
         return lines
+
+
+def _error_families(errors: Rows) -> list[tuple[str, str, str, list[float | int]]]:
+    """Name, kind, help and values of each counter of errors, also of those that are 0.
+
+    Without them a rise from 0 could not be seen in the series.
+    """
+    return [
+        (
+            f"{name}_total",
+            "counter",
+            f"{counter} of the device, which may stop at its maximum.",
+            errors[:, column].tolist(),
+        )
+        for column, (counter, name) in enumerate(_ERROR_METRICS.items())
+    ]
 
 
 def _identity(target: PortTarget) -> tuple[int, int, bool, bool]:

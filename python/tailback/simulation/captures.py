@@ -23,7 +23,7 @@ from tailback.simulation.decode import BOTTLENECKS_ONLY, COMPILED_DECODER, route
 from tailback.simulation.prepare import load_fabric, with_slow_cables
 from tailback.simulation.routes import routes_for
 from tailback.simulation.tables import fabric_tables
-from tailback.telemetry.bottlenecks import MAXIMUM_SIGNALS, SIGNAL_SHIFT
+from tailback.telemetry.bottlenecks import SIGNAL_SHIFT, values, writable
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.captured import (
     Captured,
@@ -36,11 +36,13 @@ from tailback.telemetry.captured import (
     read_contexts,
 )
 from tailback.telemetry.header_counts import HASHED
-from tailback.telemetry.receiver import build_samples, hash_agreement
+from tailback.telemetry.receiver import CHANCE_OF_FOREIGN_BITS, build_samples, hash_agreement
 from tailback.units import percent
 
 MAX_PACKETS = 10_000_000
 """Maximum number of packets kept, as for a simulated run; beyond it, one in 2^k is decoded."""
+CSIG_TYPE = 0x9900
+"""Ethernet type of the tags that the core reads: that of switch software, as none is assigned."""
 _PS_PER_NS = 1000
 _SHOWN = 5
 _OUTBOUND, _UNKNOWN = 2, 0
@@ -124,7 +126,7 @@ def captured_run(
         )
     if found.one_in > 1:
         notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
-    found = _with_headers(found, telemetry.scheme, first, notes)
+    found = _with_headers(found, telemetry.scheme, notes)
     packets = _located(found, fabric, known, setting.fabric.file, notes)
     if not packets.height:
         counts = "; ".join(notes) or "it holds no frame"
@@ -141,30 +143,27 @@ def captured_run(
     return _run(setting, fabric, first, packets, known, one_in * found.one_in, notes)
 
 
-def _with_headers(found: Captured, scheme: str, first: Path, notes: list[str]) -> Captured:
+def _with_headers(found: Captured, scheme: str, notes: list[str]) -> Captured:
     """Column ``header``: the six reserved bits, or the CSIG tag of packets that have one.
 
-    Raises:
-        CaptureError: Tags carry a signal whose bottleneck is its minimum.
+    If no packet has a tag, all are kept, with 0.
     """
+    tagged = found.packets.filter(pl.col("csig") > 0)
     if scheme != "csig":
+        if tagged.height:
+            notes.append(
+                f"{tagged.height * found.one_in:,} packets have CSIG tags, which are not read: "
+                f"[telemetry] states scheme {scheme!r}, not 'csig', or nothing"
+            )
         header = pl.col("sample").cast(pl.UInt64)
         return replace(found, packets=found.packets.with_columns(header=header))
-    tagged = found.packets.filter(pl.col("csig") > 0)
+    if not tagged.height:
+        return replace(found, packets=found.packets.with_columns(header=pl.lit(0, pl.UInt64)))
     if lost := found.packets.height - tagged.height:
         notes.append(f"{lost * found.one_in:,} packets left out: they have no CSIG tag")
-    table = tagged.with_columns(header=(pl.col("csig") & 0xFFFF).cast(pl.UInt64))
-    kinds = (table["header"] // (1 << SIGNAL_SHIFT)).unique()
-    other = kinds.filter(~kinds.is_in(MAXIMUM_SIGNALS)).to_list()
-    if other:
-        raise CaptureError(
-            f"has CSIG tags of signal type {other[0]}; only types "
-            f"{' and '.join(map(str, MAXIMUM_SIGNALS))} (delay, queue depth) grow with congestion",
-            file=first,
-            remedy="let the switches write nQD, type 3",
-        )
     notes.append(BOTTLENECKS_ONLY)
-    return replace(found, packets=table)
+    header = (pl.col("csig") & 0xFFFF).cast(pl.UInt64)
+    return replace(found, packets=tagged.with_columns(header=header))
 
 
 def _located(
@@ -332,6 +331,8 @@ def _decoded(run: Run, fabric: Fabric) -> Run:
 def _without_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
     """Why the reserved bits of a capture are no samples, and a note if some of them are not."""
     telemetry = run.scenario.telemetry
+    if telemetry.scheme == "csig":
+        return why_tags_are_foreign(run.tables["packets"], pairs), ""
     if telemetry.scheme not in HASHED:
         return "", ""
     if not run.tables["packets"]["header"].max():
@@ -353,6 +354,40 @@ def _without_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
         f"link on the path, {found.pairs / 2**found.bits:,.0f} by chance): other bits, another "
         "scheme, or other numbers of links"
     ), ""
+
+
+def why_tags_are_foreign(packets: pl.DataFrame, pairs: PairCandidates) -> str:
+    """Why the tags of a capture are not those of CSIG in this fabric; empty if they are."""
+    tags, assumed = f"{packets.height:,} packets", f"Ethernet type {CSIG_TYPE:#06x} is assumed"
+    if not packets["csig"].max():
+        return f"none of {tags} has a CSIG tag ({assumed})"
+    header = packets["header"].to_numpy()
+    written = writable(packets, pairs)
+    if foreign := int((written == 0).sum()):
+        row = packets.row(int(np.argmax(written == 0)), named=True)
+        return (
+            f"no switch of the fabric writes the tags of {foreign:,} of {tags}, like "
+            f"{row['header']:#06x}: the signal type must be 2 or 3 (delay, queue depth), the "
+            "reserved bit 0, and the locator that of a link on the packet's path "
+            f"({assumed}, and links numbered as in table links)"
+        )
+    used = np.flatnonzero(values(header) > 0)
+    if not len(used):
+        return (
+            f"the CSIG tags of {tags} are empty: no port was congested, or no switch writes them "
+            f"({assumed})"
+        )
+    if len(packets["header"].unique()) == 1:
+        return f"the CSIG tags of {tags} are equal: they do not depend on the paths ({assumed})"
+    draws = (
+        packets[used]
+        .select("src_node", "dst_node", "header")
+        .with_columns(chance=pl.Series(written[used] / 2.0**16))
+    )
+    chance = float(draws.unique()["chance"].log().sum())
+    if chance > np.log(CHANCE_OF_FOREIGN_BITS):
+        return f"{tags} with CSIG tags are too few to tell them from other bits ({assumed})"
+    return ""
 
 
 def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str, pl.DataFrame]:

@@ -55,6 +55,37 @@ _SETTLED_PACKETS: Final = 0.1
 Floats = NDArray[np.float64]
 
 
+def writable(table: pl.DataFrame, pairs: PairCandidates) -> NDArray[np.int64]:
+    """Tags that switches may have written on the path of each packet, other than an empty one.
+
+    Args:
+        table: Table ``packets`` with tags of scheme ``csig``.
+        pairs: Candidates of the pairs of switches packets went between.
+
+    Returns:
+        Their number among the 2^16 of any bits, shape (P,); 0 where the packet's own tag, if it is
+        not empty, is none of them.
+    """
+    header = table["header"].to_numpy()
+    seen = np.asarray(header & np.uint64(LOCATORS), np.int64)
+    value, kind = values(header), header >> np.uint64(VALUE_BITS + LOCATOR_BITS)
+    # The bit between value and signal type is reserved.
+    formed = np.isin(kind, np.array(MAXIMUM_SIGNALS) << 1) & ((value > 0) == (seen > 0))
+    pair = pairs.of(table["src_node"].to_numpy(), table["dst_node"].to_numpy())
+    start, links = pairs.any_hop()
+    sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    entry = np.unique(owner << LOCATOR_BITS | locators(links.astype(np.int64)))
+    last = table["dst_node"].to_numpy()
+    ejects = pairs.ejects()[last]
+    own = ejects & (locators(pairs.ejection[last].astype(np.int64)) == seen)
+    between = pairs.length[pair] > 1
+    count = np.bincount(entry >> LOCATOR_BITS, minlength=len(sizes))[pair] * between + ejects
+    possible = own | (between & np.isin(pair << LOCATOR_BITS | seen, entry)) | (seen == 0)
+    others = len(MAXIMUM_SIGNALS) * ((1 << VALUE_BITS) - 1)
+    return np.asarray(np.where(formed & possible, others * count, 0), np.int64)
+
+
 def values(header: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Signal value of each tag, 0 if no port was congested."""
     return np.asarray(

@@ -222,7 +222,7 @@ def test_no_name_breaks_out_of_a_metric(tmp_path: Path) -> None:
     subnet.script[0x1000, 1] = [0, 10**6]
     board = MetricsBoard()
     collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=20 * MS, sweeps=3), board)
-    sample = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0-9.e+naN]+')
+    sample = re.compile(r'[a-z_][a-z0-9_]*(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0-9.e+naN]+')
     page = board.metrics()
     lines = page.rstrip("\n").split("\n")
     for line in lines:
@@ -461,8 +461,7 @@ def test_rising_errors_reach_table_page_and_findings(tmp_path: Path, facts: dict
     collect(subnet, tmp_path / "c", settings, board)
     page = board.metrics()
     assert re.search(r'tailback_port_symbol_error_total\{.*port="1".*\} 7\n', page)
-    assert len(re.findall(r"^tailback_port_symbol_error_total\{", page, re.M)) == 1
-    assert len(re.findall(r"^tailback_port_errors_total\{", page, re.M)) == 6
+    assert len(re.findall(r"^tailback_port_symbol_error_total\{.* 0$", page, re.M)) == 5
     bad.errors["SymbolErrorCounter"] = 12
     board = MetricsBoard()
     after_sweeps(subnet, board, 1, lambda: bad.errors.update(SymbolErrorCounter=4))

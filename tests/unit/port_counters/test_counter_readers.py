@@ -11,6 +11,7 @@ import pytest
 from tailback.errors import TailbackError
 from tailback.port_counters.analysis.port_inventory import from_discovery
 from tailback.port_counters.analysis.sources import load
+from tailback.port_counters.findings.port_events import port_events
 from tailback.port_counters.readers import READERS, read_counters, read_series
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_csv import read as read_ldms
@@ -46,6 +47,15 @@ def test_perfquery_plain(tmp_path: Path) -> None:
     assert found.events.select("node_name", "port", "counter").rows() == [
         ("lid 7", 3, "SymbolErrorCounter")
     ]
+
+
+def test_errors_in_both_widths_count_once(tmp_path: Path) -> None:
+    """15 is the largest value of the narrow counter, and one like others of the wide one."""
+    line = "LocalLinkIntegrityErrors:....15\n"
+    events = read_counters(put(tmp_path, "a.txt", WIDE + line + PLAIN + line)).events
+    counters = dict(events.select("counter", "value").iter_rows())
+    assert counters == {"LocalLinkIntegrityErrorsExtended": 15, "SymbolErrorCounter": 4}
+    assert port_events(events.filter(pl.col("value") == 15)).is_empty()
 
 
 SAMPLES_CONTROL = """\

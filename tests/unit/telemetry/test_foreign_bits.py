@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +15,17 @@ from tailback.inference.evidence import NetworkEvidence, with_samples
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
-from tailback.simulation.decode import COMPILED_DECODER, route_candidates
+from tailback.simulation.captures import why_tags_are_foreign
+from tailback.simulation.decode import COMPILED_DECODER, decode_samples, route_candidates
 from tailback.simulation.prepare import load_fabric
 from tailback.sources.captures import read_captures
+from tailback.telemetry.bottlenecks import writable
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.receiver import HashAgreement, hash_agreement
+from tailback.telemetry.wire import IbPacket
+from tests.factories.captures import Frames, address, pcap, rocev2
 from tests.factories.cli import tailback
 from tests.factories.public_data import real
 
@@ -176,3 +181,143 @@ def test_assumed_telemetry_is_stated(
     shown = " ".join(capsys.readouterr().out.split())
     assert "The capture has no samples" in shown
     assert "scheme 'coordinated' with 5 hash bits is assumed" in shown
+
+
+# --- tags of scheme csig
+# ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, Frames]:
+    """A run of scheme csig, its folder, and its packets over Ethernet, without tags."""
+    folder = tmp_path_factory.mktemp("csig")
+    run = simulate(parse(scenario({"scheme": "csig"})))
+    table = run.tables["packets"].sort("time_ps", "packet")
+    run = replace(run, tables={**run.tables, "packets": table})
+    columns = ("time_ps", "src_node", "dst_node", "sequence", "queue_pair")
+    packets = (
+        (time // 1000, IbPacket(src + 1, dst + 1, psn, 0, bytes(64), destination_qp=pair))
+        for time, src, dst, psn, pair in table.select(columns).iter_rows()
+    )
+    write_pcap(folder / "all.pcap", packets)
+    nodes = run.tables["nodes"].select("node", "name").iter_rows()
+    rows = "".join(f"{address(node + 1, 4)},{name}\n" for node, name in nodes)
+    (folder / "addresses.csv").write_text("address,node\n" + rows)
+    text = "[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 2\n[[job]]\npattern ="
+    text += ' { kind = "uniform", ranks = 16 }\n[telemetry]\nscheme = "csig"\n'
+    (folder / "s.toml").write_text(text)
+    return run, folder, rocev2(folder / "all.pcap", 4)
+
+
+CSIG, VLAN = b"\x99\0", b"\x81\0\0\5"
+
+
+def with_tags(tagged: tuple[Run, Path, Frames], tags: list[bytes]) -> Run:
+    """The run of a capture whose packets have these tags behind the Ethernet addresses."""
+    _, folder, frames = tagged
+    changed = [
+        (time, frame[:12] + tag + frame[12:])
+        for (time, frame), tag in zip(frames, tags, strict=True)
+    ]
+    file = pcap(folder / "tagged.pcap", changed, 1)
+    return read_captures([file], folder / "s.toml", contexts=folder)
+
+
+def genuine(tagged: tuple[Run, Path, Frames]) -> np.ndarray:
+    return tagged[0].tables["packets"]["header"].to_numpy().astype(np.int64)
+
+
+def as_bytes(tags: np.ndarray) -> list[bytes]:
+    return [CSIG + int(tag).to_bytes(2) for tag in tags]
+
+
+@pytest.mark.parametrize(("before", "after"), [(b"", b""), (VLAN, b""), (b"", VLAN), (VLAN, VLAN)])
+def test_genuine_tags_are_read_beside_vlan_tags(
+    tagged: tuple[Run, Path, Frames], before: bytes, after: bytes
+) -> None:
+    run = with_tags(tagged, [before + tag + after for tag in as_bytes(genuine(tagged))])
+    assert "without_samples" not in run.summary
+    sums = [
+        table.tables["samples"].group_by("link").agg(pl.col("congested_weight").sum()).sort("link")
+        for table in (run, decode_samples(tagged[0]))
+    ]
+    assert sums[0].equals(sums[1]) and sums[0]["congested_weight"].sum() > 0
+
+
+def foreign_tags(tagged: tuple[Run, Path, Frames]) -> dict[str, np.ndarray]:
+    """Contents of tags that are not those of switches: constant, by host, counted, random."""
+    draw = np.random.default_rng(7)
+    packets, true = tagged[0].tables["packets"], genuine(tagged)
+    height, source = packets.height, packets["src_node"].to_numpy()
+    nqd = 3 << 13
+    kinds = {
+        f"constant {locator}": np.full(height, nqd | 9 << 7 | locator)
+        for locator in range(0, 128, 3)
+    }
+    for seed in range(20):
+        by_source = draw.integers(1 << 12, size=source.max() + 1)[source]
+        kinds[f"by source {seed}"] = nqd | by_source
+        kinds[f"random {seed}"] = nqd | draw.integers(1 << 12, size=height)
+        kinds[f"any bits {seed}"] = draw.integers(1 << 16, size=height)
+    numbers = packets["sequence"].to_numpy()
+    kinds |= {f"counted {shift}": nqd | (numbers >> shift) % (1 << 12) for shift in range(4)}
+    locator = true & 127
+    return kinds | {
+        "empty": np.full(height, nqd),
+        "shuffled": draw.permutation(true),
+        "reserved bit": true | 1 << 12,
+        "other signal": true & 0x1FFF,
+        "value without locator": true & ~127 | (locator == 0),
+        "locator out of range": np.where(locator > 0, true & ~127 | 127, true),
+    }
+
+
+def test_tags_of_no_switch_of_the_fabric_are_refused(tagged: tuple[Run, Path, Frames]) -> None:
+    run = tagged[0]
+    fabric = load_fabric(run.scenario.fabric)
+    pairs = route_candidates(run, fabric)
+    assert fabric.n_links < 127 and (writable(run.tables["packets"], pairs) > 0).all()
+    for kind, tags in foreign_tags(tagged).items():
+        packets = run.tables["packets"].with_columns(
+            header=pl.Series(tags.astype(np.uint64)), csig=pl.Series(tags) | 1 << 16
+        )
+        for part in (packets, packets.head(300)):
+            assert why_tags_are_foreign(part, pairs), kind
+
+
+@pytest.mark.parametrize(
+    ("tags", "says"),
+    [
+        (lambda true: [b""] * len(true), "none of"),
+        (lambda true: [b"\x99\1" + tag[2:] for tag in as_bytes(true)], "none of"),
+        (lambda true: as_bytes(true & 0x1FFF), "signal type must be 2 or 3"),
+        (lambda true: as_bytes(np.full(len(true), 3 << 13)), "are empty"),
+        (lambda true: as_bytes(true | 127), "locator that of a link on the packet's path"),
+    ],
+    ids=["no tag", "other type", "other signal", "empty", "locator out of range"],
+)
+def test_capture_without_csig_tags_has_no_verdict(
+    tagged: tuple[Run, Path, Frames],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    tags: Callable[[np.ndarray], list[bytes]],
+    says: str,
+) -> None:
+    _, folder, _ = tagged
+    run = with_tags(tagged, tags(genuine(tagged)))
+    assert run.tables["samples"].height == 0
+    command = ["diagnose", str(folder / "tagged.pcap"), "--fabric", str(folder / "s.toml")]
+    command += ["--contexts", str(folder), "--out", str(tmp_path / "out"), "--quiet"]
+    assert tailback(command) == 3
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "UNDETERMINED" in shown and says in shown
+    assert "Ethernet type 0x9900 is assumed" in shown
+
+
+def test_unread_csig_tags_are_named(tagged: tuple[Run, Path, Frames]) -> None:
+    _, folder, _ = tagged
+    with_tags(tagged, as_bytes(genuine(tagged)))
+    text = (folder / "s.toml").read_text().replace('"csig"', '"coordinated"\nhash_bits = 5')
+    (folder / "other.toml").write_text(text)
+    run = read_captures([folder / "tagged.pcap"], folder / "other.toml", contexts=folder)
+    assert any("packets have CSIG tags, which are not read" in note for note in run.notes)

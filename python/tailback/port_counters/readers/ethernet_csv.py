@@ -19,9 +19,13 @@ import polars as pl
 
 from tailback.io.delimited import Delimited, header_names, header_of, normal, parse
 from tailback.io.input_files import content, head, is_input_file
-from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of
-from tailback.port_counters.readers.model import CounterData, numbered
+from tailback.port_counters.readers.model import (
+    CounterData,
+    event_aliases,
+    events_of_table,
+    numbered,
+)
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
 HAS_TIME_STAMPS = True
@@ -150,7 +154,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             column.
     """
     names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
-    aliases = {**ALIASES, **{f"event {name}": (normal(name),) for name in names}}
+    aliases = {**ALIASES, **event_aliases(names)}
     table = parse(content(path, CounterError), aliases, _NEEDED, path=path, error_type=CounterError)
     columns = {
         "time_ns": _times(table) + (time_ns or 0),
@@ -171,32 +175,13 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         port=pl.lit(0, pl.UInt16), source=pl.lit("ethernet csv")
     )
     out = CounterData(numbered(conform(READINGS, frame)), unknown=table.unused)
-    out.events = _events(table, frame, names)
+    out.events = events_of_table(table, frame, names)
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     again = frame.select("time_ns", "node_name", "interface").is_duplicated().sum()
     if again:
         out.notes.append(f"{path.name}: rows of one interface at one and the same time: {again}")
     return out
-
-
-def _events(table: Delimited, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """The columns of errors, pauses and marks as rows of ``port_events.READINGS``."""
-    counters = {
-        name: table.number(role, whole=True)
-        for name in names
-        if (role := f"event {name}") in table.header
-    }
-    place = frame.select("time_ns", "node_name", "interface", "port").with_columns(
-        **counters, node_guid=pl.lit(0, pl.UInt64)
-    )
-    rows = place.unpivot(
-        list(counters),
-        variable_name="counter",
-        index=["time_ns", "node_guid", "node_name", "port", "interface"],
-    )
-    kept = rows.drop_nulls("value") if counters else rows.clear()
-    return kept.select(pl.col(name).cast(dtype) for name, dtype in port_events.READINGS.items())
 
 
 def _times(table: Delimited) -> pl.Series:

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
+from tailback.io.delimited import Delimited, normal
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.findings import port_events
@@ -171,6 +172,37 @@ def events_of(rows: Iterable[dict[str, Any]], names: str = "events") -> pl.DataF
         ],
         schema=port_events.READINGS,
         orient="row",
+    )
+
+
+def event_aliases(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Roles of the columns of errors, pauses and marks, for ``delimited.parse``."""
+    return {f"event {name}": (normal(name),) for name in names}
+
+
+def events_of_table(table: Delimited, place: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Rows of ``port_events.READINGS`` from the columns of :func:`event_aliases`.
+
+    Args:
+        table: The table.
+        place: Time and port of each of its rows, under the names of ``READINGS``.
+        names: The columns.
+    """
+    counters = {
+        name: table.number(role, whole=True)
+        for name in names
+        if (role := f"event {name}") in table.header
+    }
+    index = [name for name in port_events.READINGS if name in place.columns]
+    rows = place.select(index).with_columns(**counters)
+    rows = rows.unpivot(list(counters), variable_name="counter", index=index)
+    kept = rows.drop_nulls("value") if counters else rows.clear()
+    empty = {"node_guid": 0, "node_name": "", "port": 0}
+    return kept.select(
+        pl.col(name).cast(dtype)
+        if name in kept.columns
+        else pl.lit(empty.get(name), dtype).alias(name)
+        for name, dtype in port_events.READINGS.items()
     )
 
 

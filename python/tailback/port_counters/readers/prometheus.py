@@ -22,9 +22,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.io.delimited import normal
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings import port_events
-from tailback.port_counters.findings.port_events import meaning_of
+from tailback.port_counters.findings.port_events import meaning_of, normal_name
+from tailback.port_counters.readers.ethernet_csv import ALIASES
 from tailback.port_counters.readers.model import CounterData, numbered, quoted_text
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
@@ -65,6 +67,8 @@ METRICS: Final[dict[str, tuple[str, float]]] = {
 
 Metrics of errors, pauses and marks are those of ``port_events.MEANINGS``."""
 
+_DROPS: Final = frozenset(map(normal, ALIASES["drops"]))
+"""Names under which drivers and SNMP count what the queue of an Ethernet port drops."""
 _RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column.endswith("gbps"))
 _QUERY: Final = (
     "tailback_port_xmit_wait_ticks_total, node_infiniband_port_transmit_wait_total, "
@@ -133,7 +137,7 @@ class PortSeries:
 
     def knows(self, name: str) -> bool:
         """Whether a metric is read; one that is not is noted."""
-        if name in METRICS or meaning_of(name) is not None:
+        if _target(name)[0] or meaning_of(name) is not None:
             return True
         self.unknown.setdefault(name or "a series without a name")
         return False
@@ -151,7 +155,7 @@ class PortSeries:
             values: Times and values.
         """
         name = labels["__name__"]
-        column, scale = METRICS.get(name, ("", 1.0))
+        column, scale = _target(name)
         place = _place(labels, column)
         if column:
             rows = self.columns.setdefault(column, [])
@@ -184,6 +188,12 @@ class PortSeries:
         return CounterData(
             numbered(conform(READINGS, frame)), unknown=list(self.unknown), events=events
         )
+
+
+def _target(metric: str) -> tuple[str, float]:
+    """Column of a metric, ``""`` if it has none, and what 1 of the metric is in it."""
+    drops = normal(normal_name(metric)) in _DROPS
+    return METRICS.get(metric, ("drops" if drops else "", 1.0))
 
 
 def _series(path: Path) -> list[Any]:

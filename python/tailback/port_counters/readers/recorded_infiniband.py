@@ -20,10 +20,15 @@ from typing import Final
 import polars as pl
 
 from tailback.fabric.rates import WIDTHS, data_rate_gbps
-from tailback.io.delimited import Delimited, header_of, parse
+from tailback.io.delimited import Delimited, header_names, header_of, parse
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings.port_events import meaning_of
-from tailback.port_counters.readers.model import CounterData, adapter_tick
+from tailback.port_counters.readers.model import (
+    CounterData,
+    adapter_tick,
+    event_aliases,
+    events_of_table,
+)
 from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 
 HAS_TIME_STAMPS = True
@@ -61,7 +66,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is not what it should be; with
             line and column.
     """
-    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, error_type=CounterError)
+    names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
+    aliases = {**ALIASES, **event_aliases(names)}
+    table = parse(content(path, CounterError), aliases, _NEEDED, path=path, error_type=CounterError)
     device, port = _ports(table)
     table.need("time")
     frame = pl.DataFrame(
@@ -85,6 +92,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         .then(pl.concat_str("node_name", pl.lit(" "), "device"))
         .otherwise("node_name")
     ).drop("device")
+    # The recorder shortens the name; the packets were marked before they arrived.
+    counter = pl.col("counter").replace("ecn_marked", "np_ecn_marked_roce_packets")
+    events = events_of_table(table, frame, names).with_columns(counter)
     ticks = [
         adapter_tick(name, gbps, lanes)
         for name, gbps, lanes in zip(device, frame["capacity_gbps"], _lanes(table), strict=True)
@@ -93,9 +103,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         pl.Series(column, [tick.get(column) for tick in ticks], pl.Float64)
         for column in ("tick_ns", "tick_high_ns")
     )
-    # ``recorded_statistics`` reads the other counters of these files.
-    unused = [name for name in table.unused if meaning_of(name) is None]
-    out = CounterData(conform(READINGS, frame), unknown=unused)
+    out = CounterData(conform(READINGS, frame), unknown=table.unused, events=events)
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     return out
