@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -117,7 +118,9 @@ _COMMAND_LINE: Final = {
     "tick_ns": "tick",
 }
 """Names of options that differ between the command line and the functions."""
-_interface = {"command line": False}
+_VARIABLE: Final = "TAILBACK_COMMAND_LINE"
+"""Variable by which the interpreter of a worker knows the interface of its user."""
+_interface = {"command line": _VARIABLE in os.environ}
 
 
 @contextmanager
@@ -129,6 +132,12 @@ def command_line() -> Iterator[None]:
         yield
     finally:
         _interface["command line"] = before
+
+
+def worker_environment() -> dict[str, str]:
+    """Environment of a worker's interpreter, whose messages name options as those of this one."""
+    variables = {name: value for name, value in os.environ.items() if name != _VARIABLE}
+    return variables | ({_VARIABLE: "1"} if _interface["command line"] else {})
 
 
 def option(name: str, value: str | float = "") -> str:

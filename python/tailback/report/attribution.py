@@ -439,6 +439,7 @@ def _insert(
     values, ranks = part.values, part.ranks
     for rank, value in zip(ranks[:NAMED_RANKS], values[:NAMED_RANKS], strict=True):
         box = frame.add(f"rank {waits.ranks[rank]}", "rank")
+        box.rank = int(waits.ranks[rank])
         box.value += factor * value
         box.node = waits.nodes[rank]
     if len(ranks) > NAMED_RANKS:

@@ -202,7 +202,7 @@ def _merge(out: Frame, part: Frame, sign: float) -> None:
     out.change += sign * part.value
     for child in part.children:
         frame = out.add(child.name, child.kind, child.link, child.tiers)
-        frame.phase, frame.node = child.phase, child.node
+        frame.phase, frame.rank, frame.node = child.phase, child.rank, child.node
         for rank, value in child.waiting.items():
             frame.waiting[rank] = frame.waiting.get(rank, 0.0) + value
         frame.nodes |= child.nodes

@@ -22,6 +22,7 @@ class Frame:
         tiers: Of links, what they join: ``leaf → aggregation``.
         change: Of two runs in one graph, how much more it is in the second.
         phase: Of a line, the phase of its messages where it has only one.
+        rank: Its rank, -1 if it is not that of one rank.
         node: Of a rank, the node it ran on, -1 where unknown.
         waiting: Of the box of ranks that have none of their own: the value of each rank.
         nodes: The node of every rank, where ``waiting`` is not empty.
@@ -35,6 +36,7 @@ class Frame:
     tiers: str = ""
     change: float = 0.0
     phase: str = ""
+    rank: int = -1
     node: int = -1
     waiting: dict[int, float] = field(default_factory=dict)
     nodes: dict[int, int] = field(default_factory=dict)
@@ -106,7 +108,8 @@ def _joined_ranks(members: Sequence[Frame]) -> list[Frame]:
     order = sorted(value, key=lambda rank: (-value[rank], rank))
     line = Frame("", "line")
     for rank in order[:RANKS_OF_LINE]:
-        line.children.append(Frame(f"rank {rank}", "rank", value[rank], node=nodes[rank]))
+        own = Frame(f"rank {rank}", "rank", value[rank], rank=rank, node=nodes[rank])
+        line.children.append(own)
     if rest := order[RANKS_OF_LINE:]:
         add_rest(line, {rank: value[rank] for rank in rest}, {rank: nodes[rank] for rank in rest})
     return line.children
@@ -117,11 +120,10 @@ def _waiting_of(frames: Sequence[Frame]) -> tuple[dict[int, float], dict[int, in
     value: dict[int, float] = {}
     nodes: dict[int, int] = {}
     for frame in frames:
-        if frame.name == REST:
+        if frame.rank < 0:
             own, at = frame.waiting, frame.nodes
         else:
-            rank = int(frame.name.removeprefix("rank "))
-            own, at = {rank: frame.value}, {rank: frame.node}
+            own, at = {frame.rank: frame.value}, {frame.rank: frame.node}
         for rank, part in own.items():
             value[rank] = value.get(rank, 0.0) + part
         nodes |= at

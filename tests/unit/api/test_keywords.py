@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tailback as tb
+from tailback.errors import command_line
 from tailback.sources.source import ScenarioOptions
 from tests.factories.cli import tailback
 
@@ -80,6 +82,19 @@ def scenario() -> tb.Scenario:
             "engine": {"pacing": {"kind": "elastic"}, "injection": "per-destination"},
         }
     )
+
+
+def test_workers_name_options_as_their_user_does(tmp_path: Path) -> None:
+    scenario = {
+        "fabric": {"preset": "tapered"},
+        "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}, "hosts": "0-3"}],
+    }
+    over = {"job.pattern.ranks": [4, 9]}
+    for number, context in enumerate((nullcontext(), command_line())):
+        with context:
+            found = tb.sweep(scenario, over, tmp_path / str(number), workers=2)
+        expected = ("ranks_per_host=", "--ranks-per-host")[number]
+        assert expected in found.failures[1]
 
 
 def test_assigned_values_are_read_as_in_a_file() -> None:

@@ -165,6 +165,19 @@ def test_calls_belong_to_their_communicators(tmp_path: Path, log: str) -> None:
     assert not any("left out" in note for note in program.notes)
 
 
+def test_calls_that_rccl_runs_by_msccl_are_read(tmp_path: Path) -> None:
+    (tmp_path / "nccl.log").write_text(job_log())
+    text = job_log().replace("AllReduce: opCount", "mscclFuncAllReduce: opCount")
+    assert text != job_log()
+    # RCCL ends the line of a call so.
+    text = text.replace("[nranks=4]", "[nranks=4] stream 0x5 task 1 globalrank 3")
+    (tmp_path / "msccl.log").write_text(text)
+    plain, program = read_trace(tmp_path / "nccl.log"), read_trace(tmp_path / "msccl.log")
+    assert program.amount.tolist() == plain.amount.tolist() and program.amount.sum() > 0
+    said = [note for note in program.notes if "MSCCL, which is not modelled" in note]
+    assert len(said) == 1 and not any("left out" in note for note in program.notes)
+
+
 def test_pointer_of_a_freed_communicator_names_the_next(tmp_path: Path) -> None:
     second = job_log().replace("0x77", "0x78")
     pair = "".join(line for line in second.splitlines(keepends=True) if line.startswith("host0"))

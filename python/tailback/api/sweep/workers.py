@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tailback.api.sweep.study import ParameterStudy
-from tailback.errors import RunError
+from tailback.errors import RunError, worker_environment
 from tailback.io.folders import batch_script, shell_path
 from tailback.workers import PYTHON, dask_client
 
@@ -35,7 +35,11 @@ class _Worker:
         # A fresh interpreter, so that a script that calls sweep() is not imported again.
         command = [*PYTHON, "-m", "tailback.api.sweep.worker", str(folder)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=worker_environment(),
         )
         self.number = -1
 

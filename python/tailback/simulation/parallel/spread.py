@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tailback.errors import TailbackError
+from tailback.errors import TailbackError, worker_environment
 from tailback.io.folders import PrivateFolder, batch_script
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.parallel.task_folder import POLL_S, TaskFolder, scenario_of, work
@@ -109,7 +109,7 @@ def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[Task
         # A fresh interpreter, so that a script that calls diagnose() is not imported again.
         command = [*_WORKER, str(path), str(os.getpid())]
         for _ in range(workers or 0):
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=worker_environment())
             stack.callback(process.wait)
             stack.callback(process.terminate)
         stack.callback(folder.close)

@@ -32,9 +32,8 @@ _CHAKRA_TEXT: Final = (
     "of PyTorch with chakra_trace_link and chakra_converter"
 )
 _NCCL_LOG: Final = (
-    "it names neither the hosts nor the ranks of a communicator: set NCCL_DEBUG=INFO "
-    "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING and give the logs of all processes, with Kineto "
-    "traces of PyTorch beside them for times"
+    "set NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING and give the logs of all "
+    "processes, with Kineto traces of PyTorch beside them for times"
 )
 _WITH_STS: Final = "give the .sts file of the run, with the logs of all processors beside it"
 _CALIPER: Final = (
@@ -139,14 +138,15 @@ _FORMATS: Final = (
         "a trace of NCCL's profiler plugin (JSON)",
         rb"\A\s*\[\s*\{.*\"CommHash\"\s*:",
         (),
-        _NCCL_LOG,
+        "it lacks the hosts of the ranks, the roots of calls, and a clock that ranks share (its "
+        f"times count from the first communicator of each process): {_NCCL_LOG}",
     ),
     _Format(
         "a log of NCCL Inspector (JSON)",
         rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|"
         rb"coll_perf|dump_stats)\"",
         (),
-        _NCCL_LOG,
+        f"it lacks the roots of calls and when they began: {_NCCL_LOG}",
     ),
     _Format(
         "a binary GOAL schedule that a simulator has used up",

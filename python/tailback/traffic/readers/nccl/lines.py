@@ -40,7 +40,7 @@ _COMMUNICATOR = re.compile(
     r"(?:.*\bcommId (0x[0-9a-fA-F]+))?"
 )
 _CALL = re.compile(
-    r"(\w+): opCount ([0-9a-fA-F]+) sendbuff \S+ recvbuff \S+ count (\d{1,20}) "
+    r"(?:mscclFunc)?(\w+): opCount ([0-9a-fA-F]+) sendbuff \S+ recvbuff \S+ count (\d{1,20}) "
     r"datatype (\d{1,9}) op \d+ root (\d{1,9}) comm (0x[0-9a-fA-F]+) \[nranks=(\d{1,9})\]"
 )
 _CUT_CALL = re.compile(r"\w+: opCount ")
@@ -143,8 +143,8 @@ def read_logs(files: Sequence[Path]) -> NcclLog:
     """
     log = NcclLog()
     lines = [line for file in files for line in _lines(file, log)]
-    _read_calls(log, lines)
     unmodelled: Counter[str] = Counter()
+    _read_calls(log, lines, unmodelled)
     clashing: set[int] = set()
     for line in lines:
         if line.content.re is _TUNED:
@@ -233,11 +233,12 @@ class _Communicator:
     identity: str
 
 
-def _read_calls(log: NcclLog, lines: Sequence[_Line]) -> None:
+def _read_calls(log: NcclLog, lines: Sequence[_Line], unmodelled: Counter[str]) -> None:
     """The communicators and their calls.
 
     A pointer names another communicator once that of an earlier one has been freed, so a call
-    belongs to the communicator that its process last made under the pointer.
+    belongs to the communicator that its process last made under the pointer. RCCL logs a call that
+    an algorithm of MSCCL runs as ``mscclFuncAllReduce``.
     """
     hosts = _host_names(lines)
     current: dict[tuple[str, int, str], _Communicator] = {}
@@ -264,6 +265,8 @@ def _read_calls(log: NcclLog, lines: Sequence[_Line]) -> None:
     _join(log, joined)
     for comm, line in calls:
         name, count, datatype, root = (line.content[k] for k in (1, 3, 4, 5))
+        if comm.rank == 0 and line.content[0].startswith("mscclFunc"):
+            unmodelled["MSCCL"] += 1
         log.calls.setdefault(comm.accelerator, []).append(
             LoggedCall(
                 name,
