@@ -384,6 +384,11 @@ def test_every_flipped_bit_of_a_collection_is_reported_by_file(collected: Path) 
             reported += 1
         else:
             assert all(a.equals(b) for a, b in zip(found, good, strict=True)), (file, bit)
+            if file.parent.name == "errors":
+                # Stalls are known without it.
+                notes = read_counters(collected).notes
+                assert any(file.name in note for note in notes), (bit, notes)
+                reported += 1
         flip(file, bit)
     assert reported >= 0.9 * FLIPS
 

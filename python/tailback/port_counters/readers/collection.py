@@ -153,7 +153,7 @@ def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
             columns = (pl.col(name).cast(dtype) for name, dtype in port_events.READINGS.items())
             found.append(read_table(file, error=CounterError).select(columns))
         except (CounterError, pl.exceptions.PolarsError) as error:
-            problems.append(getattr(error, "message", str(error)))
+            problems.append(f"errors/{file.name}: {getattr(error, 'message', str(error))}")
     rows = pl.concat(found)
     counters = rows["counter"].unique().sort().to_list()
     notes = [
