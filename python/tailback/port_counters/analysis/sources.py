@@ -40,7 +40,7 @@ from tailback.port_counters.readers import (
     collection,
     engine_run,
     merged,
-    read_counters,
+    read_part,
     reader_of,
 )
 from tailback.port_counters.readers.model import COORDINATES
@@ -220,8 +220,8 @@ def load(
         return _collections(paths)
     counters = _files(paths, reader, every_ns)
     notes = counters.notes
-    instants: Instants = "written" if counters.by_file_time else "recorded"
-    if every_ns is not None:
+    instants: Instants = "written" if counters.untimed else "recorded"
+    if every_ns is not None and counters.untimed:
         instants = "every"
     frames = (counters.readings, counters.intervals)
     if all(frame.is_empty() for frame in frames):
@@ -254,14 +254,24 @@ def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> C
     for number, path in enumerate(paths):
         time_ns = None if every_ns is None else number * every_ns
         try:
-            parts.append(read_counters(path, reader, time_ns=time_ns))
+            parts.append(read_part(path, reader, time_ns=time_ns))
         except CounterError as error:
             if not path.exists():
                 raise
             problems.append(error)
     if not parts:
         raise problems[0]
+    timed = [] if every_ns is None else [part for part in parts if not part.untimed]
+    if timed and len(timed) < len(parts):
+        raise CounterError(
+            f"{len(timed)} of {len(parts)} files state the time of their reading",
+            file=paths[0],
+            place="--every",
+            remedy="give files that all state it, without --every, or none that does",
+        )
     counters = merged(parts)
+    if timed:
+        counters.notes.append("--every has no effect: the files state the times of their readings")
     counters.left_out = [left_out(error) for error in problems]
     counters.notes = [*counters.left_out, *counters.notes]
     return counters
