@@ -530,8 +530,12 @@ def ports_counted(
         text = f"{name} {did.format(_number(worst['count'], unit))} {when}"
     if rows.height > 1:
         more = counted(rows.height - 1, "other port")
-        rest = int(rows["count"].sum()) - int(worst["count"])
-        figures += f"; {rest:,} on {more}" if rest else f"; {more} too"
+        others = rows[1:].with_columns(is_full=pl.col("full").list.len() > 0)
+        least = pl.when("is_full").then("since_reset").otherwise("count")
+        count = int(others.select(least).to_series().sum())
+        bound = "≥ " if others["is_full"].any() else ""
+        beside = f"{bound}{count:,} on {more}" if count else f"{more} too"
+        figures = f"{figures}; {beside}" if figures else beside
     return f"{text}{f' ({figures})' if figures else ''}: {follows}"
 
 

@@ -181,13 +181,13 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def identified(
-    frame: pl.DataFrame, labels: Sequence[str]
+    frame: pl.DataFrame, labels: Mapping[str, str]
 ) -> tuple[pl.DataFrame, dict[str, Device]]:
     """Rows whose ``node_name`` is the key of a device, and the devices.
 
     Args:
         frame: Rows with ``node_name`` and the columns of ``labels``.
-        labels: Columns that identify a device beside its name.
+        labels: Columns that identify a device beside its name, and what the source calls them.
     """
     if not labels:
         return frame, {}
@@ -196,7 +196,7 @@ def identified(
     devices = [
         Device(
             str(name),
-            tuple((label, str(v)) for label, v in zip(labels, values, strict=True) if v),
+            tuple((n, str(v)) for n, v in zip(labels.values(), values, strict=True) if v),
         )
         for name, *values in rows.cast(pl.String).iter_rows()
     ]

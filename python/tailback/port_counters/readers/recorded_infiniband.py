@@ -23,7 +23,7 @@ from tailback.fabric.rates import WIDTHS, data_rate_gbps
 from tailback.io.delimited import Delimited, header_of, parse
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings.port_events import meaning_of
-from tailback.port_counters.readers.model import CounterData, adapter_tick
+from tailback.port_counters.readers.model import CounterData, adapter_tick, identified
 from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 
 HAS_TIME_STAMPS = True
@@ -83,8 +83,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     frame = frame.with_columns(
         node_name=pl.when(unclear)
         .then(pl.concat_str("node_name", pl.lit(" "), "device"))
-        .otherwise("node_name")
-    ).drop("device")
+        .otherwise("node_name"),
+        device=pl.when(pl.col("node_guid") == 0).then("device"),
+    )
+    frame, devices = identified(frame, {"device": "device"})
     ticks = [
         adapter_tick(name, gbps, lanes)
         for name, gbps, lanes in zip(device, frame["capacity_gbps"], _lanes(table), strict=True)
@@ -95,7 +97,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     )
     # ``recorded_statistics`` reads the other counters of these files.
     unused = [name for name in table.unused if meaning_of(name) is None]
-    out = CounterData(conform(READINGS, frame), unknown=unused)
+    out = CounterData(conform(READINGS, frame.drop("device")), unknown=unused, devices=devices)
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     return out
