@@ -32,6 +32,7 @@ from tailback.placement import (
     footprint,
     infer_grid,
     left_out,
+    other_spellings,
     place,
     problem_for,
     require_slots,
@@ -464,9 +465,10 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             _require_slots(problem.n_ranks, problem.n_slots, omitted)
             notes += [omitted.note] if omitted is not None else []
+            notes += other_spellings(section.hosts, fabric)
             if recorded is not None:
                 node = nodes_of(recorded, problem)
-                notes.append(f"hosts of the ranks are those of {recorded.source}")
+                notes += [f"hosts of the ranks are those of {recorded.source}", *recorded.notes]
             else:
                 node = _placed(section, problem)
             notes += other_hosts_notes(program.hosts, fabric.node_host[node])

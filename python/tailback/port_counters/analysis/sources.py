@@ -22,6 +22,7 @@ from tailback.port_counters.analysis.port_inventory import (
     PortInventory,
     fill_ticks,
     name_ports,
+    spellings,
     ticked,
     with_port_names,
 )
@@ -149,7 +150,10 @@ class CounterSource:
         """The intervals of an archive, or of a collection, which names its ports by GUID."""
         notes: list[str] = []
         if self.ports is not None:
-            _, notes = name_ports(conform(INTERVALS, self.ports), inventory)
+            ports = conform(INTERVALS, self.ports)
+            _, notes = name_ports(ports, inventory)
+            if joined := spellings(ports, inventory):
+                rows = rows.then(partial(_renamed, names=joined))
             if not inventory.ports.is_empty():
                 rows = rows.then(partial(with_port_names, inventory=inventory))
         if tick_ns is not None:
@@ -415,6 +419,10 @@ def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals with their utilization, where bytes and capacity are known."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))
+
+
+def _renamed(rows: pl.LazyFrame, names: dict[str, str]) -> pl.LazyFrame:
+    return rows.with_columns(pl.col("node_name").replace(names))
 
 
 def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:
