@@ -530,10 +530,10 @@ def ports_counted(
         text = f"{name} {did.format(_number(worst['count'], unit))} {when}"
     if rows.height > 1:
         more = counted(rows.height - 1, "other port")
-        others = rows[1:].with_columns(is_full=pl.col("full").list.len() > 0)
-        least = pl.when("is_full").then("since_reset").otherwise("count")
-        count = int(others.select(least).to_series().sum())
-        bound = "≥ " if others["is_full"].any() else ""
+        is_full = pl.col("full").list.len() > 0
+        least = pl.when(is_full).then("since_reset").otherwise("count")
+        count, any_full = rows[1:].select(least.sum(), any_full=is_full.any()).row(0)
+        bound = "≥ " if any_full else ""
         beside = f"{bound}{count:,} on {more}" if count else f"{more} too"
         figures = f"{figures}; {beside}" if figures else beside
     return f"{text}{f' ({figures})' if figures else ''}: {follows}"

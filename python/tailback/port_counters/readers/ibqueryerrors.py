@@ -258,7 +258,7 @@ def _first_printed(sure: pl.DataFrame, unsure: pl.DataFrame) -> list[str]:
         notes.append(
             f"counters first printed by a later file: {sure.height}, like those of "
             f"{some_ports(ports)}; they rose by their value less the threshold of ibqueryerrors "
-            f"({sure['least'].max()} at most) or more"
+            f"({max(sure['least'])} at most) or more"
         )
     if unsure.height:
         ports = unsure.select(*_PLACE).unique(maintain_order=True)
