@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from tailback.errors import PlacementError, nearest, option
+from tailback.errors import PlacementError, TailbackError, nearest, option
 from tailback.fabric.model import Fabric
 from tailback.names.hosts import HostNames, spelling_notes, two_spellings
 from tailback.placement.compute_hosts import ComputeHosts, compute_hosts
@@ -71,7 +71,8 @@ def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[lis
             named, each = _slots_of(item, spec)
         for host, name in _expand(named, spec, names, number, fabric):
             if spelling.setdefault(host, name) != name:
-                raise two_spellings(spelling[host], name, fabric.host_name[host])
+                ambiguous = two_spellings(spelling[host], name, fabric.host_name[host])
+                raise _error(spec, ambiguous.message, ambiguous.remedy or _REMEDY)
             hosts.append(host)
             slots.append(each)
     seen: set[int] = set()
@@ -190,7 +191,10 @@ def _expand(
         return [(host, fabric_hosts[host]) for host in range(first, last + 1)]
     out = []
     for name in [item] if item in number else _names(item, spec, fabric):
-        same = names.find(name)
+        try:
+            same = names.find(name)
+        except TailbackError as error:
+            raise _error(spec, error.message, error.remedy or _REMEDY) from None
         if same is None:
             raise _error(spec, f"there is no host {name!r}", _instead(item, name, fabric_hosts))
         out.append((number[same], name))

@@ -14,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.errors import TailbackError
 from tailback.io.parquet import read_table, reading, scan_tables
 from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
@@ -113,9 +114,12 @@ class CounterSource:
         if tick_ns is not None:
             self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
-        readings, notes = name_ports(readings, inventory)
+        try:
+            readings, notes = name_ports(readings, inventory)
+            given, lost = name_ports(self.counters.intervals, inventory)
+        except TailbackError as error:
+            raise error.located(self.files[0]) from None
         readings, more = fill_ticks(readings, None)
-        given, lost = name_ports(self.counters.intervals, inventory)
         if tick_ns is not None:
             given = ticked(given.lazy(), tick_ns).collect()
         found = difference(readings)
