@@ -42,7 +42,7 @@ def _schema(table: Table) -> dict[str, DataType]:
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceIdentity:
     """A device as its source identifies it.
 
     Attributes:
@@ -103,7 +103,7 @@ class CounterData:
     untimed: bool = False
     events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=port_events.READINGS))
     left_out: list[str] = field(default_factory=list)
-    devices: dict[str, Device] = field(default_factory=dict)
+    devices: dict[str, DeviceIdentity] = field(default_factory=dict)
     unprinted: Unprinted | None = None
 
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
@@ -182,7 +182,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 def identified(
     frame: pl.DataFrame, labels: Mapping[str, str]
-) -> tuple[pl.DataFrame, dict[str, Device]]:
+) -> tuple[pl.DataFrame, dict[str, DeviceIdentity]]:
     """Rows whose ``node_name`` is the key of a device, and the devices.
 
     Args:
@@ -194,7 +194,7 @@ def identified(
     columns = ["node_name", *labels]
     rows = frame.select(columns).unique(maintain_order=True)
     devices = [
-        Device(
+        DeviceIdentity(
             str(name),
             tuple((n, str(v)) for n, v in zip(labels.values(), values, strict=True) if v),
         )
@@ -243,7 +243,7 @@ _COUNTERS: Final = (
 
 
 def _names(
-    devices: Mapping[str, Device], tables: Sequence[pl.DataFrame]
+    devices: Mapping[str, DeviceIdentity], tables: Sequence[pl.DataFrame]
 ) -> tuple[dict[str, str], list[str]]:
     """Name of each device by its key, and a note on names that several devices have.
 
@@ -252,7 +252,7 @@ def _names(
     """
     sharing = Counter(device.name for device in devices.values())
     keys = [key for key, device in devices.items() if sharing[device.name] > 1]
-    values: dict[tuple[object, ...], dict[str, Device]] = defaultdict(dict)
+    values: dict[tuple[object, ...], dict[str, DeviceIdentity]] = defaultdict(dict)
     for key, *port, counter in _counted(tables, keys).iter_rows() if keys else ():
         values[devices[key].name, *port, counter][key] = devices[key]
     telling: dict[str, set[str]] = defaultdict(set)

@@ -25,7 +25,7 @@ import polars as pl
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of
-from tailback.port_counters.readers.model import CounterData, Device, quoted_text
+from tailback.port_counters.readers.model import CounterData, DeviceIdentity, quoted_text
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
 HAS_TIME_STAMPS = True
@@ -164,7 +164,7 @@ class PortSeries:
         """The gathered counters."""
         columns: dict[str, list[tuple[Any, ...]]] = {}
         event_rows: list[tuple[Any, ...]] = []
-        devices: dict[str, Device] = {}
+        devices: dict[str, DeviceIdentity] = {}
         for labels, values in self.series:
             name = labels["__name__"]
             column, scale = METRICS.get(name, ("", 1.0))
@@ -274,7 +274,7 @@ def counter_value(text: str) -> int | float | None:
     return value if isinstance(value, int) or not value.is_integer() else int(value)
 
 
-def _place(labels: Mapping[str, str]) -> tuple[int, Device, int, str | None]:
+def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | None]:
     """GUID, device, number and interface of the port of a series.
 
     All labels that place does not use identify the device, except the kind of a queue: each
@@ -294,7 +294,7 @@ def _place(labels: Mapping[str, str]) -> tuple[int, Device, int, str | None]:
     rest = tuple(sorted((key, value) for key, value in labels.items() if key not in used and value))
     return (
         int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
-        Device(name, rest),
+        DeviceIdentity(name, rest),
         int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0,
         interface,
     )
