@@ -95,6 +95,7 @@ class _Slots:
         self.taken: dict[str, int] = {}
         self._names = HostNames(self.of)
         self._spelling: dict[str, str] = {}
+        self._differing = problem.spellings
 
     def host(self, name: str, line: int) -> list[int]:
         try:
@@ -111,6 +112,8 @@ class _Slots:
                 place=f"line {line}",
                 remedy=nearest(name, self.of)[:400],
             )
+        if same != name:
+            self._differing[name] = same
         return self.of[same]
 
     def next(self, name: str, line: int) -> int:

@@ -13,6 +13,8 @@ from tailback.names.hosts import HostNames
 from tailback.placement.hosts import other_spellings, slots_from_spec
 from tailback.port_counters.analysis.port_inventory import from_discovery, name_ports
 from tailback.port_counters.schema import READINGS, conform
+from tailback.scenario.model import parse
+from tailback.simulation import prepare
 
 FABRIC = ["h00", "h01.site", "H02", "h02", "n.a", "n.b", "sw mlx5_0", "10.0.0.1"]
 
@@ -86,3 +88,20 @@ def test_counters_take_other_spellings(links: Path) -> None:
     assert named("h0", "h1") == (["h0", "h1"], [])
     with pytest.raises(TailbackError, match="may both be"):
         named("h0", "H0")
+
+
+def test_placement_files_take_other_spellings(links: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ranks.csv"
+    job = {
+        "pattern": {"kind": "alltoall", "ranks": 2, "size": "1 KiB"},
+        "placement_file": str(file),
+    }
+    scenario = parse({"fabric": {"file": str(links)}, "job": [job]})
+    file.write_text("rank,host\n0,H1\n1,h0.site\n")
+    prepared = prepare(scenario)
+    assert prepared.observed.node.tolist() == [1, 0]
+    assert any("2, like H1 for h1" in note for note in prepared.notes)
+    file.write_text("rank,host\n0,h1\n1,H1\n")
+    with pytest.raises(TailbackError, match="'h1' and 'H1' may both be 'h1'") as got:
+        prepare(scenario)
+    assert got.value.file == file and got.value.place == "rank 1"
