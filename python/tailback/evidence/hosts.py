@@ -27,10 +27,12 @@ class Hosts:
     Attributes:
         of_rank: Host of each rank.
         source: Where the hosts come from, as shown on the screen.
+        notes: What was odd and tolerated.
     """
 
     of_rank: list[str]
     source: str
+    notes: tuple[str, ...] = ()
 
     @property
     def most_ranks(self) -> int:

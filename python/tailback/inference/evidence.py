@@ -201,7 +201,7 @@ def read_network_evidence(
         names,
         source,
         unused_interfaces=interfaces.unused,
-        notes=tuple(found.counters.left_out),
+        notes=tuple(found.notes),
         unused=tuple(not_used(found.unknown, "counters")),
         port_events=port_events(mine, interfaces.unused),
     )
@@ -282,6 +282,9 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFr
         .join(_ports(fabric), on=["node_name", "port"], how="left", maintain_order="left")
     )
     source.counters.events = port_inventory.name_ports(source.counters.events, inventory)[0]
+    _, spellings = port_inventory.with_fabric_names(source.counters.readings, inventory)
+    # Readers also note what evidence does not use.
+    source.notes = [*source.counters.left_out, *spellings]
     return rows, source
 
 

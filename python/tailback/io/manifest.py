@@ -177,7 +177,7 @@ def write_manifest(folder: Path, version: str) -> None:
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     listed = {
         "tailback": version,
-        "files": sorted([*found, MANIFEST]),
+        "files": sorted({*found, MANIFEST}),
         "sha256": {
             name: sha256_of(path)
             for name, path in found.items()

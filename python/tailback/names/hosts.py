@@ -1,11 +1,15 @@
-"""Host lists of Slurm and PBS: ``node[001-003,7],login1,rack[1-2]n[1-4]``."""
+"""Names of hosts: lists of Slurm and PBS, and names that differ in their domain or in case.
+
+A list is like ``node[001-003,7],login1,rack[1-2]n[1-4]``. ``h00``, ``H00`` and ``h00.example.org``
+may be one host: files of several tools are joined by such names (:class:`HostNames`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, TailbackError
 
 MAX_HOSTS = 1 << 20
 """A longer list of hosts is a mistake or an attempt to exhaust memory."""
@@ -64,3 +68,82 @@ def _numbers(text: str, item: str) -> Iterator[str]:
 
 def _wrong(item: str, message: str) -> PlacementError:
     return PlacementError(f"{item[:60]!r}: {message}", remedy=_REMEDY)
+
+
+class HostNames:
+    """The hosts or devices of a fabric, found by names that differ in their domain or in case.
+
+    Two names agree if they are equal apart from case, or if one of them lacks the end of the
+    other's domain. What follows a blank, the adapter of a host, must agree too.
+
+    Args:
+        names: The names in the fabric.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
+        self._short: dict[tuple[str, str], list[str]] = {}
+        for name in sorted(self._names):
+            domain, adapter = _parts(name)
+            self._short.setdefault((domain[0], adapter), []).append(name)
+
+    def find(self, name: str) -> str | None:
+        """The name in the fabric; None if it has no such name.
+
+        Raises:
+            TailbackError: Several names agree with it.
+        """
+        if name in self._names:
+            return name
+        domain, adapter = _parts(name)
+        agreeing = [
+            other
+            for other in self._short.get((domain[0], adapter), [])
+            if all(a == b for a, b in zip(domain, _parts(other)[0], strict=False))
+        ]
+        if len(agreeing) > 1:
+            raise TailbackError(
+                f"{name[:80]!r} may be {agreeing[0][:80]!r} or {agreeing[1][:80]!r} of the fabric",
+                remedy="name it as the fabric does",
+            )
+        return agreeing[0] if agreeing else None
+
+    def joined(self, names: Iterable[str]) -> dict[str, str]:
+        """Names in the fabric of those names that differ from them.
+
+        Raises:
+            TailbackError: Several names agree with one, or two of the names are one in the fabric.
+        """
+        spelling: dict[str, str] = {}
+        for name in dict.fromkeys(names):
+            same = self.find(name)
+            if same is not None and spelling.setdefault(same, name) != name:
+                raise two_spellings(spelling[same], name, same)
+        return {name: same for same, name in spelling.items() if same != name}
+
+
+def two_spellings(first: str, second: str, name: str) -> TailbackError:
+    """The error for two names of a file that may be one in the fabric."""
+    return TailbackError(
+        f"{first[:80]!r} and {second[:80]!r} may both be {name[:80]!r} of the fabric",
+        remedy="give each host one name",
+    )
+
+
+def spelling_notes(joined: dict[str, str], source: str) -> list[str]:
+    """A note on names of a source that differ from those in the fabric."""
+    if not joined:
+        return []
+    name, same = next(iter(joined.items()))
+    return [
+        f"names in {source} that differ in domain or case from those in the fabric: "
+        f"{len(joined)}, like {name[:60]} for {same[:60]}"
+    ]
+
+
+def _parts(name: str) -> tuple[list[str], str]:
+    """The labels of a host's domain name, and what follows it, without case."""
+    host, _, adapter = name.casefold().partition(" ")
+    labels = host.split(".")
+    # An address is not a name with a domain.
+    return ([host] if labels[0].isdecimal() else labels), adapter

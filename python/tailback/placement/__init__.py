@@ -34,7 +34,7 @@ from tailback.placement.footprint import (
     restrict_to_used,
 )
 from tailback.placement.grid import infer_grid
-from tailback.placement.hosts import hosts_from_spec, left_out, slots_from_spec
+from tailback.placement.hosts import hosts_from_spec, left_out, other_spellings, slots_from_spec
 from tailback.placement.metrics import edge_cut, path_length, switches_visited
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem, problem_for, switch_congestion
@@ -81,6 +81,7 @@ __all__ = [
     "infer_grid",
     "leaf_of_hosts",
     "left_out",
+    "other_spellings",
     "path_length",
     "place",
     "problem_for",

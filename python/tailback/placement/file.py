@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError, nearest, option
+from tailback.errors import PlacementError, TailbackError, nearest, option
 from tailback.io.input_files import text_content
 from tailback.io.manifest import require_unchanged
+from tailback.names.hosts import HostNames, two_spellings
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
@@ -92,16 +93,28 @@ class _Slots:
         for slot, host in enumerate(problem.slot_host.tolist()):
             self.of.setdefault(problem.host_name[host], []).append(slot)
         self.taken: dict[str, int] = {}
+        self._names = HostNames(self.of)
+        self._spelling: dict[str, str] = {}
+        self._differing = problem.spellings
 
     def host(self, name: str, line: int) -> list[int]:
-        if name not in self.of:
+        try:
+            same = self._names.find(name)
+            if same is not None and self._spelling.setdefault(same, name) != name:
+                raise two_spellings(self._spelling[same], name, same)
+        except TailbackError as error:
+            error.file, error.place = self.path, f"line {line}"
+            raise
+        if same is None:
             raise PlacementError(
                 f"host {name!r} is not one of the job's hosts",
                 file=self.path,
                 place=f"line {line}",
                 remedy=nearest(name, self.of)[:400],
             )
-        return self.of[name]
+        if same != name:
+            self._differing[name] = same
+        return self.of[same]
 
     def next(self, name: str, line: int) -> int:
         slots = self.host(name, line)
@@ -136,7 +149,7 @@ def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
     for rank, host in enumerate(hosts):
         try:
             out[rank] = free.next(host, rank)
-        except PlacementError as error:
+        except TailbackError as error:
             error.place = f"rank {rank}"
             raise
     return out
@@ -182,7 +195,7 @@ def _rankfile(
     for rank in range(problem.n_ranks):
         name, text, line = found[rank]
         # "slot=0:3" names a core, not a slot: then ranks take the slots in order.
-        out[rank] = slots.of[name][int(text)] if usable else slots.next(name, line)
+        out[rank] = slots.host(name, line)[int(text)] if usable else slots.next(name, line)
     return out
 
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from tailback.errors import PlacementError, nearest, option
+from tailback.errors import PlacementError, TailbackError, nearest, option
 from tailback.fabric.model import Fabric
+from tailback.names.hosts import HostNames, spelling_notes, two_spellings
 from tailback.placement.compute_hosts import ComputeHosts, compute_hosts
 
 _NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
@@ -60,21 +61,36 @@ def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[lis
         hosts = [i for i in range(fabric.n_hosts) if ((i + 1) ** 2).bit_count() % 2 == odd]
         return hosts, [ranks_per_host] * len(hosts)
     number = {name: i for i, name in reversed(list(enumerate(fabric.host_name)))}
+    names = HostNames(fabric.host_name)
     hosts, slots = [], []
+    spelling: dict[int, str] = {}
     for item in _items(spec):
         named, each = item, ranks_per_host
         # A host may be called "a:2"; then it is that host.
         if item not in number and ":" in item:
             named, each = _slots_of(item, spec)
-        expanded = _expand(named, spec, number, fabric)
-        hosts.extend(expanded)
-        slots.extend([each] * len(expanded))
+        for host, name in _expand(named, spec, names, number, fabric):
+            if spelling.setdefault(host, name) != name:
+                ambiguous = two_spellings(spelling[host], name, fabric.host_name[host])
+                raise _error(spec, ambiguous.message, ambiguous.remedy or _REMEDY)
+            hosts.append(host)
+            slots.append(each)
     seen: set[int] = set()
     for host in hosts:
         if host in seen:
             raise _error(spec, f"host {host} ({fabric.host_name[host]!r}) is named twice")
         seen.add(host)
     return hosts, slots
+
+
+def other_spellings(spec: str, fabric: Fabric) -> list[str]:
+    """A note on hosts that a specification names with another domain or case than the fabric."""
+    number = set(fabric.host_name)
+    stated = [] if spec.strip().startswith(_PARITY) else _items(spec.strip())
+    items = [item if item in number else item.partition(":")[0].strip() for item in stated]
+    names = [name for item in items if item != "all" for name in _names(item, spec, fabric)]
+    named = [name for name in names if not _NUMBERS.match(name)]
+    return spelling_notes(HostNames(fabric.host_name).joined(named), "the list of hosts")
 
 
 def _slots_of(item: str, spec: str) -> tuple[str, int]:
@@ -158,25 +174,40 @@ def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
     return example_names + example
 
 
-def _expand(item: str, spec: str, number: dict[str, int], fabric: Fabric) -> list[int]:
-    n_hosts, fabric_hosts = fabric.n_hosts, fabric.host_name
-    if item in number:
-        return [number[item]]
-    if item == "all":
-        return list(compute_hosts(fabric).hosts)
-    if _NUMBERS.match(item):
-        first, last, _ = _range(item, spec, n_hosts)
-        if last >= n_hosts:
-            raise _error(spec, f"host {last} is not one of {n_hosts} hosts, 0 to {n_hosts - 1}")
-        return list(range(first, last + 1))
-    bracket = _BRACKET.match(item)
-    names = [item]
-    if bracket:
-        names = []
-        for part in bracket[2].split(","):
-            first, last, digits = _range(part.strip(), spec, n_hosts)
-            names += [f"{bracket[1]}{n:0{digits}d}{bracket[3]}" for n in range(first, last + 1)]
-    for name in names:
-        if name not in number:
+def _expand(
+    item: str, spec: str, names: HostNames, number: dict[str, int], fabric: Fabric
+) -> list[tuple[int, str]]:
+    """Number of each host that an item names, and how the item spells it."""
+    fabric_hosts = fabric.host_name
+    if item == "all" and item not in number:
+        return [(host, fabric_hosts[host]) for host in compute_hosts(fabric).hosts]
+    if _NUMBERS.match(item) and item not in number:
+        first, last, _ = _range(item, spec, fabric.n_hosts)
+        if last >= fabric.n_hosts:
+            raise _error(
+                spec,
+                f"host {last} is not one of {fabric.n_hosts} hosts, 0 to {fabric.n_hosts - 1}",
+            )
+        return [(host, fabric_hosts[host]) for host in range(first, last + 1)]
+    out = []
+    for name in [item] if item in number else _names(item, spec, fabric):
+        try:
+            same = names.find(name)
+        except TailbackError as error:
+            raise _error(spec, error.message, error.remedy or _REMEDY) from None
+        if same is None:
             raise _error(spec, f"there is no host {name!r}", _instead(item, name, fabric_hosts))
-    return [number[name] for name in names]
+        out.append((number[same], name))
+    return out
+
+
+def _names(item: str, spec: str, fabric: Fabric) -> list[str]:
+    """The names in an item like ``node[001-016]``."""
+    bracket = _BRACKET.match(item)
+    if not bracket:
+        return [item]
+    names = []
+    for part in bracket[2].split(","):
+        first, last, digits = _range(part.strip(), spec, fabric.n_hosts)
+        names += [f"{bracket[1]}{n:0{digits}d}{bracket[3]}" for n in range(first, last + 1)]
+    return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -36,6 +36,8 @@ class PlacementProblem:
         seed: Seed of every random choice.
         congestion: Congested fraction measured at each switch, 0–1, shape (S,); ``None`` if it was
             not measured. See :func:`switch_congestion`.
+        spellings: Hosts that a file with the placement names in another way than the fabric, and
+            their names there; filled by the placement ``file``.
     """
 
     n_ranks: int
@@ -48,6 +50,7 @@ class PlacementProblem:
     grid: tuple[int, ...] = ()
     seed: int = 1
     congestion: NDArray[np.float64] | None = None
+    spellings: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def n_slots(self) -> int:

@@ -25,6 +25,7 @@ from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
+from tailback.names.hosts import spelling_notes
 from tailback.placement import (
     ComputeHosts,
     Footprint,
@@ -32,6 +33,7 @@ from tailback.placement import (
     footprint,
     infer_grid,
     left_out,
+    other_spellings,
     place,
     problem_for,
     require_slots,
@@ -471,9 +473,12 @@ def prepare(
             notes += [omitted.note] if omitted is not None else []
             if recorded is not None:
                 node = nodes_of(recorded, problem)
-                notes.append(f"hosts of the ranks are those of {recorded.source}")
+                notes += [f"hosts of the ranks are those of {recorded.source}", *recorded.notes]
             else:
                 node = _placed(section, problem)
+                notes += other_spellings(section.hosts, fabric) or spelling_notes(
+                    problem.spellings, "the file of the placement"
+                )
             notes += other_hosts_notes(program.hosts, fabric.node_host[node])
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken and not section.shared_hosts:

@@ -12,6 +12,7 @@ from tailback.errors import option
 from tailback.evidence.hosts import Hosts, find_hosts
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import shown
+from tailback.names.hosts import HostNames, spelling_notes
 from tailback.placement import PlacementProblem
 from tailback.scenario.model import JobSection
 from tailback.traffic.readers import timed_reader
@@ -44,15 +45,11 @@ def trace_hosts(
     found = find_hosts(system, n_ranks)
     if found is None:
         return None
-    known = set(fabric.host_name)
-    # Names with and without a domain are treated as the same host if that is unambiguous.
-    short = Counter(name.partition(".")[0] for name in fabric.host_name)
-    by_short = {n.partition(".")[0]: n for n in fabric.host_name if short[n.partition(".")[0]] == 1}
-    names = [
-        name if name in known else by_short.get(name.partition(".")[0], "")
-        for name in found.of_rank
-    ]
-    return Hosts(names, found.source) if all(names) else None
+    joined = HostNames(fabric.host_name).joined(found.of_rank)
+    names = [joined.get(name, name) for name in found.of_rank]
+    if not set(names) <= set(fabric.host_name):
+        return None
+    return Hosts(names, found.source, tuple(spelling_notes(joined, found.source)))
 
 
 def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from tailback.errors import ScenarioError, TailbackError
 from tailback.io.input_files import content
 from tailback.io.manifest import unchecked
+from tailback.names.hosts import HostNames
 from tailback.placement import Binding
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.recorder.job_list import JOBS_FILE
@@ -55,7 +56,7 @@ def recorded_counters(
     """
     if trace is None or not is_recording(trace):
         return []
-    if not set(rank_hosts(trace / "rank_host.csv")) <= set(known):
+    if hosts_outside(trace, known):
         return []
     kinds = ("ethernet", "infiniband") if interfaces else ("infiniband", "ethernet")
     found = [sorted((trace / "counters").glob(f"{kind}-*.csv")) for kind in kinds]
@@ -71,7 +72,9 @@ def hosts_outside(trace: Path | None, known: Collection[str]) -> list[str]:
     """
     if trace is None or not is_recording(trace) or not any((trace / "counters").glob("*.csv")):
         return []
-    return sorted(set(rank_hosts(trace / "rank_host.csv")) - set(known))
+    names = HostNames(known)
+    hosts = set(rank_hosts(trace / "rank_host.csv"))
+    return sorted(host for host in hosts if names.find(host) is None)
 
 
 def recorded_fabric(trace: Path) -> Path | None:

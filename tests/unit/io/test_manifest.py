@@ -21,7 +21,7 @@ from tailback.errors import RunError, TailbackError
 from tailback.io import atomic_exchange
 from tailback.io.atomic_exchange import hidden_name, recover
 from tailback.io.folders import AtomicDirectory, atomic_file
-from tailback.io.manifest import UNCHECKED
+from tailback.io.manifest import UNCHECKED, read_manifest, write_manifest
 from tailback.io.parquet import read_table, scan_tables
 from tailback.port_counters.analysis.rounds import scan as scan_rounds
 from tailback.port_counters.readers import collection, read_counters
@@ -409,3 +409,12 @@ def test_a_collection_without_manifest_is_read_with_a_note_and_continued(collect
     found = read_counters(collected)
     assert found.notes[0].startswith("left out: 000002.parquet: damaged or edited")
     assert found.all_intervals().height == 7
+
+
+def test_manifest_lists_itself_once(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    for _ in range(2):
+        write_manifest(tmp_path, "1")
+        listed = json.loads((tmp_path / "manifest.json").read_text())["files"]
+        assert listed == ["a.txt", "manifest.json"]
+        assert read_manifest(tmp_path).files == set(listed)

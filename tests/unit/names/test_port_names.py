@@ -74,4 +74,4 @@ def test_nothing_but_port_names_puts_a_port_in_brackets() -> None:
     sources = (ROOT / "python/tailback").rglob("*.py")
     elsewhere = {path.name for path in sources if "}[{" in path.read_text(encoding="utf-8")}
     # Host lists of batch systems are written with brackets, too: nid[0001-0004].
-    assert elsewhere == {"port_names.py", "hosts.py", "cray.py"}
+    assert elsewhere == {"ports.py", "hosts.py", "cray.py"}

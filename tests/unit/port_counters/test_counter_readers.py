@@ -329,7 +329,7 @@ def test_a_collection(tmp_path: Path) -> None:
         "where no collector runs any more: tailback collect --compact",
         "2 of 2 segments have no SHA-256 (an earlier version wrote them), so damage to them may "
         "go unnoticed",
-        "2 segments without counters of errors: does not exist",
+        "2 segments without counters of errors: errors/000000.parquet: does not exist",
     ]
     put(tmp_path, "c/intervals/000009.parquet", "PAR1")
     found = read_counters(tmp_path / "c")

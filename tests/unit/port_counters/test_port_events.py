@@ -264,3 +264,12 @@ def test_tables_of_a_recording_are_read_as_far_as_they_go(tmp_path: Path) -> Non
     assert dict(rows.select("finding", "count").rows()) == {"paused": 4, "marked": 4, "slowed": 7}
     assert any("ethtool-a-0.csv" in note and "left out: 2" in note for note in notes)
     assert any("ethernet-a-0.csv" in note for note in notes) and len(notes) == 2
+
+
+def test_other_full_counters_are_lower_bounds() -> None:
+    full = ("s", "1", "SymbolErrorCounter", 65535, 65535)
+    others = [("s", "2", "LinkDownedCounter", 255, 255), ("s", "3", "LinkDownedCounter", 0, 1)]
+    assert "at its largest value (≥ 256 on 2 other ports): " in ports_counted(found(full, *others))
+    exact = [("s", "2", "LinkDownedCounter", 0, 4), ("s", "3", "LinkDownedCounter", 0, 1)]
+    assert "; 1 on 1 other port): " in ports_counted(found(*exact))
+    assert "(5 on 2 other ports): " in ports_counted(found(full, *exact))

@@ -6,6 +6,7 @@ or by name. The output of ``ibnetdiscover`` maps all of them to the ports of one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from tailback.errors import option
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
+from tailback.names.hosts import HostNames, spelling_notes
 from tailback.names.ports import far_ports
 from tailback.port_counters.analysis.classes import CLASSES, classify, tier_names
 from tailback.port_counters.schema import CounterError
@@ -310,9 +312,9 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
     """
     if inventory.ports.is_empty() or frame.is_empty():
         return frame, []
+    frame, notes = with_fabric_names(frame, inventory)
     found = _found(frame.lazy(), inventory).collect()
     lost = found.filter(pl.col("_name").is_null()).select("node_name", "port").unique()
-    notes = []
     if "tick_ns" in frame.columns:
         ticking = (
             pl.col("xmit_wait_ticks").is_not_null() & pl.col("tick_ns").is_null()
@@ -325,6 +327,38 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
         notes.append(f"ports that are not in the fabric: {lost.height}, like those of {some}")
     return out, notes
+
+
+def spellings(frame: pl.DataFrame, inventory: PortInventory) -> dict[str, str]:
+    """Names in the fabric of devices that counters name with another domain or case.
+
+    Args:
+        frame: Rows with ``node_guid`` and ``node_name``; devices found by GUID need no name.
+        inventory: The ports.
+
+    Raises:
+        TailbackError: A name agrees with several in the fabric, or two names with one.
+    """
+    if inventory.ports.is_empty() or frame.is_empty():
+        return {}
+    guids = inventory.ports["guid"].drop_nulls().unique()
+    unknown = frame.filter(~pl.col("node_guid").is_in(guids.implode()))
+    names = set(inventory.ports["name"].drop_nulls())
+    # The fabric calls the second adapter port of a host "host/P2".
+    names |= {re.sub(r"/P[0-9]+$", "", name) for name in names}
+    names |= set() if inventory.fabric is None else set(inventory.fabric.host_name)
+    return HostNames(names).joined(sorted(unknown["node_name"].unique()))
+
+
+def with_fabric_names(
+    frame: pl.DataFrame, inventory: PortInventory
+) -> tuple[pl.DataFrame, list[str]]:
+    """Rows with the names of :func:`spellings`, and a note on them."""
+    joined = spellings(frame, inventory)
+    if not joined:
+        return frame, []
+    named = frame.with_columns(pl.col("node_name").replace(joined))
+    return named, spelling_notes(joined, "the counters")
 
 
 def with_port_names(intervals: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:

@@ -14,7 +14,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.errors import option
+from tailback.errors import TailbackError, option
 from tailback.io.parquet import read_table, reading, scan_tables
 from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
@@ -23,6 +23,7 @@ from tailback.port_counters.analysis.port_inventory import (
     PortInventory,
     fill_ticks,
     name_ports,
+    spellings,
     ticked,
     with_port_names,
 )
@@ -41,7 +42,7 @@ from tailback.port_counters.readers import (
     collection,
     engine_run,
     merged,
-    read_counters,
+    read_part,
     reader_of,
 )
 from tailback.port_counters.readers.model import COORDINATES
@@ -118,9 +119,12 @@ class CounterSource:
             self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
         ports = inventory.with_stated_ticks(self.counters.stated_ticks)
-        readings, notes = name_ports(readings, ports)
+        try:
+            readings, notes = name_ports(readings, ports)
+            given, lost = name_ports(self.counters.intervals, inventory)
+        except TailbackError as error:
+            raise error.located(self.files[0]) from None
         readings, more = fill_ticks(readings, None)
-        given, lost = name_ports(self.counters.intervals, inventory)
         if tick_ns is not None:
             given = ticked(given.lazy(), tick_ns).collect()
         found = difference(readings)
@@ -155,7 +159,10 @@ class CounterSource:
         """The intervals of an archive, or of a collection, which names its ports by GUID."""
         notes: list[str] = []
         if self.ports is not None:
-            _, notes = name_ports(conform(INTERVALS, self.ports), inventory)
+            ports = conform(INTERVALS, self.ports)
+            _, notes = name_ports(ports, inventory)
+            if joined := spellings(ports, inventory):
+                rows = rows.then(partial(_renamed, names=joined))
             if not inventory.ports.is_empty():
                 rows = rows.then(partial(with_port_names, inventory=inventory))
         if tick_ns is not None:
@@ -226,8 +233,8 @@ def load(
         return _collections(paths)
     counters = _files(paths, reader, every_ns)
     notes = counters.notes
-    instants: Instants = "written" if counters.by_file_time else "recorded"
-    if every_ns is not None:
+    instants: Instants = "written" if counters.untimed else "recorded"
+    if every_ns is not None and counters.untimed:
         instants = "every"
     frames = (counters.readings, counters.intervals)
     if all(frame.is_empty() for frame in frames):
@@ -262,7 +269,7 @@ def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> C
         time_ns = None if every_ns is None else instant * every_ns
         instant += 1
         try:
-            parts.append(read_counters(path, reader, time_ns=time_ns))
+            parts.append(read_part(path, reader, time_ns=time_ns))
         except CounterError as error:
             if not path.exists():
                 raise
@@ -272,7 +279,17 @@ def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> C
         instant -= bool(parts[-1].stated_ticks) and parts[-1].readings.is_empty()
     if not parts:
         raise problems[0]
+    timed = [] if every_ns is None else [part for part in parts if not part.untimed]
+    if timed and len(timed) < len(parts):
+        raise CounterError(
+            f"{len(timed)} of {len(parts)} files state the time of their reading",
+            file=paths[0],
+            place="--every",
+            remedy="give files that all state it, without --every, or none that does",
+        )
     counters = merged(parts)
+    if timed:
+        counters.notes.append("--every has no effect: the files state the times of their readings")
     counters.left_out = [left_out(error) for error in problems]
     counters.notes = [*counters.left_out, *counters.notes]
     return counters
@@ -422,6 +439,10 @@ def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals with their utilization, where bytes and capacity are known."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))
+
+
+def _renamed(rows: pl.LazyFrame, names: dict[str, str]) -> pl.LazyFrame:
+    return rows.with_columns(pl.col("node_name").replace(names))
 
 
 def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:

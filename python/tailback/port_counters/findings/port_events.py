@@ -551,8 +551,12 @@ def ports_counted(
         text = f"{name} {did.format(_number(worst['count'], unit))} {when}"
     if rows.height > 1:
         more = counted(rows.height - 1, "other port")
-        rest = int(rows["count"].sum()) - int(worst["count"])
-        figures += f"; {rest:,} on {more}" if rest else f"; {more} too"
+        is_full = pl.col("full").list.len() > 0
+        least = pl.when(is_full).then("since_reset").otherwise("count")
+        count, any_full = rows[1:].select(least.sum(), any_full=is_full.any()).row(0)
+        bound = "≥ " if any_full else ""
+        beside = f"{bound}{count:,} on {more}" if count else f"{more} too"
+        figures = f"{figures}; {beside}" if figures else beside
     return f"{text}{f' ({figures})' if figures else ''}: {follows}"
 
 

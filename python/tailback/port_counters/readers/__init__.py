@@ -27,7 +27,7 @@ from tailback.port_counters.readers import (
 )
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
-from tailback.port_counters.readers.model import CounterData, CounterReader, merged, unreadable
+from tailback.port_counters.readers.model import CounterData, CounterReader, united, unreadable
 from tailback.port_counters.readers.unread import refusal
 from tailback.port_counters.schema import CounterError
 from tailback.registry import Registry
@@ -49,7 +49,12 @@ READERS.register("sysfs")(sysfs)
 def read_counters(
     path: Path, format: str | None = None, *, time_ns: int | None = None
 ) -> CounterData:
-    """Read port counters.
+    """Read port counters of one source; see :func:`read_part`."""
+    return merged([read_part(path, format, time_ns=time_ns)])
+
+
+def read_part(path: Path, format: str | None = None, *, time_ns: int | None = None) -> CounterData:
+    """Read port counters to be merged with others.
 
     Args:
         path: A file or folder in one of the formats of :data:`READERS`.
@@ -108,7 +113,12 @@ def read_series(paths: Sequence[Path], format: str | None = None) -> CounterData
     """Read several sources as one, for example one perfquery output per instant."""
     if not paths:
         raise CounterError("no file to read", remedy="give at least one")
-    return merged([read_counters(path, format) for path in paths])
+    return merged([read_part(path, format) for path in paths])
+
+
+def merged(parts: Sequence[CounterData]) -> CounterData:
+    """Several sources as one, for example one file per instant."""
+    return united(ibqueryerrors.with_unprinted(parts))
 
 
 __all__ = [
@@ -120,6 +130,7 @@ __all__ = [
     "from_run",
     "merged",
     "read_counters",
+    "read_part",
     "read_series",
     "reader_of",
 ]

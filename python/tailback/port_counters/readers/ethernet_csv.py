@@ -24,7 +24,7 @@ from tailback.port_counters.readers.model import (
     CounterData,
     event_aliases,
     events_of_table,
-    numbered,
+    identified,
 )
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
@@ -49,7 +49,17 @@ ALIASES: Final = {
         "ts",
         "time_ms",
     ),
-    "node": ("node", "node_name", "host", "hostname", "device", "switch", "instance", "agent_host"),
+    "node": (
+        "node",
+        "node_name",
+        "host",
+        "hostname",
+        "device",
+        "switch",
+        "instance",
+        "agent_host",
+        "sysname",
+    ),
     "interface": (
         "iface",
         "interface",
@@ -119,7 +129,17 @@ ALIASES: Final = {
 }
 """Names of the columns, as ``delimited.normal`` gives them. ``speed`` is Linux's, in Mb/s."""
 
-_NEEDED: Final = ("time", "node", "interface", "bytes")
+_LABELS: Final = frozenset(
+    (
+        *ALIASES["node"],
+        *ALIASES["interface"],
+        *("cluster", "fabric", "site", "datacenter", "region", "zone", "pod", "rack", "chassis"),
+        *("slot", "unit", "vrf", "netns", "ifindex", "if_index", "mac", "serial", "component_id"),
+    )
+)
+"""Columns that identify a device or interface beside those that name it."""
+
+NEEDED: Final = ("time", "node", "interface", "bytes")
 _TARGETS: Final = {
     "bytes": "data_bytes",
     "packets": "packets",
@@ -139,7 +159,7 @@ def sniff(path: Path) -> bool:
         return False
     if "xmit_wait" in text.partition("\n")[0]:  # adapters of InfiniBand, recorded
         return False
-    return set(_NEEDED) <= set(header_of(text, ALIASES) or {})
+    return set(NEEDED) <= set(header_of(text, ALIASES) or {})
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -155,7 +175,15 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """
     names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
     aliases = {**ALIASES, **event_aliases(names)}
-    table = parse(content(path, CounterError), aliases, _NEEDED, path=path, error_type=CounterError)
+    header = header_of(head(path), aliases) or {}
+    taken = set(header.values())
+    labels = [
+        name
+        for index, name in enumerate(header_names(head(path)))
+        if normal(name) in _LABELS and index not in taken
+    ]
+    aliases |= {f"label {name}": (normal(name),) for name in labels}
+    table = parse(content(path, CounterError), aliases, NEEDED, path=path, error_type=CounterError)
     columns = {
         "time_ns": _times(table) + (time_ns or 0),
         "node_name": table.need("node"),
@@ -171,10 +199,15 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         rate = table.number("rate") * (1.0 if giga else 1e-3)
         # An interface that is down has speed 0 or -1.
         columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
+    columns |= {f"label {label}": table.rows[f"label {label}"] for label in labels}
     frame = pl.DataFrame(columns).with_columns(
         port=pl.lit(0, pl.UInt16), source=pl.lit("ethernet csv")
     )
-    out = CounterData(numbered(conform(READINGS, frame)), unknown=table.unused)
+    of_label = {f"label {label}": label for label in labels}
+    frame, devices = identified(frame, of_label)
+    out = CounterData(
+        conform(READINGS, frame.drop(of_label)), unknown=table.unused, devices=devices
+    )
     out.events = events_of_table(table, frame, names)
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")

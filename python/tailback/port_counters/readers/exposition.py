@@ -5,12 +5,14 @@ The text format of Prometheus, version 0.0.4, and OpenMetrics::
     # TYPE node_infiniband_port_transmit_wait_total counter
     node_infiniband_port_transmit_wait_total{device="mlx5_0",port="1"} 4242
 
-A page is one reading, at the time of the file; a few exporters add the time of a sample.
+A page is one reading. Its time is that of a sample, if the exporter adds it, or
+``node_time_seconds`` of node_exporter; otherwise that of the file.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +32,7 @@ _SAMPLE: Final = re.compile(
     r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>[^\s#]+)"
     r"(?:\s+(?P<time>-?[0-9]+(?:\.[0-9]+)?))?\s*(?:#.*)?"
 )
+_CLOCK: Final = "node_time_seconds"
 _LABEL: Final = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPE: Final = re.compile(r"\\(.)")
 
@@ -44,13 +47,43 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 
     Args:
         path: The file, plain or gzip.
-        time_ns: When it was served, UTC nanoseconds; the modification time of the file when None.
+        time_ns: When it was served, UTC nanoseconds, if the page does not state it; the
+            modification time of the file when None.
 
     Raises:
-        CounterError: A line is damaged, or no metric is a counter of a port.
+        CounterError: A line is damaged, a sample occurs twice, or no metric is a counter of a port.
     """
+    samples = list(_samples(path))
     counters = PortSeries()
-    when, samples = time_of(path, time_ns), 0
+    clock = next((value for labels, value, _ in samples if labels["__name__"] == _CLOCK), None)
+    page_time = time_of(path, time_ns) if clock is None else round(clock * 1e3) * 1_000_000
+    untimed = False
+    for labels, value, time in samples:
+        name = labels["__name__"]
+        if name != _CLOCK and counters.knows(name) and value is not None:  # NaN: it has no value
+            counters.add(labels, [(page_time if time is None else time, value)])
+            untimed |= time is None and clock is None
+    if counters.empty:
+        raise CounterError(
+            f"none of its {len(samples)} samples is a counter of a port",
+            file=path,
+            remedy="give the page of tailback collect --metrics, of node_exporter with its "
+            "infiniband or netdev collector, or of infiniband_exporter",
+        )
+    page = counters.data("prometheus page")
+    page.untimed = untimed
+    if clock is not None:
+        page.notes.append(f"times of pages are those that {_CLOCK} states, not those of files")
+    return page
+
+
+_Sample = tuple[dict[str, str], int | float | None, int | None]
+"""Labels, value (None if it is not a number of a counter) and time of a sample."""
+
+
+def _samples(path: Path) -> Iterator[_Sample]:
+    """The samples of a page."""
+    line_of: dict[tuple[object, ...], int] = {}
     text = content(path, CounterError).decode("utf-8", errors="replace")
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("#"):
@@ -59,26 +92,20 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         labels = None if sample is None else _labels(sample["labels"] or "")
         if sample is None or labels is None:
             raise _wrong(path, number, f"{quoted_text(line)} is not a sample")
-        samples += 1
-        if not counters.knows(sample["name"]):
-            continue
+        labels["__name__"] = sample["name"]
         try:
             value = counter_value(sample["value"])
         except ValueError:
             raise _wrong(path, number, f"{quoted_text(sample['value'])} is not a number") from None
-        if value is not None:  # NaN: the exporter has no value
-            at = when if sample["time"] is None or time_ns is not None else _time(sample["time"])
-            counters.add({**labels, "__name__": sample["name"]}, [(at, value)])
-    if counters.empty:
-        raise CounterError(
-            f"none of its {samples} samples is a counter of a port",
-            file=path,
-            remedy="give the page of tailback collect --metrics, of node_exporter with its "
-            "infiniband or netdev collector, or of infiniband_exporter",
-        )
-    page = counters.data("prometheus page")
-    page.by_file_time = time_ns is None
-    return page
+        key = (sample["time"], *sorted(labels.items()))
+        if (first := line_of.setdefault(key, number)) != number:
+            raise CounterError(
+                f"{quoted_text(line)} has the name and labels of line {first}",
+                file=path,
+                place=f"line {number}, column 1",
+                remedy="keep each page of an exporter in a file of its own",
+            )
+        yield labels, value, None if sample["time"] is None else _time(sample["time"])
 
 
 def _labels(text: str) -> dict[str, str] | None:

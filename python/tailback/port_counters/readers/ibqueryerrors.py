@@ -5,20 +5,30 @@ One line per port::
     Errors for "ys053n18 HCA-1"
        GUID 0x2c90300100f2d port 1: [PortXmitWait == 1286300] [PortXmitData == 973921971 (3.6GB)]
 
-It prints only counters above its threshold: a missing counter is unknown, not 0.
+It prints only counters above its thresholds, which it lists at the end (``## Thresholds:``; 0 for
+the others). A counter that it prints later was at or below its threshold before
+(:func:`with_unprinted`); data and packets of a port without errors are not printed and unknown.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import polars as pl
+
+from tailback.names.ports import some_ports
+from tailback.port_counters.findings import port_events
 from tailback.port_counters.readers.model import (
     U32_MAX,
     U64_MAX,
     WORD_BYTES,
     CounterData,
+    Unprinted,
     begins_with,
     events_of,
     missing_flags,
@@ -29,7 +39,7 @@ from tailback.port_counters.readers.model import (
     readings_of,
     time_of,
 )
-from tailback.port_counters.schema import CounterError
+from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 
 _NODE = re.compile(r'Errors for (?:0x[0-9a-fA-F]{1,16} )?"(?P<name>.*)"\s*')
 _PORT = re.compile(
@@ -39,6 +49,11 @@ _COUNTER = re.compile(
     r"\s*\[(?P<name>[A-Za-z0-9_]{1,64}) == (?P<value>[^\s\]()]*)(?: \([^()]*\))?\]"
 )
 _USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait")
+_WAIT: Final = "PortXmitWait"
+_THRESHOLD = re.compile(r"\[([A-Za-z0-9_]{1,64}) = ([0-9]{1,20})\]")
+_NODES = re.compile(r"## Summary: ([0-9]{1,9}) nodes checked")
+_PORTS = re.compile(r"## +([0-9]{1,9}) ports checked")
+_PLACE: Final = ("node_guid", "node_name", "port")
 
 
 HAS_TIME_STAMPS = False
@@ -61,11 +76,12 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """
     rows: list[dict[str, Any]] = []
     unknown: dict[str, None] = {}
-    notes = ["counters at or below the tool's threshold are not printed: they are null, not 0"]
+    notes = []
     if time_ns is None:
         notes.append("ibqueryerrors prints no time: the file's modification time was used")
     when, name, sums = time_of(path, time_ns), "", 0
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    text = read_text(path)
+    for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
         if match := _NODE.fullmatch(line):
             name = match["name"]
@@ -109,9 +125,150 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         readings_of(rows),
         unknown=list(unknown),
         notes=notes,
-        by_file_time=time_ns is None,
+        untimed=True,
         events=events_of(rows),
+        unprinted=_unprinted(text),
     )
+
+
+def _unprinted(text: str) -> Unprinted:
+    """What the summary at the end of the output states."""
+    lines = [line.strip() for line in text.split("\n") if line.startswith("##")]
+    listed = [line for line in lines if line.startswith(("## Thresholds:", "## (null)"))]
+    suppressed = (line.split()[2:] for line in lines if line.startswith("## Suppressed:"))
+    nodes, ports = _NODES.search(text), _PORTS.search(text)
+    return Unprinted(
+        {name: int(most) for name, most in _THRESHOLD.findall(listed[-1])} if listed else None,
+        frozenset(name for names in suppressed for name in names),
+        (int(nodes[1]), int(ports[1])) if nodes and ports else None,
+        not any("PMA query failures" in line for line in lines),
+    )
+
+
+def with_unprinted(parts: Sequence[CounterData]) -> list[CounterData]:
+    """Readings with the counters that a file prints and the file before it does not.
+
+    Such a counter was at or below its threshold, so it rose by its value less the threshold at
+    least. That holds only if its port was read then: another port of its device is printed, or as
+    many devices and ports were checked as later, and no query failed.
+
+    Args:
+        parts: Counters of any sources, one part for each file.
+    """
+    out = list(parts)
+    mine = [number for number, part in enumerate(out) if part.unprinted is not None]
+    mine.sort(key=lambda number: out[number].readings["time_ns"][0])
+    lowest = _lowest([out[number] for number in mine])
+    earlier = pl.DataFrame(schema=_printed(CounterData()).schema)
+    for before, now in pairwise(mine):
+        printed = _printed(out[before])
+        out[before], out[now] = _completed(out[before], out[now], lowest, earlier)
+        earlier = printed
+    return out
+
+
+def _lowest(parts: Sequence[CounterData]) -> dict[str, int]:
+    """Smallest printed value of each counter, which is above its threshold."""
+    if not parts:
+        return {}
+    counted = pl.concat([_printed(part) for part in parts]).group_by("counter")
+    return dict(counted.agg(pl.col("value").min()).iter_rows())
+
+
+def _printed(part: CounterData) -> pl.DataFrame:
+    """``node_guid, node_name, port, counter, value`` of the counters that have a threshold."""
+    wait = part.readings.select(*_PLACE, counter=pl.lit(_WAIT), value="xmit_wait_ticks")
+    events = part.events.select(*_PLACE, "counter", "value")
+    return pl.concat([wait.drop_nulls("value"), events])
+
+
+def _completed(
+    before: CounterData, now: CounterData, lowest: dict[str, int], earlier: pl.DataFrame
+) -> tuple[CounterData, CounterData]:
+    """Two consecutive readings: the earlier with the counters that only the later one prints.
+
+    Args:
+        before: The earlier reading.
+        now: The later reading.
+        lowest: Smallest printed value of each counter.
+        earlier: Counters that the reading before both prints (:func:`_printed`).
+    """
+    rules, later = before.unprinted, now.unprinted
+    assert rules is not None and later is not None
+    new = _printed(now).join(_printed(before), on=[*_PLACE, "counter"], how="anti")
+    new = new.filter(~pl.col("counter").is_in(list(rules.suppressed)))
+    if new.is_empty():
+        return before, now
+    seen = pl.col("node_name").is_in(before.readings["node_name"].unique().to_list())
+    was_read = seen | (rules.checked is not None and rules.checked == later.checked)
+    sure, unsure = new.filter(was_read), new.filter(~was_read)
+    if not rules.complete:
+        sure, unsure = new.clear(), new
+    thresholds = rules.thresholds
+    if thresholds is None:
+        thresholds = {counter: value - 1 for counter, value in lowest.items()}
+    limit = pl.col("counter").replace_strict(thresholds, default=0, return_dtype=pl.UInt64)
+    # A counter above a lower threshold of the later file may have been as high before.
+    sure = sure.with_columns(least=pl.min_horizontal(limit, "value"))
+    # A counter that was reset to an unknown value in between is a reset of the whole time.
+    was_reset = sure.filter(pl.col("least") > 0).join(earlier, on=[*_PLACE, "counter"], how="semi")
+    sure = sure.join(was_reset, on=[*_PLACE, "counter"], how="anti")
+    notes = [*now.notes, *_first_printed(sure, unsure)]
+    time_ns = before.readings["time_ns"][0]
+    events = sure.filter(pl.col("counter") != _WAIT).with_columns(
+        time_ns=time_ns, value="least", interface=pl.lit(None, pl.String)
+    )
+    readings = _with_waits(before.readings, sure.filter(pl.col("counter") == _WAIT), time_ns)
+    above = sure.filter((pl.col("counter") == _WAIT) & (pl.col("least") > 0))
+    bound = above.select(*_PLACE, _bound=pl.lit(int(Flag.AT_LEAST), pl.UInt32))
+    bounded = now.readings.join(bound, on=_PLACE, how="left", maintain_order="left")
+    flags = pl.col("flags") | pl.col("_bound").fill_null(0)
+    columns = [pl.col(name).cast(kind) for name, kind in port_events.READINGS.items()]
+    return (
+        replace(
+            before, readings=readings, events=pl.concat([before.events, events.select(columns)])
+        ),
+        replace(now, readings=bounded.with_columns(flags=flags).drop("_bound"), notes=notes),
+    )
+
+
+def _with_waits(readings: pl.DataFrame, waits: pl.DataFrame, time_ns: int) -> pl.DataFrame:
+    """Readings with PortXmitWait at its threshold (``least``), new rows for ports without one."""
+    known = waits.select(*_PLACE, _least="least")
+    filled = readings.join(known, on=_PLACE, how="left", maintain_order="left").with_columns(
+        flags=pl.when(pl.col("_least").is_null())
+        .then("flags")
+        .otherwise(pl.col("flags") & ~pl.lit(int(Flag.NO_COUNTER), pl.UInt32)),
+        xmit_wait_ticks=pl.coalesce("xmit_wait_ticks", "_least"),
+    )
+    added = waits.join(readings, on=_PLACE, how="anti").select(
+        *_PLACE,
+        time_ns=pl.lit(time_ns),
+        xmit_wait_ticks="least",
+        source=pl.lit("ibqueryerrors"),
+    )
+    return pl.concat([filled.drop("_least"), conform(READINGS, added)])
+
+
+def _first_printed(sure: pl.DataFrame, unsure: pl.DataFrame) -> list[str]:
+    """Notes on counters that a later file is the first to print."""
+    notes = []
+    if sure.height:
+        ports = sure.select(*_PLACE).unique(maintain_order=True)
+        notes.append(
+            f"counters first printed by a later file: {sure.height}, like those of "
+            f"{some_ports(ports)}; they rose by their value less the threshold of ibqueryerrors "
+            f"({max(sure['least'])} at most) or more"
+        )
+    if unsure.height:
+        ports = unsure.select(*_PLACE).unique(maintain_order=True)
+        worst = unsure.sort("value").row(-1, named=True)
+        notes.append(
+            f"counters that a file lacks and the next prints: {unsure.height}, like those of "
+            f"{some_ports(ports)} (up to {worst['counter']} {worst['value']:,}); whether the port "
+            "was read before is unknown, so their rise is, too"
+        )
+    return notes
 
 
 def _values(

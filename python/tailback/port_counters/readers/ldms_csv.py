@@ -26,6 +26,7 @@ from tailback.port_counters.readers.ldms_columns import (
 from tailback.port_counters.readers.model import (
     U64_MAX,
     CounterData,
+    identified,
     quoted_text,
     unreadable,
 )
@@ -101,13 +102,23 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
     if base.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     raw = any(port.cumulative for port in known.ports)
+    rows = {}
+    for adapter in dict.fromkeys(port.device for port in known.ports):
+        rows[adapter], devices = identified(_of_adapter(base, adapter), _labels(known))
+        out.devices |= devices
     parts = [
         frame
         for port in known.ports
-        if (frame := _readings(base, port, known) if raw else _intervals(base, port, interval_s))
+        if (
+            frame := _readings(rows[port.device], port, known)
+            if raw
+            else _intervals(rows[port.device], port, interval_s)
+        )
         is not None
     ]
-    out.events = pl.concat([out.events, *(_events(base, port) for port in known.ports)])
+    out.events = pl.concat(
+        [out.events, *(_events(rows[port.device], port) for port in known.ports)]
+    )
     if raw:
         out.readings = pl.concat([out.readings, *parts])
         if any(port.derived for port in known.ports):
@@ -246,6 +257,7 @@ def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFram
         else pl.lit(None, pl.UInt64)
     )
     extra = [pl.col(at[a]).cast(pl.Int32, strict=False).alias(a) for a in "xyz" if a in at]
+    extra += [pl.col(at[label]).alias(label) for label in _labels(known)]
     return usable.with_columns(
         (time + offset_ns).alias("time_ns"),
         pl.coalesce([*names, pl.lit("")]).alias("node_name"),
@@ -279,10 +291,25 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
 def _port(port: LdmsPort) -> dict[str, pl.Expr]:
     """Number and device of a port."""
     number = pl.col("own_port") if port.port is None else pl.lit(port.port)
-    name = pl.col("node_name")
-    if port.device:
-        name = pl.concat_str([name, pl.lit(" " + port.device)])
-    return {"port": number.cast(pl.UInt16, strict=False).fill_null(0), "node_name": name}
+    return {
+        "port": number.cast(pl.UInt16, strict=False).fill_null(0),
+        "node_name": pl.col("node_name"),
+    }
+
+
+def _of_adapter(base: pl.DataFrame, adapter: str) -> pl.DataFrame:
+    """The rows with the names of one adapter of each node."""
+    if not adapter:
+        return base
+    return base.with_columns(node_name=pl.concat_str("node_name", pl.lit(" " + adapter)))
+
+
+def _labels(known: LdmsLayout) -> dict[str, str]:
+    """The fields that identify a device beside its name; two nodes share one Gemini router."""
+    if {"x", "y", "z"} <= set(known.place):
+        return {}
+    names = {"producer": "ProducerName", "component": "component_id", "lid": "lid"}
+    return {role: name for role, name in names.items() if role in known.place}
 
 
 def _events(base: pl.DataFrame, port: LdmsPort) -> pl.DataFrame:

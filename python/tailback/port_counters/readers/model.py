@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -41,6 +42,42 @@ def _schema(table: Table) -> dict[str, DataType]:
     return dict(table.polars_schema)
 
 
+@dataclass(frozen=True)
+class DeviceIdentity:
+    """A device as its source identifies it.
+
+    Attributes:
+        name: Its name.
+        labels: Name and value of each further field that identifies it.
+    """
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> str:
+        """Text that only this device has."""
+        return repr((self.name, self.labels))
+
+
+@dataclass(frozen=True)
+class Unprinted:
+    """What a source leaves out of one reading of a fabric.
+
+    Attributes:
+        thresholds: Largest value that is not printed, of counters with one above 0; None if the
+            source does not state it.
+        suppressed: Counters that are never printed.
+        checked: Numbers of devices and ports that were read; None if not stated.
+        complete: No query failed.
+    """
+
+    thresholds: Mapping[str, int] | None
+    suppressed: frozenset[str] = frozenset()
+    checked: tuple[int, int] | None = None
+    complete: bool = True
+
+
 @dataclass
 class CounterData:
     """Port counters of one source.
@@ -51,10 +88,13 @@ class CounterData:
         unknown: Columns or fields of the source that were not used, in order, each once.
         coordinates: ``node_name, x, y, z`` of torus routers, empty elsewhere.
         notes: What was odd and tolerated.
-        by_file_time: Its format has no time stamps, so modification times of files are used.
+        untimed: The source states no time: that of the file or of the caller is used.
         events: Counters of errors, pauses, marks and losses, rows of ``port_events.READINGS``.
         left_out: Notes on the files that could not be read beside others that could.
         stated_ticks: Bytes in a tick of PortXmitWait that a device states, by its name here.
+        devices: Devices that fields beside their name identify. Until :func:`united`, their
+            ``node_name`` in the tables is the key in this dictionary.
+        unprinted: What the source leaves out; None if it prints every counter.
     """
 
     readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
@@ -62,10 +102,12 @@ class CounterData:
     unknown: list[str] = field(default_factory=list)
     coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
     notes: list[str] = field(default_factory=list)
-    by_file_time: bool = False
+    untimed: bool = False
     events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=port_events.READINGS))
     left_out: list[str] = field(default_factory=list)
     stated_ticks: dict[str, int] = field(default_factory=dict)
+    devices: dict[str, DeviceIdentity] = field(default_factory=dict)
+    unprinted: Unprinted | None = None
 
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
@@ -141,18 +183,126 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     return [(1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts if p]
 
 
-def merged(parts: Sequence[CounterData]) -> CounterData:
-    """Several sources as one, for example one file per instant."""
+def identified(
+    frame: pl.DataFrame, labels: Mapping[str, str]
+) -> tuple[pl.DataFrame, dict[str, DeviceIdentity]]:
+    """Rows whose ``node_name`` is the key of a device, and the devices.
+
+    Args:
+        frame: Rows with ``node_name`` and the columns of ``labels``.
+        labels: Columns that identify a device beside its name, and what the source calls them.
+    """
+    if not labels:
+        return frame, {}
+    columns = ["node_name", *labels]
+    rows = frame.select(columns).unique(maintain_order=True)
+    devices = [
+        DeviceIdentity(
+            str(name),
+            tuple((n, str(v)) for n, v in zip(labels.values(), values, strict=True) if v),
+        )
+        for name, *values in rows.cast(pl.String).iter_rows()
+    ]
+    keys = rows.with_columns(_key=pl.Series([device.key for device in devices], dtype=pl.String))
+    out = frame.join(keys, on=columns, how="left", nulls_equal=True, maintain_order="left")
+    named = out.with_columns(node_name="_key").drop("_key")
+    return named, {device.key: device for device in devices}
+
+
+def united(parts: Sequence[CounterData]) -> CounterData:
+    """Several sources as one, for example one file per instant, with the names of all devices."""
+    devices = {key: device for part in parts for key, device in part.devices.items()}
+    readings = pl.concat([part.readings for part in parts])
+    intervals = pl.concat([part.intervals for part in parts])
+    events = pl.concat([part.events for part in parts])
+    names, notes = _names(devices, (readings, intervals, events))
+    shared = [name for name, count in Counter(names.values()).items() if count > 1]
+
+    def named(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(pl.col("node_name").replace(names)) if names else frame
+
     return CounterData(
-        numbered(pl.concat([part.readings for part in parts])),
-        pl.concat([part.intervals for part in parts]),
+        numbered(_one_row_each(named(readings), shared)),
+        named(intervals),
         list(dict.fromkeys(name for part in parts for name in part.unknown)),
         pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),
-        list(dict.fromkeys(note for part in parts for note in part.notes)),
-        any(part.by_file_time for part in parts),
-        pl.concat([part.events for part in parts]),
+        list(dict.fromkeys([*(note for part in parts for note in part.notes), *notes])),
+        any(part.untimed for part in parts),
+        named(events),
         stated_ticks={name: size for part in parts for name, size in part.stated_ticks.items()},
     )
+
+
+_COUNTERS: Final = (
+    "data_bytes",
+    "packets",
+    "xmit_wait_ticks",
+    "stall_ns",
+    "stall_fraction",
+    "utilization",
+    "backlog_bytes",
+    "drops",
+)
+"""Columns of readings or intervals that only one device can have of one port."""
+
+
+def _names(
+    devices: Mapping[str, DeviceIdentity], tables: Sequence[pl.DataFrame]
+) -> tuple[dict[str, str], list[str]]:
+    """Name of each device by its key, and a note on names that several devices have.
+
+    Labels are part of a name only where they tell apart two devices that have the same counter of
+    the same port: a label may also describe a counter, such as the kind of its queue.
+    """
+    sharing = Counter(device.name for device in devices.values())
+    keys = [key for key, device in devices.items() if sharing[device.name] > 1]
+    values: dict[tuple[object, ...], dict[str, DeviceIdentity]] = defaultdict(dict)
+    for key, *port, counter in _counted(tables, keys).iter_rows() if keys else ():
+        values[devices[key].name, *port, counter][key] = devices[key]
+    telling: dict[str, set[str]] = defaultdict(set)
+    for alike in values.values():
+        first, *others = (dict(device.labels) for device in alike.values())
+        for labels in others:
+            differing = (n for n in {*first, *labels} if first.get(n) != labels.get(n))
+            telling[next(iter(alike.values())).name].update(differing)
+    names = {}
+    for key, device in devices.items():
+        suffix = [f"{n} {v}" for n, v in device.labels if n in telling.get(device.name, ())]
+        names[key] = f"{device.name} ({', '.join(suffix)})" if suffix else device.name
+    if not telling:
+        return names, []
+    apart = [names[key] for key in keys if devices[key].name in telling]
+    labels_used = ", ".join(sorted(set().union(*telling.values())))
+    some = ", ".join(dict.fromkeys(name[:60] for name in apart[:3]))
+    return names, [
+        f"names that several devices have: {len(telling)}; {labels_used} told them apart, like "
+        f"{some}; if these are one device, give the counters of one source"
+    ]
+
+
+def _counted(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+    """Key, port and counter of each counter of some devices."""
+    place = ["node_name", "node_guid", "port", "interface"]
+    parts = []
+    for table in tables:
+        rows = table.filter(pl.col("node_name").is_in(keys))
+        if "counter" not in rows.columns:
+            columns = [name for name in _COUNTERS if name in rows.columns]
+            known = rows.group_by(place).agg(pl.col(columns).is_not_null().any())
+            rows = known.unpivot(columns, index=place, variable_name="counter").filter("value")
+        parts.append(rows.select(*place, "counter").unique())
+    return pl.concat(parts).sort("node_name")
+
+
+def _one_row_each(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Readings in which the counters of a port at an instant, from several series, are one row."""
+    if not names:
+        return readings
+    place = ["time_ns", "round", "node_guid", "node_name", "port", "interface", "direction"]
+    several = pl.col("node_name").is_in(names)
+    one = readings.filter(several).group_by(place, maintain_order=True)
+    joined = one.agg(pl.exclude(place).drop_nulls().first()).select(readings.columns)
+    return pl.concat([readings.filter(~several), joined])
 
 
 def events_of(rows: Iterable[dict[str, Any]], names: str = "events") -> pl.DataFrame:

@@ -147,7 +147,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         readings_of(list(rows.values())),
         unknown=unknown,
         notes=notes,
-        by_file_time=time_ns is None,
+        untimed=True,
         events=events_of(rows.values()),
         stated_ticks={_name(lid): size for lid, size in ticks.items()},
     )

@@ -27,7 +27,7 @@ from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of, normal_name
 from tailback.port_counters.readers.ethernet_csv import ALIASES
-from tailback.port_counters.readers.model import CounterData, numbered, quoted_text
+from tailback.port_counters.readers.model import CounterData, DeviceIdentity, quoted_text
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
 HAS_TIME_STAMPS = True
@@ -75,7 +75,9 @@ _QUERY: Final = (
     "infiniband_switch_port_transmit_wait_total or node_network_transmit_bytes_total, with the "
     "bytes and the rates of the same ports"
 )
-_NODE: Final = ("node", "node_name", "switch", "host", "hostname", "instance")
+_HOST: Final = "node_uname_info"
+"""Metric of node_exporter whose label ``nodename`` is the name of its host."""
+_NODE: Final = ("node", "node_name", "switch", "host", "hostname", "nodename", "instance")
 _INTERFACE: Final = ("interface", "iface", "ifname")
 _PORT: Final = ("port", "port_num")
 _REMEDY: Final = "save the answer of /api/v1/query_range as it is"
@@ -126,18 +128,20 @@ class PortSeries:
     """Values of metrics, gathered by port.
 
     Attributes:
-        columns: Place, time and value of each value of a column of ``READINGS``.
-        events: The same of counters of errors, pauses and marks, by metric.
+        series: Labels of each series, and its times and values.
+        hosts: Names that the host of an exporter has, by the exporter's ``instance``.
         unknown: Metrics that are not used.
     """
 
-    columns: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
-    events: list[tuple[Any, ...]] = field(default_factory=list)
+    series: list[tuple[Mapping[str, str], list[tuple[int, int | float]]]] = field(
+        default_factory=list
+    )
+    hosts: dict[str, set[str]] = field(default_factory=dict)
     unknown: dict[str, None] = field(default_factory=dict)
 
     def knows(self, name: str) -> bool:
         """Whether a metric is read; one that is not is noted."""
-        if _target(name)[0] or meaning_of(name) is not None:
+        if _target(name)[0] or name == _HOST or meaning_of(name) is not None:
             return True
         self.unknown.setdefault(name or "a series without a name")
         return False
@@ -145,7 +149,7 @@ class PortSeries:
     @property
     def empty(self) -> bool:
         """Whether there is no counter of a port; a rate alone is none."""
-        return not (self.events or set(self.columns) - {"capacity_gbps"})
+        return all(labels["__name__"] in _RATES for labels, _ in self.series)
 
     def add(self, labels: Mapping[str, str], values: Iterable[tuple[int, int | float]]) -> None:
         """Add the values of one series, each with its time in nanoseconds.
@@ -154,40 +158,57 @@ class PortSeries:
             labels: Its labels, ``__name__`` among them.
             values: Times and values.
         """
-        name = labels["__name__"]
-        column, scale = _target(name)
-        place = _place(labels, column)
-        if column:
-            rows = self.columns.setdefault(column, [])
-            rows += [
-                (time, *place, value if scale == 1 else value * scale) for time, value in values
-            ]
+        if labels["__name__"] == _HOST:
+            names = self.hosts.setdefault(labels.get("instance", ""), set())
+            names.update([labels["nodename"]] if labels.get("nodename") else [])
         else:
-            self.events += [(time, *place, name, int(value)) for time, value in values]
+            self.series.append((labels, list(values)))
 
     def data(self, source: str = "prometheus") -> CounterData:
         """The gathered counters."""
+        columns: dict[str, list[tuple[Any, ...]]] = {}
+        event_rows: list[tuple[Any, ...]] = []
+        devices: dict[str, DeviceIdentity] = {}
+        for labels, values in self.series:
+            name = labels["__name__"]
+            column, scale = _target(name)
+            guid, device, port, interface = _place(self._with_host(labels))
+            devices[device.key] = device
+            place = (guid, device.key, port, interface)
+            if column:
+                columns.setdefault(column, []).extend(
+                    (time, *place, value if scale == 1 else value * scale) for time, value in values
+                )
+            else:
+                event_rows += [(time, *place, name, int(value)) for time, value in values]
         kinds = {name: READINGS.polars_schema[name] for name in _PLACE}
         parts = [pl.DataFrame(schema=kinds)]
-        for column, rows in self.columns.items():
+        for column, rows in columns.items():
             schema = {**kinds, column: READINGS.polars_schema[column]}
             parts.append(pl.DataFrame(rows, schema=schema, orient="row", strict=False))
-        events = pl.DataFrame(self.events, schema=port_events.READINGS, orient="row")
+        events = pl.DataFrame(event_rows, schema=port_events.READINGS, orient="row")
         # A port of which only errors are known has readings too: it is one of the ports read.
         parts.append(events.select(*_PLACE).unique(maintain_order=True))
         frame = (
             pl.concat(parts, how="diagonal")
             .group_by(_PLACE, maintain_order=True)
-            .agg(pl.col(column).max() for column in self.columns)
+            .agg(pl.col(column).max() for column in columns)
         )
-        if "capacity_gbps" in self.columns:
+        if "capacity_gbps" in columns:
             # An interface that is down has no rate.
             rate = pl.when(pl.col("capacity_gbps") > 0).then("capacity_gbps")
             frame = frame.with_columns(capacity_gbps=rate)
         frame = frame.with_columns(source=pl.lit(source))
         return CounterData(
-            numbered(conform(READINGS, frame)), unknown=list(self.unknown), events=events
+            conform(READINGS, frame), unknown=list(self.unknown), events=events, devices=devices
         )
+
+    def _with_host(self, labels: Mapping[str, str]) -> Mapping[str, str]:
+        """The labels of a series of node_exporter with the name of its host, where it is known."""
+        names = self.hosts.get(labels.get("instance", ""), set())
+        if len(names) != 1 or not labels["__name__"].startswith("node_"):
+            return labels
+        return {"nodename": next(iter(names)), **labels}
 
 
 def _target(metric: str) -> tuple[str, float]:
@@ -263,26 +284,36 @@ def counter_value(text: str) -> int | float | None:
     return value if isinstance(value, int) or not value.is_integer() else int(value)
 
 
-def _place(labels: Mapping[str, str], column: str) -> tuple[int, str, int, str | None]:
-    """GUID, device, number and interface of the port of a series."""
-    port = _first(labels, _PORT) or "0"
+def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | None]:
+    """GUID, device, number and interface of the port of a series.
+
+    All labels that place does not use identify the device, except the kind of a queue: each
+    interface has one root queue.
+    """
+    port_label, port = _first(labels, _PORT) or ("", "0")
     numbered_device = labels["__name__"].startswith("node_infiniband_")
-    interface = _first(labels, _INTERFACE) or (
-        _first(labels, ("device",)) if port == "0" and not numbered_device else None
+    interface_label, interface = _first(labels, _INTERFACE) or (
+        (_first(labels, ("device",)) if port == "0" and not numbered_device else None) or ("", None)
     )
     guid = labels.get("guid", "")
+    name = _device_name(labels)
+    used = {"__name__", "guid", "device", "nodename", port_label, interface_label}
+    used |= {label for label in _NODE if labels.get(label) == name}
+    if labels["__name__"].startswith("node_qdisc_"):
+        used.add("kind")
+    rest = tuple(sorted((key, value) for key, value in labels.items() if key not in used and value))
     return (
         int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
-        _device(labels),
+        DeviceIdentity(name, rest),
         int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0,
         interface,
     )
 
 
-def _device(labels: Mapping[str, str]) -> str:
+def _device_name(labels: Mapping[str, str]) -> str:
     """Device of a series; each InfiniBand adapter of a host is one, named as by rdma-ndd."""
-    name = _first(labels, _NODE) or ""
-    if name == labels.get("instance"):
+    label, name = _first(labels, _NODE) or ("", "")
+    if label == "instance":
         # What the exporter listens on; one that reads switches does not run on them.
         name = labels.get("guid") or re.sub(r":[0-9]{1,5}$", "", name)
     name = name or labels.get("guid", "")
@@ -291,8 +322,9 @@ def _device(labels: Mapping[str, str]) -> str:
     return f"{name} {adapter}".strip() if infiniband and adapter else name
 
 
-def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((labels[name] for name in names if labels.get(name)), None)
+def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str] | None:
+    """Name and value of the first of some labels that a series has."""
+    return next(((name, labels[name]) for name in names if labels.get(name)), None)
 
 
 def _wrong(path: Path, number: int, what: str) -> CounterError:

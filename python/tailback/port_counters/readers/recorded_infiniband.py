@@ -28,6 +28,7 @@ from tailback.port_counters.readers.model import (
     adapter_tick,
     event_aliases,
     events_of_table,
+    identified,
 )
 from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
 
@@ -90,8 +91,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     frame = frame.with_columns(
         node_name=pl.when(unclear)
         .then(pl.concat_str("node_name", pl.lit(" "), "device"))
-        .otherwise("node_name")
-    ).drop("device")
+        .otherwise("node_name"),
+        device=pl.when(pl.col("node_guid") == 0).then("device"),
+    )
+    frame, devices = identified(frame, {"device": "device"})
     # The recorder shortens the name; the packets were marked before they arrived.
     counter = pl.col("counter").replace("ecn_marked", "np_ecn_marked_roce_packets")
     events = events_of_table(table, frame, names).with_columns(counter)
@@ -103,7 +106,12 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         pl.Series(column, [tick.get(column) for tick in ticks], pl.Float64)
         for column in ("tick_ns", "tick_high_ns")
     )
-    out = CounterData(conform(READINGS, frame), unknown=table.unused, events=events)
+    out = CounterData(
+        conform(READINGS, frame.drop("device")),
+        unknown=table.unused,
+        devices=devices,
+        events=events,
+    )
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     return out

@@ -99,7 +99,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         readings_of(rows),
         unknown=list(unknown),
         notes=list(dict.fromkeys(notes)),
-        by_file_time=time_ns is None,
+        untimed=True,
         events=events_of(rows),
     )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tailback.io.delimited import header_names, header_of
 from tailback.io.input_files import head
+from tailback.port_counters.readers.ethernet_csv import ALIASES, NEEDED
 from tailback.port_counters.readers.model import quoted_text
 from tailback.port_counters.schema import CounterError
 
@@ -48,6 +50,8 @@ def refusal(path: Path) -> CounterError:
             place=f"line {line}",
             remedy="keep the line perfquery prints above them: # Port counters: Lid 2 port 1 …",
         )
+    if (error := _lacking(path, start)) is not None:
+        return error
     return CounterError(
         "no reader recognises this format",
         file=path,
@@ -55,6 +59,23 @@ def refusal(path: Path) -> CounterError:
         "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
         "Prometheus server or the page of an exporter, or the folder of a collection, a run or a "
         "diagnosis",
+    )
+
+
+def _lacking(path: Path, start: str) -> CounterError | None:
+    """The error for a CSV with some of the columns of counters of interfaces."""
+    roles = header_of(start, ALIASES) or {}
+    lacking = [role for role in NEEDED if role not in roles]
+    if 2 * len(lacking) > len(NEEDED):
+        return None
+    names = header_names(start)
+    shown = ", ".join(quoted_text(name) for name in names[:12]) + (", …" if names[12:] else "")
+    remedy = "; ".join(f"{role}: {', '.join(ALIASES[role][:4])}" for role in lacking)
+    return CounterError(
+        f"a CSV without a column for {' and '.join(f'the {role}' for role in lacking)}; its "
+        f"columns are {shown}",
+        file=path,
+        remedy=f"name it as one of these ({remedy})",
     )
 
 
