@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, option
 from tailback.io.delimited import header_of, parse
 from tailback.io.input_files import content
 from tailback.io.manifest import require_unchanged
@@ -507,8 +507,7 @@ def from_cray_order(text: str, path: Path) -> list[str] | None:
             "orders the ranks and does not name their hosts",
             file=path,
             place=f"line {lines[0][0]}",
-            remedy=f"add a comment {NODES!r} and below it one with their names, or give a CSV with "
-            "the columns rank and host",
+            remedy=f"name them in their order, like {option('hosts', 'hostA:2,hostB:2')}",
         )
     return _complete({rank: name for rank, (name, _) in zip(ranks, nodes, strict=True)}, path)
 
