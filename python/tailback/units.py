@@ -60,10 +60,10 @@ _COLUMN_UNIT = re.compile(
     r"((?:ps|[/_ ]?(?:per[_ ])?s(?:ec(?:ond)?)?)?)[)\]\s]*$",
     re.IGNORECASE,
 )
+_UNITS = ("bit", "bps", "b_s", "bs", "b_sec", "bits", "bit_s", "bits_s", "bit_per_s", "byte_s")
 RATE_UNITS = tuple(
     f"{prefix}{unit}"
-    for unit in ("bit", "bps", "b_s", "bs", "b_sec", "bits", "bit_s", "bits_s", "bit_per_s")
-    + ("bits_per_second", "bytes", "byte_s", "bytes_s", "byte_per_s", "bytes_per_second")
+    for unit in (*_UNITS, "bits_per_second", "bytes", "bytes_s", "byte_per_s", "bytes_per_second")
     for prefix in ("g", "m", "k", "t", "", "gi", "mi", "ki", "ti")
 )
 """Endings of the names of columns of rates, in lower case and with underscores."""

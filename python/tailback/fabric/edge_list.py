@@ -166,15 +166,13 @@ _FIELD: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,2})?)\s*(\S.*)
 _ETHERNET: Final = re.compile(r"([gmkt])(?:be|base\S*|e)?", re.IGNORECASE)
 """What follows the number in names of Ethernet's speeds: 100G, 100GbE, 100GBASE-CR4."""
 _STATUS: Final = ("status", "oper_status", "admin_status")
-_UP: Final = frozenset(
-    "1 active connected dormant enable enabled good healthy installed linkup ok on online true up "
-    "yes".split()
+_UP: Final = re.compile(
+    "1|active|connected|dormant|enabled?|good|healthy|installed|linkup|ok|on|online|true|up|yes"
 )
-_DOWN: Final = frozenset(
-    "0 2 absent admindown administrativelydown broken decommissioned decommissioning disable "
-    "disabled disconnected down errdisabled failed false faulty inactive linkdown lowerlayerdown "
-    "no nolink notconnect notconnected notpresent off offline planned polling removed "
-    "shutdown".split()
+_DOWN: Final = re.compile(
+    "0|2|absent|administrativelydown|broken|decommission(?:ed|ing)|disabled?|disconnected|down"
+    "|errdisabled|failed|false|faulty|inactive|(?:admin|link|lowerlayer)down|no|nolink|offline|off"
+    "|notconnect(?:ed)?|notpresent|planned|polling|removed|shutdown"
 )
 """Statuses of NetBox, SNMP (ifOperStatus: 1 is up, 2 is down), switches and InfiniBand."""
 _SWITCH: Final = re.compile(
@@ -278,7 +276,7 @@ def _rows(table: Delimited) -> list[_Row]:
         return [value or "" for value in table.rows[role].to_list()]
 
     down = [
-        next((text for text in states if _state(text) in _DOWN), "")
+        next((text for text in states if _DOWN.fullmatch(_state(text))), "")
         for states in zip(*map(texts, _STATUS), strict=True)
     ]
     nominal = _rates(table, "rate", down)
@@ -305,6 +303,10 @@ def _rows(table: Delimited) -> list[_Row]:
     ]
 
 
+def _known(text: str) -> bool:
+    return any(states.fullmatch(_state(text)) for states in (_UP, _DOWN))
+
+
 def _state(text: str) -> str:
     """A status in plain letters: ``down`` of ``Down(2)``; a number stays."""
     return re.sub(r"[^a-z]", "", text.lower()) or text.strip()
@@ -318,7 +320,7 @@ def _down_notes(wires: Sequence[_Wire], table: Delimited) -> list[str]:
         if wire.down
     ]
     states = [text for role in _STATUS if role in table.header for text in table.rows[role]]
-    unknown = [text for text in states if text and _state(text) not in _UP | _DOWN]
+    unknown = [text for text in states if text and not _known(text)]
     notes = [tally("cables that are down, left out", down)] if down else []
     if unknown:
         notes.append(tally("statuses not known, taken for up", list(map(shown, unknown))))
@@ -478,9 +480,7 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
             wire.ports[end] = int(names[index]) if plain else rank
 
 
-def _discovery(
-    wires: Sequence[_Wire], rows: Sequence[_Row], kinds: dict[str, Kind]
-) -> Discovery:
+def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], kinds: dict[str, Kind]) -> Discovery:
     """Devices and port lines of the cables."""
     found = Discovery(one_way=True)
     for row in rows:
