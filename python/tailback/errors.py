@@ -5,12 +5,25 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
 from reprlib import repr as brief
-from typing import Any, Final, ParamSpec, TypeVar
+from types import UnionType
+from typing import (
+    Any,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 
 class TailbackError(Exception):
@@ -170,7 +183,9 @@ _Result = TypeVar("_Result")
 def known_keywords(
     *more: type,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Decorate a public function to refuse unknown keywords with the nearest known one.
+    """Decorate a public function to check the names and types of its arguments.
+
+    An unknown keyword is refused with the nearest known one. A single item stands for a list of it.
 
     Args:
         more: Typed dictionaries of the keywords that it takes as ``**options``.
@@ -181,6 +196,20 @@ def known_keywords(
         names = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
         names += [name for options in more for name in options.__annotations__]
 
+        @cache
+        def kinds() -> dict[str, Any]:
+            # Resolved at the first call: annotations are text until then.
+            return {k: v for part in (function, *more) for k, v in get_type_hints(part).items()}
+
+        def fitted(name: str, value: object) -> Any:
+            try:
+                return _fitted(value, kinds().get(name, Any))
+            except TypeError:
+                raise TypeError(
+                    f"{function.__name__}() argument {name} is {brief(value)}; "
+                    f"give {_type_words(kinds()[name])}"
+                ) from None
+
         @wraps(function)
         def checked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
             for name in kwargs:
@@ -189,11 +218,68 @@ def known_keywords(
                         f"{function.__name__}() got an unexpected keyword argument {name!r}; "
                         f"{nearest(name, names)}"
                     )
-            return function(*args, **kwargs)
+            given = [fitted(name, value) for name, value in zip(names, args, strict=False)]
+            keywords = {name: fitted(name, value) for name, value in kwargs.items()}
+            return function(*given, *args[len(names) :], **keywords)  # type: ignore[arg-type]
 
         return checked
 
     return decorate
+
+
+def _is_list(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin in (Sequence, list)
+
+
+_NUMBERS: Final[Mapping[object, type]] = {int: Integral, float: Real}
+"""What stands for a number: those of NumPy, too."""
+
+
+def _fitted(value: object, kind: Any) -> Any:
+    """The value as an annotation has it, a single item as a list; TypeError if it does not fit."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        # A text that is valid by itself is no list.
+        for one in sorted(inner, key=_is_list):
+            try:
+                return _fitted(value, one)
+            except TypeError:
+                continue
+        raise TypeError
+    if _is_list(kind):
+        if isinstance(value, (str, PathLike)):
+            return [_fitted(value, inner[0])]
+        if isinstance(value, (Mapping, bytes)) or not hasattr(value, "__getitem__"):
+            raise TypeError
+        items: Iterable[object] = value  # type: ignore[assignment]
+        return [_fitted(item, inner[0]) for item in items]
+    if origin is Mapping and isinstance(value, Mapping):
+        return {key: _fitted(item, inner[1]) for key, item in value.items()}
+    if kind is Any:
+        return value
+    types = tuple(map(type, inner)) if origin is Literal else _NUMBERS.get(kind, origin or kind)
+    if kind is Path:
+        types = PathLike
+    if (isinstance(value, bool) and kind in _NUMBERS) or not isinstance(value, types):
+        raise TypeError
+    return kind(value) if kind in _NUMBERS else value
+
+
+def _type_words(kind: Any) -> str:
+    """An annotation in words: ``int or None``, ``list of str or Path``."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(map(_type_words, inner))
+    if _is_list(kind):
+        return f"list of {_type_words(inner[0])}"
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin is Mapping:
+        return "mapping" if inner[1] is Any else f"mapping to {_type_words(inner[1])}"
+    if origin is Callable:
+        return "function"
+    return "None" if kind is type(None) else getattr(kind, "__name__", "object")
 
 
 def type_remedy(kind: str) -> str | None:

@@ -19,7 +19,7 @@ from tailback.scenario.engine import LocalRates
 from tailback.traffic.program import Program
 
 Rates = Literal["max-min", "assignment"]
-"""How rates of flows are set; both adjust as flows start and end."""
+"""How the fluid model sets rates of flows; both adjust as flows start and end."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Change:
         routing: Another choice among the candidates of a route; None keeps the scenario's.
         rule: Another routing rule of the topology; None keeps the scenario's.
         program: Another program of the observed job; None keeps its own.
-        rates: Give every message of every job an explicit rate, computed this way; None: no rates.
+        rates: Give every flow of every job a rate, as ``[engine.pacing] rates`` does; None keeps
+            the scenario's pacing.
         slow: Links that carry less than their nominal rate.
         limits: Links whose traffic is limited although they are not slow: number of the directed
             link, and the rate in gigabits per second.
@@ -75,7 +76,7 @@ class Change:
     routing: Literal["adaptive", "random", "deterministic", "vc"] | None = None
     rule: str | None = None
     program: Program | None = None
-    rates: Rates | None = None
+    rates: Literal["assigned", "max-min"] | None = None
     slow: tuple[SlowLink, ...] = ()
     limits: tuple[tuple[int, float], ...] = ()
     in_host: Literal["as-is", "free"] = "as-is"

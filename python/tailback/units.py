@@ -55,6 +55,19 @@ GBPS = {
     "TiB/s": 8 * 2**40 / 1e9,
 }
 
+_COLUMN_UNIT = re.compile(
+    r"(?:^|[^a-z0-9])([kmgt]?)(i?)(bits?|bytes?|b)"
+    r"((?:ps|[/_ ]?(?:per[_ ])?s(?:ec(?:ond)?)?)?)[)\]\s]*$",
+    re.IGNORECASE,
+)
+_UNITS = ("bit", "bps", "b_s", "bs", "b_sec", "bits", "bit_s", "bits_s", "bit_per_s", "byte_s")
+RATE_UNITS = tuple(
+    f"{prefix}{unit}"
+    for unit in (*_UNITS, "bits_per_second", "bytes", "bytes_s", "byte_per_s", "bytes_per_second")
+    for prefix in ("g", "m", "k", "t", "", "gi", "mi", "ki", "ti")
+)
+"""Endings of the names of columns of rates, in lower case and with underscores."""
+
 LONGEST_PS = 2**62
 """Longest time in a scenario, 53 days: sums with it still fit the engine's clock."""
 MAX_SIZE_BYTES = 2**62
@@ -122,6 +135,32 @@ def parse_gbps(value: object) -> float:
             raise InvalidValueError(f"{value!r} is out of range", "write it like '100 Gb/s'")
         return rate
     raise InvalidValueError(f"{value!r} has no unit", "write a rate as text, like '100 Gb/s'")
+
+
+def column_gbps(name: str) -> float | None:
+    """Gigabits per second of a 1 in a column whose name ends in a unit of rates; None without one.
+
+    ``rate_gbps`` and ``rate (Gb/s)`` are in bits, ``rate_GBps`` and ``rate_GiB/s`` in bytes.
+
+    Raises:
+        InvalidValueError: The unit is in capitals, so that bits and bytes look the same.
+    """
+    match = _COLUMN_UNIT.search(name)
+    if match is None:
+        return None
+    prefix, binary, unit, per = match.groups()
+    if unit == "B" and f"{prefix}{per}".isupper():
+        raise InvalidValueError(
+            f"the unit of {name!r} may be bits or bytes", "write Gb/s for bits and GB/s for bytes"
+        )
+    size = (1024 if binary else 1000) ** " kmgt".index(prefix.lower() or " ")
+    return float(size) * (8 if is_in_bytes(name) else 1) / 1e9
+
+
+def is_in_bytes(name: str) -> bool:
+    """Whether a column name ends in a unit of bytes: ``rate_GBps``."""
+    match = _COLUMN_UNIT.search(name)
+    return match is not None and (match[3] == "B" or match[3].lower().startswith("byte"))
 
 
 def _is_zero(value: object) -> bool:

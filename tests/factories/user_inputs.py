@@ -103,6 +103,7 @@ _JOB_LISTS = {
     ),
 }
 _RANK_HOSTS = {
+    "cray-order": "# nodes in this order:\n# n0 n1\n1,0\n2-3\n",
     "environment": "SLURM_PROCID=0\nSLURMD_NODENAME=n1\nSLURM_PROCID=1\nSLURMD_NODENAME=n2\n",
     "launcher-output": "".join(
         f" Data for node: n{rank + 1}   Num slots: 1   Max slots: 0    Num procs: 1\n"

@@ -22,6 +22,7 @@ from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
+from tailback.port_counters.schema import CounterError
 from tailback.units import counted
 from tailback.workers import dask_client
 
@@ -140,6 +141,8 @@ def counters(
         >>> found.write("stalls")
     """
     paths = [files] if isinstance(files, (str, Path)) else files
+    if not paths:
+        raise CounterError("no file of counters is given", remedy="name one or more files")
     source = load([Path(path) for path in paths], reader, every_ns=every_ns)
     inventory = _inventory(source, None if fabric is None else Path(fabric), dict(subsystems or {}))
     with ExitStack() as stack:

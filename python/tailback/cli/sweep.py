@@ -97,14 +97,22 @@ def sweep(
             file.write(slurm_script(folder, slurm).encode())
         click.echo(f"sbatch {shell_path(script)}")
         return
+    which, parts = _part(part)
     with meter(quiet) as progress:
         found = continue_sweep(
-            folder, workers=workers, dask=dask, part=_part(part), progress=progress.step
+            folder, workers=workers, dask=dask, part=(which, parts), progress=progress.step
         )
     if form == "json":
         click.echo(json.dumps(_facts(found), indent=2))
     else:
         click.echo("\n".join(_lines(found)))
+    failed = [number for number in found.failures if number % parts == which]
+    if failed:
+        raise ScenarioError(
+            f"{counted(len(failed), 'run')} of the sweep failed, the first of them run {failed[0]}",
+            file=folder,
+            remedy="leave out values that are not valid; 'tailback sweep FOLDER' repeats the runs",
+        )
 
 
 def _folder(
@@ -188,7 +196,8 @@ def _lines(found: Sweep) -> list[str]:
     facts, study = _facts(found), found.study
     lines = [f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
     for number, why in list(found.failures.items())[:SHOWN]:
-        lines.append(f"  run {number}: {printable(why)}")
+        message, *more = printable(why, keep_newlines=True).split("\n")
+        lines += [f"  run {number}: {message}", *(f"    {line.strip()}" for line in more)]
     if facts["done"]:
         frame = found.frame.sort("elapsed_ps").head(SHOWN)
         keys = list(study.points[0])

@@ -7,8 +7,9 @@ Exported by inventories, or written by hand for a network without ``ibnetdiscove
     l0,h00,h00,50
 
 If the file lists both directions of its links, a line is one direction; otherwise it is a cable.
-Column names of NetBox, of LLDP tables and of hand-made lists are known; a rate needs a unit, in the
-name of its column or in the field.
+Column names of NetBox, of LLDP tables and of hand-made lists are known. A rate needs a unit, in the
+name of its column or in the field. A cable whose status is down is left out. A negotiated rate
+below the nominal one makes a slow cable.
 """
 
 from __future__ import annotations
@@ -19,9 +20,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tailback.errors import FabricError
-from tailback.fabric.ibnetdiscover import Device, Discovery, Kind, PortEnd
+from tailback.errors import FabricError, InvalidValueError
+from tailback.fabric.ibnetdiscover import Device, Discovery, Kind, PortEnd, tally
 from tailback.io.delimited import Delimited, header_of, not_used, parse, shown
+from tailback.units import RATE_UNITS, column_gbps, is_in_bytes
+
+_RATES: Final = ("rate", "speed", "bandwidth", "capacity")
+_RATES_IN_UNITS: Final = tuple(f"{stem}_{unit}" for stem in _RATES for unit in RATE_UNITS)
+_NEGOTIATED: Final = tuple(
+    f"{word}_{name}"
+    for word in ("actual", "negotiated", "current", "oper", "operational", "active")
+    for name in (*_RATES_IN_UNITS, *_RATES, *RATE_UNITS)
+)
+"""Columns of the rate that a link trained to, beside or instead of its nominal one."""
 
 ALIASES: Final = {
     "source": (
@@ -134,46 +145,36 @@ ALIASES: Final = {
         "kind_b",
     ),
     "rate": (
-        "rate_gbit",
-        "rate_gbps",
-        "speed_gbps",
-        "speed_gbit",
-        "gbps",
-        "gbit",
-        "bandwidth_gbps",
-        "capacity_gbps",
-        "rate_mbit",
-        "rate_mbps",
-        "speed_mbps",
-        "speed_mbit",
-        "mbps",
-        "mbit",
-        "bandwidth_mbps",
-        "capacity_mbps",
-        "rate_kbps",
-        "speed_kbps",
-        "rate_kbit",
-        "rate_bps",
-        "speed_bps",
-        "rate",
-        "speed",
-        "bandwidth",
-        "capacity",
-        "rate_gb_s",
-        "rate_mb_s",
+        *_RATES_IN_UNITS,
+        *("gbps", "gbit", "mbps", "mbit"),
+        *_RATES,
+        *_NEGOTIATED,
     ),
+    "negotiated": _NEGOTIATED,
+    "status": ("status", "state", "link_status", "link_state", "cable_status"),
+    "oper_status": (
+        *("oper_status", "oper_state", "operstatus", "ifoperstatus", "operational_status"),
+        *("operational_state", "physical_state", "phys_state"),
+    ),
+    "admin_status": ("admin_status", "admin_state", "adminstatus", "ifadminstatus", "enabled"),
     "link": ("link", "link_id", "id", "cable", "cable_id", "label"),
     "queue": ("queue_limit_bytes", "queue_bytes", "limit_bytes", "buffer_bytes"),
 }
 """Names of the columns, as ``delimited.normal`` gives them."""
 
-_PREFIX: Final = {"g": 1.0, "m": 1e-3, "k": 1e-6, "t": 1e3, "": 1e-9}
-_COLUMN_UNIT: Final = re.compile(r"(?:^|_)([gmkt]?)(?:bps|bit|b_s)$")
-_FIELD: Final = re.compile(
-    r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)\s*"
-    r"(?:([gmkt]?)(?:b(?:it)?(?:/s|ps)|bits?(?:/s)?)|([gmkt])(?:b|be|base.*|e)?)?",
-    re.IGNORECASE,
+_FIELD: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,2})?)\s*(\S.*)?", re.IGNORECASE)
+_ETHERNET: Final = re.compile(r"([gmkt])(?:be|base\S*|e)?", re.IGNORECASE)
+"""What follows the number in names of Ethernet's speeds: 100G, 100GbE, 100GBASE-CR4."""
+_STATUS: Final = ("status", "oper_status", "admin_status")
+_UP: Final = re.compile(
+    "1|active|connected|dormant|enabled?|good|healthy|installed|linkup|ok|on|online|true|up|yes"
 )
+_DOWN: Final = re.compile(
+    "0|2|absent|administrativelydown|broken|decommission(?:ed|ing)|disabled?|disconnected|down"
+    "|errdisabled|failed|false|faulty|inactive|(?:admin|link|lowerlayer)down|no|nolink|offline|off"
+    "|notconnect(?:ed)?|notpresent|planned|polling|removed|shutdown"
+)
+"""Statuses of NetBox, SNMP (ifOperStatus: 1 is up, 2 is down), switches and InfiniBand."""
 _SWITCH: Final = re.compile(
     r"\b(?:switch|leaf|spine|tor|core|aggregation|router|superspine|fabric)\b", re.IGNORECASE
 )
@@ -187,15 +188,17 @@ FASTEST_GBPS: Final = 1e6
 
 @dataclass(slots=True)
 class _Row:
-    """One line: ends, interfaces and rate."""
+    """One line: ends, interfaces, actual and nominal rate, and a status that says it is down."""
 
     line: int
     source: str
     destination: str
     leaves: str
     arrives: str
-    gbps: float
     link: str
+    gbps: float
+    nominal_gbps: float
+    down: str
 
 
 @dataclass(slots=True)
@@ -205,6 +208,11 @@ class _Wire:
     there: _Row
     back: _Row | None = None
     ports: list[int] = field(default_factory=lambda: [0, 0])
+
+    @property
+    def down(self) -> str:
+        """The status of a direction that is down; a cable needs both."""
+        return self.there.down or (self.back.down if self.back else "")
 
     def interface(self, end: int) -> str:
         """Name of the interface at the source (0) or the destination (1) of ``there``."""
@@ -233,15 +241,32 @@ class EdgeList:
         if not rows:
             raise FabricError("a header and no links", remedy="give a line for each link")
         wires = _wires(rows, table)
-        _number(wires, table)
-        found = _discovery(wires, rows, table)
+        kinds, guessed = _kinds(wires, table)
+        standing = [wire for wire in wires if not wire.down]
+        if not standing:
+            raise table.error_at(
+                next(role for role in _STATUS if role in table.header),
+                rows[0].line,
+                "every link is down",
+                "check the column, or leave it out",
+            )
+        _number(standing, table)
+        found = _discovery(standing, rows, kinds)
         found.in_host_gbps = _in_host(lines, table)
+        # In front, because screens show the first few notes of a file.
+        found.notes[:0] = [*_down_notes(wires, table), *_rate_notes(rows, table), *_queues(table)]
+        if guessed:
+            hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
+            found.notes.append(
+                f"devices with one cable treated as hosts: {hosts} (to override, add columns "
+                "src_role and dst_role: host or switch)"
+            )
+        found.notes += not_used(table.unused)
         return found
 
 
 def _rows(table: Delimited) -> list[_Row]:
-    """The lines, with their rates in gigabits per second."""
-    rates = _rates(table)
+    """The lines, with their rates in gigabits per second; 0 for a link that is down."""
     lines = table.rows["line"].to_list()
     blank = [""] * len(lines)
 
@@ -250,6 +275,17 @@ def _rows(table: Delimited) -> list[_Row]:
             return blank
         return [value or "" for value in table.rows[role].to_list()]
 
+    down = [
+        next((text for text in states if _DOWN.fullmatch(_state(text))), "")
+        for states in zip(*map(texts, _STATUS), strict=True)
+    ]
+    nominal = _rates(table, "rate", down)
+    trained = _rates(table, "negotiated", down) if "negotiated" in table.header else nominal
+    actual = [own or rated for own, rated in zip(trained, nominal, strict=True)]
+    for line, rate, why in zip(lines, actual, down, strict=True):
+        if not (rate or why):
+            message = "the field is empty"
+            raise table.error_at("rate", line, message, "fill it in, or drop the line")
     return [
         _Row(*fields)
         for fields in zip(
@@ -258,11 +294,52 @@ def _rows(table: Delimited) -> list[_Row]:
             table.need("destination").to_list(),
             texts("source_interface"),
             texts("destination_interface"),
-            rates,
             texts("link"),
+            actual,
+            nominal,
+            down,
             strict=True,
         )
     ]
+
+
+def _known(text: str) -> bool:
+    return any(states.fullmatch(_state(text)) for states in (_UP, _DOWN))
+
+
+def _state(text: str) -> str:
+    """A status in plain letters: ``down`` of ``Down(2)``; a number stays."""
+    return re.sub(r"[^a-z]", "", text.lower()) or text.strip()
+
+
+def _down_notes(wires: Sequence[_Wire], table: Delimited) -> list[str]:
+    """Notes on the cables that are left out, and on statuses that are not known."""
+    down = [
+        f"{shown(wire.there.source)} to {shown(wire.there.destination)}: {shown(wire.down)}"
+        for wire in wires
+        if wire.down
+    ]
+    states = [text for role in _STATUS if role in table.header for text in table.rows[role]]
+    unknown = [text for text in states if text and not _known(text)]
+    notes = [tally("cables that are down, left out", down)] if down else []
+    if unknown:
+        notes.append(tally("statuses not known, taken for up", list(map(shown, unknown))))
+    return notes
+
+
+def _rate_notes(rows: Sequence[_Row], table: Delimited) -> list[str]:
+    """Notes on rates in bytes, and on links that are faster than their nominal rate."""
+    notes = []
+    for role in ("rate", "negotiated"):
+        if role in table.header and is_in_bytes(table.header[role]):
+            unit = column_gbps(table.header[role])
+            name = shown(table.header[role])
+            notes.append(f"rates in bytes: column {name}, where 1 is {unit:g} Gb/s")
+    fast = [row for row in rows if not row.down and row.gbps > row.nominal_gbps > 0]
+    if fast:
+        names = [f"{shown(row.source)} to {shown(row.destination)}" for row in fast]
+        notes.append(tally("links that run at more than their nominal rate", names))
+    return notes
 
 
 def _in_host(rows: Sequence[_Row], table: Delimited) -> dict[str, float]:
@@ -283,41 +360,47 @@ def _in_host(rows: Sequence[_Row], table: Delimited) -> dict[str, float]:
     return out
 
 
-def _rates(table: Delimited) -> list[float]:
-    """Rate of each line in gigabits per second."""
-    name = table.header["rate"]
-    unit = _COLUMN_UNIT.search(re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"))
-    out = []
-    texts = table.need("rate").to_list()
-    for line, text in zip(table.rows["line"].to_list(), texts, strict=True):
-        match = _FIELD.fullmatch(text)
-        if match is None:
-            raise table.error_at(
-                "rate", line, f"{shown(text)} is not a rate", "write it like 40 Mb/s or 100 Gb/s"
-            )
-        if re.search(r"B(?:/s|ps)$", text):
-            raise table.error_at(
-                "rate", line, f"{shown(text)} is in bytes", "write bits, like 40 Mb/s or 100 Gb/s"
-            )
-        own = match[2] if match[2] is not None else match[3]
-        if own is None and unit is None:
-            raise table.error_at(
-                "rate",
-                line,
-                f"{shown(text)} has no unit",
-                "write it like 40 Mb/s, or call the column rate_mbit or rate_gbit",
-            )
-        prefix = own if own is not None else unit[1] if unit is not None else ""
-        gbps = float(match[1]) * _PREFIX[prefix.lower()]
-        if not 0 < gbps <= FASTEST_GBPS:
-            raise table.error_at(
-                "rate",
-                line,
-                f"{shown(text)} is not a rate of a link ({gbps:g} Gb/s)",
-                "give a rate above 0; leave out the lines of links that are down",
-            )
-        out.append(gbps)
+def _rates(table: Delimited, role: str, down: Sequence[str]) -> list[float]:
+    """Rate of each line in gigabits per second; 0 where the field is empty or the link down."""
+    name, out = table.header[role], []
+    rows = zip(table.rows["line"].to_list(), table.rows[role].to_list(), down, strict=True)
+    try:
+        unit = column_gbps(name)
+        for line, text, why in rows:
+            out.append(0.0 if why or text is None else _gbps(table, role, line, text, unit))
+    except InvalidValueError as error:
+        line = int(table.rows["line"][len(out)])
+        raise table.error_at(role, line, error.message, error.remedy) from None
     return out
+
+
+def _gbps(table: Delimited, role: str, line: int, text: str, column: float | None) -> float:
+    """The rate in one field, whose unit is that of the field or of the column."""
+    match = _FIELD.fullmatch(text)
+    unit = column
+    if match is not None and match[2]:
+        speed = _ETHERNET.fullmatch(match[2])
+        unit = column_gbps(f"{speed[1]}bit" if speed else match[2])
+    if match is None or (match[2] and unit is None):
+        raise table.error_at(
+            role, line, f"{shown(text)} is not a rate", "write it like 40 Mb/s or 100 Gb/s"
+        )
+    if unit is None:
+        raise table.error_at(
+            role,
+            line,
+            f"{shown(text)} has no unit",
+            "write it like 40 Mb/s, or call the column rate_mbit or rate_gbit",
+        )
+    gbps = float(match[1]) * unit
+    if not 0 < gbps <= FASTEST_GBPS:
+        raise table.error_at(
+            role,
+            line,
+            f"{shown(text)} is not a rate of a link ({gbps:g} Gb/s)",
+            "give a rate above 0; links that are down are left out, or have status down",
+        )
+    return gbps
 
 
 def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
@@ -397,10 +480,9 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
             wire.ports[end] = int(names[index]) if plain else rank
 
 
-def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -> Discovery:
+def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], kinds: dict[str, Kind]) -> Discovery:
     """Devices and port lines of the cables."""
     found = Discovery(one_way=True)
-    kinds, guessed = _kinds(wires, table)
     for row in rows:
         for name in (row.source, row.destination):
             found.devices.setdefault(name, Device(name, kinds[name], name, name))
@@ -417,15 +499,9 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
             found.link_id[a] = there.link
         if back is not None and back.link:
             found.link_id[b] = back.link
-    # First, because the screen shows only a few notes.
-    found.notes += _queues(table)
-    if guessed:
-        hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
-        found.notes.append(
-            f"devices with one cable treated as hosts: {hosts} (to override, add columns "
-            "src_role and dst_role: host or switch)"
-        )
-    found.notes += not_used(table.unused)
+        for port, row in ((a, there), (b, back or there)):
+            if row.gbps < row.nominal_gbps:
+                found.nominal_gbps[port] = row.nominal_gbps
     return found
 
 

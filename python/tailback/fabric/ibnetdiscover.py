@@ -87,6 +87,8 @@ class Discovery:
         lid: Local identifier of an end; a switch has one for all its ports, also at port 0.
         link_id: Identifier in the file of the link that leaves an end.
         in_host_gbps: Rate between the ranks of a host, by its name.
+        nominal_gbps: Nominal rate of the link that leaves an end, where the file states that the
+            link runs at less.
         uncounted: Devices that are joined by a number of cables that the file does not have:
             the lower one, the upper one, and the line number.
         level: Tier of each switch by its key, if the file tells; empty if cables must.
@@ -104,6 +106,7 @@ class Discovery:
     lid: dict[tuple[str, int], int] = field(default_factory=dict)
     link_id: dict[tuple[str, int], str] = field(default_factory=dict)
     in_host_gbps: dict[str, float] = field(default_factory=dict)
+    nominal_gbps: dict[tuple[str, int], float] = field(default_factory=dict)
     uncounted: list[tuple[str, str, int]] = field(default_factory=list)
     level: dict[str, int] = field(default_factory=dict)
     remedy_without_rates: str = "state the rate of all cables"

@@ -369,7 +369,8 @@ def assemble(
         return fabric
     assumed = {end for cable in cables if not cable.stated for end in (cable.a, cable.b)}
     stated = np.array([end not in assumed for end in ends], bool)
-    return with_nominal_rates(fabric, stated, [_kind(node.device) for node in nodes])
+    rated = np.array([found.nominal_gbps.get(end, 0.0) for end in ends], np.float64)
+    return with_nominal_rates(fabric, stated, [_kind(node.device) for node in nodes], rated)
 
 
 def _kind(device: Device) -> tuple[int | None, str]:

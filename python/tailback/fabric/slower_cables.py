@@ -25,7 +25,10 @@ SEVERAL = 3
 
 
 def with_nominal_rates(
-    fabric: Fabric, stated: NDArray[np.bool_], kinds: Sequence[Hashable]
+    fabric: Fabric,
+    stated: NDArray[np.bool_],
+    kinds: Sequence[Hashable],
+    rated: NDArray[np.float64],
 ) -> Fabric:
     """The fabric with the nominal rates of cables slower than their equals, and notes on them.
 
@@ -33,10 +36,14 @@ def with_nominal_rates(
         fabric: A fabric with the rates that its file states.
         stated: Whether the file states the rate of each link, shape (L,).
         kinds: Model or kind of each node, length N: equal ones can run at the same rate.
+        rated: Nominal rate of each link where the file states it beside a lower one, else 0,
+            shape (L,).
     """
-    parallel, nominal = _nominal_rates(fabric, stated, kinds)
+    beside, nominal = _nominal_rates(fabric, stated, kinds)
+    equals = np.where(beside, "parallel ones", "equals")
+    equals, nominal = np.where(rated > 0, "nominal rate", equals), np.where(rated, rated, nominal)
     slow = np.flatnonzero(nominal > fabric.link_gbps)
-    notes = [*_slow_notes(fabric, slow, nominal, parallel), *_missing_notes(fabric)]
+    notes = [*_slow_notes(fabric, slow, nominal, equals), *_missing_notes(fabric)]
     # Screens show the first few notes of a file.
     fabric = replace(fabric, notes=[*notes, *fabric.notes])
     return replace(fabric, nominal_gbps=nominal) if len(slow) else fabric
@@ -148,14 +155,14 @@ def _slow_notes(
     fabric: Fabric,
     slow: NDArray[np.int64],
     nominal: NDArray[np.float64],
-    parallel: NDArray[np.bool_],
+    equals: NDArray[np.str_],
 ) -> list[str]:
     """Notes on the slow links; a cable counts once and is named by its upward link."""
     notes = []
     up = fabric.link_up
-    for beside, equals in ((True, "parallel ones"), (False, "equals")):
+    for standard in ("nominal rate", "parallel ones", "equals"):
         cables: dict[int, int] = {}
-        for link in slow[parallel[slow] == beside].tolist():
+        for link in slow[equals[slow] == standard].tolist():
             back = int(fabric.link_reverse[link])
             cable = min(link, back)
             if cable not in cables or up[link] > up[cables[cable]]:
@@ -169,7 +176,7 @@ def _slow_notes(
         more = f"; and {len(cables) - NAMED} more" if len(cables) > NAMED else ""
         count = len(cables)
         which = "1 cable slower than its" if count == 1 else f"{count} cables slower than their"
-        notes.append(f"{which} {equals}: {'; '.join(named)}{more}")
+        notes.append(f"{which} {standard}: {'; '.join(named)}{more}")
     return notes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
@@ -17,11 +16,15 @@ from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
-from tailback.placement.rank_hosts import erf_hosts, explicit_hosts
-from tailback.placement.writers.cray import NODES
+from tailback.placement.rank_hosts import (
+    cray_nodes,
+    cray_ranks,
+    erf_hosts,
+    explicit_hosts,
+    is_cray_order,
+)
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
-_ORDER = re.compile(r"\d{1,9}(-\d{1,9})?(\s*,\s*\d{1,9}(-\d{1,9})?)*\s*,?\Z", re.ASCII)
 _COMMENT = re.compile("#|//")
 
 
@@ -62,12 +65,14 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     if first.lower().startswith("rank "):
         return _rankfile(problem, path, lines)
     # A host may be called "12"; then a line without a comma is a host.
-    if _ORDER.match(first) and first not in problem.host_name:
-        ranks = _cray_ranks(problem, path, lines)
-        nodes = _cray_nodes(text)
-        slots = _cray_slots(problem, path, nodes) if nodes else np.arange(problem.n_ranks)
+    if is_cray_order(first) and first not in problem.host_name:
+        ranks = cray_ranks(path, lines, problem.n_ranks)
+        _count(problem, path, len(ranks))
+        slots = _Slots(problem, path)
+        # Without names, Cray MPICH is assumed to fill the hosts of the job one after another.
         out = np.empty(problem.n_ranks, np.int64)
-        out[ranks] = slots
+        named_nodes = cray_nodes(path, text, problem.n_ranks)
+        out[ranks] = [slots.next(*node) for node in named_nodes] or np.arange(problem.n_ranks)
         return out
     return _hosts(problem, path, lines)
 
@@ -243,61 +248,3 @@ def _by_host(listed: HostList, slots: _Slots) -> list[HostLine]:
             count = 1 + len(more) if more else len(slots.host(first.host, first.line))
         out.append(HostLine(first.host, count, first.line))
     return out
-
-
-def _cray_ranks(
-    problem: PlacementProblem, path: Path, lines: list[tuple[int, str]]
-) -> NDArray[np.int64]:
-    """Ranks in the order in which they fill the nodes."""
-    order: list[int] = []
-    for line, text in lines:
-        if not _ORDER.match(text):
-            raise PlacementError(
-                f"{text[:80]!r} is not a list of ranks",
-                file=path,
-                place=f"line {line}",
-                remedy="write ranks like 0,4,8-11",
-            )
-        for part in text.replace(" ", "").strip(",").split(","):
-            first, _, last = part.partition("-")
-            stop = int(last or first) + 1
-            if stop - int(first) > problem.n_ranks:
-                stop = int(first) + problem.n_ranks + 1
-            order.extend(range(int(first), stop))
-        if len(order) > problem.n_ranks:
-            break
-    _count(problem, path, len(order))
-    ranks = np.array(order, np.int64)
-    if not np.array_equal(np.sort(ranks), np.arange(problem.n_ranks)):
-        raise PlacementError(
-            "does not name every rank once", file=path, remedy="name ranks 0 to R - 1 once each"
-        )
-    return ranks
-
-
-def _cray_nodes(text: str) -> list[tuple[str, int]]:
-    """The nodes that a comment names in order, with their lines; none if there is no such comment.
-
-    Without it, Cray MPICH is assumed to fill the hosts of the job one after another.
-    """
-    lines = enumerate(text.split("\n"), 1)
-    if not any(line.strip() == NODES for _, line in lines):
-        return []
-    named = itertools.takewhile(lambda numbered: numbered[1].startswith("#"), lines)
-    return [(name, line) for line, names in named for name in names[1:].split()]
-
-
-def _cray_slots(
-    problem: PlacementProblem, path: Path, nodes: list[tuple[str, int]]
-) -> NDArray[np.int64]:
-    """Slots of the nodes in their order, the same number on each."""
-    each, rest = divmod(problem.n_ranks, len(nodes))
-    if rest:
-        raise PlacementError(
-            f"spreads {problem.n_ranks} ranks over {len(nodes)} nodes, which is not even",
-            file=path,
-            place=f"line {nodes[0][1]}",
-            remedy="use the file that was made for this job, or correct the comment with the nodes",
-        )
-    slots = _Slots(problem, path)
-    return np.array([slots.next(name, line) for name, line in nodes for _ in range(each)], np.int64)

@@ -4,11 +4,13 @@ Formats: a CSV with columns rank and host; the output of ``env`` in every rank (
 MPICH, Slurm); the environment of a Slurm or LSF job; the output of ``hostname`` with the number of
 the rank before it (``srun -l``, ``mpirun --tag-output``, ``mpiexec -l``); what Open MPI prints with
 ``--display-map`` or ``--report-bindings``; a rank file of Open MPI; explicit resources of
-``jsrun``; a host list with one line per rank (like PBS_NODEFILE) or a number of ranks per host.
+``jsrun``; a Cray rank order that names its nodes; a host list with one line per rank (like
+PBS_NODEFILE) or a number of ranks per host.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from tailback.io.input_files import content
 from tailback.io.manifest import require_unchanged
 from tailback.names.hosts import expand_hosts
 from tailback.placement.hostlist import host_list
+from tailback.placement.writers.cray import NODES
 from tailback.registry import Registry
 
 ALIASES: Final = {
@@ -118,6 +121,7 @@ def _ordered() -> list[Form]:
         "tagged-lines",
         "rankfile",
         "jsrun-erf",
+        "cray-order",
         "host-list",
     )
     return [FORMS[name] for name in names]
@@ -444,6 +448,81 @@ def from_erf(text: str, path: Path) -> list[str] | None:
         file=path,
         remedy=f"name them in their order, like {option('hosts', 'hostA:2,hostB:2')}",
     )
+
+
+_ORDER: Final = re.compile(r"\d{1,9}(-\d{1,9})?(\s*,\s*\d{1,9}(-\d{1,9})?)*\s*,?\Z", re.ASCII)
+
+
+def is_cray_order(line: str) -> bool:
+    """Whether a line lists ranks like ``0,4,8-11``."""
+    return _ORDER.match(line) is not None
+
+
+def cray_ranks(path: Path, lines: list[tuple[int, str]], most: int) -> list[int]:
+    """Ranks in the order in which they fill the nodes; at least one more if above ``most``.
+
+    Raises:
+        PlacementError: A line cannot be read, or a rank is missing or listed twice.
+    """
+    order: list[int] = []
+    for line, text in lines:
+        if not is_cray_order(text):
+            raise PlacementError(
+                f"{text[:80]!r} is not a list of ranks",
+                file=path,
+                place=f"line {line}",
+                remedy="write ranks like 0,4,8-11",
+            )
+        for part in text.replace(" ", "").strip(",").split(","):
+            first, _, last = part.partition("-")
+            order.extend(range(int(first), min(int(last or first), int(first) + most) + 1))
+            if len(order) > most:
+                return order
+    if sorted(order) != list(range(len(order))):
+        raise PlacementError(
+            "does not name every rank once", file=path, remedy="name ranks 0 to R - 1 once each"
+        )
+    return order
+
+
+def cray_nodes(path: Path, text: str, ranks: int) -> list[tuple[str, int]]:
+    """The node of each place in a Cray order, with its line; none if no comment names the nodes.
+
+    Raises:
+        PlacementError: The ranks are not the same number on each node.
+    """
+    lines = enumerate(text.split("\n"), 1)
+    if not any(line.strip() == NODES for _, line in lines):
+        return []
+    comment = itertools.takewhile(lambda numbered: numbered[1].startswith("#"), lines)
+    nodes = [(name, line) for line, names in comment for name in names[1:].split()]
+    if nodes and ranks % len(nodes):
+        raise PlacementError(
+            f"spreads {ranks} ranks over {len(nodes)} nodes, which is not even",
+            file=path,
+            place=f"line {nodes[0][1]}",
+            remedy="use the file that was made for this job, or correct the comment with the nodes",
+        )
+    return [node for node in nodes for _ in range(ranks // len(nodes))]
+
+
+@FORMS.register("cray-order")
+def from_cray_order(text: str, path: Path) -> list[str] | None:
+    """MPICH_RANK_ORDER of Cray with a comment that names the nodes, as ``tailback place`` has."""
+    lines = _lines(text)
+    # A host may be called "12": then a line without a comma is a host.
+    if not lines or "," not in lines[0][1] or not is_cray_order(lines[0][1]):
+        return None
+    ranks = cray_ranks(path, lines, MAX_RANKS)
+    nodes = cray_nodes(path, text, len(ranks))
+    if not nodes:
+        raise PlacementError(
+            "orders the ranks and does not name their hosts",
+            file=path,
+            place=f"line {lines[0][0]}",
+            remedy=f"name them in their order, like {option('hosts', 'hostA:2,hostB:2')}",
+        )
+    return _complete({rank: name for rank, (name, _) in zip(ranks, nodes, strict=True)}, path)
 
 
 @FORMS.register("rankfile")

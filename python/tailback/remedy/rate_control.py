@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal
 
 from tailback.diagnosis.model import Diagnosis
-from tailback.evaluate import Change, Rates
+from tailback.evaluate import Change
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run.run import Run
 
@@ -17,19 +17,24 @@ that is attributed to full buffers."""
 @REMEDIES.register("rate-control")
 def rate_control(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
     """Explicit rates for all messages, so that no buffer fills (Birk and Zdornov, 2009)."""
-    pacing = run.scenario.engine.pacing
-    if pacing.rates is not None or pacing.rates_file is not None:
+    engine = run.scenario.engine
+    if engine.pacing.rates is not None or engine.pacing.rates_file is not None:
         return []  # The scenario states rates already.
+    if engine.coarse is not None:
+        return []  # Coarse packets are not paced, and a scenario cannot state both.
+    choices: tuple[Literal["max-min", "assigned"], ...] = ("max-min", "assigned")
     return [
         Proposal(
             "rate-control",
             f"{rates}-rates",
             Change(rates=rates),
             f"Have adapters send every message at an explicit rate ({rates}; Birk and Zdornov, "
-            "2009), so that no buffer fills up and blocks other traffic.",
+            "2009), so that no buffer fills up and blocks other traffic. In a scenario these are "
+            f'[engine] injection = "per-destination" and [engine.pacing] kind = "elastic", '
+            f'rates = "{rates}".',
             "all adapters in the network, including those of other jobs, keep to their rates",
         )
-        for rates in get_args(Rates)
+        for rates in choices
     ]
 
 

@@ -9,6 +9,7 @@ from tailback.evaluate import Change
 from tailback.fabric.builders import network_of, star
 from tailback.fabric.degraded import instant, nominal, with_limits, with_slow_links
 from tailback.fabric.model import Fabric
+from tailback.scenario.engine import PacingSection
 from tailback.simulation.in_host import without_in_host_limit
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.routes import Routes, routes_for
@@ -19,9 +20,17 @@ UNSHARED = ("no-contention", "instant")
 
 
 def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario:
-    """The scenario with the program and the routing rule of a change."""
+    """The scenario with the program, the routing and the pacing of a change.
+
+    Its keys are those that give the same run again.
+    """
     if change.rule is not None:
         prepared = prepared.with_rule(change.rule)
+    if change.rates is not None:
+        pacing = PacingSection(kind="elastic", rates=change.rates)
+        prepared = prepared.with_engine(injection="per-destination", pacing=pacing)
+    if change.routing is not None:
+        prepared = prepared.with_engine(routing=change.routing)
     if change.program is not None:
         prepared = prepared.with_program(change.program)
     if change.network == "instant":

@@ -11,20 +11,10 @@ from tailback.run.run import Run
 from tailback.scenario.model import Scenario
 from tailback.simulation.apply_change import UNSHARED, NetworkCache, apply_change, rank_nodes
 from tailback.simulation.execute import Watch, execute
-from tailback.simulation.fluid import fluid_send_rates
 from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.parallel.task_folder import TaskFolder
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.probes import ProbeSettings, probes_of
-from tailback.simulation.settings import PacingSettings
-
-PACED: dict[str, Any] = {
-    "injection": "per-destination",
-    "pacing": PacingSettings("elastic", percent=25),
-}
-"""Pacing settings that realise computed rates with buffers of 8 packets or more
-(studies/birk_zdornov2009/README.md)."""
-
 
 INSTANT: dict[str, Any] = {
     "send_delay_ps": 0,
@@ -167,11 +157,6 @@ def make_simulation(
             changes["measure"] = False
         elif change.totals_only and not prepared.scenario.engine.skip_repeats:
             changes |= {"windows": 1, "stamping": (False,) * fabric.n_links}
-        if change.routing is not None:
-            changes["routing"] = change.routing
-        if change.rates is not None:
-            changes |= PACED
-            changes["pace_mbps"] = fluid_send_rates(workload, change, (fabric, routes))
         return execute(
             workload,
             routes=routes,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
@@ -37,12 +36,6 @@ UNKNOWN = (
     "stall_ps",
 )
 """Columns of table ``truth`` that are null in a run of the fluid model."""
-
-PACED_PACKETS = 4
-"""Minimum number of packets of a message that is paced."""
-
-MAX_MBPS = 4e6
-"""Upper bound of rates, above that of any adapter, so it never limits one."""
 
 NOTE = (
     "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "
@@ -184,71 +177,22 @@ def make_fluid_evaluate(
             )
         return _execute(
             apply_change(prepared, change),
-            options if change.rates is None else explicit_rate_model(options, change.rates),
+            _explicit_rates(options, change),
             network=networks.of(change),
             nodes=rank_nodes(prepared, change),
             only_observed=not change.background,
-            routing=change.routing,
             seed_offset=change.seed_offset,
         )
 
     return evaluate
 
 
-def explicit_rate_model(options: FluidOptions, rates: Rates) -> FluidOptions:
-    """Options for adapters that send at explicit rates, so that no buffer fills.
-
-    Adapters have a queue per destination.
-    """
+def _explicit_rates(options: FluidOptions, change: Change) -> FluidOptions:
+    """Options for a change to rates at which no buffer fills, from a queue per destination."""
+    if change.rates is None:
+        return options
+    rates: Rates = "max-min" if change.rates == "max-min" else "assignment"
     return replace(options, rates=rates, first_buffer=False, lines=True)
-
-
-def fluid_send_rates(
-    prepared: PreparedScenario, change: Change, network: tuple[Fabric, Routes]
-) -> NDArray[np.uint32]:
-    """Rate of each message in the fluid model at explicit rates, for pacing packets.
-
-    An adapter sends the messages to one node one after another, so the rate is that of all messages
-    in flight between two nodes: the bytes of a busy period over its duration.
-
-    Args:
-        prepared: The scenario with the change applied.
-        change: The change; ``rates`` determines how rates are computed.
-        network: Fabric and routes.
-
-    Returns:
-        Rate in Mb/s of each operation of the program that is a send, 0 for others and for messages
-        of few packets, which are too short to be paced; shape (M,).
-    """
-    assert change.rates is not None
-    options = explicit_rate_model(FluidOptions(windows=0), change.rates)
-    workload, times = _solve(
-        prepared,
-        options,
-        network,
-        rank_nodes(prepared, change),
-        not change.background,
-        change.routing,
-        change.seed_offset,
-    )
-    engine = prepared.scenario.engine
-    log = times.messages
-    latency = log["switches"].astype(np.int64) * engine.switch_delay
-    src, dst = (workload.node[log[end]].astype(np.int64) for end in ("src_rank", "dst_rank"))
-    flows = pl.DataFrame(
-        {
-            "pair": src * prepared.fabric.n_nodes + dst,
-            "start": log["start_ps"].astype(np.int64),
-            "end": log["arrival_ps"].astype(np.int64) - latency,
-            "size": log["size_bytes"].astype(np.int64),
-        }
-    )
-    rate = _busy_rate(flows)
-    fits = (flows["size"].to_numpy() >= PACED_PACKETS * engine.packet) & (log["switches"] > 0)
-    out = np.zeros(len(workload.program.kind), np.uint32)
-    # Messages are numbered by sending rank and operation.
-    out[workload.program.sends] = np.where(fits, np.ceil(rate), 0)
-    return out
 
 
 def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np.uint32]) -> float:
@@ -284,35 +228,19 @@ def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np
     return float((load * 8000.0 / fabric.link_gbps).max())
 
 
-def _busy_rate(flows: pl.DataFrame) -> NDArray[np.float64]:
-    """Rate in Mb/s between the nodes of each message during its busy period, shape (K,)."""
-    before = pl.col("end").cum_max().shift(1).over("pair")
-    rate = pl.col("size").sum() * 8e6 / (pl.col("end").max() - pl.col("start").min()).clip(1)
-    return (
-        flows.with_row_index("message")
-        .sort("pair", "start", "message")
-        .with_columns(period=(pl.col("start") >= before).fill_null(True).cast(pl.UInt32).cum_sum())
-        .with_columns(rate=rate.over("period"))
-        .sort("message")["rate"]
-        .clip(1.0, MAX_MBPS)
-        .to_numpy()
-    )
-
-
 def _solve(
     prepared: PreparedScenario,
     options: FluidOptions,
     network: tuple[Fabric, Routes],
     nodes: list[NDArray[np.uint32]] | None,
     only_observed: bool,
-    routing: str | None,
     seed_offset: int,
 ) -> tuple[Workload, ProgramTimes]:
     """The workload and its times."""
     scenario = prepared.scenario
     fabric, routes = network
     workload = prepared.make_workload(nodes, only_observed)
-    paths = _paths(options, routing or scenario.engine.routing, fabric, routes)
+    paths = _paths(options, scenario.engine.routing, fabric, routes)
     model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
     section = scenario.fabric
     with (
@@ -345,7 +273,6 @@ def _execute(
     network: tuple[Fabric, Routes] | None = None,
     nodes: list[NDArray[np.uint32]] | None = None,
     only_observed: bool = False,
-    routing: str | None = None,
     seed_offset: int = 0,
 ) -> Run:
     """Run a prepared scenario, with changes."""
@@ -355,7 +282,7 @@ def _execute(
         network = (prepared.fabric, routes)
     fabric, routes = network
     began = time.perf_counter()
-    workload, times = _solve(prepared, options, network, nodes, only_observed, routing, seed_offset)
+    workload, times = _solve(prepared, options, network, nodes, only_observed, seed_offset)
     seconds = time.perf_counter() - began
     outcome = _outcome(times, scenario.engine.packet)
     with stage("tables of runs"):
@@ -370,7 +297,7 @@ def _execute(
     summary |= {
         "model": "fluid",
         "rates": options.rates,
-        "paths": _paths(options, routing or scenario.engine.routing, fabric, routes),
+        "paths": _paths(options, scenario.engine.routing, fabric, routes),
         "quantum_ps": options.quantum_ps,
         "settlements": times.settlements,
     }

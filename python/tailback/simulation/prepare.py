@@ -238,7 +238,11 @@ class PreparedScenario:
 
     def with_coarse_packets(self, size: int) -> PreparedScenario:
         """The same with messages in packets of ``size`` bytes, if that is more."""
-        engine = self.scenario.engine.model_copy(update={"coarse": size})
+        return self.with_engine(coarse=size)
+
+    def with_engine(self, **update: object) -> PreparedScenario:
+        """The same with other values of keys of ``[engine]``."""
+        engine = self.scenario.engine.model_copy(update=update)
         return replace(self, scenario=self.scenario.model_copy(update={"engine": engine}))
 
     def with_rule(self, rule: str) -> PreparedScenario:
@@ -290,17 +294,23 @@ def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
         )
 
 
-def load_traffic(section: JobSection, seed: int, *, once: bool = False) -> Program:
+def load_traffic(
+    section: JobSection, seed: int, *, once: bool = False, line_gbps: float | None = None
+) -> Program:
     """Read the trace or build the pattern of a job; raises TraceError or ScenarioError.
 
-    ``once``: do not repeat the program, even if the job has repetitions.
+    Args:
+        section: The job.
+        seed: Its seed.
+        once: Do not repeat the program, even if the job has repetitions.
+        line_gbps: Rate of its host links, Gb/s.
     """
     if section.trace is not None:
         _check_format("[[job]] format", section.format, READERS)
         program = read_trace(section.trace, section.format)
     else:
         assert section.pattern is not None
-        program = build_pattern(section.pattern, None, seed)
+        program = build_pattern(section.pattern, None, seed, line_gbps)
     if section.nccl is not None:
         if program.recompile is None:
             raise ScenarioError(
@@ -314,6 +324,28 @@ def load_traffic(section: JobSection, seed: int, *, once: bool = False) -> Progr
         program.grid = infer_grid(program.traffic_matrix(), program.n_ranks)
     program = scale_compute(program, section.compute_scale)
     return program if once else repeat(program, section.repeat)
+
+
+def _line_rate(
+    section: JobSection, fabric: Fabric, hosts: Sequence[int]
+) -> tuple[float | None, list[str]]:
+    """Nominal rate of most links of the hosts of a job, the lower of two equally common ones.
+
+    With a note if they differ and the pattern needs it.
+    """
+    rates = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    nodes = np.flatnonzero(np.isin(fabric.node_host, np.asarray(hosts)))
+    values, counts = np.unique(rates[np.isin(fabric.link_src, nodes)], return_counts=True)
+    if not len(values):
+        return None, []
+    usual = float(values[counts.argmax()])
+    pattern = parse_pattern(section.pattern or {})
+    if len(values) == 1 or pattern.with_line_rate(usual) == pattern:
+        return usual, []
+    return usual, [
+        f"job {section.name!r}: host links have {', '.join(f'{rate:g}' for rate in values)} Gb/s; "
+        f"line_rate of its pattern is {usual:g} Gb/s, that of most"
+    ]
 
 
 def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
@@ -466,7 +498,10 @@ def prepare(
                 # Check the number of ranks before building the programs of millions of them.
                 _require_slots(parse_pattern(section.pattern).own_ranks() or 0, sum(slots), omitted)
             if program is None:
-                program = load_traffic(section, scenario.seed + number, once=once)
+                line, differs = _line_rate(section, fabric, hosts)
+                seed = scenario.seed + number
+                program = load_traffic(section, seed, once=once, line_gbps=line)
+                notes += differs
             program = with_plausible_latency(program, fabric)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             _require_slots(problem.n_ranks, problem.n_slots, omitted)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 import tailback as tb
@@ -14,6 +16,7 @@ from tailback.errors import command_line
 from tailback.sources.source import ScenarioOptions
 from tests.factories.cli import tailback
 
+DEMO = "examples/demo/demo.toml"
 FUNCTIONS = [name for name in tb.__all__ if inspect.isfunction(getattr(tb, name))]
 
 
@@ -36,6 +39,42 @@ def test_misspelt_keywords_are_refused_with_the_nearest(name: str) -> None:
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{misspelt}'") as got:
             getattr(tb, name)(**{misspelt: None})
         assert f"did you mean '{argument}'?" in str(got.value)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_wrong_types_name_argument_and_type(name: str) -> None:
+    function = getattr(tb, name)
+    hints = get_type_hints(function.__wrapped__) | get_type_hints(ScenarioOptions)
+    for argument in arguments(name):
+        if hints[argument] is Any:
+            continue
+        with pytest.raises(TypeError, match=rf"{name}\(\) argument {argument} is .*; give ."):
+            function(**{argument: object()})
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: tb.diagnose(DEMO, seeds="x"), "seeds is 'x'; give int or None"),
+        (lambda: tb.diagnose(DEMO, seeds=True), "seeds is True; give int or None"),
+        (lambda: tb.diagnose(DEMO, methods=[3]), r"methods is \[3\]; give list of str"),
+        (lambda: tb.diagnose(DEMO, methods="rcmm"), "unknown placement 'rcmm'"),
+        (lambda: tb.diagnose(DEMO, remedies="plcement"), "unknown remedy 'plcement'"),
+        (lambda: tb.place(DEMO, methods="rcmm"), "unknown placement 'rcmm'"),
+        (lambda: tb.sweep(DEMO, {"sead": "1"}, "out"), "unknown key 'sead'"),
+        (lambda: tb.sweep(DEMO, [1], "out"), "give mapping to list of Any"),
+        (lambda: tb.counters([]), "no file of counters"),
+        (lambda: tb.calibrate([]), "no file"),
+    ],
+)
+def test_wrong_values_are_refused_in_plain_words(call: Callable[[], object], says: str) -> None:
+    with pytest.raises((TypeError, tb.TailbackError), match=says):
+        call()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    run = tb.simulate(scenario(), seed=np.int64(3), compute_scale=np.float64(1))  # type: ignore[arg-type]
+    assert run.scenario.seed == 3
 
 
 def test_dir_lists_the_interface() -> None:

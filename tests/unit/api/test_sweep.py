@@ -153,6 +153,27 @@ def test_a_slurm_script_runs_every_part_once(
     assert cli(["sweep", str(folder), "--over", "seed=1"]) == 2
 
 
+def test_sweep_with_failed_runs_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tiny.toml").write_text(
+        '[fabric]\ntopology = {kind = "k-ary-n-tree", k = 2, n = 2}\n'
+        '[[job]]\npattern = {kind = "ring", ranks = 4, size = "4 KiB"}\n'
+    )
+    buffers = "engine.buffer=16 KiB,1 KiB"
+    arguments = ["sweep", str(tmp_path / "tiny.toml"), "--over", buffers, "--workers", "1"]
+    assert cli([*arguments, "--out", str(tmp_path / "s")]) == 2
+    out, err = capsys.readouterr()
+    assert "1 of 2 runs done, 1 failed" in out and "1 run of the sweep failed" in err
+    assert "less than a packet" in out and "\n    remedy: give at least" in out
+    assert "\\x" not in out + err
+    assert cli(["sweep", str(tmp_path / "s"), "--format", "json"]) == 2
+    assert list(json.loads(capsys.readouterr().out)["failed"]) == ["1"]
+    # A task of an array answers for its own runs.
+    assert cli(["sweep", str(tmp_path / "s"), "--part", "0/2"]) == 0
+    assert cli(["sweep", str(tmp_path / "s"), "--part", "1/2"]) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [

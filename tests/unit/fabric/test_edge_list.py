@@ -11,6 +11,7 @@ import pytest
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import largest_component, read_fabric
+from tailback.units import parse_gbps
 from tests.factories.public_data import real
 
 DIRECTED = """\
@@ -102,7 +103,10 @@ def test_a_compressed_list(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("src,dst,rate\na,s,10\n", "line 2, column 3 (rate): '10' has no unit"),
-        ("src,dst,rate\na,s,5 GB/s\n", "line 2, column 3 (rate): '5 GB/s' is in bytes"),
+        ("src,dst,rate\na,s,5 GB\n", "line 2, column 3 (rate): the unit of 'GB' may be bits or by"),
+        ("src,dst,RATE_GBPS\na,s,5\n", "column 3 (RATE_GBPS): the unit of 'RATE_GBPS' may be"),
+        ("src,dst,rate\na,s,5 pears\n", "line 2, column 3 (rate): '5 pears' is not a rate"),
+        ("src,dst,rate_gbit,state\na,s,1,down\n", "line 2, column 4 (state): every link is down"),
         ("src,dst,rate_mbit\na,s,0\n", "line 2, column 3 (rate_mbit): '0' is not a rate of a link"),
         ("src,dst,rate_mbit\na,s,-4\n", "'-4' is not a rate"),
         ("src,dst,rate_mbit\na,s,1e30\n", "'1e30' is not a rate of a link"),
@@ -132,6 +136,98 @@ def test_wrong_lists_are_refused_with_their_place(tmp_path: Path, text: str, say
     message = str(caught.value)
     assert says in message and "remedy: " in message
     assert str(tmp_path / "links.csv") in message and "\x1b" not in message
+
+
+NETWORK = """\
+src,dst,{head}
+n0,l0,{usual}
+n1,l0,{usual}
+n2,l1,{usual}
+n3,l1,{usual}
+l0,s0,{usual}
+l0,s1,{usual}
+l1,s0,{usual}
+l1,s1,{odd}
+"""
+PREFIXES = {"": 1e-9, "k": 1e-6, "K": 1e-6, "M": 1e-3, "G": 1.0, "g": 1.0, "T": 1e3}
+BITS = ("bps", "b/s", "bit/s", "bits/s", "bit", "bits", "bits_per_second", "b/sec")
+BYTES = ("Bps", "B/s", "Byte/s", "bytes/s", "bytes", "bytes_per_second", "B/sec")
+
+
+@pytest.mark.parametrize(("units", "bits"), [(BITS, 1), (BYTES, 8)])
+def test_units_mean_the_same_in_header_and_field(
+    tmp_path: Path, units: tuple[str, ...], bits: int
+) -> None:
+    for prefix, gbps in PREFIXES.items():
+        for unit in units:
+            number = 1 / gbps
+            tables = [
+                NETWORK.format(head=f"rate{mark}", usual=f"{number:g}", odd=f"{number:g}")
+                for mark in (f"_{prefix}{unit}", f" ({prefix}{unit})", f" [{prefix}{unit}]")
+            ]
+            value = f"{number:g} {prefix}{unit}"
+            tables.append(NETWORK.format(head="speed", usual=value, odd=value))
+            for table in tables:
+                assert read(tmp_path, table).link_gbps == pytest.approx(bits), table
+
+
+@pytest.mark.parametrize("unit", ["Gib/s", "GiB/s"])
+def test_binary_prefixes_are_powers_of_1024(tmp_path: Path, unit: str) -> None:
+    fabric = read(tmp_path, NETWORK.format(head=f"rate_{unit}", usual="1", odd="1"))
+    assert fabric.link_gbps[0] == pytest.approx(parse_gbps("1 GiB/s") / (8 if "b" in unit else 1))
+
+
+def test_rates_in_bytes_are_noted(tmp_path: Path) -> None:
+    fabric = read(tmp_path, NETWORK.format(head="rate_GBps", usual="12.5", odd="12.5"))
+    assert fabric.notes[0] == "rates in bytes: column 'rate_GBps', where 1 is 8 Gb/s"
+
+
+@pytest.mark.parametrize("column", ["status", "oper_status", "Link State", "ifOperStatus"])
+@pytest.mark.parametrize("state", ["down", "DOWN", "2", "down(2)", "Disabled", "err-disabled"])
+def test_down_cable_is_left_out_with_note(tmp_path: Path, column: str, state: str) -> None:
+    text = NETWORK.format(head=f"rate_gbps,{column}", usual="100,up", odd=f",{state}")
+    fabric = read(tmp_path, text)
+    assert fabric.n_links == 14 and fabric.switch_name == ["l0", "l1", "s0", "s1"]
+    assert f"cables that are down, left out: 1 ('l1' to 's1': {state!r})" in fabric.notes
+
+
+def test_one_down_direction_takes_the_cable(tmp_path: Path) -> None:
+    rows = [line.split(",") for line in DIRECTED.split()]
+    states = ["state", *("up" if row[1:3] != ["s0", "l1"] else "down" for row in rows[1:])]
+    text = "\n".join(",".join([*row, s]) for row, s in zip(rows, states, strict=True))
+    fabric = read(tmp_path, text.replace(",s0,s0,s0,", ",s0,s0,"))
+    assert fabric.n_links == 6
+
+
+def test_unknown_status_is_noted(tmp_path: Path) -> None:
+    text = NETWORK.format(head="rate_gbps,status", usual="100,active", odd="100,spare")
+    fabric = read(tmp_path, text)
+    assert fabric.n_links == 16
+    assert "statuses not known, taken for up: 1 ('spare')" in fabric.notes
+
+
+@pytest.mark.parametrize("head", ["rate_gbps,actual_gbps", "speed_gbps,negotiated_speed_gbps"])
+def test_negotiated_rate_below_nominal_is_slow(tmp_path: Path, head: str) -> None:
+    fabric = read(tmp_path, NETWORK.format(head=head, usual="100,100", odd="100,25"))
+    assert fabric.nominal_gbps is not None
+    slow = fabric.link_gbps < fabric.nominal_gbps
+    assert set(fabric.link_gbps[slow]) == {25.0} and set(fabric.nominal_gbps) == {100.0}
+    assert fabric.notes[0] == (
+        "1 cable slower than its nominal rate: l1[4] → s1[2]: 25 Gb/s of 100"
+    )
+    # Of its own, the stated nominal rate marks links that no equal ones betray.
+    fabric = read(tmp_path, NETWORK.format(head=head, usual="100,25", odd="100,25"))
+    assert fabric.nominal_gbps is not None and set(fabric.nominal_gbps / fabric.link_gbps) == {4.0}
+
+
+def test_negotiated_rate_replaces_missing_nominal(tmp_path: Path) -> None:
+    text = NETWORK.format(head="oper_speed_mbps", usual="1000", odd="1000")
+    assert set(read(tmp_path, text).link_gbps) == {1.0}
+    text = NETWORK.format(head="speed,actual speed", usual="10G,", odd=",1G")
+    assert set(read(tmp_path, text).link_gbps) == {10.0, 1.0}
+    text = NETWORK.format(head="speed,actual speed", usual="10G,10G", odd="10G,40G")
+    fabric = read(tmp_path, text)
+    assert "links that run at more than their nominal rate: 1 ('l1' to 's1')" in fabric.notes
 
 
 def test_every_cut_of_a_list_is_read_or_refused(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ rank: 2: { host: 2; cpu: {0-3} } : app 0
         "LSB_HOSTS=n0 n0 n1 n1\nLSB_MCPU_HOSTS=n0 2 n1 2\nLSB_DJOB_NUMPROC=4\n",
         'LSB_MCPU_HOSTS="n0 2 n1 2"\n',
         "n0:2:0-1\nn1:2\n",
+        "# nodes in this order:\n# n0 n1\n1,0\n2-3\n",  # MPICH_RANK_ORDER of tailback place
     ],
 )
 @pytest.mark.parametrize("option", ["--rankfile", "--placement"])
@@ -92,6 +93,13 @@ def test_what_launchers_print_gives_the_host_of_each_rank(
 ) -> None:
     assert hosts(tmp_path, text) == ["n0", "n0", "n1", "n1"]
     assert placed(tmp_path, text, option, "n0:2,n1:2") == ["n0", "n0", "n1", "n1"]
+
+
+def test_cray_order_without_nodes_fills_the_hosts(tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match="does not name their hosts"):
+        hosts(tmp_path, "3,0,1,2\n")
+    for option in ("--rankfile", "--placement"):
+        assert placed(tmp_path, "3,0,1,2\n", option, "n3:2,n1:2") == ["n3", "n1", "n1", "n3"]
 
 
 def test_explicit_resources_number_the_hosts_of_the_job(tmp_path: Path) -> None:
@@ -167,6 +175,9 @@ def test_the_environment_of_a_slurm_job(tmp_path: Path) -> None:
         ("LSB_HOSTS=a b\nLSB_DJOB_NUMPROC=3\n", "LSB_DJOB_NUMPROC = 3, but 2 slots"),
         (ERF.replace("host: 2", "host: *"), "line 4: 'rank: 3: { host: *"),
         (ERF.replace("0-1", "0-"), "line 3"),
+        ("0,1,1\n", "does not name every rank once"),
+        ("0,1\nx\n", "line 2: 'x' is not a list of ranks"),
+        ("# nodes in this order:\n# a b\n0,1,2\n", "line 2: spreads 3 ranks over 2 nodes"),
         ("", "names no host of any rank"),
         ("\0\0", "zero byte"),
         ("a b c d\n", "'a b c d' is not a host"),

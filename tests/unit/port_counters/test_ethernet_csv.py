@@ -134,3 +134,28 @@ def test_cut_files_never_end_in_a_traceback(tmp_path: Path) -> None:
 def test_an_empty_table_has_a_note(tmp_path: Path) -> None:
     found = read_counters(put(tmp_path, HEAD))
     assert found.readings.is_empty() and found.notes == ["c.csv: no row under its header"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "gbps"),
+    [
+        ("speed", "25000", 25.0),
+        ("ifHighSpeed", "25000", 25.0),
+        ("rate_gbit", "25", 25.0),
+        ("speed_Gb/s", "25", 25.0),
+        ("speed_GB/s", "3.125", 25.0),
+        ("rate_MBps", "3125", 25.0),
+        ("rate_Bps", "3125000000", 25.0),
+    ],
+)
+def test_rate_column_states_bits_or_bytes(
+    tmp_path: Path, column: str, value: str, gbps: float
+) -> None:
+    text = f"time_utc,node,iface,tx_bytes,{column}\n2026-11-22T11:06:10Z,s0,l0,1,{value}\n"
+    assert read_counters(put(tmp_path, text)).readings["capacity_gbps"].to_list() == [gbps]
+
+
+def test_rate_unit_in_capitals_is_refused(tmp_path: Path) -> None:
+    text = "time_utc,node,iface,tx_bytes,RATE_MBPS\n2026-11-22T11:06:10Z,s0,l0,1,5\n"
+    with pytest.raises(CounterError, match="may be bits or bytes"):
+        read_counters(put(tmp_path, text))

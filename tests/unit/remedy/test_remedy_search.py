@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import tailback as tb
 from tailback.api.candidates import make_candidates
 from tailback.cli import run as tailback
 from tailback.diagnosis import diagnose_cause
@@ -286,7 +287,8 @@ def test_rates_are_proved_by_packets_that_keep_them(
     assert found["cause"] == "other-traffic" and remedy["name"] == "max-min-rates"
     assert remedy["gain"] > 0.4 and remedy["placement"] == ""
     rates = tried["max-min-rates"]
-    assert rates["elapsed_ps"] == pytest.approx(rates["estimate_ps"], rel=0.15)
+    assert 0 < rates["estimate_ps"] < rates["elapsed_ps"]
+    assert 'kind = "elastic", rates = "max-min"' in rates["action"]
     assert "all adapters in the network" in rates["assumes"]
     assert len(remedy["avoid"]) > 0 and all("→" in name for name in remedy["avoid"])
     assert "rate-control" in text
@@ -306,23 +308,27 @@ def test_rates_are_not_tried_where_they_cannot_win() -> None:
     assert "even without contention" in rates[0].reason
 
 
-def test_paced_packets_leave_small_messages_alone() -> None:
-    prepared = prepare(parse(CONTENDED))
-    evaluate = make_evaluate(prepared)
-    # Rates are a function of the scenario: two proofs agree to the bit.
-    once, again = (evaluate(Change(rates="max-min")).elapsed_ps for _ in range(2))
-    assert once == again < evaluate(Change()).elapsed_ps
-    tiny = {
-        **CONTENDED,
-        "job": [
-            {**job, "pattern": {**job["pattern"], "size": "4 KiB"}} for job in CONTENDED["job"]
-        ],
-    }
-    small = prepare(
-        parse({**tiny, "engine": {**CONTENDED["engine"], "injection": "per-destination"}})
-    )
-    as_is = make_evaluate(small)
-    assert as_is(Change(rates="max-min")).elapsed_ps == as_is(Change()).elapsed_ps
+@pytest.mark.parametrize(
+    ("kind", "routing"), [("rate-control", "adaptive"), ("routing", "deterministic")]
+)
+def test_scenario_of_a_remedy_gives_its_run(tmp_path: Path, kind: str, routing: str) -> None:
+    """Whoever writes the keys of ``after/scenario.json`` gets the time that the remedy claims."""
+    network = {**CONTENDED, "engine": {**CONTENDED["engine"], "routing": routing}}
+    found = tb.diagnose(network, methods=["round-robin"], remedies=[kind], seeds=1)
+    assert found.remedy.name and found.after is not None
+    found.write(tmp_path / "out")
+    data = json.loads((tmp_path / "out" / "after" / "scenario.json").read_text())
+    assert tb.simulate(data).elapsed_ps == found.after.elapsed_ps
+    assert found.after.elapsed_ps == found.remedy.after_ps < found.remedy.before_ps
+
+
+def test_rates_are_not_proposed_for_coarse_packets() -> None:
+    """No scenario states both."""
+    run = placement_run()
+    engine = run.scenario.engine.model_copy(update={"coarse": 1 << 16})
+    coarse = replace(run, scenario=run.scenario.model_copy(update={"engine": engine}))
+    means = RemedyContext(lambda change: run)
+    assert REMEDIES["rate-control"](coarse, diagnose_cause(run), means) == []
 
 
 def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
@@ -347,7 +353,7 @@ def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
         )
     )
     evaluate = make_evaluate(prepared)
-    for rates in ("max-min", "assignment"):
+    for rates in ("max-min", "assigned"):
         assert evaluate(Change(rates=rates)).elapsed_ps < 1.1 * evaluate(Change()).elapsed_ps
 
 
@@ -493,7 +499,7 @@ def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
     found = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
     assert found is not None
     out = {c.name: c for c in found.candidates if not c.proved}
-    assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assignment-rates"}
+    assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assigned-rates"}
     assert "30 % more than without it" in out["vc-routing"].reason
     assert all(c.status is Status.RULED_OUT and c.estimate_ps for c in out.values())
     assert all(c.routing is None and c.rates is None for c in asked)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tailback.errors import ScenarioError
-from tailback.traffic.patterns import PATTERNS, build, minighost
+from tailback.scenario.model import parse
+from tailback.simulation import prepare
+from tailback.traffic import patterns
+from tailback.traffic.patterns import PATTERNS, minighost
 from tailback.traffic.program import Op, Program
 from tests.factories.blocking import run_blocking
 from tests.factories.repository import ROOT
 
+build = partial(patterns.build, line_gbps=100.0)
 LISTED = str(ROOT / "tests" / "unit" / "traffic" / "listed.csv")
 STEP = {"activation": "64 KiB", "gradient": "128 KiB", "compute": "20 us"}
 CASES: dict[str, list[dict[str, object]]] = {
@@ -366,3 +371,41 @@ def test_random_digits_do_not_depend_on_how_many_are_drawn_at_once(ranks: int) -
     together, alone = (np.random.Generator(np.random.Philox(key=5)) for _ in range(2))
     digits = [alone.integers(0, 2, ranks, np.int8).astype(np.bool_) for _ in range(9)]
     assert np.array_equal(minighost.random_bits(together, 9, ranks), np.stack(digits))
+
+
+TIMED_BY_LINE: list[dict[str, object]] = [
+    {"kind": "stencil2d", "dims": [4, 4], "size": "1 MiB"},
+    {"kind": "stencil3d", "dims": [4, 2, 2], "post": "timed"},
+    {"kind": "paced", "ranks": 16, "size": "64 KiB", "load": 0.9, "duration": "100 us"},
+]
+
+
+@pytest.mark.parametrize("rate", ["25 Gb/s", "100 Gb/s", "1.6 Tb/s"])
+@pytest.mark.parametrize("options", TIMED_BY_LINE)
+def test_line_rate_follows_host_links(options: dict[str, object], rate: str) -> None:
+    tree = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2, "host_rate": rate}
+    programs = [
+        prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]})).program
+        for pattern in (options, options | {"line_rate": rate})
+    ]
+    assert np.array_equal(programs[0].amount, programs[1].amount)
+    assert np.array_equal(programs[0].kind, programs[1].kind)
+
+
+def test_unequal_host_links_are_noted(tmp_path: Path) -> None:
+    rates = {"c0": 100, "c1": 100, "g0": 200, "g1": 200, "g2": 200}
+    text = "".join(f"{host},s,{rate}\n" for host, rate in rates.items())
+    (tmp_path / "links.csv").write_text("src,dst,rate_gbps\n" + text)
+    said = "host links have 100, 200 Gb/s; line_rate of its pattern is {} Gb/s, that of most"
+    for hosts, expected in (("c[0-1],g[0-2]", "200"), ("c[0-1],g[0-1]", "100")):
+        job = {"pattern": TIMED_BY_LINE[2] | {"ranks": 2}, "hosts": hosts}
+        data = {"fabric": {"file": str(tmp_path / "links.csv")}, "job": [job]}
+        notes = " ".join(prepare(parse(data)).notes)
+        assert said.format(expected) in notes
+        job["pattern"]["line_rate"] = "1 Gb/s"  # type: ignore[index]
+        assert "line_rate" not in " ".join(prepare(parse(data)).notes)
+
+
+def test_pattern_without_fabric_needs_its_line_rate() -> None:
+    with pytest.raises(ScenarioError, match="has no line rate"):
+        patterns.build(TIMED_BY_LINE[0], None, 1)

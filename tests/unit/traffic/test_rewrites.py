@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -14,12 +15,13 @@ from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import RankModel, simulate_program
 from tailback.scenario.model import FatTree, parse
 from tailback.simulation import make_evaluate, prepare
-from tailback.traffic.patterns import build
+from tailback.traffic import patterns
 from tailback.traffic.program import Label, Op, Program, ProgramBuilder
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, Rewritten, labels_of_phases
 from tailback.traffic.transform import repeat
 
 Options = dict[str, object]
+build = partial(patterns.build, line_gbps=100.0)
 STENCIL: Options = {"kind": "stencil2d", "dims": [4, 3], "size": "128 KiB", "boundary": "skip"}
 GHOST: Options = {
     "kind": "minighost",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from tailback.traffic.patterns import build
+from tailback.traffic import patterns
 from tailback.traffic.program import Label, Op, Program, ProgramBuilder
 from tailback.traffic.step_detection import FEWEST_STEPS, find_steps
 from tailback.traffic.steps import repeated
 from tailback.traffic.transform import repeat
 
+build = partial(patterns.build, line_gbps=100.0)
 STEPS = FEWEST_STEPS + 6
 
 

@@ -11,12 +11,12 @@ Only what a port *sends* is kept: what it receives is sent by the port at the ot
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
+from tailback.errors import InvalidValueError
 from tailback.io.delimited import Delimited, header_names, header_of, normal, parse
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings.port_events import meaning_of
@@ -27,6 +27,7 @@ from tailback.port_counters.readers.model import (
     identified,
 )
 from tailback.port_counters.schema import READINGS, CounterError, conform
+from tailback.units import RATE_UNITS, column_gbps
 
 HAS_TIME_STAMPS = True
 
@@ -116,14 +117,8 @@ ALIASES: Final = {
     ),
     "overlimits": ("qdisc_overlimits", "overlimits"),
     "rate": (
-        "rate_mbit",
-        "rate_mbps",
-        "speed_mbps",
-        "speed_mbit",
+        *(f"{stem}_{unit}" for unit in RATE_UNITS for stem in ("rate", "speed")),
         "ifhighspeed",
-        "rate_gbit",
-        "rate_gbps",
-        "speed_gbps",
         "speed",
     ),
 }
@@ -147,7 +142,6 @@ _TARGETS: Final = {
     "drops": "drops",
     "overlimits": "overlimits",
 }
-_GIGABIT: Final = re.compile(r"g(?:bit|bps)$")
 
 
 def sniff(path: Path) -> bool:
@@ -160,6 +154,15 @@ def sniff(path: Path) -> bool:
     if "xmit_wait" in text.partition("\n")[0]:  # adapters of InfiniBand, recorded
         return False
     return set(NEEDED) <= set(header_of(text, ALIASES) or {})
+
+
+def _unit(table: Delimited) -> float:
+    """Unit of the rates in gigabits per second: Mb/s in a column that states none."""
+    try:
+        unit = column_gbps(table.header["rate"])
+    except InvalidValueError as error:
+        raise table.error_at("rate", 1, error.message, error.remedy) from None
+    return 1e-3 if unit is None else unit
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -195,8 +198,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         },
     }
     if "rate" in table.header:
-        giga = _GIGABIT.search(normal(table.header["rate"]))
-        rate = table.number("rate") * (1.0 if giga else 1e-3)
+        rate = table.number("rate") * _unit(table)
         # An interface that is down has speed 0 or -1.
         columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
     columns |= {f"label {label}": table.rows[f"label {label}"] for label in labels}

@@ -11,10 +11,10 @@ from pydantic import Field, field_validator
 
 from tailback.errors import InvalidValueError, ScenarioError
 from tailback.traffic.patterns.columns import Slots
-from tailback.traffic.patterns.pattern import PLACE, Pattern
+from tailback.traffic.patterns.pattern import PLACE, LineRatePattern
 from tailback.traffic.patterns.streams import call_of
 from tailback.traffic.program import Label, Program
-from tailback.units import RateGbps, SizeBytes, TimePs, transfer_ps
+from tailback.units import SizeBytes, TimePs, transfer_ps
 
 AXES = "xyz"
 FIRST_TAG = 101
@@ -34,7 +34,7 @@ def transfer_time_ps(size: int, gbps: float) -> int:
         raise ScenarioError(error.message, place=place, remedy=error.remedy) from None
 
 
-class Halo(Pattern):
+class Halo(LineRatePattern):
     """Options of the stencils; ``order`` names directions such as ``"+x"``."""
 
     N_AXES: ClassVar[int]
@@ -54,7 +54,6 @@ class Halo(Pattern):
         "timed: one direction per transfer time, whether the last send is complete or not",
     )
     order: list[str] = Field(default=[], description="directions in the order they are sent")
-    line_rate: RateGbps = Field(default=100.0, gt=0, description="for boundary waits")
 
     @field_validator("dims")
     @classmethod
@@ -172,14 +171,15 @@ class HaloExchange:
 
     def send(self, slots: Slots, options: Halo, *, last: bool) -> None:
         """Post the sends; ranks at the edge wait for the time of one message, or continue."""
-        time = transfer_time_ps(self.size, options.line_rate)
         posts = {"delivered": slots.issend, "acknowledged": slots.acknowledged_send}
         post = posts.get(options.post, slots.isend)
         post(self.to, self.size, self.tag, self.label, self.sends)
         if options.post in ("sequence", "delivered", "acknowledged"):
             slots.wait_last(self.sends)
+        waits = ~self.sends
         if options.post == "timed":
-            if not last:
-                slots.compute(time, np.ones(len(self.sends), np.bool_))
-        elif options.boundary == "wait" and not self.sends.all():
-            slots.compute(time, ~self.sends)
+            waits = np.full(len(self.sends), not last)
+        elif options.boundary == "skip":
+            return
+        if waits.any():
+            slots.compute(transfer_time_ps(self.size, options.line_gbps), waits)

@@ -7,15 +7,15 @@ from pydantic import Field, model_validator
 
 from tailback.errors import InvalidValueError, ScenarioError
 from tailback.traffic.patterns.columns import refuse_if_huge
-from tailback.traffic.patterns.pattern import PATTERNS, PLACE, FreeSizePattern
+from tailback.traffic.patterns.pattern import PATTERNS, PLACE, FreeSizePattern, LineRatePattern
 from tailback.traffic.patterns.randomness import entity_generator
 from tailback.traffic.patterns.timed import timed_program
 from tailback.traffic.program import Program
-from tailback.units import RateGbps, SizeBytes, TimePs
+from tailback.units import SizeBytes, TimePs
 
 
 @PATTERNS.register("paced")
-class Paced(FreeSizePattern):
+class Paced(FreeSizePattern, LineRatePattern):
     """Messages at random times offer a share of the line rate, to all ranks or to servers.
 
     The times of a rank are a Poisson process that does not wait for earlier messages: the offered
@@ -26,7 +26,6 @@ class Paced(FreeSizePattern):
     size: SizeBytes = Field(gt=0, description='bytes of one message: size = "64 KiB"')
     load: float = Field(gt=0, le=4, description="offered by a rank (a client), of line_rate")
     duration: TimePs = Field(gt=0, description="how long messages are posted")
-    line_rate: RateGbps = Field(default=100.0, gt=0, description="rate that load is a share of")
     servers: int = Field(
         default=0,
         ge=0,
@@ -54,7 +53,7 @@ class Paced(FreeSizePattern):
                 place=PLACE,
                 remedy="use fewer servers or more ranks",
             )
-        gap_ps = self.size * 8000.0 / (self.line_rate * self.load)
+        gap_ps = self.size * 8000.0 / (self.line_gbps * self.load)
         expected = self.duration / gap_ps
         refuse_if_huge(int(min(3 * clients * expected, 2**62)))
         times, sources, targets = [], [], []

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tailback.errors import ScenarioError
 from tailback.registry import Registry, with_options
 from tailback.traffic.program import Program
+from tailback.units import LinkGbps
 
 PLACE = "[job.pattern]"
 
@@ -39,9 +40,36 @@ class Pattern(BaseModel, ABC):
         """How often every rank sends one message or more."""
         return 1
 
+    def with_line_rate(self, gbps: float | None) -> Pattern:
+        """The pattern with a rate of its adapters, unless it states one or needs none."""
+        return self
+
     @abstractmethod
     def program(self, n_ranks: int, seed: int) -> Program:
         """The program of ``n_ranks`` ranks; random choices follow from ``seed`` alone."""
+
+
+class LineRatePattern(Pattern):
+    """A pattern with times that depend on the rate of the adapters."""
+
+    line_rate: LinkGbps | None = Field(
+        default=None, description="rate of an adapter; absent: that of the host links"
+    )
+
+    def with_line_rate(self, gbps: float | None) -> Pattern:
+        """The pattern with a rate of its adapters, unless it states one."""
+        return self if self.line_rate is not None else self.model_copy(update={"line_rate": gbps})
+
+    @property
+    def line_gbps(self) -> float:
+        """The rate; ScenarioError if neither the options nor the fabric state it."""
+        if self.line_rate is None:
+            raise ScenarioError(
+                f"pattern {self.kind!r} has no line rate",
+                place=f"{PLACE} line_rate",
+                remedy='state it, like line_rate = "100 Gb/s"',
+            )
+        return self.line_rate
 
 
 class FreeSizePattern(Pattern):
@@ -66,18 +94,21 @@ def parse(options: dict[str, object]) -> Pattern:
     return with_options(PATTERNS, options, section=PLACE, page="docs/reference/traffic.md")
 
 
-def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program:
+def build(
+    options: dict[str, object], n_ranks: int | None, seed: int, line_gbps: float | None = None
+) -> Program:
     """Program of the pattern ``options["kind"]``.
 
     Args:
         options: ``kind`` and the pattern's own options, quantities as text with a unit.
         n_ranks: Ranks when the options do not say (``dims`` or ``ranks``).
         seed: Seed of the job.
+        line_gbps: Rate of the host links, Gb/s, where the options do not say (``line_rate``).
 
     Raises:
         ScenarioError: Unknown pattern or option, a wrong unit or value, or no number of ranks.
     """
-    pattern = parse(options)
+    pattern = parse(options).with_line_rate(line_gbps)
     kind = pattern.kind
     ranks = pattern.own_ranks() or n_ranks
     if ranks is None:
