@@ -16,6 +16,9 @@ Significance is tested with batch means, which account for autocorrelation, at a
 of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
 first.) The test is skipped if an interval shows that the port reached R.
 
+Where counters of bytes or packets are lower bounds, as in an interval with a reset, the bytes are
+unknown, and such an interval proves nothing.
+
 A port that pause frames of its far end stopped serves nothing meanwhile: the time that it was
 paused is not counted, and an interval with pauses of unknown length proves nothing.
 
@@ -38,6 +41,7 @@ from numpy.typing import NDArray
 
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.findings.port_events import event_port
+from tailback.port_counters.schema import Flag, exact_data
 from tailback.run.schema import Column, Table
 from tailback.units import counted, percent, rate_of_rate
 
@@ -104,8 +108,6 @@ PORT_FINDINGS: Final = Table(
     ),
 )
 
-_AT_LEAST: Final = 1
-"""Bit of ``flags`` in ``counter_intervals``: the stall is a lower bound."""
 _ORDER: Final = ("degraded", "busy", "queued", "drops")
 _KEY: Final = ("node_name", "port", "interface", "link")
 
@@ -140,8 +142,8 @@ class _Port:
         nominal: Nominal rate in Gb/s, NaN where unknown.
         start: Start of each interval, ns.
         end: End, ns.
-        sent: Bytes sent, NaN where unknown.
-        packets: Packets sent, NaN where unknown.
+        sent: Bytes sent, NaN where unknown or a lower bound.
+        packets: Packets sent, NaN in the same intervals.
         before: Queue at the start, bytes, NaN where unknown.
         after: Queue at the end.
         drops: Packets dropped, NaN where unknown.
@@ -213,7 +215,11 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
     """Ports with counters of queues or drops, by name."""
     clock = clock_error_ns(intervals)
     has_evidence = (pl.col("backlog_bytes").is_not_null() | pl.col("drops").is_not_null()).any()
-    rows = intervals.filter(has_evidence.over("node_name", "port")).sort(*_KEY, "time_ns")
+    rows = (
+        intervals.filter(has_evidence.over("node_name", "port"))
+        .with_columns(exact_data("data_bytes", "packets"))
+        .sort(*_KEY, "time_ns")
+    )
     out = []
     for frame in rows.partition_by("node_name", "port", maintain_order=True):
 
@@ -224,7 +230,7 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
         paused = pl.col("paused_fraction").fill_null(0.0)
         # The pauses of several priorities may overlap: their sum, a lower bound, is marked so.
         vague = (pl.col("pause_frames").fill_null(0) > 0) & pl.col("paused_fraction").is_null()
-        vague |= (paused > 0) & ((pl.col("flags") & _AT_LEAST) > 0)
+        vague |= (paused > 0) & ((pl.col("flags") & int(Flag.AT_LEAST)) > 0)
         held = frame.select(
             time=(paused * pl.col("interval_ns")).cast(pl.Float64), vague=vague.fill_null(False)
         )

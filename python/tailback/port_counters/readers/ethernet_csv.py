@@ -22,7 +22,7 @@ from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import CounterData, numbered
-from tailback.port_counters.schema import READINGS, CounterError, conform
+from tailback.port_counters.schema import ETHERNET, READINGS, U32_MAX, CounterError, conform
 
 HAS_TIME_STAMPS = True
 
@@ -45,7 +45,18 @@ ALIASES: Final = {
         "ts",
         "time_ms",
     ),
-    "node": ("node", "node_name", "host", "hostname", "device", "switch", "instance", "agent_host"),
+    "node": (
+        "node",
+        "node_name",
+        "host",
+        "hostname",
+        "device",
+        "switch",
+        "instance",
+        "agent_host",
+        "sysname",
+        "sys_name",
+    ),
     "interface": (
         "iface",
         "interface",
@@ -77,6 +88,7 @@ ALIASES: Final = {
         "packets_out",
         "packets_sent",
         "ifhcoutucastpkts",
+        "ifoutucastpkts",
         "transmit_packets",
         "transmit_packets_total",
     ),
@@ -111,9 +123,12 @@ ALIASES: Final = {
         "rate_gbps",
         "speed_gbps",
         "speed",
+        "ifspeed",
     ),
 }
-"""Names of the columns, as ``delimited.normal`` gives them. ``speed`` is Linux's, in Mb/s."""
+"""Names of the columns, as ``delimited.normal`` gives them.
+
+``speed`` is Linux's, in Mb/s; ``ifspeed`` is that of IF-MIB, in b/s."""
 
 _NEEDED: Final = ("time", "node", "interface", "bytes")
 _TARGETS: Final = {
@@ -124,6 +139,11 @@ _TARGETS: Final = {
     "overlimits": "overlimits",
 }
 _GIGABIT: Final = re.compile(r"g(?:bit|bps)$")
+_COUNTER32: Final = {
+    "bytes": ("ifoutoctets", "data_limit"),
+    "packets": ("ifoutucastpkts", "packets_limit"),
+}
+"""Columns that IF-MIB (RFC 2863) counts in 32 bits, and the column of their largest value."""
 
 
 def sniff(path: Path) -> bool:
@@ -135,7 +155,13 @@ def sniff(path: Path) -> bool:
         return False
     if "xmit_wait" in text.partition("\n")[0]:  # adapters of InfiniBand, recorded
         return False
-    return set(_NEEDED) <= set(header_of(text, ALIASES) or {})
+    return not missing_columns(text)
+
+
+def missing_columns(text: str) -> list[str]:
+    """Which of the columns it needs are not in the header that ``text`` starts with."""
+    found = header_of(text, ALIASES) or {}
+    return [role for role in _NEEDED if role not in found]
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -162,22 +188,42 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             if role in table.header
         },
     }
-    if "rate" in table.header:
-        giga = _GIGABIT.search(normal(table.header["rate"]))
-        rate = table.number("rate") * (1.0 if giga else 1e-3)
-        # An interface that is down has speed 0 or -1.
-        columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
-    frame = pl.DataFrame(columns).with_columns(
-        port=pl.lit(0, pl.UInt16), source=pl.lit("ethernet csv")
-    )
+    for role, (name, limit) in _COUNTER32.items():
+        if normal(table.header.get(role, "")) == name:
+            values = columns[_TARGETS[role]]
+            # Exporters of 64 bits use the name too.
+            narrow = U32_MAX if (values <= U32_MAX).all() else None
+            columns[limit] = pl.repeat(narrow, len(values), dtype=pl.UInt64, eager=True)
+    rate = _rates(table)
+    # An interface that is down has speed 0 or -1.
+    columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
+    frame = pl.DataFrame(columns).with_columns(port=pl.lit(0, pl.UInt16), source=pl.lit(ETHERNET))
     out = CounterData(numbered(conform(READINGS, frame)), unknown=table.unused)
-    out.events = _events(table, frame, names)
+    down = frame.filter(rate <= 0).with_columns(capacity_gbps=0.0)
+    out.events = pl.concat(
+        [_events(table, frame, names), port_events.speeds(conform(READINGS, down))]
+    )
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     again = frame.select("time_ns", "node_name", "interface").is_duplicated().sum()
     if again:
         out.notes.append(f"{path.name}: rows of one interface at one and the same time: {again}")
     return out
+
+
+def _times(table: Delimited) -> pl.Series:
+    table.need("time")
+    return table.instants("time")
+
+
+def _rates(table: Delimited) -> pl.Series:
+    """The rate of each row in Gb/s, null where unknown."""
+    if "rate" not in table.header:
+        return pl.repeat(None, table.rows.height, dtype=pl.Float64, eager=True)
+    name, rate = normal(table.header["rate"]), table.number("rate")
+    if name == "ifspeed":  # its largest value stands for every higher rate (RFC 2863)
+        return pl.select(pl.when(rate != U32_MAX).then(rate / 1e9)).to_series()
+    return rate * (1.0 if _GIGABIT.search(name) else 1e-3)
 
 
 def _events(table: Delimited, frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
@@ -197,8 +243,3 @@ def _events(table: Delimited, frame: pl.DataFrame, names: list[str]) -> pl.DataF
     )
     kept = rows.drop_nulls("value") if counters else rows.clear()
     return kept.select(pl.col(name).cast(dtype) for name, dtype in port_events.READINGS.items())
-
-
-def _times(table: Delimited) -> pl.Series:
-    table.need("time")
-    return table.instants("time")

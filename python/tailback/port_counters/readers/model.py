@@ -64,6 +64,10 @@ class CounterData:
     events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=port_events.READINGS))
     left_out: list[str] = field(default_factory=list)
 
+    def all_events(self) -> pl.DataFrame:
+        """Its counters of errors, pauses and marks, and the speeds of its ports."""
+        return pl.concat([self.events, port_events.speeds(self.readings)])
+
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tailback.io.input_files import head
+from tailback.port_counters.readers import ethernet_csv
 from tailback.port_counters.readers.model import quoted_text
 from tailback.port_counters.schema import CounterError
 
@@ -47,6 +48,17 @@ def refusal(path: Path) -> CounterError:
             file=path,
             place=f"line {line}",
             remedy="keep the line perfquery prints above them: # Port counters: Lid 2 port 1 …",
+        )
+    missing = ethernet_csv.missing_columns(start)
+    # A table of three of the four is one of interfaces.
+    if len(missing) == 1:
+        role = missing[0]
+        names = ", ".join(ethernet_csv.ALIASES[role][:6])
+        return CounterError(
+            f"a table of interfaces without a column for the {role}",
+            file=path,
+            place="line 1",
+            remedy=f"name that column in the header as one of: {names} …",
         )
     return CounterError(
         "no reader recognises this format",
