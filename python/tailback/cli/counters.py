@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -172,16 +173,17 @@ def counters(
 def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, bool, str]) -> int:
     """Write and print the verdict on a lossy network."""
     figures, force, csv, form = how
+    queues = found.queues
+    assert queues is not None  # the caller asked
+    code = EXIT_UNDETERMINED if queues.kind in ("rates", "unknown") else EXIT_OK
     if out is not None:
         found.write(out, force=force, figures=figures, csv=csv)
     if form == "json":
         extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
-        return show(json.dumps({**found.facts, **extra}, indent=2), 0)
-    judged, queues = found.verdict, found.queues
-    assert queues is not None  # the caller asked
-    notes = [note for note in judged.notes if "tell" not in note or "tick" not in note]
-    lines = queues_screen(queues, found.source.kinds, judged.unknown, notes, out)
-    return show("\n".join(lines), 0)
+        return show(json.dumps({**found.facts, **extra}, indent=2), code)
+    notes = [note for note in found.verdict.notes if "tell" not in note or "tick" not in note]
+    lines = queues_screen(queues, replace(found.verdict, notes=notes), found.source.kinds, out)
+    return show("\n".join(lines), code)
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:

@@ -203,6 +203,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     out.events = pl.concat(
         [_events(table, frame, names), port_events.speeds(conform(READINGS, down))]
     )
+    if "data_limit" in frame.columns and frame["data_limit"].is_not_null().any():
+        out.notes.append(
+            f"{path.name}: {table.header['bytes']} counts 32 bits, which are full after 34 s at "
+            "1 Gb/s: bytes are lower bounds where an interval is longer; read ifHCOutOctets"
+        )
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     again = frame.select("time_ns", "node_name", "interface").is_duplicated().sum()
