@@ -29,7 +29,8 @@ hold:
 
 A counter that rose while another was reset may have been reset too, and have passed its old value
 since. Its rise is then a lower bound, unless its value is more than the port can have counted in
-the interval: `perfquery -R` resets the data counters but not PortXmitWait.
+the interval: `perfquery -R` resets the data counters but not PortXmitWait. Where no counter of any
+port fell, nothing tells of a reset.
 
 SNMP's Counter32 has no reset (RFC 2578, 7.1.6), and wraps every 34 s at 1 Gb/s. Where an interval
 allows a whole range or more, any fall of it is a wrap, and every increment is a lower bound.
@@ -80,7 +81,7 @@ class Counter:
     limit: str | None
     low: Flag = Flag.AT_LEAST
     most: pl.Expr | None = None
-    unit: int = 1
+    unit: int | pl.Expr = 1
     impossible: Flag = Flag.IMPOSSIBLE
     latched: Flag = Flag.LATCHED
     wraps: pl.Expr = field(default_factory=lambda: pl.lit(False))

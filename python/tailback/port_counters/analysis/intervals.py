@@ -68,8 +68,9 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     packet_limit = byte_limit / SMALLEST_PACKET_BYTES
     # Only SNMP counts bytes, not words, in 32 bits.
     wraps = (pl.col("data_limit") == U32_MAX).fill_null(False)
+    unit = pl.when(wraps).then(1).otherwise(WORD_BYTES).cast(pl.UInt64)
     counters = (
-        Counter("data_bytes", "data_limit", low, byte_limit, WORD_BYTES, wrong, full, wraps),
+        Counter("data_bytes", "data_limit", low, byte_limit, unit, wrong, full, wraps),
         Counter("packets", "packets_limit", low, packet_limit, 1, wrong, full),
         Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
         Counter("stall_ns", None, most=stalled),
