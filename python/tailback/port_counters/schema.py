@@ -226,7 +226,8 @@ def counter_is_full(key: str) -> pl.Expr:
 
 def exact_data(*columns: str) -> pl.Expr:
     """Columns of bytes or packets of ``counter_intervals``, null where they are lower bounds."""
-    return pl.when((pl.col("flags") & int(Flag.DATA_AT_LEAST)) == 0).then(pl.col(*columns))
+    flags = pl.col("flags").fill_null(0)
+    return pl.when((flags & int(Flag.DATA_AT_LEAST)) == 0).then(pl.col(*columns))
 
 
 def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:

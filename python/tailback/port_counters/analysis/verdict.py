@@ -122,6 +122,17 @@ class Verdict:
         return self.ports.filter((pl.col("stall_fraction") >= self.threshold) | FULL_COUNTER)
 
 
+_MOVED: Final = int(
+    Flag.WRAP
+    | Flag.RESET
+    | Flag.LATCHED
+    | Flag.DATA_LATCHED
+    | Flag.IMPOSSIBLE
+    | Flag.DATA_IMPOSSIBLE
+)
+"""Flags of an interval in which a counter moved, whatever its number."""
+
+
 def _is_still(ports: pl.DataFrame) -> bool:
     known = ports["moved"].drop_nulls()
     return not known.is_empty() and not known.any()
@@ -131,6 +142,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
     length = pl.col("interval_ns").cast(pl.Float64)
     stall, used = pl.col("stall_fraction"), pl.col("utilization")
     rises = pl.max_horizontal("data_bytes", "packets", "xmit_wait_ticks", stall)
+    carried = pl.any_horizontal(pl.col("data_bytes", "packets").is_not_null()).any()
     counts = {
         name: ((pl.col("flags") & int(flag)) > 0).sum().cast(pl.UInt64)
         for name, flag in FLAGS.items()
@@ -153,7 +165,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         paused=(pl.col("paused_fraction") * length).sum(),
         known=length.filter(stall.is_not_null()).sum(),
         maximum=stall.max(),
-        moved=rises.max() > 0,
+        moved=pl.when(carried).then(((rises > 0) | ((pl.col("flags") & _MOVED) > 0)).any()),
         used=(used * length).sum(),
         sized=length.filter(used.is_not_null()).sum(),
         capacity_gbps=pl.col("capacity_gbps").sort_by("time_ns").drop_nulls().last(),
