@@ -728,10 +728,13 @@ def full_note(ports: pl.DataFrame) -> str:
 
 def impossible_note(ports: pl.DataFrame) -> str:
     """A counter of these ports rose faster than time or line rate allows."""
+    remedies = ["give --tick where the tick is unknown"] if (ports["impossible"] > 0).any() else []
+    if (ports["data_impossible"] > 0).any():
+        remedies.append("check the unit of the rates of the links")
     return (
         "ports with a counter that rose faster than possible, left out: "
-        f"{ports.height}, such as {some_ports(ports)}; give --tick where the tick is unknown, "
-        "or check what else writes to the counters"
+        f"{ports.height}, such as {some_ports(ports)}; {', '.join(remedies)}, or check what else "
+        "writes to the counters"
     )
 
 

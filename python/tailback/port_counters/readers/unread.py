@@ -53,12 +53,12 @@ def refusal(path: Path) -> CounterError:
     # A table of three of the four is one of interfaces.
     if len(missing) == 1:
         role = missing[0]
-        names = ", ".join(ethernet_csv.ALIASES[role][:6])
+        accepted = ", ".join(ethernet_csv.ALIASES[role][:6])
         return CounterError(
             f"a table of interfaces without a column for the {role}",
             file=path,
             place="line 1",
-            remedy=f"name that column in the header as one of: {names} …",
+            remedy=f"name that column in the header as one of: {accepted} …",
         )
     return CounterError(
         "no reader recognises this format",
