@@ -22,7 +22,7 @@ from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
-from tailback.port_counters.schema import CounterError
+from tailback.port_counters.schema import ETHERNET, CounterError
 from tailback.units import counted
 from tailback.workers import dask_client
 
@@ -68,8 +68,9 @@ class CountersResult:
     def facts(self) -> dict[str, Any]:
         """The verdict and its limits as plain values."""
         if self.queues is not None:
-            notes = {"notes": self.verdict.notes, "unknown": self.verdict.unknown}
-            return {**port_verdict.facts(self.queues), **notes}
+            names = ("notes", "unknown", "noticed")
+            about = {name: getattr(self.verdict, name) for name in names}
+            return {**port_verdict.facts(self.queues), **about}
         return {**verdict.facts(self.verdict), **limits(self.verdict, self.inventory.wiring)}
 
     def write(
@@ -160,10 +161,13 @@ def _queues(
     """The verdict on a lossy network; None for counters of another kind of network."""
     readings = source.counters.readings
     queued = readings["backlog_bytes"].is_not_null().any()
-    if not queued and readings["drops"].is_null().all():
+    ethernet = ETHERNET in source.kinds
+    if not (queued or ethernet or readings["drops"].is_not_null().any()):
         return None
     intervals = source.intervals(inventory, options.tick_ns)[0].rows.collect()
-    if intervals.is_empty() or not port_verdict.is_lossy(intervals):
+    if intervals.is_empty():
+        return None
+    if not (port_verdict.is_lossy(intervals) or port_verdict.is_ethernet(intervals)):
         return None
     return port_verdict.assess_ports(
         intervals,

@@ -172,15 +172,16 @@ def counters(
 def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, bool, str]) -> int:
     """Write and print the verdict on a lossy network."""
     figures, force, csv, form = how
+    queues = found.queues
+    assert queues is not None  # the caller asked
+    code = EXIT_UNDETERMINED if queues.kind in ("rates", "unknown") else EXIT_OK
     if out is not None:
         found.write(out, force=force, figures=figures, csv=csv)
     if form == "json":
         extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
-        return show(json.dumps({**found.facts, **extra}, indent=2), 0)
-    judged, queues = found.verdict, found.queues
-    assert queues is not None  # the caller asked
-    lines = queues_screen(queues, found.source.kinds, judged.unknown, judged.notes, out)
-    return show("\n".join(lines), 0)
+        return show(json.dumps({**found.facts, **extra}, indent=2), code)
+    lines = queues_screen(queues, found.verdict, found.source.kinds, out)
+    return show("\n".join(lines), code)
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:

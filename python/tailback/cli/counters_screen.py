@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.cli.queues_screen import event_lines
+from tailback.cli.queues_screen import event_lines, noticed_lines, told_of
 from tailback.cli.text import align_columns, truncate, wrap
-from tailback.names.display import shorten_names
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.links import GroupTest
@@ -19,24 +18,12 @@ from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {
     "faults": "LINKS HAVE ERRORS",
+    "slower": "LINKS CAME DOWN TO A LOWER SPEED",
     "stalls": "PORTS STALL",
     "quiet": "LITTLE STALL",
     "unknown": "UNDETERMINED",
 }
-_NOTICED: Final = {
-    "at_least": "with a lower bound only (≥)",
-    "latched": "with a stall counter at its largest value",
-    "data_latched": "with a counter of data or packets at its largest value",
-    "wraps": "with a counter that wrapped",
-    "resets": "with a counter that was reset",
-    "gaps": "longer than usual: readings are missing",
-    "rate_changed": "in which a port changed speed: shares are of the new speed",
-    "stale": "of a device that was not read again",
-    "no_counter": "of a device without the counter",
-    "impossible": "with more stall than time: left out",
-    "data_impossible": "with more bytes or packets than the link carries: left out",
-}
-_PORTS, _GROUPS, _NOTES = 8, 8, 6
+_PORTS, _GROUPS = 8, 8
 
 
 def screen(
@@ -66,11 +53,10 @@ def screen(
         lines += _group_lines(verdict)
         if comparison is not None:
             lines += ["", "LINKS OF I/O ROUTERS", *wrap(comparison.verdict())]
-    told = "errors" if verdict.kind == "faults" else ""
-    lines += event_lines(verdict.events, verdict.peers, told)
+    lines += event_lines(verdict.events, verdict.peers, told_of(verdict.kind))
     if measured:
         lines += _limits(verdict, inventory)
-    lines += _noticed(verdict)
+    lines += noticed_lines(verdict)
     lines += ["", *_next(verdict, out)]
     return lines
 
@@ -207,29 +193,11 @@ def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
 
 
-def _noticed(verdict: Verdict) -> list[str]:
-    seen = [(str(count), _NOTICED[name]) for name, count in verdict.noticed.items() if count > 0]
-    above = verdict.ports.filter(pl.col("maximum") > 1).height
-    if above:
-        seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
-    lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
-    if verdict.unknown:
-        some = ", ".join(shorten_names(verdict.unknown[:8], 30))
-        rest = len(verdict.unknown) - 8
-        tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
-        lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
-    if verdict.notes:
-        lines += ["", "NOTES"]
-        for note in verdict.notes[:_NOTES]:
-            lines += wrap(truncate(note, 230))
-        if len(verdict.notes) > _NOTES:
-            lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--format json lists all)")
-    return lines
-
-
 def _next(verdict: Verdict, out: Path | None) -> list[str]:
-    if verdict.kind == "faults":
+    if verdict.kind in ("faults", "slower"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
+    if verdict.kind == "unknown" and verdict.still:
+        return ["NEXT  give readings of different instants, each in its own file"]
     if verdict.may_stall.height and verdict.kind == "unknown":
         return ["NEXT  give --fabric FILE with device ids and widths (ibnetdiscover), or --tick"]
     if verdict.kind == "unknown" and verdict.intervals:

@@ -10,6 +10,7 @@ import polars as pl
 from tailback.cli.text import align_columns, truncate, wrap
 from tailback.names.display import printable, shorten_names
 from tailback.names.ports import Peers
+from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings.port_events import event_port, ports_counted
 from tailback.port_counters.findings.port_findings import cannot_tell, port_label
 from tailback.port_counters.findings.port_verdict import PortVerdict, sentence
@@ -17,6 +18,9 @@ from tailback.units import counted, format_bytes, format_time, percent, rate_of_
 
 _TITLE: Final = {
     "faults": "LINKS HAVE ERRORS",
+    "slower": "LINKS CAME DOWN TO A LOWER SPEED",
+    "rates": "UNDETERMINED",
+    "unknown": "UNDETERMINED",
     "paused": "PORTS ARE PAUSED BY THEIR FAR ENDS",
     "degraded": "LINKS SERVE LESS THAN THEIR RATE",
     "drops": "PORTS DROP PACKETS",
@@ -24,19 +28,32 @@ _TITLE: Final = {
     "queues": "PORTS QUEUE",
     "quiet": "LITTLE QUEUEING",
 }
+_NOTICED: Final = {
+    "at_least": "with a lower bound of the stall only (≥)",
+    "data_at_least": "with a lower bound of data or packets only (≥)",
+    "latched": "with a stall counter at its largest value",
+    "data_latched": "with a counter of data or packets at its largest value",
+    "wraps": "with a counter that wrapped",
+    "resets": "with a counter that was reset",
+    "gaps": "longer than usual: readings are missing",
+    "rate_changed": "in which a port changed speed: shares are of the new speed",
+    "stale": "of a device that was not read again",
+    "no_counter": "of a device without the counter",
+    "impossible": "with more stall than time: left out",
+    "data_impossible": "with more bytes or packets than the link carries: left out",
+}
 _PORTS, _NOTES = 8, 6
 
 
 def queues_screen(
-    verdict: PortVerdict, kinds: list[str], unknown: list[str], notes: list[str], out: Path | None
+    verdict: PortVerdict, judged: Verdict, kinds: list[str], out: Path | None
 ) -> list[str]:
     """The lines to print.
 
     Args:
         verdict: What was found.
+        judged: What is noticed of the same counters whatever the network.
         kinds: What the counters were read from.
-        unknown: Columns of the sources that were not used.
-        notes: What was odd and tolerated.
         out: Where tables and figures were written, None when nowhere.
     """
     scope = (
@@ -45,26 +62,46 @@ def queues_screen(
         f"{format_time(1000 * (verdict.end_ns - verdict.start_ns))}; from "
         f"{truncate(', '.join(kinds), 40)}"
     )
-    lines = [
+    return [
         f"VERDICT  {_TITLE[verdict.kind]}",
         *wrap(sentence(verdict)),
         *wrap(_judged_by(verdict)),
         *wrap(scope),
-        *_degraded(verdict),
-        *_queued(verdict),
-        *event_lines(verdict.events, verdict.peers, "errors" if verdict.kind == "faults" else ""),
+        *([] if verdict.kind == "rates" else [*_degraded(verdict), *_queued(verdict)]),
+        *event_lines(verdict.events, verdict.peers, told_of(verdict.kind)),
         "",
         "WHAT COUNTERS CANNOT TELL",
         *wrap("; ".join(cannot_tell(verdict.events))),
+        *noticed_lines(judged),
+        "",
+        *_next(verdict, out),
     ]
-    if unknown:
-        some = ", ".join(shorten_names(unknown[:8], 30))
-        lines += ["", "COLUMNS NOT USED", *wrap(some + (", …" if len(unknown) > 8 else ""))]
-    if notes:
+
+
+def told_of(kind: str) -> str:
+    """Kind of events that the sentence of a verdict tells of; empty if it tells of none."""
+    return {"faults": "errors", "slower": "slower"}.get(kind, "")
+
+
+def noticed_lines(verdict: Verdict) -> list[str]:
+    """What is odd in the counters, what was not used, and the notes."""
+    seen = [(str(count), _NOTICED[name]) for name, count in verdict.noticed.items() if count > 0]
+    above = verdict.ports.filter(pl.col("maximum") > 1).height
+    if above:
+        seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
+    lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
+    if verdict.unknown:
+        some = ", ".join(shorten_names(verdict.unknown[:8], 30))
+        rest = len(verdict.unknown) - 8
+        tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
+        lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
+    if verdict.notes:
         lines += ["", "NOTES"]
-        for note in notes[:_NOTES]:
+        for note in verdict.notes[:_NOTES]:
             lines += wrap(truncate(note, 230))
-    return [*lines, "", *_next(verdict, out)]
+        if len(verdict.notes) > _NOTES:
+            lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--format json lists all)")
+    return lines
 
 
 def _judged_by(verdict: PortVerdict) -> str:
@@ -113,7 +150,8 @@ def _degraded(verdict: PortVerdict) -> list[str]:
 
 def _queued(verdict: PortVerdict) -> list[str]:
     """Ports by how often they queue; drops of the others come behind."""
-    some = verdict.findings.unique(["node_name", "port"], keep="first", maintain_order=True)
+    known = verdict.findings.filter(pl.col("queued_share").is_not_null() | (pl.col("drops") > 0))
+    some = known.unique(["node_name", "port"], keep="first", maintain_order=True)
     if some.is_empty():
         return []
     worst = some.sort(
@@ -171,7 +209,16 @@ def event_lines(events: pl.DataFrame, peers: Peers, told: str) -> list[str]:
 
 
 def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
-    if not verdict.rated:
+    if verdict.kind == "unknown" and not verdict.moved:
+        return ["NEXT  give readings of different instants, each in its own file"]
+    if verdict.kind == "unknown":
+        return [
+            "NEXT  also record queues and drops: tc -s qdisc (qdisc_backlog, qdisc_drops) on",
+            "      hosts, ifOutDiscards or the queue lengths of the vendor on switches",
+        ]
+    if verdict.kind == "rates":
+        return ["NEXT  check the unit of the rates: that of the column's name in --fabric FILE"]
+    if not verdict.tests.rated:
         return ["NEXT  give --fabric FILE with the rates of the links"]
     if out is not None:
         return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
@@ -180,7 +227,7 @@ def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
             "NEXT  read the counters of the far end: what it waits for, or which of its ports",
             "      is full",
         ]
-    if verdict.kind in ("degraded", "faults"):
+    if verdict.kind in ("degraded", "faults", "slower"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     return [
         "NEXT  add --out DIR for tables and figures; to learn whose traffic it",

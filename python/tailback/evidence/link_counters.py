@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tailback.evidence.counter_alignment import Alignment, Floats, JoinError, Sent, align
 from tailback.fabric.model import Fabric
 from tailback.port_counters.findings.port_findings import port_findings
-from tailback.units import format_time
+from tailback.port_counters.schema import Flag, exact_data
+from tailback.units import counted, format_time
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def join_counters(
         pl.col("link").cast(pl.Int64),
         start_ns=pl.col("time_ns") - pl.col("interval_ns"),
         end_ns=pl.col("time_ns"),
-        data_bytes=pl.col("data_bytes").cast(pl.Float64),
+        data_bytes=exact_data("data_bytes").cast(pl.Float64),
+        reset=(pl.col("flags") & int(Flag.RESET)) > 0,
         stall_fraction=pl.col("stall_fraction"),
         drops=pl.col("drops").cast(pl.Float64),
         latched=pl.col("latched_stall_ns").is_not_null(),
@@ -176,7 +178,12 @@ def _totals(
 
 def _notes(rows: pl.DataFrame, alignment: Alignment) -> list[str]:
     length = float((rows["end_ns"] - rows["start_ns"]).median() or 0.0)  # type: ignore[arg-type]
-    return [
+    aligned = (
         f"counters every {format_time(round(length * 1000))}; trace and counters aligned by "
         f"{alignment.source}, to ±{alignment.error_ns / 1e6:.3g} ms"
-    ]
+    )
+    reset = rows.filter("reset")
+    if reset.is_empty():
+        return [aligned]
+    ports = counted(reset["link"].n_unique(), "port")
+    return [aligned, f"counters of {ports} were reset during the run: these intervals are left out"]

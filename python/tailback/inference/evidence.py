@@ -160,7 +160,7 @@ def read_network_evidence(
     fabric = prepared.fabric
     sent = own_messages(measured, run)
     rows, found = _intervals([Path(path) for path in counters], prepared)
-    events = found.counters.events
+    events = found.counters.all_events()
     interfaces = host_interfaces(rows, fabric, sent, _span(measured))
     intervals = interfaces.rows
     try:

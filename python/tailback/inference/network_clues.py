@@ -13,7 +13,7 @@ from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
-from tailback.fabric.degraded import SlowLink
+from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
 from tailback.inference.comparisons import (
@@ -104,7 +104,7 @@ def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
     cables: dict[int, list[float]] = {}
     for link, gbps in rows.select("link", "served_gbps").rows():
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
-    slow = tuple(SlowLink(cable, float(np.mean(rates))) for cable, rates in cables.items())
+    slow = within_engine([SlowLink(link, float(np.mean(rates))) for link, rates in cables.items()])
     return slow, wording.queued_below_rate(0)
 
 

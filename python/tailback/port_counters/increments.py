@@ -4,9 +4,7 @@ The collector and the readers of files both use it.
 
 **The counter rose or stayed**: the increment is the difference, if the port can have counted that
 much in 1.5 times the interval; otherwise the reading is *impossible*: flagged, without a number.
-Where the speed or tick is unknown, that of the fastest link is the limit. (A counter that was reset
-and has since passed its old value looks like one that was not reset; its increment is then too
-small.)
+Where the speed or tick is unknown, that of the fastest link is the limit.
 
 **It is at its largest value**: it has *latched*. InfiniBand counters stop at all ones (InfiniBand
 Architecture, vol. 1, 16.1.3.5), so the difference is a lower bound, and the increment is unknown if
@@ -26,17 +24,22 @@ hold:
    0, and a wrap rarely ends exactly there;
 3. the distance is no longer than the port can count in 1.5 times the interval, where its speed
    (data, packets) or tick (stall) is known;
-4. every other counter of the same reading that fell can be explained by a wrap too: whoever resets
+4. every other counter that fell at the same time can be explained by a wrap too: whoever resets
    one counter often resets others.
 
-A counter that fell does not invalidate another that rose: `perfquery -R` resets the data counters
-but not PortXmitWait; the rounds of Alali et al. reset PortXmitWait alone.
+A counter that rose while another was reset may have been reset too, and have passed its old value
+since. Its rise is then a lower bound, unless its value is more than the port can have counted in
+the interval: `perfquery -R` resets the data counters but not PortXmitWait. Where no counter of any
+port fell, nothing tells of a reset.
+
+SNMP's Counter32 has no reset (RFC 2578, 7.1.6), and wraps every 34 s at 1 Gb/s. Where an interval
+allows a whole range or more, any fall of it is a wrap, and every increment is a lower bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -70,6 +73,7 @@ class Counter:
         most: Largest increase that an interval allows; None or null where unknown.
         impossible: Flag for a larger increase.
         unit: Value of one count: data in bytes are counted in words of four.
+        wraps: Whether it is known to wrap and never to be reset alone.
         latched: Flag for a counter at its largest value.
     """
 
@@ -77,9 +81,17 @@ class Counter:
     limit: str | None
     low: Flag = Flag.AT_LEAST
     most: pl.Expr | None = None
-    unit: int = 1
+    unit: int | pl.Expr = 1
     impossible: Flag = Flag.IMPOSSIBLE
     latched: Flag = Flag.LATCHED
+    wraps: pl.Expr = field(default_factory=lambda: pl.lit(False))
+
+    @property
+    def laps(self) -> pl.Expr:
+        """Whether it may have wrapped more than once in an interval."""
+        if self.limit is None or self.most is None:
+            return pl.lit(False)
+        return (self.wraps & (pl.col(self.limit).cast(pl.Float64) <= self.most)).fill_null(False)
 
 
 _NARROW_TOPS: Final = {
@@ -141,23 +153,31 @@ class Increment:
     flags: pl.Expr
 
 
-def increments(counters: Sequence[Counter], before: Before = shifted) -> list[Increment]:
+def was_reset(counters: Sequence[Counter], before: Before = shifted) -> pl.Expr:
+    """Whether a counter of a reading fell and no wrap explains it."""
+    return pl.any_horizontal(_fell(c, before) & ~_could_wrap(c, before) for c in counters)
+
+
+def increments(
+    counters: Sequence[Counter], before: Before = shifted, reset: pl.Expr | None = None
+) -> list[Increment]:
     """The increments of the counters of a reading since the one before.
 
     Args:
         counters: All counters of a reading, because a reset of one bears on the others.
         before: Where the values of the reading before are.
+        reset: Whether another port was reset at the time, for the same reason.
 
     Returns:
         For each counter its increase, null where unknown, and its flags.
     """
-    fell = [(pl.col(c.name) < before(c.name)).fill_null(False) for c in counters]
-    may_wrap = [_could_wrap(c, before) for c in counters]
-    was_reset = pl.any_horizontal(down & ~could for down, could in zip(fell, may_wrap, strict=True))
-    return [
-        _step(counter, before, down, could & ~was_reset)
-        for counter, down, could in zip(counters, fell, may_wrap, strict=True)
-    ]
+    others = pl.lit(False) if reset is None else reset
+    any_reset = was_reset(counters, before) | others
+    return [_step(counter, before, any_reset) for counter in counters]
+
+
+def _fell(counter: Counter, before: Before) -> pl.Expr:
+    return (pl.col(counter.name) < before(counter.name)).fill_null(False)
 
 
 def _could_wrap(counter: Counter, before: Before) -> pl.Expr:
@@ -167,27 +187,29 @@ def _could_wrap(counter: Counter, before: Before) -> pl.Expr:
     old, now, top = before(counter.name), pl.col(counter.name), pl.col(counter.limit)
     distance = (top - old).cast(pl.Float64) + now.cast(pl.Float64) + counter.unit
     possible = pl.lit(True) if counter.most is None else (distance <= counter.most).fill_null(True)
-    return (
-        (now < old)
-        & (old < top)
-        & (top < _WRAP_LIMIT)
-        & (old.cast(pl.Float64) > 0.75 * top.cast(pl.Float64))
+    over_the_end = (
+        (old.cast(pl.Float64) > 0.75 * top.cast(pl.Float64))
         & (now > 0)
         & (now.cast(pl.Float64) < 0.25 * top.cast(pl.Float64))
-        & possible
+    )
+    return (
+        (now < old) & (old < top) & (top < _WRAP_LIMIT) & (over_the_end | counter.laps) & possible
     ).fill_null(False)
 
 
-def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> Increment:
+def _step(counter: Counter, before: Before, any_reset: pl.Expr) -> Increment:
     old, now = before(counter.name), pl.col(counter.name)
     most = counter.most
+    fell, wrapped = _fell(counter, before), _could_wrap(counter, before) & ~any_reset
     from_zero = pl.lit(True) if most is None else (now <= most).fill_null(True)
     if counter.limit is None:
         full = was_full = pl.lit(False)
         distance = now
     else:
         top = pl.col(counter.limit)
-        full, was_full = (stopped_at(value, top).fill_null(False) for value in (now, old))
+        full, was_full = (
+            (stopped_at(value, top) & ~counter.wraps).fill_null(False) for value in (now, old)
+        )
         distance = top - old + counter.unit + now
     rise = now - old
     beyond = pl.lit(False) if most is None else ((now >= old) & (rise > most)).fill_null(False)
@@ -201,6 +223,7 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
         .otherwise(rise)
     )
     low = int(counter.low)
+    doubtful = ((now >= old) & any_reset & from_zero).fill_null(False) | counter.laps
     flags = (
         pl.when(full)
         .then(int(counter.latched) | low)
@@ -211,7 +234,7 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
         .otherwise(0)
         .fill_null(0)
         .cast(pl.UInt32)
-    )
+    ) | pl.when(doubtful & now.is_not_null()).then(low).otherwise(0).cast(pl.UInt32)
     too_much = pl.when(beyond).then(int(counter.impossible)).otherwise(0).cast(pl.UInt32)
     return Increment(value, flags | too_much)
 

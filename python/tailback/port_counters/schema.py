@@ -161,6 +161,9 @@ INTERVALS: Final = Table(
 )
 
 
+ETHERNET: Final = "ethernet csv"
+"""Source of the rows of Ethernet interfaces, which may have queues and drops but no stalls."""
+
 SIMULATED: Final = "simulation"
 """Source of simulated rows: the engine counts a packet as a whole, so no time bound applies."""
 
@@ -219,6 +222,12 @@ def counter_is_full(key: str) -> pl.Expr:
     """
     jumped = ((pl.col("flags") & int(Flag.IMPOSSIBLE)) > 0).any().over(key)
     return ends_with_full_stall_counter() & ~jumped
+
+
+def exact_data(*columns: str) -> pl.Expr:
+    """Columns of bytes or packets of ``counter_intervals``, null where they are lower bounds."""
+    flags = pl.col("flags").fill_null(0)
+    return pl.when((flags & int(Flag.DATA_AT_LEAST)) == 0).then(pl.col(*columns))
 
 
 def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:

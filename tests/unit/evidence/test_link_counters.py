@@ -10,6 +10,7 @@ import pytest
 
 from tailback.evidence.counter_alignment import CLOCK_ERROR_NS, JoinError, sent_bytes
 from tailback.evidence.link_counters import join_counters
+from tailback.port_counters.schema import Flag
 from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree
 
 FABRIC = small_tree()
@@ -44,6 +45,24 @@ def test_intervals_that_reach_over_the_ends_count_in_part() -> None:
     link = egress(FABRIC, 0)
     assert found.sent_bytes[link] == pytest.approx(10e9, rel=0.01)
     assert found.stall[link] == pytest.approx(0.25)
+
+
+def test_intervals_with_a_reset_are_left_out() -> None:
+    steady = type(OWN)(
+        np.array([0]), np.array([5]), np.array([10e9]), np.array([0.0]), np.array([10e12])
+    )
+    link = egress(FABRIC, 0)
+    rows = counted(FABRIC, steady, start_s=0.0, end_s=10.0, links=[link])
+    reset = pl.int_range(pl.len()) == 3
+    low = int(Flag.RESET | Flag.DATA_AT_LEAST)
+    rows = rows.with_columns(
+        data_bytes=pl.when(reset).then(0).otherwise("data_bytes").cast(pl.UInt64),
+        flags=pl.when(reset).then(low).otherwise(0).cast(pl.UInt32),
+    )
+    found = joined(FABRIC, rows, steady)
+    assert found.sent_bytes[link] == pytest.approx(10e9, rel=0.02)
+    assert found.covered[link] < 1
+    assert any("counters of 1 port were reset during the run" in note for note in found.notes)
 
 
 def test_a_link_counted_for_a_part_of_the_time_is_filled_up_and_less_is_unknown() -> None:

@@ -228,7 +228,7 @@ def collection(folder: Path, waits: dict[int, list[int]]) -> Path:
                 tick_ns=[EDR_TICK_NS] * len(values),
                 wait_limit=[TOP] * len(values),
                 xmit_wait_ticks=list(values),
-                data_bytes=[0] * len(values),
+                data_bytes=list(range(len(values))),
             )
         )
         for port, values in waits.items()

@@ -18,6 +18,9 @@ SECOND = 1_000_000_000
 TOP = 2**32 - 1
 RESET, DATA_RESET = Flag.RESET | Flag.AT_LEAST, Flag.RESET | Flag.DATA_AT_LEAST
 
+IDLE = {"words": 3 * 10**9, "packets": 2 * 10**9, "wait": 10**9}
+"""More than a port counts in an interval: these counters were not reset."""
+
 
 def both(
     before: dict[str, int], after: dict[str, int], *, gbps: float = 54.5, seconds: float = 1.0
@@ -37,7 +40,7 @@ def both(
     rows = np.zeros(2, RAW)
     times = ({"time_ns": SECOND}, {"time_ns": SECOND + round(seconds * SECOND)})
     for row, reading, time in zip(rows, (before, after), times, strict=True):
-        for name, value in (time | reading).items():
+        for name, value in (IDLE | time | reading).items():
             row[name] = value
     collected = intervals_frame(rows[:1], rows[1:], table)
     read = difference(readings_frame(rows, table))
@@ -122,15 +125,22 @@ def test_without_a_speed_the_quarters_decide() -> None:
 
 def test_a_reset_of_one_counter_denies_the_wrap_of_another_and_touches_no_other_number() -> None:
     row = both(
-        {"words": TOP - 9, "packets": 10**6, "wait": 500}, {"words": 3, "packets": 4, "wait": 900}
+        {"words": TOP - 9, "packets": 10**6, "wait": 10**9},
+        {"words": 3, "packets": 4, "wait": 10**9 + 400},
     )
     assert (row["data_bytes"], row["packets"], row["xmit_wait_ticks"]) == (12, 4, 400)
     assert row["flags"] == int(DATA_RESET), "the stall is exact: its counter did not fall"
 
 
 def test_the_wait_alone_set_back_leaves_the_data_exact() -> None:
-    row = both({"words": 100, "wait": 10**6}, {"words": 300, "wait": 7})
+    start = IDLE["words"]
+    row = both({"words": start, "wait": 10**6}, {"words": start + 200, "wait": 7})
     assert (row["data_bytes"], row["xmit_wait_ticks"], row["flags"]) == (800, 7, int(RESET))
+
+
+def test_counters_that_may_have_been_reset_are_bounds() -> None:
+    row = both({"words": 100, "wait": 10**6}, {"words": 300, "wait": 7})
+    assert (row["data_bytes"], row["flags"]) == (800, int(RESET | Flag.DATA_AT_LEAST))
 
 
 value = st.one_of(st.integers(0, TOP), st.integers(TOP - 9, TOP), st.integers(0, 9))

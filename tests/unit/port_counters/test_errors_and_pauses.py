@@ -153,7 +153,7 @@ def test_paused_port_is_stalled_by_its_far_end_and_no_slow_link(
     assert row["paused_share"] == pytest.approx(share, rel=1e-6)
     assert found.frame["stall_fraction"].to_list() == [pytest.approx(share, rel=1e-6)]
     assert found.verdict.unknown == []
-    text = " ".join(" ".join(queues_screen(found.queues, ["x"], [], [], None)).split())
+    text = " ".join(" ".join(queues_screen(found.queues, found.verdict, ["x"], None)).split())
     assert "paused by its far end" in text and "check that cable" not in text
     assert "none were counted" not in text
 
@@ -208,9 +208,9 @@ def stalls(folder: Path, device: str, link: str, ticks: int) -> tb.CountersResul
         put(
             folder,
             f"{n}.txt",
-            text.format(errors=0).replace(
-                "Wait:....................0", f"Wait:....................{wait}"
-            ),
+            text.format(errors=0)
+            .replace("Wait:....................0", f"Wait:....................{wait}")
+            .replace("Data:....................5000", f"Data:....................{5000 + n}"),
         )
         for n, wait in enumerate((0, ticks))
     ]

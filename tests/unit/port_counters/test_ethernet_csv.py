@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tailback.api.counters import counters
 from tailback.port_counters.analysis.port_inventory import from_discovery
 from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.readers import read_counters, read_series, reader_of
@@ -93,6 +94,85 @@ def test_a_counter_set_back_is_a_lower_bound(tmp_path: Path) -> None:
     row = read_counters(put(tmp_path, text)).all_intervals().row(0, named=True)
     assert (row["data_bytes"], row["drops"]) == (200, 2)
     assert row["flags"] & Flag.RESET and row["flags"] & Flag.DATA_AT_LEAST
+
+
+OCTETS = "time,sysName,ifName,ifOutOctets,ifOutUcastPkts,ifSpeed\n"
+
+
+@pytest.mark.parametrize(
+    ("mbps", "before", "after", "sent", "flags"),
+    [
+        # A second of 1 Gb/s is less than the range: one wrap at most, counted in bytes.
+        (1000, 2**32 - 100, 100, 200, Flag.WRAP),
+        (1000, 5, 105, 100, Flag(0)),
+        # Not from the last quarter: it was set back.
+        (1000, 2**31, 100, 100, Flag.RESET | Flag.DATA_AT_LEAST),
+        # 40 s of it are more: how often it wrapped is unknown.
+        (40_000, 2**31, 100, 2**31 + 100, Flag.WRAP | Flag.DATA_AT_LEAST),
+        (40_000, 5, 105, 100, Flag.DATA_AT_LEAST),
+        # At its largest value it has not stopped.
+        (1000, 2**32 - 101, 2**32 - 1, 100, Flag(0)),
+    ],
+)
+def test_octets_of_32_bits_wrap(
+    tmp_path: Path, mbps: int, before: int, after: int, sent: int, flags: Flag
+) -> None:
+    speed = min(mbps * 10**6, 2**32 - 1)
+    text = OCTETS + f"1764300000,s,e0,{before},1,{speed}\n1764300001,s,e0,{after},2,{speed}\n"
+    found = read_counters(put(tmp_path, text))
+    row = found.all_intervals().row(0, named=True)
+    assert (row["data_bytes"], Flag(row["flags"])) == (sent, flags)
+    # The largest value of ifSpeed is that of every higher rate.
+    assert row["capacity_gbps"] == (1.0 if mbps == 1000 else None)
+    assert any("ifOutOctets counts 32 bits" in note for note in found.notes)
+
+
+def test_octets_beyond_32_bits_are_wider(tmp_path: Path) -> None:
+    text = OCTETS + f"1764300000,s,e0,{2**33},1,\n1764300001,s,e0,{2**33 + 9},2,\n"
+    found = read_counters(put(tmp_path, text))
+    assert found.all_intervals()["data_bytes"].to_list() == [9] and not found.notes
+
+
+@pytest.mark.parametrize(("speed", "shown"), [("25000", "25 Gb/s"), ("0", "down"), ("-1", "down")])
+def test_a_port_that_loses_speed_is_named(tmp_path: Path, speed: str, shown: str) -> None:
+    text = "time,node,iface,tx_bytes,speed\n" + "".join(
+        f"17643000{k}0,s,{port},{k}000,{speed if port == 'e1' and k > 1 else 100000}\n"
+        for k in range(4)
+        for port in ("e0", "e1")
+    )
+    found = counters(put(tmp_path, text))
+    assert found.queues is not None and found.queues.kind == "slower"
+    assert (
+        "s[e1] came down once to a lower speed in the time of the counters "
+        f"(from 100 Gb/s to {shown})" in (found.facts["sentence"])
+    )
+
+
+def test_a_full_port_without_queues_is_named(tmp_path: Path) -> None:
+    text = "time,node,iface,tx_bytes,tx_packets,speed\n" + "".join(
+        f"17643000{k}0,s,{port},{k * sent},{k * sent // 1500},1000\n"
+        for k in range(4)
+        for port, sent in (("e0", 500_000_000), ("e1", 1_235_000_000))
+    )
+    found = counters(put(tmp_path, text))
+    assert found.queues is not None and found.queues.kind == "busy"
+    assert found.facts["sentence"].startswith(
+        "1 of 2 links sent at the nominal rate for a time, such as s[e1]"
+    )
+    half = "".join(line for line in text.splitlines(keepends=True) if ",e1," not in line)
+    found = counters(put(tmp_path, half))
+    assert found.queues is not None and found.queues.kind == "unknown"
+    assert "the busiest, s[e0], used 40 % of its rate" in found.facts["sentence"]
+
+
+def test_readings_that_do_not_move_say_so(tmp_path: Path) -> None:
+    text = HEAD + "".join(f"2026-11-22T11:06:1{k}Z,l0,e0,5,5,0,0,0\n" for k in range(3))
+    assert "no counter moved" in counters(put(tmp_path, text)).facts["sentence"]
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CounterError, match="without a column for the node"):
+        read_counters(put(tmp_path, "time,chassis,iface,tx_bytes\n1764300000,s,e0,1\n"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tailback.port_counters.findings.port_events import (
     KINDS,
     MEANINGS,
     READINGS,
+    SPEED,
     meaning_of,
     pauses,
     port_events,
@@ -240,7 +241,11 @@ def test_losses_come_before_pauses_and_every_kind_has_a_sentence() -> None:
         "port_rcv_remote_physical_errors",
         "port_xmit_constraint_errors",
     ]
-    rows = found(*(("n1", "i", name, 0, 1) for name in kinds), ("n2", "i", "cnp_sent", 0, 1))
+    rows = found(
+        *(("n1", "i", name, 0, 1) for name in kinds),
+        ("n2", "i", "cnp_sent", 0, 1),
+        ("n2", "i", SPEED, 200_000, 25_000),
+    )
     assert rows["finding"].to_list()[0] == "errors"
     assert set(rows["finding"]) == set(KINDS)
     for (_,), part in rows.group_by("finding"):

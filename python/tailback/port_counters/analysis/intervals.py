@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from tailback.port_counters.increments import (
@@ -19,12 +20,14 @@ from tailback.port_counters.increments import (
     max_ticks,
     shifted,
     stopped_at,
+    was_reset,
     with_widths,
 )
 from tailback.port_counters.schema import (
     INTERVALS,
     READINGS,
     SIMULATED,
+    U32_MAX,
     WORD_BYTES,
     Flag,
     conform,
@@ -63,23 +66,29 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     stalled = max_stall_ns(measured, lanes)
     low, wrong, full = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE, Flag.DATA_LATCHED
     packet_limit = byte_limit / SMALLEST_PACKET_BYTES
-    data, packets, wait, stall, inner, drops, over, paused, frames = increments(
-        (
-            Counter("data_bytes", "data_limit", low, byte_limit, WORD_BYTES, wrong, full),
-            Counter("packets", "packets_limit", low, packet_limit, 1, wrong, full),
-            Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
-            Counter("stall_ns", None, most=stalled),
-            Counter("internal_stall_ns", None, most=stalled),
-            Counter("drops", None, low, impossible=wrong),
-            Counter("overlimits", None, low, impossible=wrong),
-            Counter("paused_ns", None, most=max_stall_ns(measured, pl.lit(1.0))),
-            Counter("pause_frames", None, low, impossible=wrong),
-        )
+    # Only SNMP counts bytes, not words, in 32 bits.
+    wraps = (pl.col("data_limit") == U32_MAX).fill_null(False)
+    unit = pl.when(wraps).then(1).otherwise(WORD_BYTES).cast(pl.UInt64)
+    counters = (
+        Counter("data_bytes", "data_limit", low, byte_limit, unit, wrong, full, wraps),
+        Counter("packets", "packets_limit", low, packet_limit, 1, wrong, full),
+        Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
+        Counter("stall_ns", None, most=stalled),
+        Counter("internal_stall_ns", None, most=stalled),
+        Counter("drops", None, low, impossible=wrong),
+        Counter("overlimits", None, low, impossible=wrong),
+        Counter("paused_ns", None, most=max_stall_ns(measured, pl.lit(1.0))),
+        Counter("pause_frames", None, low, impossible=wrong),
     )
+    ordered = with_widths(in_order(conform(READINGS, readings)).lazy(), _PORT).with_columns(
+        interval_ns=pl.when(same).then(interval), reset=same & was_reset(counters)
+    )
+    steps = increments(counters, reset=pl.col("during_reset"))
+    data, packets, wait, stall, inner, drops, over, paused, frames = steps
     rows = (
-        with_widths(in_order(conform(READINGS, readings)).lazy(), _PORT)
+        _beside_resets(ordered.collect())
+        .lazy()
         .with_columns(
-            interval_ns=pl.when(same).then(interval),
             data=data.value,
             sent=packets.value,
             wait=wait.value,
@@ -91,13 +100,34 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
             frames=frames.value,
             queued=pl.when(same).then(shifted("backlog_bytes")),
             stall_flags=wait.flags | stall.flags | paused.flags,
-            data_flags=data.flags | packets.flags | drops.flags,
+            data_flags=data.flags | packets.flags | (drops.flags & int(Flag.RESET)),
             internal_flags=inner.flags,
             changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
         )
         .filter(pl.col("interval_ns") > 0)
     )
     return conform(INTERVALS, _interval_columns(rows, tick, tick_high, lanes).collect())
+
+
+def _beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with ``during_reset``: whether their interval overlaps one that contains a ``reset``.
+
+    Of any port: whoever resets one often resets all, and a port that has since passed its old value
+    does not show it.
+    """
+    resets = (
+        rows.filter("reset")
+        .select("time_ns", start=pl.col("time_ns") - pl.col("interval_ns"))
+        .sort("start")
+    )
+    if resets.is_empty():
+        return rows.with_columns(during_reset=pl.lit(False))
+    last_end = np.maximum.accumulate(resets["time_ns"].to_numpy())
+    end = rows["time_ns"].to_numpy()
+    start = end - rows["interval_ns"].fill_null(0).to_numpy()
+    begun = np.searchsorted(resets["start"].to_numpy(), end)
+    overlaps = (begun > 0) & (last_end[np.maximum(begun, 1) - 1] > start)
+    return rows.with_columns(during_reset=pl.Series(overlaps))
 
 
 def in_order(readings: pl.DataFrame) -> pl.DataFrame:

@@ -139,7 +139,7 @@ class CounterSource:
 
     def port_events(self, inventory: PortInventory) -> pl.DataFrame:
         """What the ports counted of errors, pauses and marks: rows of ``port_events``."""
-        return port_events(name_ports(self.counters.events, inventory)[0])
+        return port_events(name_ports(self.counters.all_events(), inventory)[0])
 
     def _refuse_tick(self) -> None:
         """Refuse a tick where stalls are recorded only as time."""

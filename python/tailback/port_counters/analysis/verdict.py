@@ -16,6 +16,7 @@ from tailback.names.ports import Peers, some_ports
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.findings.port_events import no_events, ports_counted
+from tailback.port_counters.findings.port_verdict import NOT_MOVED
 from tailback.port_counters.schema import Flag, ends_with_full_stall_counter, lost_gbps
 from tailback.units import counted, percent
 
@@ -36,10 +37,11 @@ _MEANING: Final = {
     ("Leaf", "up"): "leaves wait for the tier above: the bottleneck is further along the path",
 }
 
-Kind = Literal["faults", "stalls", "quiet", "unknown"]
+Kind = Literal["faults", "slower", "stalls", "quiet", "unknown"]
 
 FLAGS: Final[dict[str, Flag]] = {
-    "at_least": Flag.AT_LEAST | Flag.DATA_AT_LEAST,
+    "at_least": Flag.AT_LEAST,
+    "data_at_least": Flag.DATA_AT_LEAST,
     "latched": Flag.LATCHED,
     "data_latched": Flag.DATA_LATCHED,
     "wraps": Flag.WRAP,
@@ -67,10 +69,11 @@ class Verdict:
     """Summary of port counters for an administrator.
 
     Attributes:
-        kind: ``faults``: a port counted errors on its link; ``stalls``: some port was stalled for
-            at least ``threshold`` of its time, or its counter is full; ``quiet``: none was;
-            ``unknown``: no interval has a stall, or it depends on the length of a tick, which is
-            known within bounds only, whether one was.
+        kind: ``faults``: a port counted errors on its link; ``slower``: one came down to a lower
+            speed; ``stalls``: some port was stalled for at least ``threshold`` of its time, or its
+            counter is full; ``quiet``: none was; ``unknown``: no interval has a stall, no counter
+            moved at all, or whether one was depends on the length of a tick, which is known within
+            bounds only.
         threshold: Share of its time from which a port counts as stalling, 0–1.
         ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
         groups: Table of :func:`by_group`.
@@ -97,10 +100,14 @@ class Verdict:
     events: pl.DataFrame = field(default_factory=no_events)
     peers: Peers = field(default_factory=dict)
 
+    def counted(self, kind: str) -> pl.DataFrame:
+        """The events of one kind, largest first."""
+        return self.events.filter(pl.col("finding") == kind)
+
     @property
-    def errors(self) -> pl.DataFrame:
-        """Events of links with errors, largest first."""
-        return self.events.filter(pl.col("finding") == "errors")
+    def still(self) -> bool:
+        """Whether no counter of any port moved, though some are known."""
+        return _is_still(self.ports)
 
     @property
     def may_stall(self) -> pl.DataFrame:
@@ -116,9 +123,27 @@ class Verdict:
         return self.ports.filter((pl.col("stall_fraction") >= self.threshold) | FULL_COUNTER)
 
 
+_MOVED: Final = int(
+    Flag.WRAP
+    | Flag.RESET
+    | Flag.LATCHED
+    | Flag.DATA_LATCHED
+    | Flag.IMPOSSIBLE
+    | Flag.DATA_IMPOSSIBLE
+)
+"""Flags of an interval in which a counter moved, whatever its number."""
+
+
+def _is_still(ports: pl.DataFrame) -> bool:
+    known = ports["moved"].drop_nulls()
+    return not known.is_empty() and not known.any()
+
+
 def _sums(piece: Piece) -> pl.LazyFrame:
     length = pl.col("interval_ns").cast(pl.Float64)
     stall, used = pl.col("stall_fraction"), pl.col("utilization")
+    rises = pl.max_horizontal("data_bytes", "packets", "xmit_wait_ticks", stall)
+    carried = pl.any_horizontal(pl.col("data_bytes", "packets").is_not_null()).any()
     counts = {
         name: ((pl.col("flags") & int(flag)) > 0).sum().cast(pl.UInt64)
         for name, flag in FLAGS.items()
@@ -141,9 +166,10 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         paused=(pl.col("paused_fraction") * length).sum(),
         known=length.filter(stall.is_not_null()).sum(),
         maximum=stall.max(),
+        moved=pl.when(carried).then(((rises > 0) | ((pl.col("flags") & _MOVED) > 0)).any()),
         used=(used * length).sum(),
         sized=length.filter(used.is_not_null()).sum(),
-        capacity_gbps=pl.col("capacity_gbps").max(),
+        capacity_gbps=pl.col("capacity_gbps").sort_by("time_ns").drop_nulls().last(),
         **counts,
         start_ns=(pl.col("time_ns") - pl.col("interval_ns")).min(),
         end_ns=pl.col("time_ns").max(),
@@ -169,7 +195,8 @@ def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
     )
     return parts.group_by(_PORT).agg(
         pl.col(*numbers, *FLAGS).sum(),
-        pl.col("maximum", "capacity_gbps", "end_ns", "full_ns", "latched_stall_ns").max(),
+        pl.col("maximum", "moved", "end_ns", "full_ns", "latched_stall_ns").max(),
+        pl.col("capacity_gbps").sort_by("end_ns").drop_nulls().last(),
         pl.col("start_ns").min(),
         pl.col("interface").first(),
     )
@@ -183,6 +210,8 @@ PORT_PASS: Final = Aggregate(
         "interface",
         "time_ns",
         "interval_ns",
+        "data_bytes",
+        "packets",
         "xmit_wait_ticks",
         "stall_fraction",
         "stall_high_fraction",
@@ -252,6 +281,7 @@ def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
         "latched_stall_seconds",
         "full_intervals",
         "maximum",
+        "moved",
         "utilization",
         "capacity_gbps",
         "lost_gbps",
@@ -277,8 +307,9 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) ->
         pause frames caused, null without any), ``untimed_intervals`` (with ticks of unknown
         length), ``stall_at_least`` (of all its time; null unless its counter is full at the end),
         ``latched_stall_seconds`` (the stall since the last reset that a full counter shows),
-        ``full_intervals``, ``maximum`` (largest of one interval),
-        ``utilization, capacity_gbps, lost_gbps``, one count per key of ``FLAGS``, and ``start_ns,
+        ``full_intervals``, ``maximum`` (largest of one interval), ``moved`` (whether a counter
+        rose), the latest ``capacity_gbps``,
+        ``utilization, lost_gbps``, one count per key of ``FLAGS``, and ``start_ns,
         end_ns``; worst first.
     """
     return port_table(engine.add_up(Archive.of(intervals).pieces(), [PORT_PASS])[0])
@@ -366,6 +397,7 @@ def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
             intervals=pl.col("stall_known_intervals") + pl.col("at_least"),
             direction=pl.lit(None, pl.String),
             interface=pl.lit(None, pl.String),
+            moved=pl.lit(None, pl.Boolean),
             start_ns=pl.lit(None, pl.Int64),
             end_ns=pl.lit(None, pl.Int64),
             **{
@@ -447,10 +479,13 @@ def assess(
     kind: Kind = "quiet"
     if (counted["finding"] == "errors").any():
         kind = "faults"
+    elif (counted["finding"] == "slower").any():
+        kind = "slower"
     elif table.select(FULL_COUNTER.any()).item() or (known["stall_fraction"] >= threshold).any():
         kind = "stalls"
     elif (
         known.is_empty()
+        or _is_still(table)
         or (table["untimed_intervals"] > 0).any()
         or (known["stall_high_fraction"] >= threshold).any()
     ):
@@ -476,16 +511,19 @@ def _counter_notes(ports: pl.DataFrame) -> list[str]:
     """Notes on ports with a full counter, and on those with an impossible increment."""
     full = ports.filter(FULL_COUNTER)
     wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
-    return [
-        note(rows) for note, rows in ((full_note, full), (impossible_note, wrong)) if rows.height
-    ]
+    changed = ports.filter(pl.col("rate_changed") > 0)
+    notes = ((full_note, full), (impossible_note, wrong), (speed_note, changed))
+    return [note(rows) for note, rows in notes if rows.height]
 
 
 def sentence(verdict: Verdict) -> str:
     """The verdict in one or two sentences."""
     if verdict.kind == "faults":
-        errors = ports_counted(verdict.errors, verdict.peers)
+        errors = ports_counted(verdict.counted("errors"), verdict.peers)
         return f"{errors}; {_stalls(verdict)}"
+    if verdict.kind == "slower":
+        slower = ports_counted(verdict.counted("slower"), verdict.peers)
+        return f"{slower}; {_stalls(verdict)}"
     return _stalls(verdict)
 
 
@@ -497,6 +535,8 @@ def _stalls(verdict: Verdict) -> str:
             return ticks_vary(verdict.may_stall, verdict.ports.height, verdict.threshold)
         if verdict.intervals == 0:
             return SINGLE_READING
+        if verdict.still:
+            return NOT_MOVED
         untimed = verdict.ports.filter(pl.col("untimed_intervals") > 0).height
         if untimed or not known:
             return no_stall_share(untimed, verdict.ports.height)
@@ -689,12 +729,21 @@ def full_note(ports: pl.DataFrame) -> str:
 
 def impossible_note(ports: pl.DataFrame) -> str:
     """A counter of these ports rose faster than time or line rate allows."""
+    remedies = []
+    if (ports["impossible"] > 0).any():
+        remedies.append(f"give {option('tick_ns')} where the tick is unknown")
+    if (ports["data_impossible"] > 0).any():
+        remedies.append("check the unit of the rates of the links")
     return (
         "ports with a counter that rose faster than possible, left out: "
-        f"{ports.height}, such as {some_ports(ports)}; give "
-        f"{option('tick_ns')} where the tick is unknown, "
-        "or check what else writes to the counters"
+        f"{ports.height}, such as {some_ports(ports)}; {', '.join(remedies)}, or check what else "
+        "writes to the counters"
     )
+
+
+def speed_note(ports: pl.DataFrame) -> str:
+    """These ports changed speed."""
+    return f"ports that changed speed: {ports.height}, such as {some_ports(ports)}"
 
 
 def _least(threshold: float) -> str:

@@ -20,13 +20,18 @@ import polars as pl
 
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.run.schema import Column, Table
-from tailback.units import counted, percent
+from tailback.units import counted, exact_rate, percent
 
 _SAID: Final = {
     "errors": (
         "counted {} on its link",
         "error",
         "a cable, transceiver or port is faulty; what was hit was sent again or lost",
+    ),
+    "slower": (
+        "came down {} to a lower speed",
+        "time",
+        "a cable, transceiver or port is faulty, or was set so; its link carries less since",
     ),
     "damaged": (
         "received {} that were damaged on an earlier link",
@@ -126,12 +131,14 @@ PORT_EVENTS: Final = Table(
     "port_events",
     "what a port counted of errors, pauses, marks and losses, one row for each kind",
     (
-        Column("finding", pl.String, "errors, paused, pausing, marked, slowed … (see KINDS)"),
+        Column("finding", pl.String, "errors, slower, paused, pausing, marked … (see KINDS)"),
         Column("node_name", pl.String, "device, or host of the adapter"),
         Column("port", pl.UInt16, "port number, 0 where ports have names alone"),
         Column("interface", pl.String, "interface, or device and port; null without a name"),
         Column(
-            "counters", pl.List(pl.String), "counters that rose or are full, as the source says"
+            "counters",
+            pl.List(pl.String),
+            "counters that rose or are full, as the source says; both speeds",
         ),
         Column("count", pl.UInt64, "events between the first and the last reading"),
         Column("full", pl.List(pl.String), "counters at their largest value: more is not counted"),
@@ -149,6 +156,7 @@ def no_events() -> pl.DataFrame:
 
 KINDS: Final = (
     "errors",
+    "slower",
     "damaged",
     "timeouts",
     "lost",
@@ -348,6 +356,9 @@ def meaning_of(counter: str) -> Meaning | None:
     return None
 
 
+SPEED: Final = "speed_mbps"
+"""Name under which :data:`READINGS` have the data rate of a port in Mb/s, 0 if its link is down."""
+
 _PORT: Final = ("node_guid", "node_name", "port", "interface")
 _KEY: Final = (*_PORT, "counter")
 
@@ -366,7 +377,7 @@ def port_events(
         Rows of :data:`PORT_EVENTS`, by kind, full counters first, then by number; empty if nothing
         rose.
     """
-    rows = []
+    rows = _slower(readings.filter(pl.col("counter") == SPEED), unused or {})
     for (_, device, port, interface), part in _rises(readings).group_by(_PORT, maintain_order=True):
         if str(interface) in (unused or {}).get(str(device), ()):
             continue
@@ -394,6 +405,44 @@ def port_events(
                 )
             )
     return in_order(pl.DataFrame(rows, schema=PORT_EVENTS.polars_schema, orient="row"))
+
+
+def speeds(readings: pl.DataFrame) -> pl.DataFrame:
+    """The data rates of ports as rows of :data:`READINGS`.
+
+    Args:
+        readings: Rows of ``counter_readings``.
+    """
+    mbps = (pl.col("capacity_gbps") * 1e3).round()
+    # Interfaces have their numbers in the readings only.
+    number = pl.when(pl.col("interface").is_null()).then("port").otherwise(0)
+    return (
+        readings.drop_nulls("capacity_gbps")
+        .with_columns(port=number, counter=pl.lit(SPEED), value=mbps)
+        .select(pl.col(name).cast(dtype) for name, dtype in READINGS.items())
+    )
+
+
+def _slower(rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]) -> list[tuple[object, ...]]:
+    """Rows of :data:`PORT_EVENTS` of the ports whose speed fell, from readings of their speed."""
+    rows: list[tuple[object, ...]] = []
+    falls = (
+        rates.sort("time_ns", maintain_order=True)
+        .with_columns(before=pl.col("value").shift(1).over(_PORT))
+        .filter(pl.col("value") < pl.col("before"))
+        .group_by(_PORT, maintain_order=True)
+        .agg(pl.len(), pl.col("before").first(), pl.col("value").min())
+        .sort(_PORT)
+    )
+    for _, device, port, interface, number, high, low in falls.iter_rows():
+        if str(interface) not in unused.get(str(device), ()):
+            change = f"from {exact_rate(high / 1e3)} to " + (
+                exact_rate(low / 1e3) if low else "down"
+            )
+            rows.append(
+                ("slower", device, port, interface, [change], number, [], number, None, None)
+            )
+    return rows
 
 
 def in_order(events: pl.DataFrame) -> pl.DataFrame:

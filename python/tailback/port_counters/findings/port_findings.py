@@ -16,6 +16,9 @@ Significance is tested with batch means, which account for autocorrelation, at a
 of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
 first.) The test is skipped if an interval shows that the port reached R.
 
+Where counters of bytes or packets are lower bounds, as in an interval with a reset, the bytes are
+unknown, and such an interval proves nothing.
+
 A port that pause frames of its far end stopped serves nothing meanwhile: the time that it was
 paused is not counted, and an interval with pauses of unknown length proves nothing.
 
@@ -38,6 +41,8 @@ from numpy.typing import NDArray
 
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.findings.port_events import event_port
+from tailback.port_counters.increments import RATE_TOLERANCE
+from tailback.port_counters.schema import Flag, exact_data
 from tailback.run.schema import Column, Table
 from tailback.units import counted, percent, rate_of_rate
 
@@ -104,8 +109,6 @@ PORT_FINDINGS: Final = Table(
     ),
 )
 
-_AT_LEAST: Final = 1
-"""Bit of ``flags`` in ``counter_intervals``: the stall is a lower bound."""
 _ORDER: Final = ("degraded", "busy", "queued", "drops")
 _KEY: Final = ("node_name", "port", "interface", "link")
 
@@ -140,8 +143,8 @@ class _Port:
         nominal: Nominal rate in Gb/s, NaN where unknown.
         start: Start of each interval, ns.
         end: End, ns.
-        sent: Bytes sent, NaN where unknown.
-        packets: Packets sent, NaN where unknown.
+        sent: Bytes sent, NaN where unknown or a lower bound.
+        packets: Packets sent, NaN in the same intervals.
         before: Queue at the start, bytes, NaN where unknown.
         after: Queue at the end.
         drops: Packets dropped, NaN where unknown.
@@ -210,10 +213,14 @@ class _Port:
 
 
 def _ports(intervals: pl.DataFrame) -> list[_Port]:
-    """Ports with counters of queues or drops, by name."""
+    """Ports with counters of bytes, queues or drops, by name."""
     clock = clock_error_ns(intervals)
-    has_evidence = (pl.col("backlog_bytes").is_not_null() | pl.col("drops").is_not_null()).any()
-    rows = intervals.filter(has_evidence.over("node_name", "port")).sort(*_KEY, "time_ns")
+    counters = pl.any_horizontal(pl.col("data_bytes", "backlog_bytes", "drops").is_not_null()).any()
+    rows = (
+        intervals.filter(counters.over("node_name", "port"))
+        .with_columns(exact_data("data_bytes", "packets"))
+        .sort(*_KEY, "time_ns")
+    )
     out = []
     for frame in rows.partition_by("node_name", "port", maintain_order=True):
 
@@ -224,7 +231,7 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
         paused = pl.col("paused_fraction").fill_null(0.0)
         # The pauses of several priorities may overlap: their sum, a lower bound, is marked so.
         vague = (pl.col("pause_frames").fill_null(0) > 0) & pl.col("paused_fraction").is_null()
-        vague |= (paused > 0) & ((pl.col("flags") & _AT_LEAST) > 0)
+        vague |= (paused > 0) & ((pl.col("flags") & int(Flag.AT_LEAST)) > 0)
         held = frame.select(
             time=(paused * pl.col("interval_ns")).cast(pl.Float64), vague=vague.fill_null(False)
         )
@@ -323,7 +330,7 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         intervals: Rows of ``counter_intervals``; ``capacity_gbps`` is the nominal rate of the link.
-            Ports without counters of queues or drops are left out.
+            Ports without counters of bytes, queues or drops are left out.
 
     Returns:
         Rows of :data:`PORT_FINDINGS`: degraded links first, by ratio of served to nominal rate;
@@ -331,10 +338,10 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
         is never degraded or busy; one that never queued or dropped packets has no row.
     """
     ports = _ports(intervals)
-    tested = max(1, sum(bool((port.after > 0).any()) for port in ports))
+    level = FALSE_POSITIVE_RATE / _tested(ports)
     rows = []
     for port in ports:
-        finding = _degraded(port, FALSE_POSITIVE_RATE / tested) or _busy(port) or _queued(port)
+        finding = _degraded(port, level) or _busy(port) or _queued(port)
         if finding is not None:
             rows.append(_finding_row(port, finding))
         if np.nansum(port.drops) > 0:
@@ -353,6 +360,11 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
         "port",
         nulls_last=True,
     )
+
+
+def _tested(ports: list[_Port]) -> int:
+    """Ports on which the sampling test can find something: those that ever had a queue."""
+    return max(1, sum(bool((port.after > 0).any()) for port in ports))
 
 
 def _degraded(port: _Port, level: float) -> _Finding | None:
@@ -396,21 +408,50 @@ def _student_quantile(probability: float, freedom: int) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def _sampled(port: _Port, level: float) -> _Finding | None:
-    """A degraded link, by more readings with a queue than its nominal rate allows."""
+@dataclass(frozen=True)
+class _Samples:
+    """Shares of time of a port, of its active intervals.
+
+    Attributes:
+        active: These intervals.
+        queued: Share of the readings with a queue, of each interval.
+        busy: Mean share of the time that the bytes take at the nominal rate.
+        excess: Mean of the queued share beyond the busy one.
+        error: What ``excess`` must exceed to be significant.
+        batches: Number of batches.
+    """
+
+    active: Flags
+    queued: Floats
+    busy: float
+    excess: float
+    error: float
+    batches: int
+
+
+def _samples(port: _Port, level: float) -> _Samples | None:
+    """The shares that the test of sampling compares; None where it cannot be made."""
     active = (port.sent > 0) & ~np.isnan(port.before) & ~np.isnan(port.after)
-    if np.isnan(port.nominal) or (active & port.unclear).any() or _ran_full(port, active):
+    if np.isnan(port.nominal) or (active & port.unclear).any():
         return None
-    queued_share = ((port.before > 0).astype(np.float64) + (port.after > 0)) / 2.0
-    busy_share = port.wire * 8.0 / (port.nominal * port.length) + port.paused / port.length
-    excess, error, batches = _mean((queued_share - busy_share)[active])
+    queued = ((port.before > 0).astype(np.float64) + (port.after > 0)) / 2.0
+    busy = port.wire * 8.0 / (port.nominal * port.length) + port.paused / port.length
+    excess, error, batches = _mean((queued - busy)[active])
     if batches < MIN_BATCHES:
         return None
-    if excess - _student_quantile(1.0 - level, batches - 1) * error <= 0:
+    least = _student_quantile(1.0 - level, batches - 1) * error
+    return _Samples(active, queued, float(busy[active].mean()), excess, least, batches)
+
+
+def _sampled(port: _Port, level: float) -> _Finding | None:
+    """A degraded link, by more readings with a queue than its nominal rate allows."""
+    samples = _samples(port, level)
+    if samples is None or samples.excess <= samples.error or _ran_full(port, samples.active):
         return None
+    active, batches = samples.active, samples.batches
     queued = active & port.queued
     span = float(port.free[queued].sum())
-    mean, error, _ = _mean(queued_share[active])
+    mean, error, _ = _mean(samples.queued[active])
     share = mean - _student_quantile(0.95, batches - 1) * error
     total = float(port.wire[active].sum()) * 8.0 / max(float(port.free[active].sum()), 1.0)
     # Bytes sent with a queue are at most all bytes.
@@ -422,6 +463,49 @@ def _sampled(port: _Port, level: float) -> _Finding | None:
     served = float(port.sent[queued].sum()) * 8.0 / span
     low = max(served - 2 * port.packet * 8.0 / span, 0.0)
     return _Finding("degraded", "sampled", queued, served, low, max(high, served))
+
+
+@dataclass(frozen=True)
+class RateTests:
+    """For how many ports the counters tell whether their links serve their rates.
+
+    Attributes:
+        ports: Number of ports.
+        rated: Of them, those with a known nominal rate.
+        sending: Of the rated ones, those that sent anything.
+        decided: Of these, those that reached their rate, and those whose readings would show a link
+            at half its rate.
+    """
+
+    ports: int
+    rated: int
+    sending: int
+    decided: int
+
+
+def rate_tests(intervals: pl.DataFrame) -> RateTests:
+    """What :func:`port_findings` can tell of the rates of the links.
+
+    Args:
+        intervals: Rows of ``counter_intervals``, as for :func:`port_findings`.
+    """
+    ports = _ports(intervals)
+    rated = [port for port in ports if not np.isnan(port.nominal)]
+    sending = [port for port in rated if (port.sent > 0).any()]
+    level = FALSE_POSITIVE_RATE / _tested(ports)
+    decided = sum(_is_decided(port, level) for port in sending)
+    return RateTests(len(ports), len(rated), len(sending), decided)
+
+
+def _is_decided(port: _Port, level: float) -> bool:
+    """Whether the port reached its rate, or would have shown a queue at half of it.
+
+    At half its rate its bytes take twice the time: it would be busy for as long again.
+    """
+    if _ran_full(port, port.sent > 0):
+        return True
+    samples = _samples(port, level)
+    return samples is not None and samples.busy > samples.error
 
 
 def _ran_full(port: _Port, active: Flags) -> bool:
@@ -454,10 +538,13 @@ def _mean(values: Floats) -> tuple[float, float, int]:
 
 
 def _busy(port: _Port) -> _Finding | None:
-    """A port that sends at its nominal rate with a queue."""
+    """A port that sends at its nominal rate with a queue, or whose queue is unknown."""
     if np.isnan(port.nominal):
         return None
-    full = port.full(0.0) & port.queued
+    # Without a queue, bytes alone must tell: more than the packets that an interval may miss.
+    resolved = port.wire >= MIN_CLOCK_RATIO * 2 * port.packet
+    unknown = np.isnan(port.before) & np.isnan(port.after)
+    full = port.full(0.0) & (port.queued | (unknown & resolved))
     if not full.any():
         return None
     span = max(float(port.free[full].sum()), 1.0)
@@ -482,7 +569,8 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
     chosen = finding.chosen
     known = ~np.isnan(port.sent)
     sent_gbps = float(port.sent[known].sum()) * 8.0 / float(port.length[known].sum() or np.nan)
-    active = known & (port.sent > 0) & ~np.isnan(port.after)
+    counts_queues = bool((~np.isnan(port.after)).any())
+    active = known & (port.sent > 0) & (~np.isnan(port.after) | (not counts_queues))
     levels = np.concatenate([port.before, port.after])
     busy = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum() or np.nan)
     drops, packets = _known_sum(port.drops), _known_sum(port.packets)
@@ -499,15 +587,12 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
         finding.low,
         finding.high,
         _none_if_nan(sent_gbps / port.nominal),
-        float((port.after[active] > 0).mean()) if active.any() else None,
+        float((port.after[active] > 0).mean()) if active.any() and counts_queues else None,
         _none_if_nan(busy / port.nominal),
         None if np.isnan(levels).all() else int(np.nanmax(levels)),
         drops,
         drops / offered if drops is not None and packets is not None and offered else None,
     )
-
-
-__all__ = ["PORT_FINDINGS", "QUEUE_WINDOWS", "clock_error_ns", "port_findings", "queue_windows"]
 
 
 def cannot_tell(events: pl.DataFrame) -> list[str]:
@@ -563,11 +648,21 @@ def ports_dropped(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
 
 
 def links_full(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
-    """Links, of ``ports``, that sent at their rate while packets waited; rows worst first."""
+    """Links, of ``ports``, that sent at their rate; rows worst first.
+
+    Where queues are counted, packets waited meanwhile.
+    """
+    text = f"{rows.height} of {counted(ports, 'link')} sent at the nominal rate"
+    worst = rows.row(0, named=True)
+    if rows["queued_share"].is_not_null().any():
+        return (
+            f"{text} with packets waiting, such as {port_label(worst, peers)}: more traffic was "
+            "offered than they can carry"
+        )
     return (
-        f"{rows.height} of {counted(ports, 'link')} sent at the nominal rate with packets "
-        f"waiting, such as {port_label(rows.row(0, named=True), peers)}: more traffic was "
-        "offered than they can carry"
+        f"{text} for a time, such as {port_label(worst, peers)} in "
+        f"{counted(worst['intervals'], 'interval')}: whether packets waited is unknown, because no "
+        "source counts queues"
     )
 
 
@@ -588,10 +683,69 @@ def none_queued(ports: int, threshold: float) -> str:
     )
 
 
-def no_slow_link(ports: int, rated: int) -> str:
-    """No link serves less than its rate, as far as rates are known (of ``rated`` ports)."""
-    if not rated:
+def no_slow_link(tests: RateTests) -> str:
+    """No link serves less than its rate, as far as rates are known and readings tell."""
+    if not tests.rated:
         return "Whether a link is slower than its rate is unknown: no source states the rates"
-    if rated < ports:
-        return f"No link serves less than its rate; the rate of {ports - rated} is unknown"
-    return "No link serves less than its rate"
+    if not tests.decided:
+        return (
+            "Whether a link is slower than its rate is unknown: no port has enough readings of its "
+            "queue while it sent"
+        )
+    undecided, unrated = tests.sending - tests.decided, tests.ports - tests.rated
+    text = "No link serves less than its rate"
+    if undecided:
+        text = (
+            f"No link is shown to serve less than its rate; {undecided} of {tests.sending} that "
+            "sent have too few readings of their queues to tell"
+        )
+    return f"{text}; the rate of {unrated} is unknown" if unrated else text
+
+
+LEAST_AFFECTED: Final = 3
+"""Links from which a common factor is not one cable, which has two links."""
+RATE_FACTORS: Final = (8.0, 1e3, 1024.0, 8e3, 1e6, 1024.0**2, 1e9)
+"""Factors between units of rates: bits and bytes, powers of 1000 and of 1024."""
+SMALLEST_FRAME_SHARE: Final = 60 / 84
+"""Bytes that counters have of a frame of the smallest size on the wire (IEEE 802.3)."""
+
+
+def unit_factor(findings: pl.DataFrame, peak: float) -> float | None:
+    """Factor by which stated rates are too large, if a wrong unit explains most slow links.
+
+    Links that serve one and the same fraction of their rates, and that of two units, are more
+    likely stated wrongly than all damaged. Then no port used more than that fraction.
+
+    Args:
+        findings: Rows of :data:`PORT_FINDINGS`.
+        peak: Largest share of its rate that a port used in an interval.
+
+    Returns:
+        The factor; None if units do not explain the slow links.
+    """
+    slow = findings.filter(pl.col("finding") == "degraded")
+    if slow.height < LEAST_AFFECTED:
+        return None
+    for factor in RATE_FACTORS:
+        if (
+            2 * _serves_fraction(slow, factor).sum() > slow.height
+            and peak * factor <= RATE_TOLERANCE
+        ):
+            return factor
+    return None
+
+
+def _serves_fraction(slow: pl.DataFrame, factor: float) -> pl.Series:
+    """Which slow links serve about 1/``factor`` of their rates."""
+    # Counters leave out a part of each frame; a reading has an error to both sides.
+    share = slow["served_gbps"] / slow["nominal_gbps"] * factor
+    return (share >= SMALLEST_FRAME_SHARE) & (share <= 1 / SMALLEST_FRAME_SHARE)
+
+
+def rates_too_high(rows: pl.DataFrame, factor: float) -> str:
+    """The stated rates have another unit; ``rows`` are those of the links that seem slow."""
+    about = int(_serves_fraction(rows, factor).sum())
+    return (
+        f"{about} of {counted(rows.height, 'link')} that seem slow serve about 1/{factor:,.0f} of "
+        "the stated rate: check the unit of the rates. Until then no cable can be judged"
+    )

@@ -19,6 +19,7 @@ import polars as pl
 from tailback.errors import InvalidValueError
 from tailback.io.delimited import Delimited, header_names, header_of, normal, parse
 from tailback.io.input_files import content, head, is_input_file
+from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import (
     CounterData,
@@ -26,7 +27,7 @@ from tailback.port_counters.readers.model import (
     events_of_table,
     identified,
 )
-from tailback.port_counters.schema import READINGS, CounterError, conform
+from tailback.port_counters.schema import ETHERNET, READINGS, U32_MAX, CounterError, conform
 from tailback.units import RATE_UNITS, column_gbps
 
 HAS_TIME_STAMPS = True
@@ -92,6 +93,7 @@ ALIASES: Final = {
         "packets_out",
         "packets_sent",
         "ifhcoutucastpkts",
+        "ifoutucastpkts",
         "transmit_packets",
         "transmit_packets_total",
     ),
@@ -120,9 +122,12 @@ ALIASES: Final = {
         *(f"{stem}_{unit}" for unit in RATE_UNITS for stem in ("rate", "speed")),
         "ifhighspeed",
         "speed",
+        "ifspeed",
     ),
 }
-"""Names of the columns, as ``delimited.normal`` gives them. ``speed`` is Linux's, in Mb/s."""
+"""Names of the columns, as ``delimited.normal`` gives them.
+
+``speed`` is Linux's, in Mb/s; ``ifspeed`` is that of IF-MIB, in b/s."""
 
 _LABELS: Final = frozenset(
     (
@@ -142,6 +147,11 @@ _TARGETS: Final = {
     "drops": "drops",
     "overlimits": "overlimits",
 }
+_COUNTER32: Final = {
+    "bytes": ("ifoutoctets", "data_limit"),
+    "packets": ("ifoutucastpkts", "packets_limit"),
+}
+"""Columns that IF-MIB (RFC 2863) counts in 32 bits, and the column of their largest value."""
 
 
 def sniff(path: Path) -> bool:
@@ -197,20 +207,31 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             if role in table.header
         },
     }
-    if "rate" in table.header:
-        rate = table.number("rate") * _unit(table)
-        # An interface that is down has speed 0 or -1.
-        columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
+    for role, (name, limit) in _COUNTER32.items():
+        if normal(table.header.get(role, "")) == name:
+            values = columns[_TARGETS[role]]
+            # Exporters of 64 bits use the name too.
+            narrow = U32_MAX if (values <= U32_MAX).all() else None
+            columns[limit] = pl.repeat(narrow, len(values), dtype=pl.UInt64, eager=True)
+    rate = _rates(table)
+    # An interface that is down has speed 0 or -1.
+    columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
     columns |= {f"label {label}": table.rows[f"label {label}"] for label in labels}
-    frame = pl.DataFrame(columns).with_columns(
-        port=pl.lit(0, pl.UInt16), source=pl.lit("ethernet csv")
-    )
+    frame = pl.DataFrame(columns).with_columns(port=pl.lit(0, pl.UInt16), source=pl.lit(ETHERNET))
     of_label = {f"label {label}": label for label in labels}
     frame, devices = identified(frame, of_label)
     out = CounterData(
         conform(READINGS, frame.drop(of_label)), unknown=table.unused, devices=devices
     )
-    out.events = events_of_table(table, frame, names)
+    down = frame.filter(rate <= 0).with_columns(capacity_gbps=0.0).drop(of_label)
+    out.events = pl.concat(
+        [events_of_table(table, frame, names), port_events.speeds(conform(READINGS, down))]
+    )
+    if "data_limit" in frame.columns and frame["data_limit"].is_not_null().any():
+        out.notes.append(
+            f"{path.name}: {table.header['bytes']} counts 32 bits, which are full after 34 s at "
+            "1 Gb/s: bytes are lower bounds where an interval is longer; read ifHCOutOctets"
+        )
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
     again = frame.select("time_ns", "node_name", "interface").is_duplicated().sum()
@@ -222,3 +243,14 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 def _times(table: Delimited) -> pl.Series:
     table.need("time")
     return table.instants("time")
+
+
+def _rates(table: Delimited) -> pl.Series:
+    """The rate of each row in Gb/s, null where unknown."""
+    if "rate" not in table.header:
+        return pl.repeat(None, table.rows.height, dtype=pl.Float64, eager=True)
+    rate = table.number("rate")
+    if normal(table.header["rate"]) == "ifspeed":
+        # Its largest value stands for every higher rate (RFC 2863).
+        return pl.select(pl.when(rate != U32_MAX).then(rate / 1e9)).to_series()
+    return rate * _unit(table)

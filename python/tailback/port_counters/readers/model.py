@@ -109,6 +109,10 @@ class CounterData:
     devices: dict[str, DeviceIdentity] = field(default_factory=dict)
     unprinted: Unprinted | None = None
 
+    def all_events(self) -> pl.DataFrame:
+        """Its counters of errors, pauses and marks, and the speeds of its ports."""
+        return pl.concat([self.events, port_events.speeds(self.readings)])
+
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
 

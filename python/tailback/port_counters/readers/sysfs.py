@@ -14,7 +14,7 @@ from typing import Any
 
 from tailback.fabric.rates import WIDTHS, data_rate_gbps
 from tailback.io.input_files import opened
-from tailback.port_counters.findings.port_events import meaning_of
+from tailback.port_counters.findings.port_events import SPEED, meaning_of
 from tailback.port_counters.readers.model import (
     U64_MAX,
     WORD_BYTES,
@@ -150,7 +150,9 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
             elif (value := _counter(port, (f"{folder}/{name}",))) is not None:
                 note_counter(row, unknown, name, value)
     rate = _content(port / "rate")
-    if rate is not None and (match := _RATE.fullmatch(rate)):
+    if "DOWN" in (_content(port / "state") or ""):
+        row.setdefault("events", {})[SPEED] = 0
+    elif rate is not None and (match := _RATE.fullmatch(rate)):
         row["capacity_gbps"] = gbps = data_rate_gbps(match["width"], match["speed"])
         row |= adapter_tick(device.name, gbps, WIDTHS.get(match["width"].lower(), 0))
     elif rate is not None:
