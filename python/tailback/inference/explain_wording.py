@@ -39,6 +39,9 @@ COUNTERS: Final = (
     "port counters from the time of the run, which show slow links and other jobs' traffic: run "
     "tailback collect during the job and pass its folder with --counters"
 )
+COUNTERS_OF_CABLES: Final = (
+    "counters of both ports of the cables that may be slow: those that were given count other links"
+)
 JOB_LIST: Final = (
     "a job list, which names the jobs behind the traffic: SLURM_TIME_FORMAT=%s sacct -a -X "
     "--parsable2 -o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
@@ -90,6 +93,22 @@ def queued_below_rate(busy_ps: int) -> str:
     if not busy_ps:
         return queued
     return f"{queued}, and needed {format_time(busy_ps)} for the bytes that it counted"
+
+
+def served_nothing(links: Sequence[str]) -> str:
+    """Why counters of queues contradict themselves."""
+    return (
+        f"By its counters, {links[0]} served nothing while packets waited, which no link did that "
+        "carried the messages of this run: check the counters, which may have restarted."
+    )
+
+
+def wrong_unit(links: int, share: float) -> str:
+    """Why the stated rates of links cannot be right."""
+    return (
+        f"The counters show {links} cables at about {share:.2g} of their stated rate, and none "
+        "that was faster: check the rates in --fabric, whose unit may be wrong."
+    )
 
 
 def foreign_hosts(foreign: Sequence[str], known: Sequence[str]) -> str:

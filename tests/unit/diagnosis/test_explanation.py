@@ -10,6 +10,7 @@ import pytest
 
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
+from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import (
     HostReport,
     LateRank,
@@ -21,7 +22,6 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_remedy import of_measured
 from tailback.inference.measured_verdict import FurtherCosts, explain
-from tailback.inference.measured_wording import late_ranks
 from tailback.inference.unknown_job import UnknownJob
 from tailback.units import format_time, percent
 from tests.factories.measured_times import MS, measured
