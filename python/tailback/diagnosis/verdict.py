@@ -11,7 +11,6 @@ import numpy as np
 from tailback.diagnosis.adapter_load import receivers_are_full
 from tailback.diagnosis.cause_finding import ensure_cause_finding
 from tailback.diagnosis.confidence import (
-    MIN_WORTH,
     NO_CONTENTION_CAUSES,
     WORTH_FIXING,
     TimeUse,
@@ -61,6 +60,7 @@ from tailback.diagnosis.waterfall import (
     Progress,
     Waterfall,
     build_waterfall,
+    is_capacity,
     overshoot_share,
     unexplained_share,
 )
@@ -164,7 +164,9 @@ def diagnose_cause(
     return Diagnosis(
         cause=cause,
         headline=text,
-        findings=ensure_cause_finding(cause, findings, cost if bars else None),
+        findings=ensure_cause_finding(
+            cause, findings, cost if bars else None, logged=evidence.losses is not None
+        ),
         waterfall=bars,
         remedy=None,
         top_links=evidence.top_links(TOP_LINKS),
@@ -377,11 +379,7 @@ def _best_placement(
     bars: list[WaterfallBar], evidence: RunAnalysis, placements: Placements
 ) -> Literal["tried", "untried"] | None:
     """Whether other placements were tried, if the network costs time and the placement does not."""
-    bar = {bar.name: bar for bar in bars}
-    if "network" not in bar:
-        return None
-    threshold = MIN_WORTH * bar["observed"].elapsed_ps
-    if not bar["placement"].delta_ps < threshold <= bar["network"].delta_ps:
+    if not is_capacity(bars):
         return None
     own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
     return "untried" if own >= set(placements) else "tried"

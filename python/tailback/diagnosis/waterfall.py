@@ -746,3 +746,15 @@ def network_with(routes: str) -> str:
 def with_own_routing(routes: str) -> str:
     """The network with its own routing, our job alone."""
     return f"the network as it is with its {routes}, your job alone"
+
+
+def is_capacity(bars: Sequence[WaterfallBar]) -> bool:
+    """Whether the network costs time under the best placement, too, and the current one does not.
+
+    False without a waterfall, or if no placement was tried.
+    """
+    bar = {bar.name: bar for bar in bars}
+    if "network" not in bar:
+        return False
+    threshold = CLEARLY_FASTER * bar["observed"].elapsed_ps
+    return bar["placement"].delta_ps < threshold <= bar["network"].delta_ps
