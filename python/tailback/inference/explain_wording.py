@@ -98,8 +98,8 @@ def queued_below_rate(busy_ps: int) -> str:
 def served_nothing(links: Sequence[str]) -> str:
     """Why counters of queues contradict themselves."""
     return (
-        f"By its counters, {links[0]} served nothing while packets waited, which no link did that "
-        "carried the messages of this run: check the counters, which may have restarted."
+        f"By its counters, {links[0]} served nothing while packets waited, although this run used "
+        "it: check the counters, which may have restarted."
     )
 
 
