@@ -38,7 +38,7 @@ def test_the_first_screen_leads_from_the_cause_to_the_remedy(
     found = steps(browser)
     assert list(found) == ["Cause", "Root links", "Phase and call", "Remedy"]
     assert max(step["bottom"] for step in found.values()) < 720
-    assert found["Cause"]["items"] == ["Placement of ranks"]
+    assert found["Cause"]["items"] == ["Placement"]
     assert found["Cause"]["note"] == "86 % of the congested packets"
     estimate = FigureData(run).load().shrunk
     assert estimate is not None

@@ -557,6 +557,7 @@ class _Workflow:
             progress=self.progress,
             analyse=self.analyse,
             engines=self.engines,
+            program=prepared.observed.program if self.engines else None,
         )
         context = RemedyContext(
             evaluate,

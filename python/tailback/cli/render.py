@@ -12,28 +12,17 @@ from tailback.cli.text import align_columns, command_lines, table_width, truncat
 from tailback.diagnosis.cause_finding import CODE
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnosis.waterfall import displayed_bars
-from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
+from tailback.diagnosis.wording import (
+    bar_name,
+    confidence_sentence,
+    measured_confidence,
+    verdict_name,
+)
 from tailback.names.display import display_width, printable, shorten_names
 from tailback.units import format_time, percent
 
 CAUSES_ON_LINKS = ("pattern", "placement", "routing", "slow-link", "other-traffic", "injection")
 """Causes of a measured run for which the screen lists links and the call sites that load them."""
-
-CAUSE_TITLE = {
-    "pattern": "COMMUNICATION PATTERN",
-    "placement": "PLACEMENT",
-    "routing": "ROUTING IMBALANCE",
-    "slow-link": "SLOW LINK",
-    "other-traffic": "OTHER TRAFFIC",
-    "injection": "INJECTION LIMIT",
-    "in-host": "IN-HOST LIMIT",
-    "not-network": "NOT THE NETWORK",
-    "imbalance": "COMPUTATION IMBALANCE",
-    "noise": "NOISE IN COMPUTATION",
-    "late-partner": "LATE PARTNER",
-    "healthy": "HEALTHY",
-    "undetermined": "UNDETERMINED",
-}
 
 
 def _communication(diagnosis: Diagnosis) -> str:
@@ -56,7 +45,7 @@ def diagnosis_lines(
         call_sites: Lines to show after the links.
     """
     lines = measured_lines(diagnosis)
-    lines += [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
+    lines += [f"VERDICT  {verdict_name(diagnosis).upper()}", *wrap(diagnosis.headline)]
     if diagnosis.explanation is None:
         known = "" if diagnosis.captured else f", {_communication(diagnosis)}"
         lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{known}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tailback.diagnosis.cause_wording import (
     ADVICE,
     FROM_MESSAGE_TIMES,
+    MEASURE_IT,
     TITLES,
     charged,
     contention_costs_little,
@@ -20,7 +21,12 @@ CODE = "TB000"
 
 
 def ensure_cause_finding(
-    cause: Cause, findings: Sequence[Finding], cost: Mapping[Cause, float] | None, why: str = ""
+    cause: Cause,
+    findings: Sequence[Finding],
+    cost: Mapping[Cause, float] | None,
+    why: str = "",
+    *,
+    logged: bool = False,
 ) -> list[Finding]:
     """The findings with one for the main cause, and without TB004 if the network is the cause.
 
@@ -29,6 +35,7 @@ def ensure_cause_finding(
         findings: Findings of the rules.
         cost: Share of the time that each cause costs by re-simulation; None without one.
         why: Evidence of the cause if no rule found it; derived from ``cost`` if empty.
+        logged: Whether the run has a message log.
     """
     kept = list(findings)
     if cost is not None and cause not in NO_CONTENTION_CAUSES:
@@ -44,7 +51,7 @@ def ensure_cause_finding(
         share=0.0,
         phases=[],
         links=[],
-        advice=ADVICE[cause],
+        advice=MEASURE_IT if cause == "undetermined" and logged else ADVICE[cause],
     )
     return [own, *kept]
 

@@ -44,6 +44,26 @@ NAMES: dict[str, str] = {
 }
 """Names of causes within a sentence or a table."""
 
+VERDICTS: dict[Cause, str] = {
+    "pattern": "Communication pattern",
+    "placement": "Placement",
+    "routing": "Routing imbalance",
+    "slow-link": "Slow link",
+    "other-traffic": "Other traffic",
+    "injection": "Injection limit",
+    "in-host": "In-host limit",
+    "not-network": "Not the network",
+    "imbalance": "Computation imbalance",
+    "noise": "Noise in computation",
+    "late-partner": "Late partner",
+    "healthy": "Healthy",
+    "undetermined": "Undetermined",
+}
+"""Names of verdicts on the screen and in the report."""
+
+CAPACITY = "Network capacity"
+"""Name of the verdict ``placement`` if the time is lost under the best placement tried, too."""
+
 TITLES: dict[Cause, str] = {
     "pattern": "Communication pattern: nodes are sent more than they can receive",
     "placement": "Placement: your own traffic fills links inside the network",
@@ -79,6 +99,12 @@ ADVICE: dict[Cause, str] = {
     "undetermined": "Run longer, or with a message log.",
 }
 """Advice of that finding."""
+
+MEASURE_IT = (
+    "Record the run on the network itself, with the times of its calls (tailback record) and port "
+    "counters (tailback collect): a simulation cannot show what it lacks."
+)
+"""The same for an undetermined cause if there is a message log already."""
 
 FROM_MESSAGE_TIMES = (
     "No congestion tree shows this; it follows from the times at which messages were sent and "

@@ -26,6 +26,9 @@ DRAWS, SEED = 4000, 20
 
 NO_CONTENTION_CAUSES: tuple[Cause, ...] = ("not-network", "injection", "in-host")
 
+OUTSIDE_NETWORK: tuple[Cause, ...] = ("in-host", "imbalance")
+"""Causes of simulated runs that cost time outside the network."""
+
 WORTH_FIXING = 0.05
 """A cause that costs this share of the total time is always worth fixing."""
 
@@ -93,11 +96,13 @@ def main_cause(cost: Mapping[Cause, float], use: TimeUse) -> Cause:
     Args:
         cost: Share of the time that each cause costs; ``in-host`` is the main cause if it costs
             :data:`WORTH_FIXING`, more than any cause of contention, and no less than the line rate
-            of the adapters where that limits the run.
+            of the adapters where that limits the run. ``imbalance`` is if it costs that, and most.
         use: Communication and line rate of the run.
     """
     contention, within = in_network(cost), cost.get("in-host", 0.0)
     largest = max(contention.values(), default=0.0)
+    if cost.get("imbalance", 0.0) >= max(largest, within, WORTH_FIXING):
+        return "imbalance"
     worth = is_worth_fixing(contention, use.communication)
     if worth and largest >= within:
         return max(contention, key=lambda cause: contention[cause])
@@ -107,8 +112,8 @@ def main_cause(cost: Mapping[Cause, float], use: TimeUse) -> Cause:
 
 
 def in_network(cost: Mapping[Cause, float]) -> dict[Cause, float]:
-    """The costs without that of transfers within hosts, which is not contention."""
-    return {cause: share for cause, share in cost.items() if cause != "in-host"}
+    """The costs without those of transfers within hosts and of computation: no contention."""
+    return {cause: share for cause, share in cost.items() if cause not in OUTSIDE_NETWORK}
 
 
 def is_worth_fixing(cost: Mapping[Cause, float], communication: float) -> bool:
@@ -140,7 +145,7 @@ def costs_in(variations: Sequence[VariedTimes], use: TimeUse) -> list[dict[Cause
     without = [_costs(varied.without_network()) for varied in variations]
     if all(main_cause(cost, use) == "placement" for cost in without):
         return without
-    return [_costs(one.with_network() if one.with_network else one) for one in variations]
+    return [_costs(one.complete) for one in variations]
 
 
 def _costs(varied: VariedTimes) -> dict[Cause, float]:
@@ -213,7 +218,8 @@ def _drawn(seen: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.fl
 def scaled(charged: Mapping[Cause, float], scale: float) -> dict[Cause, float]:
     """The costs with those of contention times ``scale``; see :func:`contention_scale`."""
     return {
-        cause: share if cause == "in-host" else share * scale for cause, share in charged.items()
+        cause: share if cause in OUTSIDE_NETWORK else share * scale
+        for cause, share in charged.items()
     }
 
 

@@ -60,6 +60,7 @@ class HeadlineFacts:
             could be tried (``untried``); None if another is better, or none was simulated.
         slow_links: Links known to be slow, if any are.
         slow_tried: Whether slow cables were simulated to explain the time.
+        late_ranks: Ranks that compute longer than others, in words; empty if none does.
     """
 
     elapsed_ps: int
@@ -76,6 +77,7 @@ class HeadlineFacts:
     best_placement: Literal["tried", "untried"] | None
     slow_links: SlowLinks | None
     slow_tried: bool
+    late_ranks: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ def _main_clause(cause: Cause, facts: HeadlineFacts) -> str:
     lead = SENTENCES[cause]
     if cause == "slow-link" and facts.slow_links is not None:
         return _slow_links_named(facts.slow_links)
+    if cause == "imbalance":
+        return f"{lead} ({facts.late_ranks})"
     if cause == "other-traffic" and facts.slow_tried:
         return f"{lead}, since neither your own job nor slow cables explain the time"
     if cause == "routing" and facts.detours:

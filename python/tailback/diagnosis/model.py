@@ -37,7 +37,7 @@ Cause = Literal[
 - ``injection``: the line rate of the adapters, without contention;
 - ``in-host``: transfers within hosts, such as over NVLink, take the time;
 - ``not-network``: computation, imbalance or latency;
-- ``imbalance`` (measured runs only): ranks compute for different times, and others wait for them;
+- ``imbalance``: ranks compute for different times, and others wait for them;
 - ``noise`` (measured runs only): the same computation sometimes takes longer;
 - ``late-partner`` (measured runs only): ranks wait for partners that compute before they send;
 - ``healthy`` (measured runs only): no cause costs enough to be a fault;

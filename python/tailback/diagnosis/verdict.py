@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from tailback.diagnosis.adapter_load import receivers_are_full
 from tailback.diagnosis.cause_finding import ensure_cause_finding
 from tailback.diagnosis.confidence import (
-    MIN_WORTH,
     NO_CONTENTION_CAUSES,
     WORTH_FIXING,
     TimeUse,
@@ -59,6 +60,7 @@ from tailback.diagnosis.waterfall import (
     Progress,
     Waterfall,
     build_waterfall,
+    is_capacity,
     overshoot_share,
     unexplained_share,
 )
@@ -66,6 +68,7 @@ from tailback.diagnosis.wording import (
     BETWEEN_HOSTS,
     LONGER_PATHS,
     WITHOUT_SAMPLES,
+    late_ranks,
     provenance,
     recorded_warnings,
     recording_contradiction,
@@ -74,8 +77,12 @@ from tailback.diagnosis.wording import (
 )
 from tailback.errors import RunError
 from tailback.evaluate import EngineVariation, Evaluate
+from tailback.evidence.measure import SLOW_RANK_RATIO
+from tailback.evidence.model import LateRank
 from tailback.run.run import Run
 from tailback.stages import stage
+from tailback.traffic.computation import balanced
+from tailback.traffic.program import Op, Program
 
 TOP_LINKS = 20
 
@@ -95,6 +102,7 @@ def diagnose_cause(
     progress: Progress | None = None,
     analyse: Callable[[Run], RunAnalysis] = RunAnalysis,
     engines: Sequence[EngineVariation] = ENGINE_VARIATIONS,
+    program: Program | None = None,
 ) -> Diagnosis:
     """Diagnose a run, without a search for remedies.
 
@@ -108,6 +116,8 @@ def diagnose_cause(
         progress: Called with the current step and its progress, 0–1.
         analyse: Analyses a run; pass a caching function to reuse the analysis.
         engines: Other settings of the engine with which the verdict must hold.
+        program: Traffic of the observed job, to see whether some ranks compute longer than others;
+            None where the measured waits show that.
 
     Raises:
         RunError: ``seeds`` is below 1, or the run has no observed job.
@@ -120,21 +130,33 @@ def diagnose_cause(
     sampled = sampled_verdict(evidence)
     found = _Found(sampled.cause, {}, "samples", sampled.confidence)
     bars, shares, slow = list[WaterfallBar](), list[CauseShare](), None
+    late = [] if program is None else slow_ranks(run, program)
     if evaluate is not None:
-        waterfall = build_waterfall(run, evaluate, seeds, progress, placements, rules, engines)
+        even = None if program is None or not late else balanced(program)
+        waterfall = build_waterfall(
+            run,
+            evaluate,
+            seeds,
+            progress,
+            placements,
+            rules,
+            engines,
+            None if even is program else even,
+        )
         bars, shares = waterfall.bars, waterfall.shares
         if unexplained_share(bars) >= WORTH_FIXING:
             slow = find_slow_cables(evidence, evaluate)
         found = _by_time(waterfall, findings, slow, evidence, sampled)
     cause, cost, warnings = found.cause, found.cost, list(found.warnings)
-    against = recording_contradiction(run) if cause == "not-network" and evidence.crosses else ""
+    clears = cause in NO_CONTENTION_CAUSES and evidence.crosses
+    against = recording_contradiction(run) if clears else ""
     if not against and cause == "pattern" and not receivers_are_full(run):
         against = unordered(run)
     if against:
         cause = "undetermined"
     if not run.complete:
         warnings.append(INTERRUPTED)
-    facts = _headline_facts(evidence, bars, slow, placements or {})
+    facts = _headline_facts(evidence, bars, slow, placements or {}, late)
     told = against if found.cause == "pattern" else NOT_RULED_OUT.format(against)
     text = told if against else headline(cause, findings, cost, facts)
     if why := run.summary.get("without_samples"):
@@ -142,7 +164,9 @@ def diagnose_cause(
     return Diagnosis(
         cause=cause,
         headline=text,
-        findings=ensure_cause_finding(cause, findings, cost if bars else None),
+        findings=ensure_cause_finding(
+            cause, findings, cost if bars else None, logged=evidence.losses is not None
+        ),
         waterfall=bars,
         remedy=None,
         top_links=evidence.top_links(TOP_LINKS),
@@ -288,6 +312,7 @@ def _headline_facts(
     bars: list[WaterfallBar],
     slow: SlowCableFit | None,
     placements: Placements,
+    late: Sequence[LateRank],
 ) -> HeadlineFacts:
     """Facts about the run for the headline."""
     run = evidence.run
@@ -308,7 +333,35 @@ def _headline_facts(
         best_placement=_best_placement(bars, evidence, placements),
         slow_links=_known_slow_links(slow, evidence),
         slow_tried=slow is not None,
+        late_ranks=late_ranks(late, "imbalance"),
     )
+
+
+def slow_ranks(run: Run, program: Program) -> list[LateRank]:
+    """Ranks that compute longer than the median rank, and by how much; empty if none is slow.
+
+    Args:
+        run: A run of the program.
+        program: Traffic of the observed job.
+    """
+    compute = program.kind == Op.COMPUTE
+    times = np.bincount(program.op_rank[compute], program.amount[compute], program.n_ranks)
+    usual = float(np.median(times)) if len(times) else 0.0
+    slow = np.flatnonzero((times >= SLOW_RANK_RATIO * usual) & (times > 0))
+    if not usual or not len(slow):
+        return []
+    jobs = run.tables["jobs"].filter("observed").select("job")
+    ranks = run.tables["ranks"].join(jobs, on="job", how="semi").sort("job_rank")
+    hosts = ranks.join(run.tables["nodes"], on="node", how="left", maintain_order="left")
+    return [
+        LateRank(
+            rank=rank,
+            waited_ps=0,
+            excess_ps=round(times[rank] - usual),
+            host=hosts["host_name"][rank],
+        )
+        for rank in slow.tolist()
+    ]
 
 
 def _longer_paths(evidence: RunAnalysis) -> str:
@@ -327,11 +380,7 @@ def _best_placement(
     bars: list[WaterfallBar], evidence: RunAnalysis, placements: Placements
 ) -> Literal["tried", "untried"] | None:
     """Whether other placements were tried, if the network costs time and the placement does not."""
-    bar = {bar.name: bar for bar in bars}
-    if "network" not in bar:
-        return None
-    threshold = MIN_WORTH * bar["observed"].elapsed_ps
-    if not bar["placement"].delta_ps < threshold <= bar["network"].delta_ps:
+    if not is_capacity(bars):
         return None
     own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
     return "untried" if own >= set(placements) else "tried"

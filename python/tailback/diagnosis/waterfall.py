@@ -21,6 +21,7 @@ from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.run.run import Run
+from tailback.traffic.program import Program
 
 _IDEAL: Final = (
     "every message at the line rate of its own adapters, nothing shared, on the shortest of the "
@@ -195,6 +196,7 @@ class VariedTimes:
         steps: Time of each step but ``observed``, in the order of the bars.
         run_ps: Time that the run takes with these settings of the engine: as observed, times the
             ratio of the full simulations with and without them.
+        imbalance_ps: Time that the run saves if computation is balanced; 0 if it is.
         with_network: The same with the step ``network``, which is simulated when it is asked for;
             None if ``steps`` has it, or no placement was tried. Without it, all that the network
             costs is charged to the placement as it is, which then costs no more than with it
@@ -204,17 +206,25 @@ class VariedTimes:
 
     steps: Mapping[str, int]
     run_ps: int
+    imbalance_ps: int = 0
     with_network: Callable[[], VariedTimes] | None = None
 
     def without_network(self) -> VariedTimes:
         """The same without the step ``network``."""
         steps = {name: ps for name, ps in self.steps.items() if name != "network"}
-        return VariedTimes(steps, self.run_ps)
+        return replace(self, steps=steps, with_network=None)
+
+    @property
+    def complete(self) -> VariedTimes:
+        """The same with the step ``network``, if a placement was tried."""
+        if self.with_network is None:
+            return self
+        return replace(self.with_network(), imbalance_ps=self.imbalance_ps)
 
     @property
     def charged(self) -> dict[Cause, float]:
         """Share of the time charged to each cause; a step that saves time costs 0."""
-        costs: dict[Cause, float] = {}
+        costs: dict[Cause, float] = {"imbalance": self.imbalance_ps / max(self.run_ps, 1)}
         before = 0
         for name, time in self.steps.items():
             if name in CAUSE_OF_STEP:
@@ -248,6 +258,7 @@ def build_waterfall(
     placements: Placements | None = None,
     rules: Sequence[str] = (),
     engines: Sequence[EngineVariation] = ENGINE_VARIATIONS,
+    even: Program | None = None,
 ) -> Waterfall:
     """Re-simulate every step ``seeds`` times, and once with each variation of the engine.
 
@@ -259,6 +270,7 @@ def build_waterfall(
         placements: Candidate placements: node of each rank, shape (R,), by name.
         rules: Routing rules to try for even spreading, in addition to the one in use.
         engines: Other engine settings to try.
+        even: The program with balanced computation; None if it is balanced.
     """
     announce(evaluate, _independent_changes(run, seeds, placements or {}, rules, engines))
     rule = _best_rule(evaluate, rules, progress)
@@ -274,6 +286,10 @@ def build_waterfall(
     wire_ps = wire_time_ps(run)
     times = _bounded(simulated, floor, wire_ps)
     variations = _variations(run, evaluate, todo, simulated, engines, wire_ps)
+    late: list[int] = []
+    if even is not None:
+        late = _saved_if_even(evaluate, even, simulated["other traffic"])
+        variations = _with_imbalance(variations, evaluate, even, engines, late)
     todo.insert(1, WaterfallStep("paths", Change(), PATHS))
     after = 3 if "in-host" in simulated else 2
     todo.insert(after, WaterfallStep("injection", Change(), INJECTION))
@@ -286,7 +302,39 @@ def build_waterfall(
     if progress is not None:
         progress("removing causes", n_real / (n_real + 1))
     removed = _removed(evaluate, todo, times, seeds, rule, charged, placements or {})
-    return Waterfall(bars, _shares(run, bars, removed), variations)
+    return Waterfall(bars, _shares(run, bars, removed, late), variations)
+
+
+def _saved_if_even(evaluate: Evaluate, even: Program, full: Sequence[int]) -> list[int]:
+    """Time saved by balanced computation in each repetition; empty if it is negligible.
+
+    ``full``: time of the run as it is in each repetition.
+    """
+    saved = [
+        max(now - evaluate(Change(program=even, seed_offset=seed)).elapsed_ps, 0)
+        for seed, now in enumerate(full)
+    ]
+    return saved if sum(saved) >= CLEARLY_FASTER * sum(full) else []
+
+
+def _with_imbalance(
+    variations: Sequence[VariedTimes],
+    evaluate: Evaluate,
+    even: Program,
+    engines: Sequence[EngineVariation],
+    late: Sequence[int],
+) -> list[VariedTimes]:
+    """The variations with what each saves if computation is balanced, as ``late`` repetitions do.
+
+    The last variations are those of the ``engines``.
+    """
+    if not late:
+        return list(variations)
+    times = [evaluate(Change(program=even, variation=one)).elapsed_ps for one in engines]
+    varied = variations[len(late) :]
+    saved = [max(one.steps["other traffic"] - ps, 0) for one, ps in zip(varied, times, strict=True)]
+    pairs = zip(variations, [*late, *saved], strict=True)
+    return [replace(one, imbalance_ps=ps) for one, ps in pairs]
 
 
 def _independent_changes(
@@ -557,11 +605,20 @@ def _removed(
 
 
 def _shares(
-    run: Run, bars: list[WaterfallBar], removed: dict[Cause, list[int]]
+    run: Run,
+    bars: list[WaterfallBar],
+    removed: dict[Cause, list[int]],
+    late: Sequence[int],
 ) -> list[CauseShare]:
-    """Cost of each cause, largest first; a step that saves time costs 0."""
+    """Cost of each cause, largest first; a step that saves time costs 0.
+
+    ``late``: time saved by balanced computation in each repetition, which is no step.
+    """
     total = max(run.elapsed_ps, 1)
     charged: dict[Cause, list[float]] = {}
+    if late:
+        charged["imbalance"] = [ps / total for ps in (_mean(late), min(late), max(late))]
+        removed = {**removed, "imbalance": list(late)}
     for bar in bars:
         if bar.name in CAUSE_OF_STEP:
             sums = charged.setdefault(CAUSE_OF_STEP[bar.name], [0.0, 0.0, 0.0])
@@ -689,3 +746,15 @@ def network_with(routes: str) -> str:
 def with_own_routing(routes: str) -> str:
     """The network with its own routing, our job alone."""
     return f"the network as it is with its {routes}, your job alone"
+
+
+def is_capacity(bars: Sequence[WaterfallBar]) -> bool:
+    """Whether the network costs time under the best placement, too, and the current one does not.
+
+    False without a waterfall, or if no placement was tried.
+    """
+    bar = {bar.name: bar for bar in bars}
+    if "network" not in bar:
+        return False
+    threshold = CLEARLY_FASTER * bar["observed"].elapsed_ps
+    return bar["placement"].delta_ps < threshold <= bar["network"].delta_ps

@@ -6,10 +6,14 @@ Simulated times are *expected*, whatever was recorded. A run with measured times
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from tailback.diagnosis.model import Agreement, Basis, Times, WaterfallBar
+from tailback.diagnosis.cause_wording import CAPACITY, VERDICTS
+from tailback.diagnosis.model import Agreement, Basis, Diagnosis, Times, WaterfallBar
+from tailback.diagnosis.waterfall import is_capacity
 from tailback.errors import option
+from tailback.evidence.model import LateRank
 from tailback.run.run import Run
 from tailback.units import format_time, percent
 
@@ -24,6 +28,13 @@ BETWEEN_HOSTS = "between hosts rather than within them"
 
 UNEXPLAINED_TIMES = 3.0
 """Ratio of recorded to expected time from which the simulation does not represent the recording."""
+
+SMALL_SHARE_OF_LARGEST: Final = 0.2
+"""Share of the largest waiting time below which a late rank is not listed: five such ranks cost
+less than the first, so listing them would not change what to do."""
+
+MAX_HOSTS: Final = 3
+"""Maximum number of hosts whose late ranks are listed."""
 
 
 def times_of(run: Run) -> Times:
@@ -171,3 +182,55 @@ def met_congestion(value: float, high: float) -> str:
     """Text for the congested share of packet-hops, with its 95 % upper bound if estimated."""
     text = f"{percent(value, 1)} of packet-hops met congestion"
     return text if high == value else f"{text} (at most {percent(high, 1)} with 95 % confidence)"
+
+
+def late_ranks(late: Sequence[LateRank], cause: str) -> str:
+    """The ranks that others wait for, by host, without those that cost far less than the first.
+
+    For imbalance these are the ranks that compute longer than others, if there are any.
+
+    Args:
+        late: The ranks.
+        cause: ``imbalance`` or ``noise``.
+    """
+    slow = cause != "noise" and any(rank.excess_ps for rank in late)
+    waited = {
+        rank: rank.excess_ps
+        if slow
+        else rank.noise_ps
+        if cause == "noise"
+        else rank.waited_ps - rank.noise_ps
+        for rank in late
+    }
+    threshold = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
+    listed = sorted((rank for rank in late if waited[rank] > threshold), key=lambda r: -waited[r])
+    by_host: dict[tuple[str, int], list[int]] = {}
+    for late_rank in listed:
+        # A rank without a known host forms its own group.
+        key = late_rank.host, -1 if late_rank.host else late_rank.rank
+        by_host.setdefault(key, []).append(late_rank.rank)
+    groups = [(host, sorted(ranks)) for (host, _), ranks in by_host.items()]
+    shown = [_ranks_of(ranks, host) for host, ranks in groups[:MAX_HOSTS]]
+    more = sum(len(ranks) for _, ranks in groups[MAX_HOSTS:])
+    return ", ".join(shown) + (f" and at least {more} other{'s' * (more > 1)}" if more else "")
+
+
+def _ranks_of(ranks: Sequence[int], host: str) -> str:
+    """Text for the ranks of one host; an empty ``host`` is unknown."""
+    first, last = ranks[0], ranks[-1]
+    which = f"rank {first}"
+    if len(ranks) > 1 and last - first == len(ranks) - 1:
+        which = f"ranks {first}–{last}"
+    elif len(ranks) > 1:
+        which = f"ranks {', '.join(map(str, ranks))}"
+    return f"{which} on {host}" if host else which
+
+
+def verdict_name(diagnosis: Diagnosis) -> str:
+    """Name of the verdict on the screen and in the report."""
+    remedy = diagnosis.remedy
+    tried = [] if remedy is None else [one for one in remedy.candidates if one.proved]
+    placements = sum(one.kind == "placement" for one in tried)
+    if diagnosis.cause == "placement" and diagnosis.explanation is None and placements > 1:
+        return CAPACITY if is_capacity(diagnosis.waterfall) else VERDICTS["placement"]
+    return VERDICTS[diagnosis.cause]

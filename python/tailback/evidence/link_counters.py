@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 
 from tailback.evidence.counter_alignment import Alignment, Floats, JoinError, Sent, align
 from tailback.fabric.model import Fabric
-from tailback.port_counters.findings.port_findings import port_findings
+from tailback.port_counters.findings.port_findings import (
+    JUMBO_BYTES,
+    PACKET_BYTES,
+    clock_error_ns,
+    port_findings,
+)
 from tailback.port_counters.schema import Flag, exact_data
 from tailback.units import counted, format_time
 
@@ -131,6 +136,39 @@ def join_counters(
         lossy,
         _notes(overlapping, alignment),
     )
+
+
+CLOCK_OUTLIERS = 0.05
+"""Share of intervals whose time stamps may be off by more than :func:`clock_error_ns`, which is the
+95th percentile."""
+
+
+def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
+    """Rate at which each link has sent, so that it can serve at least that, Gb/s, shape (L,).
+
+    A packet at each end of an interval may be counted in the wrong one, and time stamps are off. So
+    more intervals must show the rate than may have worse time stamps. 0 where nothing is known.
+
+    Args:
+        intervals: Rows of ``counter_intervals`` with ``link``.
+        n_links: Number of links.
+    """
+    known = intervals.filter(
+        pl.col("link").is_not_null()
+        & (pl.col("link") < n_links)
+        & pl.col("data_bytes").is_not_null()
+    )
+    usual = (pl.col("data_bytes") / pl.col("packets")).max().over("link") <= PACKET_BYTES
+    packet = pl.when(usual).then(PACKET_BYTES).otherwise(JUMBO_BYTES)
+    sent = pl.col("data_bytes").cast(pl.Float64) - 2 * packet
+    rates = known.with_columns(
+        gbps=(sent * 8.0 / (pl.col("interval_ns") + clock_error_ns(known))).clip(0.0)
+    ).sort("gbps", descending=True)
+    beyond = (pl.len() * CLOCK_OUTLIERS).floor().cast(pl.Int64)
+    shown = rates.group_by("link").agg(pl.col("gbps").get(beyond))
+    out = np.zeros(n_links)
+    out[shown["link"].to_numpy()] = shown["gbps"].to_numpy()
+    return out
 
 
 def _totals(

@@ -169,7 +169,14 @@ def _recorded(path: Path, format: str | None) -> RecordedRun:
             file=path,
             remedy="name a trace that has (tailback list reader)",
         )
-    return reader.record(path)
+    recorded = reader.record(path)
+    if not len(recorded.calls):
+        raise TraceError(
+            "its ranks made no MPI call between MPI_Init and their end",
+            file=path,
+            remedy="record a run that communicates and calls MPI_Finalize",
+        )
+    return recorded
 
 
 def _parts(split: pl.DataFrame, elapsed_time: Elapsed, n_ranks: int) -> list[Part]:

@@ -16,9 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-TIME_ERROR = 0.05
-"""Standard error of the simulated time on a lossless network, as a share of it: unknown machine
-properties (±50 % in the blind cases) change the time of runs without a hidden cause this much."""
+from tailback.diagnosis.likelihood import TIME_ERROR
 
 LOSSY_TIME_ERROR, LOSSY_TIME_RATIO = 0.12, 1.2
 """The same for a lossy network, and its typical ratio of measured to simulated time: in healthy

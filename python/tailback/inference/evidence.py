@@ -15,7 +15,7 @@ from tailback.evidence import MeasuredRun
 from tailback.evidence.counter_alignment import Floats, JoinError, Sent
 from tailback.evidence.host_interfaces import host_interfaces
 from tailback.evidence.jobs import JobList
-from tailback.evidence.link_counters import LinkCounters, join_counters
+from tailback.evidence.link_counters import LinkCounters, join_counters, served_gbps
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import not_used
@@ -42,6 +42,12 @@ JOBS_WITHOUT_TIME = (
     "counters to find that from"
 )
 """Note on a job list that cannot be aligned with the trace."""
+
+COUNTED_TOO_LITTLE = (
+    "the counters are used only for the rates that links have reached: they cover less than half "
+    "of the job on every link"
+)
+"""Note on counters that were read during a small part of the job."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ class NetworkEvidence:
         unused_interfaces: Interfaces of each host that do not carry the job's messages.
         port_events: Table ``port_events`` of the ports that the job used; None without counters.
         unused: Remarks on what is in the files and not used.
+        served_gbps: Rate that each link can serve at least, as it has sent at that rate, 0 if
+            unknown, shape (L,); None without counters.
         congested: Congested fraction of each link from samples in our packets, NaN if unknown,
             shape (L,); None without samples.
         sampled: Our packets on each link from the same samples, shape (L,).
@@ -87,6 +95,7 @@ class NetworkEvidence:
     unused_interfaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
     port_events: pl.DataFrame | None = None
     unused: tuple[str, ...] = ()
+    served_gbps: Floats | None = None
     congested: Floats | None = None
     sampled: Floats | None = None
     estimates: pl.DataFrame | None = None
@@ -194,6 +203,16 @@ def read_network_evidence(
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     source = "" if jobs is None else jobs.source
+    left_out = tuple(found.notes)
+    if np.isnan(joined.sent_bytes).all():
+        # Too little of the job is counted to say how busy any link was.
+        return NetworkEvidence(
+            jobs=names,
+            jobs_from=source,
+            notes=(*left_out, COUNTED_TOO_LITTLE),
+            unused=tuple(not_used(found.unknown, "counters")),
+            served_gbps=served_gbps(intervals, fabric.n_links),
+        )
     mine = _of_links(events, intervals, _cables_of(run, fabric), joined.start_ns, joined.end_ns)
     return NetworkEvidence(
         joined,
@@ -201,8 +220,9 @@ def read_network_evidence(
         names,
         source,
         unused_interfaces=interfaces.unused,
-        notes=tuple(found.notes),
+        notes=left_out,
         unused=tuple(not_used(found.unknown, "counters")),
+        served_gbps=served_gbps(intervals, fabric.n_links),
         port_events=port_events(mine, interfaces.unused),
     )
 

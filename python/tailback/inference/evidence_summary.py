@@ -44,6 +44,7 @@ class EvidenceSummary:
         shared_cores: How many ranks shared cores, and where; empty if none did.
         ranks_missing: Which part of the ranks is not recorded, like "2 of 4 ranks"; empty if all
             are.
+        impossible: Why what was found cannot be true, as a sentence; empty if it can.
         sources: Evidence used, one line each.
         missing: Evidence that would resolve open questions.
         change: A part of the run in which calls take longer than the expected run explains; None
@@ -72,6 +73,7 @@ class EvidenceSummary:
     assumed_hosts: str = ""
     shared_cores: str = ""
     ranks_missing: str = ""
+    impossible: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     change: ChangeOverTime | None = None

@@ -30,8 +30,10 @@ from tailback.inference.measured_wording import slower_part
 from tailback.inference.network_clues import (
     OtherJobs,
     Slow,
+    are_counted,
     between_switches,
     comparisons,
+    impossible_slow,
     is_lossy,
     routing_is_stated,
 )
@@ -139,6 +141,9 @@ def add_evidence(
     candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)
     no_tables = chosen.scenario.fabric.forwarding is None
+    cables = (*best.slow, *candidates)
+    if evidence.counters is not None and not are_counted(evidence, cables, prepared.fabric):
+        statements.missing.append(wording.COUNTERS_OF_CABLES)
     _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
     with_others = others.add_to(chosen, best.bursts)
     expected = _expected(space, best)
@@ -245,6 +250,8 @@ def _summary(
     job = _unknown_job(space, posterior)
     evidence = space.evidence
     origin: tuple[Origin, ...] = ("counters" if evidence.counters else "trace", "model")
+    # Counters of other links say nothing of these.
+    accused = are_counted(evidence, (*stated, *best.slow, *candidates), fabric)
     if job is not None and evidence.counters:
         origin = ("counters", "trace", "model")
         shown = wording.counted_in_long_intervals(shown, job)
@@ -278,13 +285,14 @@ def _summary(
         slow_more_ps=more,
         lossy=is_lossy(evidence, fabric),
         rests_on={
-            "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
+            "slow-link": ("counters" if accused else "trace", "model"),
             "other-traffic": origin,
         },
         candidates=tuple(link.text for link in possible),
         sources=tuple(statements.sources),
         missing=tuple(statements.missing),
         assumed_hosts=statements.assumed_hosts,
+        impossible=impossible_slow(evidence, fabric),
     )
 
 

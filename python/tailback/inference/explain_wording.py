@@ -49,6 +49,12 @@ def missing_evidence(kind: Literal["hosts", "counters", "jobs", "forwarding"]) -
     }[kind]
 
 
+COUNTERS_OF_CABLES: Final = (
+    "counters of both ports of the cables that may be slow: those that were given count other links"
+)
+"""Evidence that is missing where counters leave cables out."""
+
+
 MESSAGES_IN_ORDER: Final = (
     "assumed: adapters send messages one after another; with this setting the model agrees better "
     "with the measurement"
@@ -95,6 +101,22 @@ def queued_below_rate(busy_ps: int) -> str:
     if not busy_ps:
         return queued
     return f"{queued}, and needed {format_time(busy_ps)} for the bytes that it counted"
+
+
+def served_nothing(links: Sequence[str]) -> str:
+    """Why counters of queues contradict themselves."""
+    return (
+        f"By its counters, {links[0]} served nothing while packets waited, although this run used "
+        "it: check the counters, which may have restarted."
+    )
+
+
+def wrong_unit(links: int, share: float) -> str:
+    """Why the stated rates of links cannot be right."""
+    return (
+        f"The counters show {links} cables at about {share:.2g} of their stated rate, and none "
+        "that was faster: check the rates in --fabric, whose unit may be wrong."
+    )
 
 
 def foreign_hosts(foreign: Sequence[str], known: Sequence[str]) -> str:

@@ -34,8 +34,8 @@ FIRST_SHARES = (0.25, 0.6)
 is missing, to the higher one, if almost none is. Far too low a rate makes all ranks wait, whichever
 cable it is."""
 
-MAX_SHARE = 0.95
-"""Share of its nominal rate up to which a rate is tried."""
+MIN_SHARE, MAX_SHARE = 0.02, 0.95
+"""Shares of its nominal rate between which a rate is tried."""
 
 MAX_ONE_WAY = 8
 """Maximum number of suspects per list whose directions are tried separately: where only one
@@ -128,10 +128,16 @@ class CableTrials:
         return trial
 
     def first(self, before: tuple[SlowLink, ...], link: int, both: bool = True) -> Trial | None:
-        """Trial of a cable at the first rate; None if the cable carries too little traffic."""
+        """Trial of a cable at the first rate.
+
+        None if it carries too little traffic, or if it is not slow by its counters.
+        """
         least, most = FIRST_SHARES
         share = max(most - (most - least) * 1.5 * self.missing_ps / self.measured_ps, least)
         nominal = float(self.nominal[link])
+        share = max(share, self.prior.least_rate(link, both=both) / nominal)
+        if share >= MAX_SHARE:
+            return None
         trial = self.attempt((*before, SlowLink(link, share * nominal, both)))
         if trial.elapsed_ps - self.expected_ps < 0.02 * self.missing_ps:
             return None
@@ -148,13 +154,15 @@ class CableTrials:
         """
         *before, (link, rate, both) = first.cables
         share, trial, best = rate / float(self.nominal[link]), first, first
+        least = self.prior.least_rate(link, both=both) / float(self.nominal[link])
         for _ in range(MAX_RATES):
             best = max(best, trial, key=_score)
             if abs(trial.elapsed_ps - self.measured_ps) <= 0.05 * self.missing_ps:
                 break
             change = trial.elapsed_ps / self.measured_ps
-            share *= float(np.clip(change if change > 1 else change**1.5, 0.4, 2.2))
-            if not 0.02 < share < MAX_SHARE or self.exhausted:
+            factor = float(np.clip(change if change > 1 else change**1.5, 0.4, 2.2))
+            tried, share = share, max(share * factor, least)
+            if share == tried or not MIN_SHARE < share < MAX_SHARE or self.exhausted:
                 break
             rate = share * float(self.nominal[link])
             trial = self.attempt((*before, SlowLink(link, rate, both)))
@@ -164,7 +172,10 @@ class CableTrials:
         """Refine the rate of the last cable in small steps; the best one whatever the budget."""
         for step in (0.85, 1.18, 0.93, 1.08):
             *others, (link, rate, both) = trial.cables
-            if rate * step >= float(self.nominal[link]) or (self.exhausted and not best):
+            least = self.prior.least_rate(link, both=both)
+            if not least <= rate * step < float(self.nominal[link]):
+                continue
+            if self.exhausted and not best:
                 continue
             tried = self.attempt((*others, SlowLink(link, rate * step, both)))
             trial = max(trial, tried, key=_score)
@@ -227,6 +238,8 @@ class CableTrials:
         """
         ((link, rate, both),) = best.cables
         for other in _parallel_links(link, fabric):
+            if rate < self.prior.least_rate(other, both=both):
+                continue
             self.attempt((SlowLink(other, rate, both),))
 
     def several(self, starts: Sequence[Trial], others: Sequence[SlowLink]) -> None:

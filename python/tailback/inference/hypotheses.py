@@ -42,6 +42,10 @@ NAMED = 5
 SCREENED_RATES = 2
 """Rates at which a cable is tried before it is known whether it is worth fitting."""
 
+IDLE = 2.0
+"""Least ratio of the rate of a link to that which it reached, if it never had a queue: with less,
+messages that arrive together would have waited."""
+
 LIKELY = 0.5
 """Probability from which something is said, or taken, to be so: more likely than not."""
 
@@ -140,11 +144,27 @@ class Prior:
         reverse: The other direction of each link, length L.
         elsewhere: Links of cables that carry none of our traffic: one of these delays us only if
             packets of others that wait for it fill buffers on our paths, which is unusual.
+        served_gbps: Rate that each link serves at least by its counters, shape (L,); None without.
+        sound: Links that limit nothing by the counters of their queues, shape (L,); None without.
     """
 
     cables: int
     reverse: NDArray[np.uint32]
     elsewhere: Collection[int] = ()
+    served_gbps: NDArray[np.float64] | None = None
+    sound: NDArray[np.bool_] | None = None
+
+    def least_rate(self, link: int, *, both: bool) -> float:
+        """Lowest rate of a slow link by its counters, Gb/s; infinite if it is not slow.
+
+        ``both``: both directions of its cable are slow. One that limits nothing may have too little
+        traffic to show that.
+        """
+        if self.served_gbps is None or self.sound is None:
+            return 0.0
+        ends = [link, int(self.reverse[link])] if both else [link]
+        served, sound = self.served_gbps[ends], self.sound[ends]
+        return math.inf if sound.all() else float(np.where(sound, IDLE * served, served).max())
 
     def log(self, hypothesis: Hypothesis, model: ErrorModel) -> float:
         """Logarithm of the prior, less the charge for free parameters.
@@ -422,7 +442,8 @@ def at_other_rates(
     """Slow cables at rates that were not simulated, so that the run takes as long as measured.
 
     Most cables are tried at one rate or two only, which must not count against them. With more,
-    their rates were fitted: what no rate explains counts against the cable.
+    their rates were fitted: what no rate explains counts against the cable. So does a rate below
+    those that its counters show.
 
     Args:
         tried: Simulated hypotheses with slow cables.
@@ -434,6 +455,10 @@ def at_other_rates(
         for one in tried
         if model.log_time(one.outcome.elapsed_ps) >= -0.5  # within a standard error
     }
+
+    def may_be_slower(one: Hypothesis) -> bool:
+        return all(slow.gbps > prior.least_rate(slow.link, both=slow.both) for slow in one.slow)
+
     rates: dict[Hashable, set[float]] = {}
     for one in tried:
         key = one.machine, one.places(prior.reverse)
@@ -442,6 +467,7 @@ def at_other_rates(
         replace(one, outcome=replace(one.outcome, elapsed_ps=model.measured_ps), otherwise=True)
         for one in tried
         if one.places(prior.reverse) not in timed
+        and (one.outcome.elapsed_ps >= model.measured_ps or may_be_slower(one))
         and len(rates[one.machine, one.places(prior.reverse)]) <= SCREENED_RATES * len(one.slow)
     ]
 

@@ -37,6 +37,7 @@ from tailback.inference.network_clues import (
     counted_slow,
     is_lossy,
     modelled_part_ps,
+    sound_links,
 )
 from tailback.inference.unknown_hosts import unknown_hosts
 from tailback.inference.unknown_job import Draw
@@ -204,7 +205,13 @@ class HypothesisSpace:
         reverse = fabric.link_reverse
         carrying = {end for link in ours for end in (int(link), int(reverse[link]))}
         elsewhere = frozenset(range(len(reverse))) - carrying
-        return Prior(len(ours), reverse, elsewhere)
+        return Prior(
+            len(ours),
+            reverse,
+            elsewhere,
+            self.evidence.served_gbps,
+            sound_links(self.evidence, fabric),
+        )
 
     def most_probable(self, machines: Iterable[MachineName]) -> list[MachineName]:
         """Machine models by their probability, the most probable first."""
@@ -230,7 +237,7 @@ class HypothesisSpace:
             small_buffers: The scenario has smaller buffers than stated, or than the default.
             at_nominal_rates: The scenario has nominal rates where slower ones are stated.
         """
-        slow, _ = counted_slow(self.evidence, prepared.fabric)
+        slow = counted_slow(self.evidence, prepared.fabric)
         machine = MachineModel(
             prepared,
             log_prior,

@@ -74,7 +74,7 @@ def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
     """The action that shows the cause of a run whose cause is undetermined."""
     if found.ranks_missing:
         return wording.RECORD_ALL
-    if (diagnosis.not_explained_ps or 0) < 0:
+    if found.impossible or (diagnosis.not_explained_ps or 0) < 0:
         return wording.make_model_fit()
     if found.shared_cores:
         # Until then, evidence on the network does not tell waits for it from others.

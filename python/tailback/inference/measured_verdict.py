@@ -7,6 +7,7 @@ a model error that scales all times alike (such as an unmodelled protocol) scale
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
+from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
 from tailback.inference.adapter_order import ADAPTER_ORDER, split_adapter_order
@@ -21,6 +23,7 @@ from tailback.inference.costs_together import Without, with_cost_together, with_
 from tailback.inference.decision import (
     ASSUMED,
     HEALTHY,
+    RELATIVE_COST_ERROR,
     UNEXPLAINED,
     Alternative,
     Decision,
@@ -51,6 +54,11 @@ deviate by 0.14 and 0.03; with all destinations on one of two links, the deviati
 MIN_INSIDE_SHARE = 0.02
 """Smallest share of the measured time between a rank's first and last call, in computation or in
 calls that transfer data, for which the trace supports a diagnosis."""
+
+
+STANDARD_ERRORS = 3.0
+"""Number of standard errors by which an expected time may exceed the measured one: chance does so
+once in 700 runs."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,9 @@ def explain(
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, found, decision)
-    open_question = _nothing_to_diagnose(measured, found, inside)
+    open_question = _nothing_to_diagnose(measured, found, inside) or found.impossible
+    if not open_question and main is not None:
+        open_question = _model_too_slow(costs, (expected, inside), scale, found)
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if open_question:
@@ -190,6 +200,29 @@ def _nothing_to_diagnose(measured: Measured, found: EvidenceSummary, inside_ps: 
         return ""
     outside = 1.0 - inside_ps / max(measured.elapsed_ps, 1)
     return f"{wording.almost_no_calls(outside)}."
+
+
+def _model_too_slow(
+    costs: Sequence[Cost], times: tuple[int, int], scale: float, found: EvidenceSummary
+) -> str:
+    """Headline if the expected run takes far longer than the run did; otherwise empty.
+
+    Far: by more than the errors of the simulated time and of the costs in it allow. What the model
+    then charges to a cause was not lost.
+
+    Args:
+        costs: The costs, at the mean scale.
+        times: The expected and the measured time of the modelled part, ps.
+        scale: The mean scale of costs.
+        found: Results from evidence other than the trace.
+    """
+    expected, inside = times
+    model = ErrorModel(inside, lossy=found.lossy)
+    charged = RELATIVE_COST_ERROR * sum(cost.ps for cost in costs) / max(scale, 1e-9)
+    error = math.hypot(model.time_error * expected, charged)
+    if expected - inside <= STANDARD_ERRORS * error:
+        return ""
+    return wording.model_too_slow(expected, inside, found.candidates)
 
 
 def _open_without_cause(
@@ -464,7 +497,7 @@ def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Or
 
 def _computation(cause: str, measured: Measured) -> tuple[str, str]:
     """The late ranks, and the evidence for them."""
-    return wording.late_ranks(measured.latecomers, cause), wording.waits_for_computation(cause)
+    return late_ranks(measured.latecomers, cause), wording.waits_for_computation(cause)
 
 
 def _parts(

@@ -12,7 +12,6 @@ from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import Cause
 from tailback.errors import option
-from tailback.evidence.model import LateRank
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.units import format_time, percent
 
@@ -32,13 +31,6 @@ SHOWN_BY_MODEL: dict[Cause, str] = {
 
 TAKEN_TURNS: Final = "all ranks compute for the same time, but one after another"
 """Evidence for late partners."""
-
-SMALL_SHARE_OF_LARGEST: Final = 0.2
-"""Share of the largest waiting time below which a late rank is not listed: five such ranks cost
-less than the first, so listing them would not change what to do."""
-
-MAX_HOSTS: Final = 3
-"""Maximum number of hosts whose late ranks are listed."""
 
 _COMPUTATION = {
     "imbalance": "some ranks compute longer between calls than others",
@@ -65,48 +57,6 @@ def uneven_tables(deviation: float) -> str:
 def waits_for_computation(cause: str) -> str:
     """Evidence for imbalance or noise."""
     return f"{_COMPUTATION[cause]}, and the others wait"
-
-
-def late_ranks(late: Sequence[LateRank], cause: str) -> str:
-    """The ranks that others wait for, by host, without those that cost far less than the first.
-
-    For imbalance these are the ranks that compute longer than others, if there are any.
-
-    Args:
-        late: The ranks.
-        cause: ``imbalance`` or ``noise``.
-    """
-    slow = cause != "noise" and any(rank.excess_ps for rank in late)
-    waited = {
-        rank: rank.excess_ps
-        if slow
-        else rank.noise_ps
-        if cause == "noise"
-        else rank.waited_ps - rank.noise_ps
-        for rank in late
-    }
-    threshold = SMALL_SHARE_OF_LARGEST * max(waited.values(), default=0)
-    listed = sorted((rank for rank in late if waited[rank] > threshold), key=lambda r: -waited[r])
-    by_host: dict[tuple[str, int], list[int]] = {}
-    for late_rank in listed:
-        # A rank without a known host forms its own group.
-        key = late_rank.host, -1 if late_rank.host else late_rank.rank
-        by_host.setdefault(key, []).append(late_rank.rank)
-    groups = [(host, sorted(ranks)) for (host, _), ranks in by_host.items()]
-    shown = [_ranks_of(ranks, host) for host, ranks in groups[:MAX_HOSTS]]
-    more = sum(len(ranks) for _, ranks in groups[MAX_HOSTS:])
-    return ", ".join(shown) + (f" and at least {more} other{'s' * (more > 1)}" if more else "")
-
-
-def _ranks_of(ranks: Sequence[int], host: str) -> str:
-    """Text for the ranks of one host; an empty ``host`` is unknown."""
-    first, last = ranks[0], ranks[-1]
-    which = f"rank {first}"
-    if len(ranks) > 1 and last - first == len(ranks) - 1:
-        which = f"ranks {first}–{last}"
-    elif len(ranks) > 1:
-        which = f"ranks {', '.join(map(str, ranks))}"
-    return f"{which} on {host}" if host else which
 
 
 def nothing_costs(elapsed_ps: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
-from tailback.fabric.degraded import SlowLink, within_engine
+from tailback.fabric.degraded import MIN_GBPS, SlowLink
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
 from tailback.inference.comparisons import (
@@ -93,19 +94,61 @@ def _others_text(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, 
     return "; ".join(named), shown
 
 
-def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
+MIN_ALIKE, ALIKE, CARRIED_MUCH = 3, 1.5, 0.1
+"""Number of slow cables from which one factor is no chance. How much they may differ from it: rates
+within windows of a queue are off by less. Share of the rate of slow cables from which others carry
+enough to count."""
+
+
+def _degraded(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
     """Links that carry less than their rate according to counters of queues."""
     counters = evidence.counters
     if counters is None or not counters.findings.height:
-        return (), ""
+        return ()
     rows = counters.findings.filter(
         (pl.col("finding") == "degraded") & pl.col("link").is_not_null()
     )
     cables: dict[int, list[float]] = {}
     for link, gbps in rows.select("link", "served_gbps").rows():
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
-    slow = within_engine([SlowLink(link, float(np.mean(rates))) for link, rates in cables.items()])
-    return slow, wording.queued_below_rate(0)
+    return tuple(SlowLink(cable, float(np.mean(rates))) for cable, rates in cables.items())
+
+
+def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
+    """The same, without those of which :func:`impossible_slow` says that it cannot be."""
+    slow = _degraded(evidence, fabric)
+    if wrong_unit(slow, evidence, fabric):
+        return ()
+    return tuple(one for one in slow if one.gbps >= MIN_GBPS)
+
+
+def impossible_slow(evidence: NetworkEvidence, fabric: Fabric) -> str:
+    """Why the slow links of counters cannot be as they say, as a sentence; empty if they can."""
+    slow = _degraded(evidence, fabric)
+    share = wrong_unit(slow, evidence, fabric)
+    if share:
+        return wording.wrong_unit(len(slow), share)
+    stuck = [fabric.link_name(one.link) for one in slow if one.gbps < MIN_GBPS]
+    return wording.served_nothing(stuck) if stuck else ""
+
+
+def wrong_unit(slow: Slow, evidence: NetworkEvidence, fabric: Fabric) -> float:
+    """Factor by which all links serve less than the stated rates; 0 if some serve more than that.
+
+    Cables do not fail all alike: that at least half of those that carried much, and three of them,
+    are slower by one factor, and that no link was ever faster, are rates in another unit.
+    """
+    if len(slow) < MIN_ALIKE or evidence.served_gbps is None:
+        return 0.0
+    stated = np.asarray(fabric.link_gbps, np.float64)
+    shares = np.array([one.gbps / stated[one.link] for one in slow])
+    share = float(np.median(shares))
+    alike = int(((shares > share / ALIKE) & (shares < share * ALIKE)).sum())
+    reached = evidence.served_gbps / stated
+    cable = np.minimum(np.arange(fabric.n_links), fabric.link_reverse)
+    used = len(np.unique(cable[reached > share * CARRIED_MUCH]))
+    faster = bool((reached > share * ALIKE).any())
+    return 0.0 if faster or alike < max(MIN_ALIKE, used / 2) else share
 
 
 def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
@@ -130,27 +173,28 @@ def between_switches(fabric: Fabric) -> NDArray[np.bool_]:
     return np.asarray((ends[0] >= fabric.n_nodes) & (ends[1] >= fabric.n_nodes))
 
 
-def all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether every link between switches has counters of bytes and queues."""
+def sound_links(evidence: NetworkEvidence, fabric: Fabric) -> NDArray[np.bool_]:
+    """Links that do not limit the run by their queues, shape (L,).
+
+    On a lossy network, a link that does has a queue more often than its nominal rate explains. A
+    single such reading may be chance, but none shows that the link is sound.
+    """
     counters = evidence.counters
     if counters is None or not counters.lossy:
-        return False
-    return not bool(np.isnan(counters.sent_bytes[between_switches(fabric)]).any())
-
-
-def queued_more_than_busy(evidence: NetworkEvidence, fabric: Fabric) -> set[int]:
-    """Cables with a port that had a queue more often than its nominal rate explains.
-
-    A single such reading may be chance; but if every queue is counted, a cable that slows a run has
-    such a port.
-    """
-    assert evidence.counters is not None
-    rows = evidence.counters.findings.filter(
+        return np.zeros(fabric.n_links, np.bool_)
+    rows = counters.findings.filter(
         pl.col("link").is_not_null()
-        & (pl.col("finding") == "queued")
-        & (pl.col("queued_share") > pl.col("busy_share"))
+        & ((pl.col("finding") == "degraded") | (pl.col("queued_share") > pl.col("busy_share")))
     )
-    return {min(link, int(fabric.link_reverse[link])) for link in map(int, rows["link"])}
+    queued = np.isin(np.arange(fabric.n_links), rows["link"].to_numpy())
+    return ~np.isnan(counters.sent_bytes) & ~queued
+
+
+def are_counted(evidence: NetworkEvidence, slow: Iterable[SlowLink], fabric: Fabric) -> bool:
+    """Whether counters show how much each of these links sent, and the other way of its cable."""
+    ends = {end for one in slow for end in (one.link, int(fabric.link_reverse[one.link]))}
+    counters = evidence.counters
+    return counters is not None and not np.isnan(counters.sent_bytes[list(ends)]).any()
 
 
 def comparisons(

@@ -27,7 +27,7 @@ from tailback.inference.coarse_ranking import (
     rank,
 )
 from tailback.inference.error_model import MISFIT_ERROR, Outcome, nearest_of
-from tailback.inference.hidden_cables import CableSearch, CableTrials, Trial
+from tailback.inference.hidden_cables import MAX_SHARE, CableSearch, CableTrials, Trial
 from tailback.inference.hypotheses import FAULT, UNUSUAL, MachineName, Posterior, SlowerMachine
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import (
@@ -44,9 +44,7 @@ from tailback.inference.machine_models import (
 from tailback.inference.measured_suspects import MessagePaths, ahead_of_stalls, cable_suspects
 from tailback.inference.network_clues import (
     Slow,
-    all_queues_counted,
     is_lossy,
-    queued_more_than_busy,
     routing_is_stated,
 )
 from tailback.inference.unknown_job import Draw, draws, try_unknown_job
@@ -293,9 +291,12 @@ class ExplanationSearch:
         suspects = cable_suspects(self.space.compare.sends, run, ahead, paths, budget)
         if among:
             suspects = list(dict.fromkeys([*suspects[:own], *among]))
-        if not among and all_queues_counted(self.space.evidence, fabric):
-            queued = queued_more_than_busy(self.space.evidence, fabric)
-            suspects = [cable for cable in suspects if cable in queued]
+        prior = self.space.prior()
+        suspects = [
+            cable
+            for cable in suspects
+            if prior.least_rate(cable, both=True) < MAX_SHARE * fabric.link_gbps[cable]
+        ]
         if not suspects:
             return None
         considered, most = len(suspects), TRIALS_PER_SUSPECT * len(suspects)
@@ -416,10 +417,17 @@ class ExplanationSearch:
             self.space.add(machine, placed, machine.slow, None, replace(one.draw, place=True))
 
     def _hosts_of_unknown_job(self, prepared: PreparedScenario) -> NDArray[np.int64]:
-        """Nodes that an unknown job may use; none if the counters would show it."""
+        """Nodes that an unknown job may use: those without counters, which would show it."""
         counters, counted = self.space.evidence.counters, self.space.others.traffic
+        fabric = prepared.fabric
+        nodes = hosts_of_others(fabric, prepared.observed.node)
         if counters is None:
-            return hosts_of_others(prepared.fabric, prepared.observed.node)
+            return nodes
+        known = ~np.isnan(counters.sent_bytes)
+        seen = np.concatenate([fabric.link_src[known], fabric.link_dst[known]])
+        unseen = nodes[~np.isin(nodes, seen)]
+        if len(unseen) >= 2:
+            return unseen
         if counted is None or not counters.mostly_outside:
             return np.zeros(0, np.int64)
         return np.flatnonzero((counted.egress > 0) | (counted.ingress > 0))[:MAX_HOSTS]
@@ -490,7 +498,10 @@ class ExplanationSearch:
                 self._add_slow(machine, best.slow, bursts)
 
     def _add_slow(self, machine: MachineModel, slow: Slow, bursts: int | None) -> None:
-        """Add slow cables at these rates to the hypotheses."""
+        """Add slow cables at these rates to the hypotheses, unless counters contradict them."""
+        prior = self.space.prior()
+        if any(one.gbps < prior.least_rate(one.link, both=one.both) for one in slow):
+            return
         evaluate = make_evaluate(
             self.space.others.add_to(machine.prepared, bursts), threads=self.space.threads
         )

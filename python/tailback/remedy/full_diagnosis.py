@@ -50,7 +50,13 @@ def diagnose(
         RunError: ``seeds`` is below 1, or the run has no observed job.
     """
     diagnosis = diagnose_cause(
-        run, evaluate, placements=placements, rules=rules, seeds=seeds, progress=progress
+        run,
+        evaluate,
+        placements=placements,
+        rules=rules,
+        seeds=seeds,
+        progress=progress,
+        program=program,
     )
     if evaluate is None:
         remedy = recommend(run, diagnosis, [], files=files, commands=commands)

@@ -18,6 +18,10 @@ MIN_GAIN = 0.02
 """Minimum gain of a recommended remedy. Its slowest repetition must also be faster than the fastest
 one without it."""
 
+CONFIRMED = 3
+"""Repetitions after which a gain is stated: that three of three are faster than three others by
+chance is 1 in 20, and with one of each 1 in 2. :func:`prove` says when two suffice."""
+
 
 def current_placement(run: Run) -> str:
     """Name of the placement that the observed job ran with."""
@@ -38,7 +42,8 @@ def prove(
 
     A proposal that is clearly slower than the fastest of its kind is simulated once only: no
     repetition would make it the remedy. Two repetitions suffice if both are clearly faster, or
-    clearly slower, than the unchanged run.
+    clearly slower, than the unchanged run. Otherwise the fastest that improves on that has at least
+    :data:`CONFIRMED`, as has the unchanged run, however few are asked for.
 
     Args:
         proposals: What to try; the unchanged run may be one of them.
@@ -80,6 +85,9 @@ def prove(
         [trial for trial in ordered if trial not in quickest.values()],
     ):
         _repeat(compared, quickest, before, evaluate, seeds)
+    if before is not None and not before.error:
+        for kind in quickest:
+            _confirm([t for t in ordered if t.proposal.kind == kind], before, evaluate)
     return sorted((trial.candidate for trial in trials), key=fastest_first)
 
 
@@ -115,6 +123,25 @@ def _repeat(
         )
         for trial in contenders:
             trial.repeat(evaluate, at_least)
+
+
+def _confirm(trials: Sequence[_Trial], before: _Trial, evaluate: Evaluate) -> None:
+    """Repeat trials of one kind until the fastest improvement, if any, has enough repetitions."""
+    while True:
+        better = [
+            trial
+            for trial in trials
+            if trial is not before and is_improvement(trial.candidate, before.candidate)
+        ]
+        best = min(better, key=lambda trial: fastest_first(trial.candidate), default=None)
+        pair = [] if best is None else [best, before]
+        fewest = min((len(trial.times_ps) for trial in pair), default=CONFIRMED)
+        if fewest >= CONFIRMED or (best is not None and fewest > 1 and before.slower_than(best)):
+            return
+        for trial in pair:
+            trial.repeat(evaluate, fewest + 1)
+            if trial.error:
+                return
 
 
 def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:

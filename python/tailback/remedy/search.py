@@ -140,18 +140,40 @@ def _tried(
     )
     beaten = _beaten(later, proved, context.floor_ps)
     left_out += beaten
-    if not beaten:
-        proved += prove(later, context.evaluate, seeds=seeds, progress=progress)
+    if not beaten and later:
+        proved = _also_proved(proved, [now, *later], context.evaluate, {}, seeds, progress)
     combined = _combined(proved, now.name, {proposal.name: proposal for proposal in proposals})
     combined_estimates = _estimates(combined, context.quick, progress)
-    proved += prove(
-        combined, context.evaluate, estimates=combined_estimates, seeds=seeds, progress=progress
-    )
+    if combined:
+        both = [now, *combined]
+        proved = _also_proved(proved, both, context.evaluate, combined_estimates, seeds, progress)
     before = next((one for one in proved if one.name == now.name and one.proved), None)
     if before is not None:
         changes = {proposal.name: proposal.change for proposal in (*proposals, *combined)}
         proved = with_gain_intervals(run, proved, before, changes, context.evaluate)
     return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
+
+
+def _also_proved(
+    proved: Sequence[Candidate],
+    proposals: Sequence[Proposal],
+    evaluate: Evaluate,
+    estimates: Mapping[str, int],
+    seeds: int,
+    progress: Progress | None,
+) -> list[Candidate]:
+    """What was proved, with further proposals, of which the first is the unchanged run."""
+    name = proposals[0].name
+    unchanged = next(one for one in proved if one.name == name)
+    more = prove(
+        proposals,
+        evaluate,
+        unchanged=name,
+        estimates={**estimates, name: unchanged.estimate_ps},
+        seeds=max(seeds, unchanged.repetitions),
+        progress=progress,
+    )
+    return [*(one for one in proved if one.name != name), *more]
 
 
 def _beaten(

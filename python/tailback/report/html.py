@@ -20,9 +20,15 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from tailback.diagnosis.cause_wording import VERDICTS
 from tailback.diagnosis.model import Diagnosis, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.waterfall import displayed_bars
-from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
+from tailback.diagnosis.wording import (
+    bar_name,
+    confidence_sentence,
+    measured_confidence,
+    verdict_name,
+)
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
@@ -37,22 +43,6 @@ from tailback.run.run import Run
 from tailback.stages import stage
 from tailback.units import format_time, percent
 from tailback.version import version
-
-CAUSES = {
-    "pattern": "Communication pattern",
-    "placement": "Placement of ranks",
-    "routing": "Routing imbalance",
-    "slow-link": "Slow link",
-    "other-traffic": "Other traffic",
-    "injection": "Injection limit",
-    "in-host": "In-host limit",
-    "not-network": "Not the network",
-    "imbalance": "Computation imbalance",
-    "noise": "Noise in computation",
-    "late-partner": "Late partner",
-    "healthy": "Healthy",
-    "undetermined": "Undetermined",
-}
 
 LINES_SHOWN = 12
 
@@ -117,7 +107,7 @@ def render_report(
     return _template("report.html.j2").render(
         **shared,
         run=run,
-        story=story_of(diagnosis, CAUSES[diagnosis.cause], roots, shared["lines"]),
+        story=story_of(diagnosis, verdict_name(diagnosis), roots, shared["lines"]),
         measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
         costless=_costless(diagnosis),
@@ -150,7 +140,8 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "arrays": arrays,
         "diagnosis": case.diagnosis,
         "case": case,
-        "causes": CAUSES,
+        "causes": VERDICTS,
+        "verdict": verdict_name(case.diagnosis) if case.diagnosis else "",
         "datasets": names["datasets"],
         "change": names["change"],
         "ranks": names["ranks"],

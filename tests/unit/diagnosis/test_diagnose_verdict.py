@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,14 +12,14 @@ import pytest
 
 from tailback.diagnosis import diagnose_cause, verdict
 from tailback.diagnosis.headline import SEVERAL_FIT
-from tailback.diagnosis.model import Diagnosis
+from tailback.diagnosis.model import Diagnosis, WaterfallBar
 from tailback.diagnosis.sampled_verdict import SampledVerdict
-from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
+from tailback.diagnosis.waterfall import ENGINE_VARIATIONS, is_capacity
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import diagnose, recommend
 from tailback.run.run import Run
-from tailback.scenario.model import Degraded, load
+from tailback.scenario.model import Degraded, load, parse
 from tailback.simulation import make_evaluate, prepare, simulate
 from tests.factories.diagnosis_runs import (
     TOTAL,
@@ -383,3 +384,64 @@ def test_mistakes_are_told() -> None:
     run.tables["jobs"] = run.tables["jobs"].with_columns(observed=pl.lit(False))
     with pytest.raises(RunError, match="no job"):
         diagnose(run)
+
+
+@pytest.mark.parametrize(
+    ("slow", "factor", "cause"),
+    [((5,), 3.0, "imbalance"), ((), 1.0, "not-network"), ((5, 6), 1.5, "imbalance")],
+)
+def test_late_ranks_of_a_simulated_run_are_named(
+    tmp_path: Path, slow: tuple[int, ...], factor: float, cause: str
+) -> None:
+    """A ring of eight ranks computes 10 ms between exchanges, and some ranks longer."""
+    ranks, rounds, lines = 8, 4, ["num_ranks 8"]
+    for rank in range(ranks):
+        work = round(10_000_000 * (factor if rank in slow else 1.0))
+        lines.append(f"rank {rank} {{")
+        for turn in range(rounds):
+            n = 3 * turn
+            lines += [
+                f"l{n + 1}: calc {work}",
+                f"l{n + 2}: send 1000b to {(rank + 1) % ranks} tag {turn}",
+                f"l{n + 2} requires l{n + 1}",
+                f"l{n + 3}: recv 1000b from {(rank - 1) % ranks} tag {turn}",
+                f"l{n + 3} requires l{n + 1}",
+            ]
+            lines += [f"l{n + 1} requires l{n}"] if turn else []
+        lines.append("}")
+    trace = tmp_path / "ring.goal"
+    trace.write_text("\n".join(lines) + "\n")
+    tree = {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 2}
+    case = parse({"fabric": {"fat_tree": tree}, "job": [{"trace": str(trace)}]})
+    prepared = prepare(case)
+    program = prepared.observed.program
+    found = diagnose_cause(simulate(case), make_evaluate(prepared), seeds=1, program=program)
+    assert found.cause == cause
+    shares = {share.cause: share.charged for share in found.shares}
+    if not slow:
+        assert "imbalance" not in shares
+        return
+    # The others wait for the slow ranks: balanced, each of the rounds takes as long as one of them.
+    assert shares["imbalance"] == pytest.approx(1.0 - 1.0 / factor, abs=0.05)
+    assert all(f"rank {rank} on n{rank}" in found.headline for rank in slow)
+    assert any(one.cause == "imbalance" for one in found.findings)
+    # Without the program nothing is known of computation.
+    assert diagnose_cause(simulate(case), make_evaluate(prepared), seeds=1).cause != "imbalance"
+
+
+@pytest.mark.parametrize(
+    ("network", "placement", "capacity"),
+    [(0.5, 0.0, True), (0.5, 0.3, False), (0.01, 0.0, False), (0.01, 0.5, False)],
+)
+def test_a_network_that_no_placement_serves_is_named(
+    network: float, placement: float, capacity: bool
+) -> None:
+    def bar(name: str, delta: float) -> WaterfallBar:
+        ps = round(delta * TOTAL)
+        return WaterfallBar(
+            name=name, elapsed_ps=TOTAL, delta_ps=ps, low_ps=ps, high_ps=ps, meaning=""
+        )
+
+    bars = [bar("network", network), bar("placement", placement), bar("observed", 0.0)]
+    assert is_capacity(bars) is capacity
+    assert not is_capacity(bars[1:]) and not is_capacity([])

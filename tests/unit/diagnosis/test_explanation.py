@@ -10,6 +10,7 @@ import pytest
 
 from tailback.diagnosis.cause_wording import ADVICE
 from tailback.diagnosis.model import CauseShare, Diagnosis, Remedy, WaterfallBar
+from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import (
     HostReport,
     LateRank,
@@ -21,7 +22,6 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_remedy import of_measured
 from tailback.inference.measured_verdict import FurtherCosts, explain
-from tailback.inference.measured_wording import late_ranks
 from tailback.inference.unknown_job import UnknownJob
 from tailback.units import format_time, percent
 from tests.factories.measured_times import MS, measured
@@ -625,3 +625,24 @@ def test_costs_have_the_interval_of_extrapolated_steps() -> None:
         return whole.explanation.costs[0].low_ps
 
     assert low(0) - low(2) == pytest.approx(2 * MS, abs=MS / 10)
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize(("times", "told"), [(1.0, True), (1.15, True), (3.0, False), (8.0, False)])
+def test_a_model_far_above_the_measured_time_has_no_verdict(
+    times: float, told: bool, lossy: bool
+) -> None:
+    """Counters show a slow cable, with which the run should take so many times as long."""
+    found = replace(SLOW, lossy=lossy)
+    modelled = expected(round(100 * times), share("slow-link", 1.0 - 0.5 / times))
+    verdict = explained(modelled, measured(100), found=found)
+    assert verdict.cause == ("slow-link" if told else "undetermined")
+    assert told or (verdict.confidence == 0.0 and "no cause can be ruled out" in verdict.headline)
+
+
+def test_what_cannot_be_leaves_the_verdict_open() -> None:
+    found = replace(SLOW, impossible="A link served nothing.")
+    told = explained(expected(100, share("slow-link", 0.5)), measured(100), found=found)
+    assert (told.cause, told.confidence) == ("undetermined", 0.0)
+    assert told.headline == found.impossible and not told.slow_links
+    assert told.remedy is not None and "make the model fit" in told.remedy.action

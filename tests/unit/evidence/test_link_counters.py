@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tailback.evidence.counter_alignment import CLOCK_ERROR_NS, JoinError, sent_bytes
-from tailback.evidence.link_counters import join_counters
+from tailback.evidence.link_counters import CLOCK_OUTLIERS, join_counters, served_gbps
 from tailback.port_counters.schema import Flag
 from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree
 
@@ -195,3 +195,24 @@ def test_intervals_longer_than_the_job_lie_mostly_outside_it(every_s: float, out
     rows = counted(FABRIC, job, zero_ns=UTC, start_s=-0.1, end_s=0.1, every_s=every_s, error=0.0)
     found = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
     assert found.mostly_outside is outside
+
+
+@pytest.mark.parametrize("gbps", [0.05, 1.0, 40.0])
+def test_links_serve_what_most_intervals_show(gbps: float) -> None:
+    sent = gbps * 1e9 / 8 * 10
+    steady = type(OWN)(
+        np.array([0]), np.array([5]), np.array([sent]), np.array([0.0]), np.array([10e12])
+    )
+    link = egress(FABRIC, 0)
+    rows = counted(FABRIC, steady, start_s=0.0, end_s=10.0, links=[link])
+    served = served_gbps(rows, FABRIC.n_links)
+    # Packets at both ends and time stamps may be counted wrongly, so it is a lower bound.
+    assert 0.8 * gbps <= served[link] <= gbps
+    assert served.sum() == served[link]
+    # Late time stamps of a few intervals do not raise it.
+    few = int(CLOCK_OUTLIERS * rows.height)
+    late = pl.int_range(rows.height) < few
+    twice = pl.when(late).then(pl.col("data_bytes") * 2).otherwise("data_bytes")
+    assert served_gbps(rows.with_columns(data_bytes=twice), FABRIC.n_links)[link] <= gbps
+    unknown = rows.with_columns(data_bytes=pl.lit(None, pl.UInt64))
+    assert not served_gbps(unknown, FABRIC.n_links).any()

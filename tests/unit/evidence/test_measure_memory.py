@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import tracemalloc
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tailback.errors import TraceError
 from tailback.evidence import measure
 from tailback.traffic.readers.narrow_columns import narrow_columns, narrowed
 from tests.factories import otf2_halo
@@ -71,3 +74,16 @@ def test_the_measured_time_takes_at_most_100_bytes_an_event(tmp_path: Path) -> N
     tracemalloc.stop()
     # Of a trace of 1.8 M events NumPy holds 85 B an event at once, and the process 98.
     assert peak <= 100 * events
+
+
+def test_a_recording_without_calls_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Reader:
+        def record(self, _: Path) -> Any:
+            return SimpleNamespace(calls=())
+
+    module = import_module("tailback.evidence.measure")
+    monkeypatch.setattr(module, "timed_reader", lambda *_: Reader())
+    with pytest.raises(TraceError, match="no MPI call between MPI_Init and their end"):
+        measure(tmp_path)

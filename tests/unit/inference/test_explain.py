@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.inference import explain, further_costs
+from tailback.inference import explain, further_costs, network_clues
 from tailback.inference import explain_wording as wording
 from tailback.inference.decision import Alternative
 from tailback.inference.error_model import ErrorModel, Outcome
@@ -245,3 +247,58 @@ def test_what_was_not_compared_is_not_said_to_agree() -> None:
     assert "in the times of calls and sends and in how long ports stalled, more" in said(0.9, True)
     assert "of the difference in how long ports stalled, more" in said(0.9, False)
     assert "calls" not in said(0.01, False)
+
+
+def slow_by_counters(
+    rates: Sequence[float], served: Sequence[float], sent: Sequence[float] | None = None
+) -> tuple[Any, Any]:
+    """Evidence of cables 0, 2 … that serve such rates, on a fabric of 100 Gb/s."""
+    links = 2 * len(served)
+    findings = pl.DataFrame(
+        {
+            "link": [2 * n for n in range(len(rates))],
+            "finding": ["degraded"] * len(rates),
+            "served_gbps": list(rates),
+        },
+        schema_overrides={"link": pl.UInt32, "served_gbps": pl.Float64},
+    )
+    reached = np.repeat(np.asarray(served), 2)
+    known = np.ones(links) if sent is None else np.asarray(sent)
+    counters = SimpleNamespace(findings=findings, lossy=True, sent_bytes=known)
+    fabric = SimpleNamespace(
+        n_links=links,
+        link_gbps=np.full(links, 100.0),
+        link_reverse=np.arange(links) ^ 1,
+        link_name=lambda link: f"cable {link}",
+    )
+    return NetworkEvidence(counters=counters, served_gbps=reached), fabric  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rates", "served", "slow", "why"),
+    [
+        ([25.0], [25.0, 80.0], 1, ""),
+        ([0.0], [25.0, 80.0], 0, "served nothing"),
+        # All cables at a thousandth, one of them slower still.
+        ([0.1, 0.1, 0.1, 0.03], [0.1] * 4, 0, "unit may be wrong"),
+        ([0.1] * 3, [0.1] * 3 + [60.0], 3, ""),
+        ([50.0, 50.0], [50.0, 50.0], 2, ""),
+        ([10.0, 30.0, 70.0], [10.0, 30.0, 70.0], 3, ""),
+        # Three of many alike: the others carried as much, without a queue.
+        ([50.0] * 3, [50.0] * 8, 3, ""),
+    ],
+)
+def test_rates_that_cannot_be_are_not_simulated(
+    rates: list[float], served: list[float], slow: int, why: str
+) -> None:
+    evidence, fabric = slow_by_counters(rates, served)
+    assert len(network_clues.counted_slow(evidence, fabric)) == slow
+    told = network_clues.impossible_slow(evidence, fabric)
+    assert why in told and bool(told) == bool(why)
+
+
+def test_only_counters_of_both_ways_of_a_cable_count() -> None:
+    evidence, fabric = slow_by_counters([], [1.0, 1.0], [1.0, 1.0, 1.0, np.nan])
+    assert network_clues.are_counted(evidence, [SlowLink(0, 10.0)], fabric)
+    assert not network_clues.are_counted(evidence, [SlowLink(0, 10.0), SlowLink(2, 1.0)], fabric)
+    assert not network_clues.are_counted(NetworkEvidence(), [SlowLink(0, 10.0)], fabric)

@@ -505,3 +505,34 @@ def test_cables_that_explain_next_to_nothing_leave_the_time_unexplained(
         lambda slow: 0.3 * (left if {one.link for one in slow} & {4, 8} else 1.0)
     )
     assert (found.posterior.of_cause("slow-link") > 0.5) == named
+
+
+@pytest.mark.parametrize("served", [0.0, 20.0, 60.0, 99.0])
+def test_no_rate_below_a_served_one_is_tried(served: float) -> None:
+    """All cables explain the calls at 10 of 100 Gb/s; counters of cable 4 show what it served."""
+    tried: dict[int, list[float]] = {}
+
+    def predict(change: Change) -> Outcome:
+        for slow in change.slow:
+            tried.setdefault(slow.link, []).append(slow.gbps)
+        rate = min((slow.gbps for slow in change.slow), default=100.0)
+        return Outcome(round(20_000_000 / rate), {"calls": max(0.3 - 2.5 / rate, 0.01)})
+
+    fabric = cables_of(8)
+    known = np.zeros(8)
+    known[5] = served
+    healthy = predict(Change())
+    model = ErrorModel.of(2_000_000, [[healthy]], lossy=False)
+    none = np.zeros(8, np.bool_)
+    prior = Prior(4, fabric.link_reverse, served_gbps=known, sound=none)
+    trials = CableTrials(predict, model, prior, healthy, fabric.link_gbps)
+    search = CableSearch(trials, [0, 2, 4, 6], fabric)
+    found = [*search.screen(), *search.refine()]
+    assert min(tried[0]) < 20.0
+    # The other direction of the cable is slow alone, if it is.
+    both = [one.cables[0].gbps for one in found if one.cables[0].link == 4 and one.cables[0].both]
+    assert all(rate >= served for rate in both)
+    assert bool(both) == (served < 95.0)
+    hypotheses = [Hypothesis(MACHINE, one.outcome, one.cables) for one in found]
+    for one in at_other_rates(hypotheses, model, prior):
+        assert all(slow.gbps > prior.least_rate(slow.link, both=slow.both) for slow in one.slow)

@@ -369,3 +369,23 @@ def test_rates_that_were_fitted_are_not_supplemented_by_one_that_explains_the_ti
     assert {one.outcome.elapsed_ps for one in at_other_rates(screened, model, PRIOR)} == {MEASURED}
     fitted = [*screened, slow(4, ratio=0.75, gbps=60.0)]
     assert at_other_rates(fitted, model, PRIOR) == []
+
+
+@pytest.mark.parametrize(
+    ("served", "sound", "one_way", "both"),
+    [
+        ((20.0, 5.0), (False, False), 20.0, 20.0),
+        ((5.0, 20.0), (False, False), 5.0, 20.0),
+        ((20.0, 5.0), (True, False), math.inf, 40.0),
+        ((20.0, 5.0), (True, True), math.inf, math.inf),
+        ((0.0, 0.0), (False, False), 0.0, 0.0),
+    ],
+)
+def test_counters_bound_the_rate_of_a_cable(
+    served: tuple[float, float], sound: tuple[bool, bool], one_way: float, both: float
+) -> None:
+    reverse = np.array([1, 0], np.uint32)
+    prior = Prior(1, reverse, served_gbps=np.array(served), sound=np.array(sound))
+    assert prior.least_rate(0, both=False) == one_way
+    assert prior.least_rate(0, both=True) == prior.least_rate(1, both=True) == both
+    assert Prior(1, reverse).least_rate(0, both=True) == 0.0

@@ -36,7 +36,6 @@ EXCHANGE = {
 }
 MEASURED = 1000
 GOOD, BAD, BETWEEN_JOBS = 0.001, 0.2, 0.05
-COUNTED: Any = NetworkEvidence(counters=SimpleNamespace(lossy=False))  # type: ignore[arg-type]
 
 
 def prepared(injection: str, **engine: Any) -> Any:
@@ -44,6 +43,9 @@ def prepared(injection: str, **engine: Any) -> Any:
 
 
 TURN, QUEUE = prepared("round-robin"), prepared("fifo")
+COUNTED: Any = NetworkEvidence(
+    counters=SimpleNamespace(lossy=False, sent_bytes=np.zeros(TURN.fabric.n_links))  # type: ignore[arg-type]
+)
 
 
 varied: list[str] = []
@@ -128,7 +130,7 @@ def explained(
         monkeypatch.setattr(module, "make_evaluate", make_evaluate)
         monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
     monkeypatch.setattr(hypothesis_space, "modelled_part_ps", lambda _: MEASURED)
-    monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: ((), ""))
+    monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: ())
     monkeypatch.setattr(hypothesis_space, "carrying_cables", lambda *_: range(0, 32, 2))
     monkeypatch.setattr(search, "longer_delays", lambda *_: delayed or [])
     monkeypatch.setattr(search, "links_in_series", lambda *_: in_series or [])
@@ -471,7 +473,9 @@ def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_r
         jobs=[],
         messages=lambda _: pl.DataFrame([(0, 9, 11, 4096)], orient="row"),
     )
-    counters = SimpleNamespace(lossy=False, mostly_outside=outside)
+    counters = SimpleNamespace(
+        lossy=False, mostly_outside=outside, sent_bytes=np.zeros(TURN.fabric.n_links)
+    )
     evidence = NetworkEvidence(counters=counters)  # type: ignore[arg-type]
     found, _ = explained(monkeypatch, simulated, evidence, others=OtherJobs(traffic))  # type: ignore[arg-type]
     assert (found.of_cause("other-traffic") > 0.9) is outside
@@ -582,17 +586,20 @@ def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> No
     assert recorded_on(unknown, crowded_ps=300_000_000, congested=np.zeros(1))
 
 
-def test_where_all_queues_are_counted_only_cables_with_a_queue_too_many_are_tried() -> None:
+def test_counted_ports_without_a_queue_are_sound() -> None:
     fabric = TURN.fabric
-    inner = [int(x) for x in np.flatnonzero(fabric.link_src >= fabric.n_nodes)][:3]
+    inner = [int(x) for x in np.flatnonzero(fabric.link_src >= fabric.n_nodes)][:4]
     findings = pl.DataFrame(
         {
-            "link": [*inner, None],
+            "link": [*inner[:3], None],
             "finding": ["queued", "queued", "busy", "queued"],
             "queued_share": [0.4, 0.2, 0.9, 0.9],
-            "busy_share": [0.2, 0.3, 0.8, 0.1],
+            "busy_share": [0.2, 0.3, 0.95, 0.1],
         }
     )
-    counters = SimpleNamespace(findings=findings)
-    found = network_clues.queued_more_than_busy(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
-    assert found == {min(inner[0], int(fabric.link_reverse[inner[0]]))}
+    sent = np.ones(fabric.n_links)
+    sent[inner[3]] = np.nan
+    counters = SimpleNamespace(findings=findings, lossy=True, sent_bytes=sent)
+    sound = network_clues.sound_links(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
+    assert not sound[[inner[0], inner[3]]].any()
+    assert sound.sum() == fabric.n_links - 2

@@ -14,7 +14,7 @@ from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, diagnose, recommend
-from tailback.remedy.proof import prove
+from tailback.remedy.proof import CONFIRMED, is_improvement, prove
 from tailback.run.run import Run
 from tests.factories.diagnosis_runs import NODES, endpoint_run, other_run, placement_run, quiet_run
 
@@ -212,3 +212,32 @@ def test_seeds_must_be_given() -> None:
     run = placement_run()
     with pytest.raises(RunError, match="seeds = 0"):
         try_placements(run, simulator(run, {"block": 1}), {}, seeds=0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chance_of_one_repetition_is_no_gain(seed: int) -> None:
+    """All placements take the same time, but for the choices of each repetition."""
+    rng, run = np.random.default_rng(seed), placement_run()
+    times: dict[tuple[str, int], int] = {}
+
+    def evaluate(change: Change) -> Run:
+        key = change.placement_name, change.seed_offset
+        ps = times.setdefault(key, round(1e6 * rng.uniform(1.0, 1.2)))
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": ps})
+
+    many = {f"p{n}": np.roll(NODE, n) for n in range(1, 7)}
+    tried = try_placements(run, evaluate, many, seeds=1)
+    before = next(one for one in tried if one.name == "block")
+    better = [one for one in tried if one is not before and is_improvement(one, before)]
+    assert all(min(one.repetitions, before.repetitions) >= 2 for one in better[:1])
+    # What is clear needs no third repetition, and what is not has one.
+    for one in better[:1]:
+        clear = before.low_ps - one.high_ps > 2 * (one.high_ps - one.low_ps)
+        assert clear or one.repetitions >= CONFIRMED
+
+
+def test_a_clear_gain_is_stated_after_two_repetitions() -> None:
+    run = placement_run()
+    evaluate = simulator(run, {"block": 200, "tile": 100, "random": 300}, spread=1)
+    tried = {one.name: one.repetitions for one in try_placements(run, evaluate, PLACES, seeds=1)}
+    assert tried == {"tile": 2, "block": 2, "random": 1}
