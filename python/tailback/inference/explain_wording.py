@@ -115,7 +115,7 @@ def wrong_unit(links: int, share: float) -> str:
     """Why the stated rates of links cannot be right."""
     return (
         f"The counters show {links} cables at about {share:.2g} of their stated rate, and none "
-        "that was faster: check the rates in --fabric, whose unit may be wrong."
+        f"that was faster: check the rates in {option('fabric')}, whose unit may be wrong."
     )
 
 

@@ -368,9 +368,9 @@ v4 and 250 GB/s on two EPYC 7601 (AnandTech 2017), counting each byte when read 
 message is copied once (read by the other process) or twice (through a shared segment): 256 to 1000
 Gb/s. Hosts with one socket reach half of the former; those with DDR5, more than the latter."""
 
-ASSUMED_ERROR = 4.0
-"""Factor by which assumed rates within hosts may be wrong: :data:`MEMORY_GBPS` is then between
-those of one socket with DDR4 and copies of two, and of two sockets with DDR5."""
+COPY_ERROR, MEMORY_ERROR = 2.0, 4.0
+"""Factors by which the assumed rates of a message and of the memory may be wrong. The latter covers
+copies of two on one socket with DDR4, and single copies on two sockets with DDR5."""
 
 MAX_LOCAL_ERROR = 100.0
 """Largest factor by which rates within hosts may be stated to be wrong."""
@@ -487,7 +487,10 @@ class EngineSection(Section):
         if bound == "as-is":
             return rates
         stated = (self.local_rate, self.memory_rate)
-        error = [self.local_error or (ASSUMED_ERROR if rate is None else 1.0) for rate in stated]
+        error = [
+            self.local_error or (assumed if rate is None else 1.0)
+            for rate, assumed in zip(stated, (COPY_ERROR, MEMORY_ERROR), strict=True)
+        ]
         factors = [1 / factor for factor in error] if bound == "low" else error
         each, together = (rate * factor for rate, factor in zip(rates, factors, strict=True))
         # A message alone has all of the memory and no more. Ports share no memory.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError, ScenarioError, option
 from tailback.fabric.model import Fabric
 from tailback.placement.hosts import hosts_from_spec
-from tailback.scenario.engine import ASSUMED_ERROR
+from tailback.scenario.engine import MEMORY_ERROR
 from tailback.scenario.model import InHost, Scenario
 from tailback.traffic.program import Program
 from tailback.units import percent
@@ -144,7 +144,7 @@ def with_accelerator_ports(
         changes["local_rate"] = min(logged, default=ACCELERATOR_GBPS)
         source = "totalBw in NCCL's log"
         if not logged:
-            changes["local_error"] = engine.local_error or ASSUMED_ERROR
+            changes["local_error"] = engine.local_error or MEMORY_ERROR
             source = f"assumed: {option('local_rate')} states it"
     engine = engine.model_copy(update=changes)
     note = (

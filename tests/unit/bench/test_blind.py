@@ -23,7 +23,7 @@ from tailback.evidence.measure import measure
 from tailback.fabric.builders import forwarding_network, require_deadlock_free
 from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
 from tailback.port_counters.readers import read_counters
-from tailback.port_counters.readers.model import merged
+from tailback.port_counters.readers.model import united
 from tailback.run.run import Run
 
 pytest.importorskip("otf2.writer", reason="it writes the traces")
@@ -118,7 +118,7 @@ def test_counters_of_every_form_count_what_the_engine_sent(
     path = tmp_path / "counters"
     told = blind_counters.write_counters(path, counted, case.reality.fabric_file, sampling, 10**18)
     files = [path] if form == "collect" else sorted(path.iterdir())
-    found = merged([read_counters(file) for file in files])
+    found = united([read_counters(file) for file in files])
     intervals = found.all_intervals()
     names = {}
     if form == "perfquery":  # it knows ports by LID alone

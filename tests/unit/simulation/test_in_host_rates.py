@@ -177,9 +177,9 @@ def test_bounds_of_rates_follow_their_errors() -> None:
         section = EngineSection(**engine | rates)
         return [section.local_rates(bound) for bound in ("low", "as-is", "high")]
 
-    assert bounds() == [(40, 200), (80, 400), (160, 800)]
+    assert bounds() == [(40, 100), (80, 400), (160, 1600)]
     # What is stated is known; what is not is assumed. A message has no more than the memory.
-    assert bounds(local_rate=100) == [(100, 200), (100, 400), (100, 800)]
+    assert bounds(local_rate=100) == [(100, 100), (100, 400), (100, 1600)]
     assert bounds(memory_rate=100) == [(40, 100), (80, 100), (100, 100)]
     assert bounds(local_rate=100, memory_rate=300) == [(100, 300)] * 3
     measured = {"local_rate": 100, "memory_rate": 300, "local_error": 1.25}
@@ -232,7 +232,7 @@ def test_the_gain_of_a_remedy_covers_the_errors_of_rates_within_hosts() -> None:
     assumed, candidate = remedy()
     bounds = [
         remedy(local_rate=f"{each} Gb/s", memory_rate=f"{together} Gb/s")
-        for each, together in ((40, 200), (160, 800))
+        for each, together in ((40, 100), (160, 1600))
     ]
     assert all(stated.gain_low is None for _, stated in bounds)
     low, high = (stated.gain for stated, _ in bounds)

@@ -284,12 +284,13 @@ def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> C
         raise CounterError(
             f"{len(timed)} of {len(parts)} files state the time of their reading",
             file=paths[0],
-            place="--every",
-            remedy="give files that all state it, without --every, or none that does",
+            place=option("every_ns"),
+            remedy=f"give files that all state it, without {option('every_ns')}, or none that does",
         )
     counters = merged(parts)
     if timed:
-        counters.notes.append("--every has no effect: the files state the times of their readings")
+        name = option("every_ns")
+        counters.notes.append(f"{name} has no effect: the files state the times of their readings")
     counters.left_out = [left_out(error) for error in problems]
     counters.notes = [*counters.left_out, *counters.notes]
     return counters
