@@ -20,8 +20,8 @@ from tailback.lab.datapath.sampling import PacketScheme, hash_masks
 from tests.factories.lab import why_not
 from tests.factories.repository import ROOT
 
-SOURCES = ROOT / "python" / "tailback" / "datapath"
-TESTS = ROOT / "tests" / "unit" / "datapath"
+SOURCES = ROOT / "python" / "tailback" / "lab" / "datapath"
+TESTS = ROOT / "tests" / "unit" / "lab"
 
 RECORD = np.dtype(
     [

@@ -376,6 +376,7 @@ def test_every_reader_is_compared() -> None:
     assert compared | OTHERS == set(READERS.names())
 
 
+@pytest.mark.slow
 @given(sweeps=sweeps_of_ports())
 @ONCE
 def test_formats_agree(tmp_path_factory: pytest.TempPathFactory, sweeps: Sweeps) -> None:
@@ -389,6 +390,7 @@ def test_formats_agree(tmp_path_factory: pytest.TempPathFactory, sweeps: Sweeps)
         assert result.verdict.unknown == [], source
 
 
+@pytest.mark.slow
 @given(sweeps=sweeps_of_ports())
 @ONCE
 def test_ethernet_formats_agree(tmp_path_factory: pytest.TempPathFactory, sweeps: Sweeps) -> None:

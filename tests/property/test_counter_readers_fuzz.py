@@ -43,6 +43,7 @@ BYTES = st.binary(max_size=6) | st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TEXTS))
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
@@ -168,6 +169,7 @@ def test_the_folders_are_read_while_they_are_whole(
     assert read_counters(tmp_path).all_intervals().height in (1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

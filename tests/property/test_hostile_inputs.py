@@ -52,6 +52,7 @@ def test_input_is_read_while_it_is_whole(name: str, tmp_path: Path) -> None:
     INPUTS[name].read(INPUTS[name].write(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXT)
 def test_impossible_number_is_read_or_refused_by_file(name: str, tmp_path: Path) -> None:
     given = INPUTS[name]

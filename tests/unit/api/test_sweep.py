@@ -64,6 +64,7 @@ def children() -> list[int]:
     return [int(pid) for pid in task.read_text().split()]
 
 
+@pytest.mark.slow
 def test_five_hundred_scenarios_on_two_workers_and_one_of_them_killed(tmp_path: Path) -> None:
     over = {"seed": range(1, 126), "job.pattern.size": ["1 KiB", "2 KiB", "4 KiB", "8 KiB"]}
     study = plan_sweep(BASE, over, tmp_path / "s", tables=["messages"])

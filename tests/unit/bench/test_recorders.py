@@ -27,6 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path
         return work, recorders.recorded(work, RANKS, STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_three_recorders_agree_in_what_they_record(made: tuple[Path, dict[str, Path]]) -> None:
     _, paths = made
@@ -44,6 +45,7 @@ def test_three_recorders_agree_in_what_they_record(made: tuple[Path, dict[str, P
     assert any("MPI_Sendrecv left no message record" in note for note in program["eztrace"].notes)
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_the_diagnosis_of_each_recording_says_what_it_lacks(
     made: tuple[Path, dict[str, Path]],

@@ -65,6 +65,7 @@ def test_one_in_k_tagged_scales_the_error_by_its_root() -> None:
     assert 1.8 < some["core up"] / whole["core up"] < 2.4
 
 
+@pytest.mark.slow
 def test_the_bounds_on_core_links() -> None:
     """Linear decoder: 1 + 4 bits need 1/60 of the packets, 1 + 5 bits 1/110; likelihood less."""
     result = measure("tapered", "uniform", 10_000, 1, 1, 10_000)

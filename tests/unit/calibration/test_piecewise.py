@@ -44,6 +44,7 @@ def test_another_slope_beyond_a_size_is_found() -> None:
     assert lines.byte_time(np.random.default_rng(0))[0] == pytest.approx(80, rel=0.02)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     # Of 400 draws 95 % ± 3 % are 368 to 392; chance adds 4.4 (one standard deviation).
     inside = np.zeros(2)
@@ -93,6 +94,7 @@ def window(seed: int) -> np.ndarray:
     return noisy(40e3 + 40e3 * (STREAM > 1 << 14) + 80 * WIRE, 0.01, seed)
 
 
+@pytest.mark.slow
 def test_a_known_change_point_leaves_the_slope_unbiased() -> None:
     error, inside = [], 0
     for seed in range(150):

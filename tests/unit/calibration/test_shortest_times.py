@@ -22,6 +22,7 @@ def cell(
     return PairTimes(time, np.full((pairs, 2), float(messages)), np.full((pairs, 2), others))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_end_point_as_often_as_they_say() -> None:
     rng = np.random.default_rng(0)
     inside, error = [], []
@@ -37,6 +38,7 @@ def test_intervals_hold_the_end_point_as_often_as_they_say() -> None:
     assert abs(np.mean(error)) < 0.15 * NOISE_PS
 
 
+@pytest.mark.slow
 def test_few_pairs_are_not_later_than_many() -> None:
     # Twice the shortest time less the second shortest is 0.5 × the noise too late for one pair.
     rng = np.random.default_rng(1)
@@ -63,6 +65,7 @@ def test_messages_that_met_others_do_not_widen_all_intervals() -> None:
     assert errors[1] < 2 * errors[0]
 
 
+@pytest.mark.slow
 def test_messages_that_met_a_little_leave_the_noise_of_those_that_met_nothing() -> None:
     # Delays of the size of the noise itself, for all messages with others' traffic about them.
     rng = np.random.default_rng(5)

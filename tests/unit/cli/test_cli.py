@@ -486,6 +486,7 @@ def test_hostile_names_reach_the_terminal_as_text(
     assert "\x1b" not in captured.out + captured.err
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
     "trace", ["tracer-otf2-stencil4d/examples/stencil4d-otf/traces-64", "eztrace-stencil64"]

@@ -152,6 +152,7 @@ def test_a_clock_that_went_back_makes_no_interval() -> None:
 counter = st.one_of(st.integers(0, TOP), st.integers(TOP - 5, TOP), st.integers(0, 5), st.just(TOP))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(before=counter, growth=st.integers(0, 10**8), resets=st.booleans())
 def test_no_number_is_larger_than_the_truth(before: int, growth: int, resets: bool) -> None:

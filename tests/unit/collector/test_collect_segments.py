@@ -224,6 +224,7 @@ made.run()
 ROUND_NS = 40_000_000
 
 
+@pytest.mark.slow
 def test_a_collector_killed_again_and_again_loses_a_second_at_most(tmp_path: Path) -> None:
     """SIGKILL at random moments: segments, rolls and compactions are caught at every stage."""
     out = tmp_path / "out"

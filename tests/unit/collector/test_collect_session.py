@@ -499,4 +499,6 @@ def test_healthy_ports_store_no_errors(tmp_path: Path) -> None:
     file = tmp_path / "c" / "errors" / "000001.parquet"
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     notes = load([tmp_path / "c"]).notes
-    assert any("1 segment without counters of errors: damaged or edited" in n for n in notes)
+    assert any(
+        "without counters of errors: errors/000001.parquet: damaged or edited" in n for n in notes
+    )

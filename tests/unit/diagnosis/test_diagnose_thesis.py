@@ -83,6 +83,7 @@ def test_ring_with_background_is_other_traffic() -> None:
     assert all(link.utilization.high < 0.7 and link.direction == "down" for link in finding.links)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", ["placement", "pattern", "other-traffic"])
 def test_six_bits_a_packet_lead_to_the_same_verdicts(cause: str) -> None:
     """Scheme coordinated, 5 hash bits and a congestion bit.

@@ -78,6 +78,7 @@ def diagnosed(
     return result, len(simulated), found
 
 
+@pytest.mark.slow
 def test_the_answer_is_the_same_as_if_all_were_simulated_again(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +99,7 @@ def test_the_answer_is_the_same_as_if_all_were_simulated_again(
     assert fewer < 0.75 * more, (fewer, more)
 
 
+@pytest.mark.slow
 def test_the_expected_run_is_not_simulated_again_for_the_search(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pytest
 
 from tailback.diagnosis.explanation import Cost
-from tailback.fabric.degraded import MIN_GBPS
 from tailback.inference.lossy_costs import more_by_load_ps, with_lossy_costs
-from tailback.inference.network_clues import counted_slow
 
 S = 10**12
 
@@ -21,14 +16,6 @@ def cost(cause: str, seconds: float, total_s: float = 10.0) -> Cost:
     ps = round(seconds * S)
     told: dict[str, Any] = {"subject": "", "evidence": "", "rests_on": ("counters",)}
     return Cost(cause=cause, ps=ps, low_ps=ps, high_ps=ps, share=seconds / total_s, **told)
-
-
-def test_a_link_that_serves_nothing_can_be_simulated() -> None:
-    findings = pl.DataFrame({"finding": ["degraded"], "link": [0], "served_gbps": [0.0]})
-    evidence: Any = SimpleNamespace(counters=SimpleNamespace(findings=findings))
-    fabric: Any = SimpleNamespace(link_reverse=np.array([1, 0]))
-    (slow,) = counted_slow(evidence, fabric)[0]
-    assert (slow.link, slow.gbps) == (0, MIN_GBPS)
 
 
 def test_a_run_without_its_slow_cable_would_not_be_as_fast_as_the_model() -> None:

@@ -75,6 +75,7 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
     assert got == [b"packets"] and pipe.is_fifo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["pcap", "counts"])
 def test_a_full_disk_leaves_the_old_export(what: str, run: Path, tmp_path: Path) -> None:
     # A limit on the size of files makes every larger write fail, as a full disk does.

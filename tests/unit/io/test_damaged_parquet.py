@@ -50,6 +50,7 @@ def test_a_page_that_counts_fewer_than_no_values_is_refused(tmp_path: Path) -> N
     assert found.value.file == path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 8])
 def test_no_flipped_byte_ends_the_process(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "a.parquet"

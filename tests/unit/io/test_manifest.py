@@ -363,6 +363,7 @@ def read_all(out: Path) -> list[pl.DataFrame]:
     ]
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_collection_is_reported_by_file(collected: Path) -> None:
     good = read_all(collected)
     # Nobody reads the log of events back; what the folder is, the collector alone asks.

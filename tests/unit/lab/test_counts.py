@@ -104,6 +104,7 @@ def test_counts_are_those_of_the_receiver_of_single_packets() -> None:
     assert found.packets[3].bytes[6] == 1000 * found.packets[3].packets[6]
 
 
+@pytest.mark.slow
 def test_intervals_have_the_truth_in_95_of_100_cases() -> None:
     inside, between, z = [], [], []
     for seed in range(300):

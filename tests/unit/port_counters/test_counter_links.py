@@ -408,6 +408,7 @@ def whole_study() -> study.Study:
     return other
 
 
+@pytest.mark.slow
 def test_every_figure_draws_and_is_the_same_twice() -> None:
     full = whole_study()
     assert len(COUNTER_FIGURES.names()) == 9

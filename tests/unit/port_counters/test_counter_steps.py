@@ -146,6 +146,7 @@ def test_counters_that_may_have_been_reset_are_bounds() -> None:
 value = st.one_of(st.integers(0, TOP), st.integers(TOP - 9, TOP), st.integers(0, 9))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     before=st.tuples(value, value, value),

@@ -227,7 +227,7 @@ def test_stated_time_wins_over_others(every_s: int | None, tmp_path: Path) -> No
     assert rows["interval_ns"].to_list() == [STEP_S * 10**9]
     notes = " ".join(source.notes)
     assert "node_time_seconds" in notes
-    assert ("--every has no effect" in notes) == (every_s is not None)
+    assert ("every_ns= has no effect" in notes) == (every_s is not None)
 
 
 def test_files_with_and_without_times_are_refused(tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ def test_a_reset_makes_no_slow_link(
     assert rows.filter(pl.col("finding") == "degraded")["node_name"].to_list() == ["d"]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     at=st.one_of(st.integers(1, 9), st.floats(0.01, 8.99)),

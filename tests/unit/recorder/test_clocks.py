@@ -52,6 +52,7 @@ int main(int argc, char **argv) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_clocks_are_compared_again_where_they_drift(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -270,6 +270,7 @@ def test_one_sided_calls_become_messages(tools: Path) -> None:
     assert program.notes == []
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 @pytest.mark.parametrize("compiler", ["mpicc", "mpicc.mpich"])
 def test_epochs_of_windows_on_several_communicators_are_told_apart(

@@ -108,6 +108,7 @@ def _launch(folder: Path, family: str, first: list[str], second: list[str]) -> l
     return [*start, "-n", "2", *first, app, ":", "-n", "2", *second, app]
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
 @pytest.mark.parametrize("order", ["last", "first"])
@@ -181,6 +182,7 @@ def test_a_recorder_of_another_mpi_library_says_so(folder: Path, tmp_path: Path,
     assert "the program uses MPICH" in said and "compiled for Open MPI: name the compiler" in said
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_collectives_that_one_program_hides_do_not_hang_the_comparison_of_clocks(
     folder: Path, tmp_path: Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from tailback.api.diagnose import diagnose
 from tailback.cli.measured_screen import _clocks
 from tailback.evidence import measure
-from tailback.evidence import measure as other_calls
 from tailback.recorder.session import record
 from tailback.traffic.readers import read_trace
 from tests.factories.recordings import evidence_of, transfer
@@ -73,7 +73,7 @@ def test_requests_that_are_freed_are_not_missing(recording: Path) -> None:
 @pytest.mark.tools
 def test_calls_without_data_are_explained(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # How much of the time they take depends on what else runs.
-    monkeypatch.setattr(other_calls, "_WORTH_A_NOTE", 0.0)
+    monkeypatch.setattr(import_module("tailback.evidence.measure"), "_WORTH_A_NOTE", 0.0)
     notes = measure(recording).measured.notes
     (said,) = [note for note in notes if note.startswith("MPI calls without data: ")]
     assert "MPI_Comm_dup" in said and "no verdict covers them" in said

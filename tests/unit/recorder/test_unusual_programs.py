@@ -175,6 +175,7 @@ def sends(program: Program, call: str) -> Counter[int]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_four_threads_a_rank_keep_their_messages_apart(tools: Path) -> None:
     """A library gives the handle of a request that is done to the next one of any thread."""
@@ -225,6 +226,7 @@ def needs_mpich(*tools: str) -> None:
         pytest.skip(f"{' and '.join(missing)} not installed (Debian packages mpich, gfortran)")
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_calls_of_mpi_4_are_recorded_where_the_library_has_them(tools: Path) -> None:
     needs_mpich()

@@ -319,7 +319,9 @@ def test_scenario_of_a_remedy_gives_its_run(tmp_path: Path, kind: str, routing: 
     found.write(tmp_path / "out")
     data = json.loads((tmp_path / "out" / "after" / "scenario.json").read_text())
     assert tb.simulate(data).elapsed_ps == found.after.elapsed_ps
-    assert found.after.elapsed_ps == found.remedy.after_ps < found.remedy.before_ps
+    # The remedy states the mean of three repetitions.
+    assert found.after.elapsed_ps == pytest.approx(found.remedy.after_ps, rel=0.05)
+    assert found.after.elapsed_ps < found.remedy.before_ps
 
 
 def test_rates_are_not_proposed_for_coarse_packets() -> None:

@@ -381,6 +381,7 @@ def test_the_waterfall_has_the_step_to_what_was_observed() -> None:
     assert texts[-2].startswith("+3 µs  (+4.7 %")
 
 
+@pytest.mark.slow
 def test_export_is_deterministic_and_complete(tmp_path: Path) -> None:
     phases = ("+x", "+y")
     run, after = make_run(phases=phases), make_run(phases=phases, tiled=True)

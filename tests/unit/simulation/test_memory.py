@@ -62,6 +62,7 @@ def tapered(size: str, messages: int, **telemetry: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize(
     "source",

@@ -162,6 +162,7 @@ def test_a_worker_that_comes_too_late_ends(tmp_path: Path, monkeypatch: pytest.M
     assert time.monotonic() - began < 30.0
 
 
+@pytest.mark.slow
 def test_the_command_line_offers_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def runs() -> dict[str, Run]:
     return {case: simulate(compare.scenario(case)) for case in ("row-major", "tiled", "ring")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["row-major", "tiled", "ring"])
 def test_times_and_congestion_are_those_of_the_published_simulator(
     runs: dict[str, Run], case: str

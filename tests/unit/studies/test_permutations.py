@@ -82,6 +82,7 @@ def test_seeds_and_first_run() -> None:
     )
 
 
+@pytest.mark.slow
 def test_adaptive_routing_without_rate_control_can_do_harm() -> None:
     """Less load per link, and yet later: eight permutations (Birk and Zdornov, 2009)."""
     done = {}

@@ -48,6 +48,7 @@ def test_pauses_are_unfair_and_dcqcn_is_not() -> None:
     assert fair.pauses_per_ms < 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_hosts_that_share_nothing_slow_the_victim_down_unless_rates_follow_marks() -> None:
     def victim(scheme: str, others: int) -> float:

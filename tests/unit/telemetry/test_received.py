@@ -197,6 +197,7 @@ THESIS = {
 """The three cases of the thesis in small: stencil, reduction, and a ring among other traffic."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", THESIS)
 def test_six_bits_lead_to_the_verdict_of_whole_links(
     cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -120,6 +120,7 @@ def test_a_file_that_ends_in_a_line_is_read_to_the_line_before(
         read_samples(put(tmp_path, RANKS.replace(",3,21", ",-3,21")), fabric)
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_one_reservoir_serves_both(tmp_path: Path, fabric: Fabric) -> None:
     """400 links' worth of packets drawn as receivers count them: at least 95 % are covered."""
     draw = np.random.default_rng(5)

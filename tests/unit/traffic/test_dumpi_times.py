@@ -156,6 +156,7 @@ def test_receives_without_status_are_matched_and_marked(tmp_path: Path) -> None:
     assert any("1 sends and receives have no other end" in note for note in run.measured.notes)
 
 
+@pytest.mark.slow
 def test_damaged_files_are_refused_or_read_and_never_end_otherwise(tmp_path: Path) -> None:
     """Headers, which reading the calls does not need, are damaged as well."""
     path = two_ranks(tmp_path, *[Recorder("host-7", 1_700_000_000, 5)] * 2)
