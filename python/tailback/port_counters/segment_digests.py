@@ -94,10 +94,7 @@ def unchecked(collection: Path) -> list[str]:
     if not missing:
         return []
     amount = f"{len(missing)} of {counted(len(tables), 'segment')}"
-    return [
-        f"{amount} have no SHA-256 (an earlier version wrote them), so damage to them may "
-        "go unnoticed"
-    ]
+    return [f"{amount} have no SHA-256, so damage to them may go unnoticed"]
 
 
 def _digests(file: Path) -> tuple[Path, dict[str, str]] | None:

@@ -133,7 +133,7 @@ def ids_of(packets: pl.DataFrame) -> Ids:
         raise RunError(
             "the packets of this run have no queue pair, so their ids are not known",
             place="table packets, column queue_pair",
-            remedy="the run was written by an earlier version; simulate it again",
+            remedy="simulate the scenario again",
         )
     one = np.uint32(1)
     return packet_ids(

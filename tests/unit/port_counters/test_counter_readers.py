@@ -327,8 +327,7 @@ def test_a_collection(tmp_path: Path) -> None:
     assert found.notes == [
         "1 segment not finished and left out; "
         "where no collector runs any more: tailback collect --compact",
-        "2 of 2 segments have no SHA-256 (an earlier version wrote them), so damage to them may "
-        "go unnoticed",
+        "2 of 2 segments have no SHA-256, so damage to them may go unnoticed",
         "2 segments without counters of errors: errors/000000.parquet: does not exist",
     ]
     put(tmp_path, "c/intervals/000009.parquet", "PAR1")
