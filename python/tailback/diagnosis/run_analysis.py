@@ -16,7 +16,7 @@ import polars as pl
 
 from tailback.diagnosis.activity import MessageActivity
 from tailback.diagnosis.adapter_load import AdapterLoad, adapter_load, slow_adapter
-from tailback.diagnosis.cable_suspects import CandidatePaths
+from tailback.diagnosis.cable_search import CandidatePaths
 from tailback.diagnosis.congestion_trees import (
     CONGESTED_FRACTION,
     MIN_SAMPLES,
@@ -545,10 +545,6 @@ class RunAnalysis:
     def reverses(self) -> Ints:
         """The opposite link of the same cable, for every link, shape (L,)."""
         return self.run.tables["links"].sort("link")["reverse"].cast(pl.Int64).to_numpy()
-
-    def utilization_while_congested(self, links: Ints) -> Floats:
-        """Our utilization of each link while it was congested."""
-        return self._measure.use(self._rows, "link", links)[0]
 
     def top_links(self, count: int) -> list[LinkEvidence]:
         """The links with the most congested packets of our job."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.inference.coarse_ranking import CoarseRanking
 from tailback.inference.comparisons import Comparisons
-from tailback.inference.error_model import ErrorModel, Outcome
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import (
     FAULT,
@@ -30,7 +31,7 @@ from tailback.inference.hypotheses import (
 )
 from tailback.inference.known_predictions import KnownPredictions
 from tailback.inference.machine_models import SETTINGS, MachineModel
-from tailback.inference.measured_suspects import carrying_cables
+from tailback.inference.measured_cables import carrying_cables
 from tailback.inference.network_clues import (
     OtherJobs,
     Slow,

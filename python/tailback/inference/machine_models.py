@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change, EngineVariation
 from tailback.fabric.degraded import nominal
-from tailback.inference.error_model import Outcome
 from tailback.inference.hypotheses import MachineName
 from tailback.inference.known_predictions import Conditions
 from tailback.inference.network_clues import Slow
