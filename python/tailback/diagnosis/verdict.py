@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tailback.diagnosis.adapter_load import receivers_are_full
-from tailback.diagnosis.cause_finding import ensure_cause_finding
+from tailback.diagnosis.cause_wording import ensure_cause_finding
 from tailback.diagnosis.confidence import (
     NO_CONTENTION_CAUSES,
     WORTH_FIXING,

@@ -29,8 +29,7 @@ from tailback.inference.hypotheses import (
     not_tried,
     over_arrangements,
 )
-from tailback.inference.known_predictions import KnownPredictions
-from tailback.inference.machine_models import SETTINGS, MachineModel
+from tailback.inference.machine_models import SETTINGS, KnownPredictions, MachineModel
 from tailback.inference.measured_cables import carrying_cables
 from tailback.inference.network_clues import (
     OtherJobs,
@@ -39,8 +38,8 @@ from tailback.inference.network_clues import (
     is_lossy,
     modelled_part_ps,
     sound_links,
+    unknown_hosts,
 )
-from tailback.inference.unknown_hosts import unknown_hosts
 from tailback.inference.unknown_job import Draw
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
