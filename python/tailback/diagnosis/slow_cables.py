@@ -24,7 +24,7 @@ from tailback.diagnosis.cable_search import (
     Outcome,
     Trial,
 )
-from tailback.diagnosis.likelihood import likelihood, time_agreement
+from tailback.diagnosis.confidence import likelihood, time_agreement
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import Floats
 from tailback.evaluate import Change, Evaluate

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.confidence import MODELLED
 from tailback.diagnosis.explanation import Cost
-from tailback.diagnosis.likelihood import MODELLED
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.error_model import LOSSY_TIME_ERROR, LOSSY_TIME_RATIO, ErrorModel
 from tailback.inference.hypotheses import FAULT, UNUSUAL

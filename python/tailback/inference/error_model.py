@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tailback.diagnosis.cable_search import Outcome
-from tailback.diagnosis.likelihood import TIME_ERROR
+from tailback.diagnosis.confidence import TIME_ERROR
 
 LOSSY_TIME_ERROR, LOSSY_TIME_RATIO = 0.12, 1.2
 """The same for a lossy network, and its typical ratio of measured to simulated time: in healthy

@@ -29,8 +29,14 @@ from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.simulation.parallel.spread import SCRIPT, serve, spread
-from tailback.simulation.parallel.task_data import TaskDataError, decode, encode
-from tailback.simulation.parallel.task_folder import SCENARIO, TaskFolder, TaskResult
+from tailback.simulation.parallel.task_folder import (
+    SCENARIO,
+    TaskDataError,
+    TaskFolder,
+    TaskResult,
+    decode,
+    encode,
+)
 from tailback.simulation.prepare import PreparedScenario
 from tailback.workers import batch_script
 
@@ -159,7 +165,7 @@ def test_worker_of_another_version_says_so(
 ) -> None:
     tasks = TaskFolder.create(tmp_path / "tasks")
     tasks.open(prepared)
-    monkeypatch.setattr("tailback.simulation.parallel.task_data.version", lambda: "0.0.0")
+    monkeypatch.setattr("tailback.simulation.parallel.task_folder.version", lambda: "0.0.0")
     with pytest.raises(RunError, match=r"(?s)written by version .*same version"):
         serve(tmp_path / "tasks")
 

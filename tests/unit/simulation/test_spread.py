@@ -23,8 +23,13 @@ from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.simulation.parallel import task_folder
 from tailback.simulation.parallel.spread import SCRIPT, serve, spread, write_script
-from tailback.simulation.parallel.task_data import decode
-from tailback.simulation.parallel.task_folder import TaskFiles, TaskFolder, TaskResult, claim
+from tailback.simulation.parallel.task_folder import (
+    TaskFiles,
+    TaskFolder,
+    TaskResult,
+    claim,
+    decode,
+)
 from tailback.workers import dask_client
 
 SCENARIO = {
