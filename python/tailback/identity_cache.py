@@ -6,61 +6,38 @@ import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-K = TypeVar("K")
 V = TypeVar("V")
 
 
-class IdentityCache(Generic[V]):
-    """Results of a function for the last few tuples of arguments, compared with ``is``.
+class PerObject(Generic[V]):
+    """Result of a function for each object, or tuple of objects, for as long as all of them live.
 
-    For arguments that cannot be hashed and are expensive to compare, such as tables. They are kept
-    alive with their result.
-
-    Args:
-        compute: The function.
-        size: Number of results kept.
-    """
-
-    def __init__(self, compute: Callable[..., V], size: int = 4) -> None:
-        self._compute = compute
-        self._size = size
-        self._known: list[tuple[tuple[object, ...], V]] = []
-
-    def __call__(self, *given: object) -> V:
-        """The result for ``given``, computed unless known."""
-        for known, result in self._known:
-            if all(one is other for one, other in zip(known, given, strict=True)):
-                return result
-        result = self._compute(*given)
-        self._known = [(given, result), *self._known][: self._size]
-        return result
-
-
-class PerObject(Generic[K, V]):
-    """Result of a function for each object, found by identity, for as long as the object lives.
-
-    A result must not refer to its object, which would then live forever.
+    Objects are compared with ``is``: for arguments that cannot be hashed and are expensive to
+    compare, such as tables. A result must not refer to its objects, which would then live forever.
 
     Args:
         compute: The function.
     """
 
-    def __init__(self, compute: Callable[[K], V]) -> None:
+    def __init__(self, compute: Callable[..., V]) -> None:
         self._compute = compute
-        self._known: dict[int, tuple[weakref.ref[K], V]] = {}
+        self._known: dict[tuple[int, ...], tuple[tuple[weakref.ref[object], ...], V]] = {}
 
-    def __call__(self, given: K) -> V:
-        """The result for ``given``, computed unless known."""
-        number = id(given)
-        known = self._known.get(number)
-        if known is not None and known[0]() is given:
+    def __call__(self, *objects: object) -> V:
+        """The result for these objects, computed unless known."""
+        key = tuple(map(id, objects))
+        known = self._known.get(key)
+        if known is not None and all(
+            reference() is each for reference, each in zip(known[0], objects, strict=True)
+        ):
             return known[1]
-        result = self._compute(given)
+        result = self._compute(*objects)
 
-        def forget(dead: weakref.ref[K]) -> None:
-            # Another object may have the number by now.
-            if self._known.get(number, (None,))[0] is dead:
-                del self._known[number]
+        def forget(dead: weakref.ref[object]) -> None:
+            # Other objects may have the numbers by now.
+            references, _ = self._known.get(key, ((), None))
+            if any(reference is dead for reference in references):
+                del self._known[key]
 
-        self._known[number] = (weakref.ref(given, forget), result)
+        self._known[key] = tuple(weakref.ref(each, forget) for each in objects), result
         return result

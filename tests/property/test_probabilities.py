@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tailback.cli import run as tailback
+from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.explanation import Cost
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.changes_over_time import ChangeOverTime, _slowest_part
 from tailback.inference.decision import Alternative, Ensemble, decide
-from tailback.inference.error_model import MISFIT_ERROR, ErrorModel, Outcome
+from tailback.inference.error_model import MISFIT_ERROR, ErrorModel
 from tailback.inference.hypotheses import Hypothesis, Posterior, Prior
 from tailback.inference.interruptions import Interruptions
 from tailback.log_probability import log_sum, probabilities, probability_of_odds

@@ -5,23 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tailback.identity_cache import IdentityCache, PerObject
-
-
-def test_equal_objects_are_computed_each_and_the_same_object_once() -> None:
-    asked: list[list[int]] = []
-
-    def total(given: list[int]) -> int:
-        asked.append(given)
-        return sum(given)
-
-    cached = IdentityCache(total, size=2)
-    one, other, third = [1, 2], [1, 2], [5]
-    assert [cached(one), cached(other), cached(one)] == [3, 3, 3]
-    assert len(asked) == 2
-    # Only the last two are kept.
-    assert [cached(third), cached(one)] == [5, 3]
-    assert len(asked) == 4
+from tailback.identity_cache import PerObject
 
 
 class _Number:
@@ -50,3 +34,19 @@ def test_results_for_an_object_are_kept_as_long_as_it_lives() -> None:
     # New objects may get its number.
     assert [cached(_Number(value)) for value in range(3, 9)] == [2 * v for v in range(3, 9)]
     assert asked == [1, 2, *range(3, 9)]
+
+
+def test_result_for_several_objects_ends_with_the_first() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def total(first: _Number, second: _Number) -> int:
+        asked.append((first.value, second.value))
+        return first.value + second.value
+
+    cached = PerObject(total)
+    one, other = _Number(1), _Number(2)
+    assert [cached(one, other), cached(one, other), cached(other, one)] == [3, 3, 3]
+    assert asked == [(1, 2), (2, 1)]
+    del one
+    gc.collect()
+    assert not cached._known

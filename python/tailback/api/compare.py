@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback.api.result_folder import FolderResult
 from tailback.api.run import table_html
 from tailback.api.runs import (
+    FolderResult,
     congestion_of,
     model_description,
     model_of,

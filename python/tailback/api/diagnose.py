@@ -17,22 +17,14 @@ from tailback.api.candidates import (
     make_candidates,
     require_placements,
 )
-from tailback.api.effort import (
-    engine_variations,
-    is_large,
-    note_on_effort,
-    repetitions,
-    worth_screening,
-)
 from tailback.api.rankfiles import rank_files
-from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
-from tailback.api.sweep.workers import Progress
+from tailback.api.runs import FolderResult
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
-from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
-from tailback.diagnosis.simulated_network import SimulatedNetwork
+from tailback.diagnosis.run_analysis import RunAnalysis, SimulatedNetwork, analyse_once
+from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.wording import (
     confidence_sentence,
     measured_confidence,
@@ -48,14 +40,16 @@ from tailback.inference.explain import add_evidence
 from tailback.inference.explain_wording import engine_settings, only_placements_tried
 from tailback.inference.further_costs import further_costs
 from tailback.inference.measured_run import (
+    TraceCalibration,
+    calibrated_by_trace,
     differences_from_recorded,
     measured_run,
+    network_evidence,
     with_measured,
     with_round_robin_adapters,
 )
 from tailback.inference.measured_verdict import Advise, explain
-from tailback.inference.recorded_evidence import network_evidence
-from tailback.inference.trace_calibration import TraceCalibration, calibrated_by_trace
+from tailback.io.progress import Progress
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend
@@ -234,7 +228,7 @@ def diagnose(
         methods: Placements to try; default: all that apply.
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
-            large (:data:`tailback.api.effort.MANY_EVENTS`).
+            large (:data:`tailback.api.diagnose.MANY_EVENTS`).
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
@@ -664,3 +658,75 @@ def _impossible_requests(
             f"{own!r}: list the job to change first, or set observed = false for the others."
         )
     return found
+
+
+# --- effort ------------------------------------------------------------------------------------
+
+REPETITIONS = 3
+"""Repetitions of every re-simulation."""
+
+MANY_EVENTS = 20_000_000
+"""Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
+and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
+2 %, those of miniGhost on 27,648 (52 million) by 0.2 % (docs/measurements/speed.md)."""
+
+
+def repetitions(asked: int | None, run: base.Run) -> int:
+    """Number of repetitions.
+
+    Args:
+        asked: What the user asked for; None for the number that fits the size of the simulation.
+        run: The run to diagnose.
+    """
+    if asked is not None:
+        return asked
+    return 1 if is_large(run) else REPETITIONS
+
+
+def is_large(run: base.Run) -> bool:
+    """Whether a simulation of a run takes so long that as few as possible are made."""
+    return int(run.summary.get("events", 0)) > MANY_EVENTS
+
+
+FEWER_VARIATIONS = ENGINE_VARIATIONS[1::2]
+"""Other engine settings with which the steps of a large run are simulated: half of all. Buffers and
+the adapters' order of sending differ between them."""
+
+
+def engine_variations(run: base.Run) -> Sequence[EngineVariation]:
+    """Other engine settings with which every step of the waterfall is simulated."""
+    return FEWER_VARIATIONS if is_large(run) else ENGINE_VARIATIONS
+
+
+def note_on_effort(asked: int | None, run: base.Run) -> list[str]:
+    """A note if the size of the simulation reduces the number of simulations."""
+    if not is_large(run):
+        return []
+    millions = round(int(run.summary["events"]) / 1e6)
+    variations = (
+        f"with {len(FEWER_VARIATIONS)} other settings of the engine, not {len(ENGINE_VARIATIONS)}"
+    )
+    once = (
+        ""
+        if asked is not None
+        else (f" once ({option('seeds', REPETITIONS)} repeats it with other random choices) and")
+    )
+    return [
+        f"a simulation of this run has {millions} million events, so each is made{once} "
+        f"{variations}"
+    ]
+
+
+EVENTS_A_FLOW = 50
+"""A message costs the fluid model about 2.5 µs, as much as 25 to 50 events cost the packet
+engine."""
+
+
+def worth_screening(run: base.Run) -> bool:
+    """Whether the fluid model estimates a placement faster than the packet engine proves it.
+
+    It does not if a large simulation consists of short messages; placements are then compared
+    without contention, and no other remedy is estimated before it is simulated.
+    """
+    events, messages = (int(run.summary.get(name, 0)) for name in ("events", "messages"))
+    return not is_large(run) or events > EVENTS_A_FLOW * messages

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, Unpack, cast
 
 from tailback.api.run import Run
-from tailback.api.sweep.workers import Progress
 from tailback.errors import ScenarioError, known_keywords, option
 from tailback.fluid import Choice, Rates
+from tailback.io.progress import Progress
 from tailback.simulation import FluidOptions, Watch, prepare, simulate_fluid
 from tailback.simulation import simulate as run_scenario
 from tailback.sources.source import ScenarioOptions, Source, SourceLike

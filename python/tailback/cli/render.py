@@ -9,7 +9,7 @@ from tailback.api.rankfiles import command_with_path, writer_of
 from tailback.cli.explanation_screen import explanation_lines
 from tailback.cli.measured_screen import measured_lines
 from tailback.cli.text import align_columns, command_lines, table_width, truncate, wrap
-from tailback.diagnosis.cause_finding import CODE
+from tailback.diagnosis.cause_wording import CODE
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import (

@@ -7,8 +7,8 @@ in the same time windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ import polars as pl
 
 from tailback.diagnosis.activity import MessageActivity
 from tailback.diagnosis.adapter_load import AdapterLoad, adapter_load, slow_adapter
-from tailback.diagnosis.cable_suspects import CandidatePaths
+from tailback.diagnosis.cable_search import CandidatePaths
 from tailback.diagnosis.congestion_trees import (
     CONGESTED_FRACTION,
     MIN_SAMPLES,
@@ -28,13 +28,13 @@ from tailback.diagnosis.congestion_trees import (
 from tailback.diagnosis.message_delays import MessageDelays, message_delays
 from tailback.diagnosis.model import Cause, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization, fullest_links
-from tailback.diagnosis.simulated_network import SimulatedNetwork
 from tailback.diagnosis.slow_link_checks import (
     explains_delays,
     slow_ejection_links,
     slower_than_equivalents,
 )
 from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.fabric.model import Fabric
 from tailback.run.run import Run
 from tailback.telemetry.estimate import (
     SUMS,
@@ -546,10 +546,6 @@ class RunAnalysis:
         """The opposite link of the same cable, for every link, shape (L,)."""
         return self.run.tables["links"].sort("link")["reverse"].cast(pl.Int64).to_numpy()
 
-    def utilization_while_congested(self, links: Ints) -> Floats:
-        """Our utilization of each link while it was congested."""
-        return self._measure.use(self._rows, "link", links)[0]
-
     def top_links(self, count: int) -> list[LinkEvidence]:
         """The links with the most congested packets of our job."""
         order = np.argsort(-self.whole.weight, kind="stable")[:count]
@@ -631,3 +627,61 @@ def sums_by_window(samples: pl.DataFrame, n_links: int) -> pl.DataFrame:
     # One row each: most runs have one label in a phase. Sorting numbers is much faster than
     # grouping by three columns and sorting text.
     return samples.select(*by, *columns)[order]
+
+
+# --- the simulated network of an expected run --------------------------------------------------
+
+# The rules infer the state of links from samples alone. In the expected run of a measured one,
+# slow links and other jobs were put in because the evidence shows them, so there is nothing to
+# infer: the rules explain that run and must not contradict it.
+
+
+@dataclass(frozen=True)
+class SimulatedNetwork:
+    """Slow links and other jobs of a simulated run.
+
+    Attributes:
+        slow_gbps: Rate of each link that serves less than its nominal rate, by link number.
+        other_jobs: Whether jobs besides the observed ones send traffic.
+    """
+
+    slow_gbps: Mapping[int, float]
+    other_jobs: bool
+
+    @staticmethod
+    def of(fabric: Fabric, run: Run) -> SimulatedNetwork:
+        """The network of a run on ``fabric``."""
+        slow = dict[int, float]()
+        if fabric.nominal_gbps is not None:
+            links = np.flatnonzero(fabric.link_gbps < fabric.nominal_gbps)
+            slow = {int(link): float(fabric.link_gbps[link]) for link in links}
+        return SimulatedNetwork(slow, not run.tables["jobs"]["observed"].all())
+
+    def with_served_rates(self, topology: LinkTopology) -> LinkTopology:
+        """The links with the rates at which they serve, in place of their nominal ones."""
+        if not self.slow_gbps:
+            return topology
+        rate = topology.rate_gbps.copy()
+        rate[list(self.slow_gbps)] = list(self.slow_gbps.values())
+        return replace(topology, rate_gbps=rate)
+
+    def corrected(self, roots: pl.DataFrame) -> pl.DataFrame:
+        """Roots of congestion trees whose verdicts agree with this network.
+
+        A slow link that our traffic fills is ``slow``; no other link is. Without other jobs, what
+        our traffic does not fill on average was congested by our own bursts (``transient``).
+
+        Args:
+            roots: Columns ``link`` and ``verdict`` (:class:`.run_analysis.PhaseAnalysis`), with
+                utilizations as shares of the rates at which the links serve.
+        """
+        verdict = pl.col("verdict")
+        known = pl.col("link").is_in(pl.Series(list(self.slow_gbps), dtype=pl.UInt32).implode())
+        rest = pl.lit("others" if self.other_jobs else "transient")
+        return roots.with_columns(
+            verdict=pl.when(known & verdict.is_in(["ours", "routing", "slow"]))
+            .then(pl.lit("slow"))
+            .when(verdict.is_in(["slow", "others"]))
+            .then(rest)
+            .otherwise(verdict)
+        )

@@ -17,10 +17,11 @@ from statistics import NormalDist
 
 from tailback.diagnosis.confidence import (
     MIN_WORTH,
+    UNINFORMATIVE,
     WORTH_FIXING,
     cause_without_contention,
+    likelihood,
 )
-from tailback.diagnosis.likelihood import UNINFORMATIVE, likelihood
 from tailback.diagnosis.model import Cause
 from tailback.diagnosis.run_analysis import ROOT_KIND_OF_CAUSE, RunAnalysis
 from tailback.diagnosis.waterfall import NON_MINIMAL_RULES

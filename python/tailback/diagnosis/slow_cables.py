@@ -10,34 +10,37 @@ varies over time and delays other messages too.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from tailback.diagnosis.cable_suspects import CandidatePaths
-from tailback.diagnosis.likelihood import likelihood, time_agreement
+from tailback.diagnosis.cable_search import (
+    CableSearch,
+    CableTrials,
+    CandidatePaths,
+    Outcome,
+    Trial,
+)
+from tailback.diagnosis.confidence import likelihood, time_agreement
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.diagnosis.topology import Floats, Ints
+from tailback.diagnosis.topology import Floats
 from tailback.evaluate import Change, Evaluate
-from tailback.fabric.degraded import SlowLink, within_engine
+from tailback.fabric.degraded import SlowLink
 from tailback.run.run import Run
 from tailback.scenario.model import TelemetrySection
 
 CANDIDATES_TRIED = 4
 """Number of cables tried for each kind of indication."""
 
-TRIED_RATES = (0.1, 0.3, 0.6)
-"""Shares of the nominal rate tried in addition to the apparent rate of a suspect."""
-
 CONCLUSIVE_FIT = 0.97
 """Fit above which no other cable is tried."""
 
-MIN_FIT = 0.1
-"""Fit below which neither the rate is refined nor a second cable tried."""
-
-MAX_SLOW_CABLES = 4
-"""Maximum number of slow cables."""
+MOST_TRIALS = 100
+"""Simulations after which rates and further cables are no longer looked for: two for each of two
+dozen suspects, and fifty for rates."""
 
 MIN_ADDED_FIT = 0.3
 """Share of the unexplained excess that an additional cable must explain: every additional cable
@@ -87,9 +90,6 @@ class SlowCableFit:
 def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit | None:
     """Find the slow cables that reproduce the observed times of our messages.
 
-    Cables are added one by one while each explains at least :data:`MIN_ADDED_FIT` of the remaining
-    excess.
-
     Args:
         evidence: Samples and message log.
         evaluate: Simulates a change.
@@ -100,84 +100,99 @@ def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit 
     seen = _durations(evidence.run)
     if not seen.height:
         return None
-    search = _SlowCableSearch(evidence, evaluate, seen)
-    best = search.add(SlowCableFit((), 0.0), search.suspects())
-    if best is None:
+    network = evaluate(Change(network="healthy", measure=True))
+    healthy = _durations(network)
+    trials = LoggedCableTrials(
+        evidence=evidence,
+        evaluate=evaluate,
+        seen=seen,
+        healthy=healthy,
+        measured_ps=evidence.run.elapsed_ps,
+        expected_ps=network.elapsed_ps,
+        nominal=evidence.topology.rate_gbps,
+        most_trials=MOST_TRIALS,
+    )
+    suspects = _suspects(evidence, network, _candidate_paths(evidence, seen, healthy))
+    search = CableSearch(trials, suspects, evidence.reverses)
+    search.screen()
+    search.refine()
+    if not trials.trials:
         return None
-    while MIN_FIT <= best.fit <= CONCLUSIVE_FIT and len(best.cables) < MAX_SLOW_CABLES:
-        more = search.add(best, search.remaining_suspects(best))
-        if more is None or 1.0 - more.fit > (1.0 - MIN_ADDED_FIT) * (1.0 - best.fit):
-            return best
-        best = search.tuned(more)
-    return best
+    best = max(trials.trials, key=lambda trial: trial.score)
+    elapsed = best.elapsed_ps / max(evidence.run.elapsed_ps, 1)
+    # Of several cables none leads.
+    lead = evidence.only_cable if len(best.cables) == 1 else 0.5
+    return SlowCableFit(best.cables, _fit_of(best), elapsed, lead)
 
 
-class _SlowCableSearch:
-    """Tries slow cables."""
+@dataclass(kw_only=True)
+class LoggedCableTrials(CableTrials):
+    """Simulates slow cables and compares the times of messages with those of the log.
 
-    def __init__(self, evidence: RunAnalysis, evaluate: Evaluate, seen: pl.DataFrame) -> None:
-        self._evidence, self._evaluate, self._seen = evidence, evaluate, seen
-        self._network = evaluate(Change(network="healthy", measure=True))
-        self._healthy = _durations(self._network)
+    Attributes:
+        evidence: Samples and message log.
+        evaluate: Simulates a change.
+        seen: Observed times of messages.
+        healthy: Those in a healthy network.
+    """
 
-    def attempt(self, cables: tuple[SlowLink, ...]) -> SlowCableFit:
-        """Simulate slow cables."""
-        cables = within_engine(cables)
-        run = self._evaluate(Change(network="healthy", slow=cables))
-        fit = _fit(self._seen, self._healthy, _durations(run))
-        elapsed = run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1)
-        # Of several cables none leads.
-        lead = self._evidence.only_cable if len(cables) == 1 else 0.5
-        return SlowCableFit(cables, fit, elapsed, lead)
+    evidence: RunAnalysis
+    evaluate: Evaluate
+    seen: pl.DataFrame
+    healthy: pl.DataFrame
 
-    def suspects(self) -> list[tuple[int, float]]:
-        """Cables that may be slow, with their apparent rates."""
-        return _suspects(self._evidence, self._network, self._candidate_paths(self._healthy))
+    def simulate(self, cables: tuple[SlowLink, ...]) -> Trial:
+        """Simulate slow cables and score what that predicts."""
+        run = self.evaluate(Change(network="healthy", slow=cables))
+        misfit = 1.0 - _fit(self.seen, self.healthy, _durations(run))
+        shape = _shape(misfit)
+        score = shape + len(cables) * math.log(1.0 - MIN_ADDED_FIT)
+        return Trial(cables, Outcome(run.elapsed_ps, {"messages": misfit}), shape, score)
 
-    def remaining_suspects(self, found: SlowCableFit) -> list[tuple[int, float]]:
-        """Cables on the paths of messages that the slow cables found so far do not explain."""
-        run = self._evaluate(Change(network="healthy", slow=found.cables))
-        known = {min(link, self._evidence.reverse(link)) for link, *_ in found.cables}
-        remaining = self._candidate_paths(_durations(run)).suspects(2 * CANDIDATES_TRIED)
-        return [(link, rate) for link, rate in remaining if link not in known]
+    def suspects_besides(self, trial: Trial) -> list[int]:
+        """Cables on the paths of messages that these slow cables do not explain."""
+        run = self.evaluate(Change(network="healthy", slow=trial.cables))
+        paths = _candidate_paths(self.evidence, self.seen, _durations(run))
+        return paths.suspects(2 * CANDIDATES_TRIED)
 
-    def _candidate_paths(self, expected: pl.DataFrame) -> CandidatePaths:
-        """The paths of our messages, with the expected time of each."""
-        ranks = self._evidence.run.tables["ranks"].select("rank", "node")
-        both = self._seen.join(expected.select(*_KEY, expected="took"), on=_KEY)
-        for end in ("src", "dst"):
-            both = both.join(ranks.rename({"rank": f"{end}_rank", "node": end}), on=f"{end}_rank")
-        return self._evidence.ways(both)
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of evidence that are compared."""
+        return ("messages",)
 
-    def add(self, before: SlowCableFit, suspects: list[tuple[int, float]]) -> SlowCableFit | None:
-        """The best fit with one more cable."""
-        best: SlowCableFit | None = None
-        for link, gbps in suspects:
-            nominal = float(self._evidence.topology.rate_gbps[link])
-            for rate in (gbps, *(share * nominal for share in TRIED_RATES)):
-                tried = self.attempt((*before.cables, SlowLink(link, rate)))
-                if best is None or tried.fit > best.fit:
-                    best = tried
-            if best is not None and best.fit > CONCLUSIVE_FIT:
-                break
-        return best if best is None or len(before.cables) else self.tuned(best)
+    @property
+    def worth_fitting(self) -> float:
+        """Value of :attr:`Trial.shape` above which a cable is better than none."""
+        return _shape(1.0)
 
-    def tuned(self, best: SlowCableFit) -> SlowCableFit:
-        """Refine the rates, one cable after another."""
-        # Several cables affect the same messages: a second round with smaller steps.
-        rounds = [(0.7, 1.4, 0.85, 1.15)] + [(0.93, 1.08)] * (len(best.cables) > 1)
-        for number, steps in ((i, steps) for steps in rounds for i in range(len(best.cables))):
-            for step in steps:
-                if best.fit < MIN_FIT:
-                    return best
-                link, rate, _ = best.cables[number]
-                if rate * step >= float(self._evidence.topology.rate_gbps[link]):
-                    continue
-                others = best.cables[:number], best.cables[number + 1 :]
-                tried = self.attempt((*others[0], SlowLink(link, rate * step), *others[1]))
-                if tried.fit > best.fit:
-                    best = tried
-        return best
+    def agrees(self, trial: Trial) -> bool:
+        """Whether the evidence agrees as well as under the right hypothesis."""
+        return _fit_of(trial) > CONCLUSIVE_FIT
+
+    def is_conclusive(self, trials: Sequence[Trial]) -> bool:
+        """Whether the search can stop: each message has its own time, unlike calls."""
+        return any(map(self.agrees, trials))
+
+
+def _shape(misfit: float) -> float:
+    """Logarithm of the likelihood of the times of messages, up to a factor."""
+    return -math.log(1.0 - CONCLUSIVE_FIT + misfit)
+
+
+def _fit_of(trial: Trial) -> float:
+    misfit = trial.outcome.misfits["messages"]
+    return 0.0 if misfit is None else 1.0 - misfit
+
+
+def _candidate_paths(
+    evidence: RunAnalysis, seen: pl.DataFrame, expected: pl.DataFrame
+) -> CandidatePaths:
+    """The paths of our messages, with the expected time of each."""
+    ranks = evidence.run.tables["ranks"].select("rank", "node")
+    both = seen.join(expected.select(*_KEY, expected="took"), on=_KEY)
+    for end in ("src", "dst"):
+        both = both.join(ranks.rename({"rank": f"{end}_rank", "node": end}), on=f"{end}_rank")
+    return evidence.ways(both)
 
 
 def _durations(run: Run) -> pl.DataFrame:
@@ -211,8 +226,8 @@ def _fit(seen: pl.DataFrame, healthy: pl.DataFrame, slow: pl.DataFrame) -> float
     return 1.0 - float(((observed - slow_ps) ** 2).sum()) / excess if excess > 0 else 0.0
 
 
-def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list[tuple[int, float]]:
-    """Cables that may be slow, by one link each, with their apparent rates.
+def _suspects(evidence: RunAnalysis, healthy: Run, paths: CandidatePaths) -> list[int]:
+    """Cables that may be slow, by one link each, most likely first.
 
     They are links on the paths of late messages, links congested more often than expected, links
     that carry fewer packets than expected because adaptive routing avoids them, and injection links
@@ -224,35 +239,27 @@ def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list
     expected = RunAnalysis(replace(healthy, scenario=scenario)).whole
     seen = evidence.whole
     scale = float(seen.packets.sum()) / max(float(expected.packets.sum()), 1.0)
-    rate = t.rate_gbps
-    suspects: dict[int, float] = dict(ways.suspects(2 * CANDIDATES_TRIED))
-
-    def add(links: Ints, share: Floats) -> None:
-        for link, part in list(zip(links.tolist(), share.tolist(), strict=True))[:CANDIDATES_TRIED]:
-            cable = min(link, evidence.reverse(link))
-            if cable not in suspects:
-                suspects[cable] = float(np.clip(part, 0.02, 0.9)) * float(rate[link])
-
-    excess = seen.weight - expected.weight * scale
     roots = evidence.roots.filter(pl.col("verdict") != "ours")
-    if roots.height:
-        first = roots.unique("link", keep="first", maintain_order=True)
-        add(first["link"].to_numpy().astype(np.int64), first["utilization"].to_numpy())
-    order = np.argsort(-excess)[:CANDIDATES_TRIED]
-    order = order[excess[order] > 0]
-    if len(order):
-        add(order, evidence.utilization_while_congested(order))
-    deficit = expected.packets * scale - seen.packets
-    order = np.argsort(-deficit)[:CANDIDATES_TRIED]
-    order = order[deficit[order] > 0]
-    add(order, seen.packets[order] / np.maximum(expected.packets[order] * scale, 1.0))
+    congested = roots["link"].unique(maintain_order=True).to_list()
     fastest = evidence.adapters.fastest
     known = np.flatnonzero(np.isfinite(fastest))
-    slow = known[np.argsort(fastest[known])][:CANDIDATES_TRIED]
-    links = np.flatnonzero(t.from_node)
-    of_node = dict(zip(t.src[links].tolist(), links.tolist(), strict=True))
-    add(np.array([of_node[int(n)] for n in slow], np.int64), fastest[slow])
-    return list(suspects.items())
+    injection = np.flatnonzero(t.from_node)
+    link_of = dict(zip(t.src[injection].tolist(), injection.tolist(), strict=True))
+    slow = [link_of[node] for node in known[np.argsort(fastest[known])].tolist()]
+    indications = [
+        congested,
+        _largest(seen.weight - expected.weight * scale),
+        _largest(expected.packets * scale - seen.packets),
+        slow,
+    ]
+    links = [link for likely in indications for link in likely[:CANDIDATES_TRIED]]
+    cables = [min(link, evidence.reverse(link)) for link in links]
+    return list(dict.fromkeys([*paths.suspects(2 * CANDIDATES_TRIED), *cables]))
+
+
+def _largest(excess: Floats) -> list[int]:
+    """Links with an excess, largest first."""
+    return [link for link in np.argsort(-excess).tolist() if excess[link] > 0]
 
 
 def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:

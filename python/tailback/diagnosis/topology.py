@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnosis.link_directions import link_directions
-from tailback.identity_cache import IdentityCache
+from tailback.identity_cache import PerObject
 from tailback.names.ports import link_names, links_by_port
 from tailback.run.run import Run
 
@@ -108,7 +108,7 @@ class LinkTopology:
         )
 
 
-_topology_of = IdentityCache(LinkTopology._of)
+_topology_of = PerObject(LinkTopology._of)
 
 
 def _bundles(src: Ints, dst: Ints, tier: Ints, direction: Ints, to_node: Bools) -> Ints:

@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 
 from tailback.diagnosis.adapter_load import receivers_are_full
-from tailback.diagnosis.cause_finding import ensure_cause_finding
+from tailback.diagnosis.cause_wording import ensure_cause_finding
 from tailback.diagnosis.confidence import (
     NO_CONTENTION_CAUSES,
+    TIME_ERROR,
     WORTH_FIXING,
     TimeUse,
     Unexplained,
@@ -38,7 +39,6 @@ from tailback.diagnosis.headline import (
     unexplained_time,
     verdict_follows_time,
 )
-from tailback.diagnosis.likelihood import TIME_ERROR
 from tailback.diagnosis.model import (
     Agreement,
     Basis,

@@ -45,7 +45,7 @@ class SendProfile:
     _messages: pl.DataFrame
     """One row per message and waiting call: ``src``, ``dst``, ``nth`` (index within the pair),
     ``call`` (the waiting call), ``sent`` (whether the waiting rank sends it), ``site``."""
-    _simulated: PerObject[Run, tuple[Floats, Floats] | None]
+    _simulated: PerObject[tuple[Floats, Floats] | None]
     """Both quantiles of a simulation, shape (K, Q): every kind of evidence uses them."""
 
     @property

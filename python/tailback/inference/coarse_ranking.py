@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tailback.inference.error_model import ErrorModel, Outcome
-from tailback.inference.hidden_cables import CableTrials, Trial
+from tailback.diagnosis.cable_search import CableTrials, Outcome, Trial
+from tailback.inference.error_model import ErrorModel
 from tailback.run.run import Run
 from tailback.scenario.engine import EngineSection
 

@@ -16,7 +16,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tailback.diagnosis.likelihood import TIME_ERROR
+from tailback.diagnosis.cable_search import Outcome
+from tailback.diagnosis.confidence import TIME_ERROR
 
 LOSSY_TIME_ERROR, LOSSY_TIME_RATIO = 0.12, 1.2
 """The same for a lossy network, and its typical ratio of measured to simulated time: in healthy
@@ -53,25 +54,6 @@ def nearest_of(places: int) -> float:
         places: Number of simulations that differ at random, at least 1.
     """
     return float(max(places, 1) ** (-2.0 / OBSERVATIONS))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Prediction of a simulation, compared with the measurement.
-
-    Attributes:
-        elapsed_ps: Simulated time of the run, ps.
-        misfits: Misfit to each kind of evidence; None if they cannot be compared.
-        sensitivity: Misfit that unknown engine settings cause with these adapters and this routing,
-            by kind of evidence; none if not measured.
-        change: Misfit that its hidden causes bring about, by kind of evidence: that of the run
-            without them to this one.
-    """
-
-    elapsed_ps: int
-    misfits: Mapping[str, float | None]
-    sensitivity: Mapping[str, float] = field(default_factory=dict)
-    change: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,30 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnosis.explanation import Origin, PortCount, PortEvents, SubjectLink
+from tailback.diagnosis.explanation import (
+    Origin,
+    PortCount,
+    PortEvents,
+    SampledLink,
+    SharedLink,
+    SubjectLink,
+)
 from tailback.diagnosis.topology import link_totals
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
+from tailback.evidence.job_shares import OURS
+from tailback.evidence.other_traffic import OtherTraffic
 from tailback.fabric.degraded import SlowLink, nominal, slow_links
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
 from tailback.inference.changes_over_time import ChangeOverTime
-from tailback.inference.decision import Alternative
+from tailback.inference.decision import Alternative, more_by_load_ps
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
-from tailback.inference.lossy_costs import more_by_load_ps
 from tailback.inference.machine_models import SETTINGS
 from tailback.inference.measured_wording import slower_part
 from tailback.inference.network_clues import (
@@ -36,10 +44,9 @@ from tailback.inference.network_clues import (
     impossible_slow,
     is_lossy,
     routing_is_stated,
+    unknown_hosts,
 )
 from tailback.inference.search import ExplanationSearch
-from tailback.inference.shared_links import sampled_links, shared_links
-from tailback.inference.unknown_hosts import unknown_hosts
 from tailback.inference.unknown_job import UnknownJob
 from tailback.port_counters.findings.port_events import ports_counted
 from tailback.run.run import Run
@@ -614,4 +621,60 @@ def port_event_statements(findings: pl.DataFrame | None) -> tuple[PortEvents, ..
             ],
         )
         for (kind,), rows in findings.group_by("finding", maintain_order=True)
+    )
+
+
+# --- links shared with another job -------------------------------------------------------------
+
+MIN_SHARE, MAX_LINKS = 0.1, 20
+"""Minimum share of a link's bytes, both ours and others', to count as shared; links listed."""
+
+
+def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLink, ...]:
+    """Links on which both other jobs and ours send much, those with most of their bytes first."""
+    if others is None:
+        return ()
+    found = []
+    for (link,), rows in others.links.group_by("link", maintain_order=True):
+        share = dict(rows.select("job", "share").rows())
+        ours = share.pop(OURS, 0.0)
+        if min(ours, 1.0 - ours) < MIN_SHARE:
+            continue
+        jobs = sorted(share.items(), key=lambda item: -item[1])
+        of_others = float(rows.filter(pl.col("job") != OURS)["sent_bytes"].sum())
+        error = float(rows["error"].to_numpy().max())
+        named = {job: part for job, part in jobs if part >= 2 * error}
+        if named:
+            one = SharedLink(link=fabric.link_name(int(link)), ours=ours, jobs=named, error=error)
+            found.append((of_others, one))
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_LINKS])
+
+
+SAMPLED_LINKS = 40
+"""Sampled links that a diagnosis names: those with the most congested packets."""
+
+
+def sampled_links(estimates: pl.DataFrame | None, fabric: Fabric) -> tuple[SampledLink, ...]:
+    """Links with the most congested packets by the samples in real packets.
+
+    Args:
+        estimates: Estimates of the sampled links, as ``link_estimates`` returns them; None without
+            samples.
+        fabric: The fabric, for their names.
+    """
+    if estimates is None:
+        return ()
+    rows = estimates.filter(pl.col("packets") > 0).sort(
+        "congested", "packets", "link", descending=[True, True, False]
+    )
+    return tuple(
+        SampledLink(
+            link=fabric.link_name(row["link"]),
+            number=row["link"],
+            packets=row["packets"],
+            congested_fraction=row["fraction"],
+            low=row["fraction_low"],
+            high=row["fraction_high"],
+        )
+        for row in rows.head(SAMPLED_LINKS).iter_rows(named=True)
     )

@@ -17,8 +17,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.fabric.degraded import SlowLink
-from tailback.inference.error_model import ErrorModel, Outcome
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.unknown_job import DRAWS, Draw
 from tailback.log_probability import log_sum, probabilities
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.inference.coarse_ranking import CoarseRanking
 from tailback.inference.comparisons import Comparisons
-from tailback.inference.error_model import ErrorModel, Outcome
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import (
     FAULT,
@@ -28,9 +29,8 @@ from tailback.inference.hypotheses import (
     not_tried,
     over_arrangements,
 )
-from tailback.inference.known_predictions import KnownPredictions
-from tailback.inference.machine_models import SETTINGS, MachineModel
-from tailback.inference.measured_suspects import carrying_cables
+from tailback.inference.machine_models import SETTINGS, KnownPredictions, MachineModel
+from tailback.inference.measured_cables import carrying_cables
 from tailback.inference.network_clues import (
     OtherJobs,
     Slow,
@@ -38,8 +38,8 @@ from tailback.inference.network_clues import (
     is_lossy,
     modelled_part_ps,
     sound_links,
+    unknown_hosts,
 )
-from tailback.inference.unknown_hosts import unknown_hosts
 from tailback.inference.unknown_job import Draw
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.likelihood import UNINFORMATIVE
+from tailback.diagnosis.confidence import UNINFORMATIVE
 from tailback.inference.hypotheses import FAULT, HIDDEN_SHARE, UNUSUAL
 from tailback.log_probability import log_sum, probabilities
 from tailback.traffic.computation import repetitions

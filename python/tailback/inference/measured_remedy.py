@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.diagnosis.cause_finding import CODE
-from tailback.diagnosis.cause_wording import ADVICE
+from tailback.diagnosis.cause_wording import ADVICE, CODE
 from tailback.diagnosis.model import Cause, Diagnosis, Remedy
 from tailback.inference import measured_wording as wording
 from tailback.inference.evidence_summary import EvidenceSummary

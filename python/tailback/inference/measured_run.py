@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import polars as pl
+
+from tailback.calibration.estimates import FittedValue, estimate
+from tailback.calibration.file import Calibration
+from tailback.calibration.routes import Machine
+from tailback.calibration.trace import trace_times
 from tailback.diagnosis.model import Diagnosis
+from tailback.errors import TailbackError
 from tailback.evidence import MeasuredRun, has_times, measure
+from tailback.evidence.counter_alignment import JoinError
+from tailback.evidence.jobs import JobListError, read_jobs
 from tailback.evidence.model import Measured
+from tailback.inference.evidence import ListedJobs, NetworkEvidence, read_network_evidence
+from tailback.inference.network_clues import unknown_hosts
+from tailback.port_counters.findings.port_events import in_order, port_events
+from tailback.port_counters.recorded_statistics import recorded_statistics
+from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
+from tailback.sources.recording import (
+    hosts_outside,
+    is_recording,
+    own_jobs,
+    recorded_counters,
+    recorded_jobs,
+)
 from tailback.stages import stage
 
 
@@ -94,3 +117,159 @@ def agreement(expected_ps: int, measured: Measured) -> float:
     """Agreement of expected and measured time, 0–1; 1 within the error of the clocks."""
     nearest = min(max(expected_ps, measured.low_ps), measured.high_ps)
     return min(expected_ps, nearest) / max(expected_ps, nearest, 1)
+
+
+# --- evidence that the recording has -----------------------------------------------------------
+
+
+def network_evidence(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    counters: Sequence[str | Path],
+    jobs: str | Path | None,
+) -> NetworkEvidence:
+    """Counters and job list, aligned with the trace.
+
+    What the recording of a trace has was not asked for: it is left out with a note if it does not
+    fit or the list of jobs is damaged.
+
+    Args:
+        prepared: The scenario with the job's own traffic.
+        measured: The measured run.
+        run: The expected run, which has the messages of collectives.
+        counters: Port counters that the user gives; empty: those of the recording.
+        jobs: Job list that the user gives; None: that of the recording.
+
+    Raises:
+        TailbackError: A file that the user gives does not fit, or counters are damaged.
+    """
+    trace = next(job for job in prepared.scenario.job if job.observed).trace
+    notes: list[str] = []
+    evidence = _of_counters(prepared, measured, run, counters, jobs, trace, notes)
+    if trace is not None and is_recording(trace):
+        readings, damaged = recorded_statistics(trace / "counters")
+        notes += damaged
+        recorded = port_events(readings, evidence.unused_interfaces)
+        # Given counters are of ports that the recording may not have.
+        given = [evidence.port_events] if counters and evidence.port_events is not None else []
+        evidence = replace(evidence, port_events=in_order(pl.concat([*given, recorded])))
+    return replace(evidence, notes=(*evidence.notes, *evidence.unused, *notes))
+
+
+def _of_counters(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    counters: Sequence[str | Path],
+    jobs: str | Path | None,
+    trace: Path | None,
+    notes: list[str],
+) -> NetworkEvidence:
+    """What the counters of links and the job list show; extends ``notes``."""
+    listed = _listed(trace, jobs, notes)
+    fabric = prepared.fabric
+    named = fabric.link_interface is not None
+    recorded = recorded_counters(trace, fabric.host_name, interfaces=named)
+    outside = [] if counters else hosts_outside(trace, fabric.host_name)
+    if outside:
+        some = ", ".join(outside[:2]) + (" …" if len(outside) > 2 else "")
+        notes.append(f"recorded counters not used: hosts that the fabric does not have ({some})")
+    for files in [] if counters else recorded:
+        try:
+            # Counters that this evidence does not use are read by others, or not of a user.
+            found = read_network_evidence(prepared, measured, run, files, listed)
+            return replace(found, unused=())
+        except JoinError as error:
+            notes.append(f"recorded counters not used ({files[0].name} …): {error.message}")
+    return read_network_evidence(prepared, measured, run, counters, listed)
+
+
+def _listed(trace: Path | None, given: str | Path | None, notes: list[str]) -> ListedJobs | None:
+    """The jobs of the machine; None without a list."""
+    own = own_jobs(trace)
+    if given is not None:
+        jobs = read_jobs(Path(given))
+        notes += [f"{Path(given).name}: {note}" for note in jobs.notes]
+        return ListedJobs(jobs, own)
+    file = recorded_jobs(trace)
+    if file is None:
+        return None
+    try:
+        return ListedJobs(read_jobs(file), own, f"from the recording ({file.name})")
+    except JobListError as error:
+        where = f", {error.place}" if error.place else ""
+        notes.append(f"the recorded job list is not used ({file.name}{where}): {error.message}")
+        return None
+
+
+# --- parameters from the trace -----------------------------------------------------------------
+
+BETWEEN_HOSTS = "messages between hosts"
+
+
+@dataclass(frozen=True)
+class TraceCalibration:
+    """A scenario with what its trace shows of the machine.
+
+    Attributes:
+        prepared: The scenario.
+        fitted: Settings fitted to the trace's uncontended messages; empty if it has none between
+            known hosts, or if the scenario states them.
+        stated: The scenario, or a calibration file, states settings.
+        lacks: What the trace lacks to fit settings to, if none is fitted.
+    """
+
+    prepared: PreparedScenario
+    fitted: tuple[FittedValue, ...] = ()
+    stated: bool = False
+    lacks: str = "messages"
+
+
+@stage("calibration by the trace")
+def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> TraceCalibration:
+    """Fit settings of the engine to the trace's own uncontended messages.
+
+    Settings that the scenario states are kept. Where ranks waited for a processor, or where it is
+    unknown where they ran, times of messages say nothing about the machine.
+
+    Args:
+        prepared: The scenario of the measured run.
+        measured: The measured run.
+    """
+    stated = prepared.scenario.engine.model_fields_set
+    recording = prepared.observed.program.recording
+    crowded = recording is not None and recording.oversubscribed_ps > 0
+    known = measured.measured.hosts
+    inside = known is not None and known.hosts == 1
+    # Rates within hosts, which a recording may state, leave the other settings open.
+    others = bool(stated - {"local_rate", "memory_rate", "local_error"})
+    unfitted = TraceCalibration(
+        prepared, stated=others, lacks=BETWEEN_HOSTS if inside else "messages"
+    )
+    if crowded or unknown_hosts(prepared, measured):
+        return unfitted
+    fabric, node = prepared.fabric, prepared.observed.node
+    hosts = [fabric.host_name[host] for host in fabric.node_host[node].tolist()]
+    if not _between_hosts(measured.tables["transfers"], hosts):
+        unfitted = replace(unfitted, lacks=BETWEEN_HOSTS)
+    machine = Machine(fabric)
+    try:
+        times = trace_times(measured.tables["transfers"], measured.tables["calls"], hosts, machine)
+        found = estimate(times.placed, adapter_gbps=machine.adapter_gbps, eager=times.eager)
+        found.engine = [one for one in found.engine if one.name not in stated]
+        scenario = Calibration.of(found, []).apply(prepared.scenario)
+    except TailbackError:
+        # A fit that no machine can have, or a path that the fabric lacks: nothing is learnt.
+        return unfitted
+    if not found.engine:
+        return unfitted
+    return TraceCalibration(
+        replace(prepared, scenario=scenario), tuple(found.engine), stated=others
+    )
+
+
+def _between_hosts(transfers: pl.DataFrame, hosts: list[str]) -> bool:
+    """Whether any message went from one host to another."""
+    pairs = transfers.select("src_rank", "dst_rank").unique()
+    return any(hosts[src] != hosts[dst] for src, dst in pairs.iter_rows())

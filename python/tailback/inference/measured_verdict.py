@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
-from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
-from tailback.diagnosis.cause_wording import ADVICE
+from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
 from tailback.diagnosis.explanation import Cost, Explanation, Origin
-from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy
+from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
-from tailback.inference.adapter_order import ADAPTER_ORDER, split_adapter_order
-from tailback.inference.costs_together import Without, with_cost_together, with_interval
 from tailback.inference.decision import (
     ASSUMED,
     HEALTHY,
@@ -30,13 +28,13 @@ from tailback.inference.decision import (
     Ensemble,
     decide,
     fault_share,
+    with_lossy_costs,
 )
 from tailback.inference.decision import COMPUTATION as CONCEALING
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.interruptions import Interruptions
-from tailback.inference.lossy_costs import with_lossy_costs
 from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
 
 _ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
@@ -579,3 +577,118 @@ def _headline(
             return wording.place_open(main, total, found.candidates)
         return wording.one_of_the_links(main, total, found.candidates)
     return wording.main_cause(cause, main, total)
+
+
+# --- order of adapters -------------------------------------------------------------------------
+
+# If adapters send messages one after another, a message to a free receiver waits for those ahead of
+# it. On the ideal switch, this delays even runs without overloaded receivers; adapters that share
+# their link among messages would avoid it. It is therefore not a cost of the pattern.
+
+ADAPTER_ORDER = "adapter order"
+"""Name of the waterfall bar and of the part of the measured time."""
+
+_MEANING = "the same with adapters that send messages one after another"
+
+
+def split_adapter_order(diagnosis: Diagnosis, order_ps: Sequence[int]) -> Diagnosis:
+    """Split the pattern bar of a diagnosis in two, and reduce the share of the pattern.
+
+    Args:
+        diagnosis: Diagnosis of the expected run.
+        order_ps: Time saved on an ideal switch if adapters share their link, by repetition.
+    """
+    pattern = next((bar for bar in diagnosis.waterfall if bar.name == "pattern"), None)
+    mean = round(sum(order_ps) / max(len(order_ps), 1))
+    if pattern is None or mean <= 0 or pattern.delta_ps <= 0:
+        return diagnosis
+    order = min(mean, pattern.delta_ps)
+    bars: list[WaterfallBar] = []
+    for bar in diagnosis.waterfall:
+        if bar is not pattern:
+            bars.append(bar)
+            continue
+        low, high = (max(ps - order, 0) for ps in (bar.low_ps, bar.high_ps))
+        elapsed, delta = bar.elapsed_ps - order, bar.delta_ps - order
+        bars.append(
+            bar.model_copy(
+                update={"elapsed_ps": elapsed, "delta_ps": delta, "low_ps": low, "high_ps": high}
+            )
+        )
+        bars.append(
+            WaterfallBar(
+                name=ADAPTER_ORDER,
+                elapsed_ps=bar.elapsed_ps,
+                delta_ps=order,
+                low_ps=min(*order_ps, order),
+                high_ps=max(*order_ps, order),
+                meaning=_MEANING,
+            )
+        )
+    part = order / max(diagnosis.modelled_ps, 1)
+    shares = [_reduced(s, part) if s.cause == "pattern" else s for s in diagnosis.shares]
+    shares.sort(key=lambda share: (-share.charged, share.cause))
+    return diagnosis.model_copy(update={"waterfall": bars, "shares": shares})
+
+
+def _reduced(share: CauseShare, part: float) -> CauseShare:
+    """The share of a cause, reduced by a part of the time."""
+    names = ("charged", "low", "high", "removed", "removed_low", "removed_high")
+    values = {name: getattr(share, name) for name in names}
+    return share.model_copy(
+        update={n: max(value - part, 0.0) for n, value in values.items() if value is not None}
+    )
+
+
+# --- costs that cannot be told apart -----------------------------------------------------------
+
+SEPARABLE: Final = frozenset({"imbalance", "noise", "slow-link", "other-traffic"})
+"""Causes that can be taken out of the expected run together."""
+
+Without = Callable[[frozenset[str]], int]
+"""Expected time without several causes of :data:`SEPARABLE`, ps, by one simulation."""
+
+
+def with_cost_together(
+    costs: Sequence[Cost], expected_ps: int, without: Without | None, scale: float, surplus_ps: int
+) -> list[Cost]:
+    """The costs; the evidence of the largest says what the run saves without the second as well.
+
+    Each cost is what the run saves without that cause alone. Two causes that hide each other save
+    more together than their sum, and two that delay the same messages save less.
+
+    Args:
+        costs: Cost of each cause, largest first.
+        expected_ps: Time of the expected run, ps.
+        without: Simulates it without several causes; None if that is not possible.
+        scale: Factor from expected to measured time.
+        surplus_ps: Part of the simulated cost of other traffic that the measured time excludes, ps.
+    """
+    faults = [cost for cost in costs if cost.share >= fault_share(cost.cause)][:2]
+    names = frozenset(cost.cause for cost in faults)
+    if len(names) < 2 or not names <= SEPARABLE or without is None:
+        return list(costs)
+    excluded = max(surplus_ps, 0) if "other-traffic" in names else 0
+    saved = max(expected_ps - without(names) - excluded, 0) * scale
+    first, second = faults
+    share = saved * first.share / first.ps
+    said = wording.cost_together(second.cause, round(saved), share)
+    evidence = f"{first.evidence}; {said}"
+    return [first.model_copy(update={"evidence": evidence}), *(c for c in costs if c is not first)]
+
+
+def with_interval(costs: Sequence[Cost], half_ps: int, most_ps: int) -> list[Cost]:
+    """Costs whose range includes the interval of extrapolated steps.
+
+    A cost is the difference of two runs with such an interval. Their errors are alike, as both lack
+    the same steps, so the interval of one is added.
+    """
+    return [
+        cost.model_copy(
+            update={
+                "low_ps": max(cost.low_ps - half_ps, 0),
+                "high_ps": max(cost.high_ps, min(cost.high_ps + half_ps, most_ps)),
+            }
+        )
+        for cost in costs
+    ]

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.diagnosis.cable_search import MAX_SHARE, CableSearch, Outcome, Trial
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink
@@ -26,8 +27,7 @@ from tailback.inference.coarse_ranking import (
     one_stands_out,
     rank,
 )
-from tailback.inference.error_model import MISFIT_ERROR, Outcome, nearest_of
-from tailback.inference.hidden_cables import MAX_SHARE, CableSearch, CableTrials, Trial
+from tailback.inference.error_model import MISFIT_ERROR, nearest_of
 from tailback.inference.hypotheses import FAULT, UNUSUAL, MachineName, Posterior, SlowerMachine
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import (
@@ -41,7 +41,13 @@ from tailback.inference.machine_models import (
     with_small_buffers,
     without_tables,
 )
-from tailback.inference.measured_suspects import MessagePaths, ahead_of_stalls, cable_suspects
+from tailback.inference.measured_cables import (
+    MeasuredCableTrials,
+    MessagePaths,
+    ahead_of_stalls,
+    cable_suspects,
+    parallel_links,
+)
 from tailback.inference.network_clues import (
     Slow,
     is_lossy,
@@ -307,16 +313,23 @@ class ExplanationSearch:
         evaluate = make_evaluate(
             self.space.others.add_to(machine.prepared, bursts), threads=self.space.threads
         )
-        trials = CableTrials(
-            partial(self.space.predicted, machine, bursts, evaluate=evaluate),
-            self.space.posterior().model,
-            self.space.prior(),
-            self.space.outcome_of(machine, run),
-            np.asarray(fabric.link_gbps, np.float64),
+        trials = MeasuredCableTrials(
+            predict=partial(self.space.predicted, machine, bursts, evaluate=evaluate),
+            model=self.space.posterior().model,
+            prior=self.space.prior(),
+            healthy=self.space.outcome_of(machine, run),
+            nominal=np.asarray(fabric.link_gbps, np.float64),
             bursts=bursts,
             most_trials=most + (REFINING_TRIALS if self.space.is_open else DOUBTFUL_TRIALS),
         )
-        return CableSearch(trials, suspects, fabric, ahead, considered)
+        return CableSearch(
+            trials,
+            suspects,
+            np.asarray(fabric.link_reverse, np.int64),
+            partial(parallel_links, fabric),
+            ahead,
+            considered,
+        )
 
     def _ranked(
         self, machine: MachineModel, run: Run, suspects: list[int], most_trials: int
@@ -343,12 +356,12 @@ class ExplanationSearch:
         predict = partial(
             self.space.predicted, machine, bursts, evaluate=evaluate, causes=False, coarse=size
         )
-        trials = CableTrials(
-            predict,
-            model,
-            self.space.prior(),
-            predict(Change(computations=True)),
-            np.asarray(machine.prepared.fabric.link_gbps, np.float64),
+        trials = MeasuredCableTrials(
+            predict=predict,
+            model=model,
+            prior=self.space.prior(),
+            healthy=predict(Change(computations=True)),
+            nominal=np.asarray(machine.prepared.fabric.link_gbps, np.float64),
             most_trials=most_trials,
         )
         return rank(trials, suspects, size, self.space.progress)

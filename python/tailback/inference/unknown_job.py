@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tailback.inference.error_model import Outcome
+from tailback.diagnosis.cable_search import Outcome
 
 DRAWS = 12
 """Number of random jobs that are tried. Their hosts, partners and bursts are unknown, so the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -384,30 +383,6 @@ def shell_path(path: str | Path) -> str:
     require_plain_path(Path(path))
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
-
-
-def batch_script(name: str, tasks: int, command: str) -> str:
-    """A script for ``sbatch`` that runs a shell command in each of an array of tasks.
-
-    Args:
-        name: Name of the job.
-        tasks: Number of tasks.
-        command: The command, quoted for a shell.
-    """
-    job = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60]
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            f"#SBATCH --job-name={job}",
-            f"#SBATCH --array=0-{tasks - 1}",
-            "#SBATCH --ntasks=1",
-            "#SBATCH --cpus-per-task=1",
-            "#SBATCH --output=/dev/null",
-            "",
-            f"exec {command}",
-            "",
-        ]
-    )
 
 
 def _unlisted(folder: Path) -> str | None:

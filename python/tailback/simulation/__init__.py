@@ -1,6 +1,5 @@
 """From a scenario to a run; the only package that calls the engine."""
 
-from tailback.simulation.coarse_packets import fitting_size
 from tailback.simulation.decode import (
     COMPILED_DECODER,
     decode_published,
@@ -17,7 +16,7 @@ from tailback.simulation.fluid import (
 )
 from tailback.simulation.fluid_error import LEAST_SHARE, has_fan_in
 from tailback.simulation.known_runs import KnownRuns
-from tailback.simulation.prepare import PreparedScenario, load_fabric, prepare
+from tailback.simulation.prepare import PreparedScenario, fitting_size, load_fabric, prepare
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.routes import Routes, other_rules, routes_for
 from tailback.simulation.settings import (

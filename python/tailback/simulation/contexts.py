@@ -149,6 +149,6 @@ def _finer(
     return replace(program, label=label, labels=labels, recompile=None), keys
 
 
-_by_receive = PerObject[Program, tuple[Program, NDArray[np.uint32]] | None](
+_by_receive = PerObject[tuple[Program, NDArray[np.uint32]] | None](
     lambda program: _finer(program, None)
 )

@@ -22,18 +22,21 @@ from tailback.run.schema import conform
 from tailback.scenario.engine import CongestionControlSection, EngineSection
 from tailback.scenario.model import Scenario
 from tailback.simulation.contexts import split_contexts
+from tailback.simulation.decode import stamping_links
 from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.memory import require_memory
 from tailback.simulation.outcome import Outcome
 from tailback.simulation.pacing import SendRates, send_rates
 from tailback.simulation.prepare import Job, PreparedScenario, Workload, prepare
 from tailback.simulation.repetition.continued import StepChecks, WholeRun
-from tailback.simulation.repetition.link_symmetry import interchangeable_links
-from tailback.simulation.repetition.skipping import simulate_skipping, skip_notes
+from tailback.simulation.repetition.skipping import (
+    interchangeable_links,
+    simulate_skipping,
+    skip_notes,
+)
 from tailback.simulation.repetition.step_rounds import SkippedRun, SteppedProgram
 from tailback.simulation.routes import Routes, routes_for
 from tailback.simulation.settings import EngineSettings
-from tailback.simulation.stamping import stamping_links
 from tailback.simulation.tables import make_tables
 from tailback.stages import stage
 from tailback.traffic.program import PlacedProgram, Program

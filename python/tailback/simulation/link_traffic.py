@@ -2,7 +2,7 @@
 
 What a link carries in a step is random where routing makes random choices. The mean over n steps
 has the standard error of a mean; but among links that the fabric does not distinguish
-(:mod:`tailback.simulation.repetition.link_symmetry`) routing has no preference: each is expected
+(:mod:`tailback.simulation.repetition.skipping`) routing has no preference: each is expected
 to carry the same. What such a group carries varies little or not at all from step to step, and so
 the mean of the group is a much better estimate for each of its links than their own bytes are (a
 control variate).

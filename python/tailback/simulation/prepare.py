@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from tailback.errors import (
     nearest,
     option,
 )
+from tailback.evidence.hosts import Hosts, find_hosts
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.degraded import SlowLink, degrade, with_slow_links, with_stated_cables
 from tailback.fabric.engine_limits import require_rates
@@ -25,7 +27,8 @@ from tailback.fabric.model import Fabric, in_port_order
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
-from tailback.names.hosts import spelling_notes
+from tailback.io.delimited import shown
+from tailback.names.hosts import HostNames, spelling_notes
 from tailback.placement import (
     ComputeHosts,
     Footprint,
@@ -42,27 +45,20 @@ from tailback.placement import (
 from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario.model import Degraded, FabricSection, JobSection, Scenario
-from tailback.simulation.coarse_packets import with_fitting_packets
 from tailback.simulation.in_host import (
     in_host_rates,
     note_on_rates,
     with_accelerator_ports,
     with_in_host_rates,
 )
-from tailback.simulation.trace_hosts import (
-    hosts_spec,
-    nodes_of,
-    other_hosts_notes,
-    trace_hosts,
-)
 from tailback.stages import stage
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.patterns import parse as parse_pattern
 from tailback.traffic.program import Program
-from tailback.traffic.readers import READERS, read_trace
+from tailback.traffic.readers import READERS, read_trace, timed_reader
 from tailback.traffic.readers.otf2.recording import STAGE_PS
 from tailback.traffic.transform import repeat, scale_compute, side_by_side
-from tailback.units import transfer_ps
+from tailback.units import exact_bytes, transfer_ps
 
 FRAME_BYTES = 1500
 """Bytes of a packet for which a small message may wait on every link: Ethernet's usual MTU. On slow
@@ -560,3 +556,130 @@ def _stage_ps(fabric: Fabric) -> int:
     frame_ps = transfer_ps(FRAME_BYTES, float(fabric.link_gbps.min(initial=np.inf)))
     software_ps = KERNEL_PS if fabric.link_interface is not None else 0
     return STAGE_PS + software_ps + path_links * frame_ps
+
+
+# --- coarse packets ----------------------------------------------------------------------------
+
+FEWEST_PACKETS = 64
+"""Packets that a message needs so that coarse ones keep the order of placements: of 8, 16, 32 and
+64, the first whose rank correlation with full grain is 0.95
+(docs/measurements/approximations.md)."""
+
+MOST_BYTES = 0.99
+"""Share of the bytes that has to be in messages of so many packets: a tenth in messages of fewer
+costs rank correlation (docs/measurements/approximations.md)."""
+
+LARGEST = 64 << 10
+"""Largest size whose errors are measured."""
+
+
+def fitting_size(program: Program, packet: int) -> int | None:
+    """The largest coarse packets of which messages have enough; None if that is none.
+
+    Args:
+        program: What all ranks do.
+        packet: Payload of a full packet of the network, bytes.
+
+    Returns:
+        ``packet`` times a power of two, at most 64 KiB, such that messages of 64 packets or more
+        carry 99 % of the bytes.
+    """
+    sizes = program.amount[program.sends]
+    enough = MOST_BYTES * float(sizes.sum())
+    found, size = None, 2 * packet
+    while size <= LARGEST and 0 < enough <= float(sizes[sizes >= FEWEST_PACKETS * size].sum()):
+        found, size = size, 2 * size
+    return found
+
+
+def with_fitting_packets(scenario: Scenario, program: Program) -> tuple[Scenario, list[str]]:
+    """The scenario with a size in place of ``coarse = "auto"``, and a note if there is none."""
+    if scenario.engine.coarse != "auto":
+        return scenario, []
+    packet = scenario.engine.packet
+    size = fitting_size(program, packet)
+    engine = scenario.engine.model_copy(update={"coarse": size})
+    notes = (
+        []
+        if size is not None
+        else [
+            f"coarse = auto: packets are of {exact_bytes(packet)}, as in the network, because too "
+            f"many bytes are in messages below {exact_bytes(2 * packet * FEWEST_PACKETS)}"
+        ]
+    )
+    return scenario.model_copy(update={"engine": engine}), notes
+
+
+# --- hosts that a trace names ------------------------------------------------------------------
+
+
+def trace_hosts(
+    section: JobSection, fabric: Fabric, n_ranks: int, logged: Sequence[str] = ()
+) -> Hosts | None:
+    """Host of each rank of a trace, by its name in the fabric.
+
+    None if the scenario states hosts or a placement, if the hosts are not recorded, or if a host is
+    not in the fabric.
+
+    Args:
+        section: The job.
+        fabric: The fabric.
+        n_ranks: Number of ranks.
+        logged: Host of each rank that a trace without times names.
+    """
+    stated = section.hosts != "all" or section.placement_file is not None
+    if section.trace is None or stated or section.placement != "block":
+        return None
+    if logged:
+        system = [[(host, "node")] for host in logged]
+    else:
+        reader = timed_reader(section.trace, section.format)
+        system = reader.system_tree(section.trace) if reader else []
+    if len(system) != n_ranks:
+        return None
+    found = find_hosts(system, n_ranks)
+    if found is None:
+        return None
+    joined = HostNames(fabric.host_name).joined(found.of_rank)
+    names = [joined.get(name, name) for name in found.of_rank]
+    if not set(names) <= set(fabric.host_name):
+        return None
+    return Hosts(names, found.source, tuple(spelling_notes(joined, found.source)))
+
+
+def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[str]:
+    """A note if ranks share hosts in another way than when they were recorded.
+
+    Args:
+        logged: Host of each rank when it was recorded; empty if unknown.
+        hosts: Host of each rank in the fabric, shape (R,).
+    """
+    pairs, used = len(set(zip(logged, hosts.tolist(), strict=False))), len(np.unique(hosts))
+    recorded = len(set(logged))
+    if not logged or pairs == recorded == used:
+        return []
+    names = ", ".join(shown(name) for name in list(dict.fromkeys(logged))[:3])
+    more = ", …" if recorded > 3 else ""
+    return [
+        f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
+        "what ranks of a host exchange does not enter the network; "
+        f"{option('hosts')} and {option('ranks_per_host')} state where they ran"
+    ]
+
+
+def hosts_spec(hosts: Hosts) -> str:
+    """The hosts with the ranks on each, in scenario syntax, in the order of their first rank."""
+    return ",".join(f"{host}:{count}" for host, count in Counter(hosts.of_rank).items())
+
+
+def nodes_of(hosts: Hosts, problem: PlacementProblem) -> NDArray[np.uint32]:
+    """Node of each rank: the k-th rank of a host takes its k-th slot, shape (R,)."""
+    slots: dict[str, list[int]] = {}
+    for slot, host in enumerate(problem.slot_host.tolist()):
+        slots.setdefault(problem.host_name[host], []).append(slot)
+    turn: Counter[str] = Counter()
+    out = []
+    for host in hosts.of_rank:
+        out.append(int(problem.slot_node[slots[host][turn[host]]]))
+        turn[host] += 1
+    return np.array(out, np.uint32)

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
-from tailback.identity_cache import IdentityCache
+from tailback.identity_cache import PerObject
 from tailback.run.schema import TABLES, conform
 from tailback.simulation.contexts import MessageContexts
 from tailback.simulation.outcome import ExtrapolatedOutcome, Outcome
@@ -71,7 +71,7 @@ def _fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
     return {name: conform(name, table) for name, table in tables.items()}
 
 
-_tables_of = IdentityCache(_fabric_tables)
+_tables_of = PerObject(_fabric_tables)
 
 
 def make_tables(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tailback.api.effort import (
+from tailback.api.diagnose import (
     MANY_EVENTS,
     engine_variations,
     note_on_effort,

@@ -11,14 +11,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tailback.api.sweep import continue_sweep, plan_sweep, sweep
+from tailback.api.sweep import continue_sweep, follow, plan_sweep, sweep
 from tailback.api.sweep.plan import points_of, scenario_at
-from tailback.api.sweep.workers import follow, run_locally
+from tailback.api.sweep.study import run_point
 from tailback.cli import run as cli
 from tailback.cli.sweep import axis_from_text
 from tailback.errors import RunError, ScenarioError
 from tailback.scenario.model import parse
 from tailback.simulation import simulate
+from tailback.workers import LocalProcesses
 
 BASE = {
     "name": "tiny",
@@ -69,12 +70,12 @@ def test_five_hundred_scenarios_on_two_workers_and_one_of_them_killed(tmp_path: 
     over = {"seed": range(1, 126), "job.pattern.size": ["1 KiB", "2 KiB", "4 KiB", "8 KiB"]}
     study = plan_sweep(BASE, over, tmp_path / "s", tables=["messages"])
     before = set(children())
-    runs = run_locally(study.path, study.pending(), 2)
-    ended = [next(runs)]
-    # Until the last points every worker has one to run: this one is told of as killed.
-    os.kill(next(pid for pid in children() if pid not in before), signal.SIGKILL)
     told: list[str] = []
-    follow(study, (ended.append(run) or run for run in runs), 499, lambda w, _: told.append(w))
+    with LocalProcesses(2).submit(run_point, study.path, study.pending()) as runs:
+        ended = [next(runs)]
+        # Until the last points every worker has one to run: this one is told of as killed.
+        os.kill(next(pid for pid in children() if pid not in before), signal.SIGKILL)
+        follow(study, (ended.append(run) or run for run in runs), 499, lambda w, _: told.append(w))
     killed = [number for number, reason in ended if reason is not None]
     assert sorted(number for number, _ in ended) == list(range(500))
     assert len(killed) == 1 and set(study.failures()) == set(study.pending()) <= set(killed)

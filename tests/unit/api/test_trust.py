@@ -22,16 +22,23 @@ from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation
 from tailback.fabric.degraded import SlowLink
 from tailback.io.atomic_exchange import OLD, hidden_name, recover
-from tailback.io.folders import PrivateFolder, batch_script, shell_path
+from tailback.io.folders import PrivateFolder, shell_path
 from tailback.recorder.build import _trusted_cache
 from tailback.recorder.rank_files import RecordError
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.simulation.parallel.spread import SCRIPT, serve, spread
-from tailback.simulation.parallel.task_data import TaskDataError, decode, encode
-from tailback.simulation.parallel.task_folder import SCENARIO, TaskFolder, TaskResult
+from tailback.simulation.parallel.task_folder import (
+    SCENARIO,
+    TaskDataError,
+    TaskFolder,
+    TaskResult,
+    decode,
+    encode,
+)
 from tailback.simulation.prepare import PreparedScenario
+from tailback.workers import batch_script
 
 SCENARIO_TEXT = (
     'name = "tiny"\n[fabric]\ntopology = {kind = "k-ary-n-tree", k = 2, n = 2}\n'
@@ -158,7 +165,7 @@ def test_worker_of_another_version_says_so(
 ) -> None:
     tasks = TaskFolder.create(tmp_path / "tasks")
     tasks.open(prepared)
-    monkeypatch.setattr("tailback.simulation.parallel.task_data.version", lambda: "0.0.0")
+    monkeypatch.setattr("tailback.simulation.parallel.task_folder.version", lambda: "0.0.0")
     with pytest.raises(RunError, match=r"(?s)written by version .*same version"):
         serve(tmp_path / "tasks")
 
@@ -369,7 +376,7 @@ def test_sweep_script_runs_in_a_folder_of_any_name(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tailback.api.sweep.workers.PYTHON", ("echo",))
+    monkeypatch.setattr("tailback.api.sweep.PYTHON", ("echo",))
     (tmp_path / "tiny.toml").write_text(SCENARIO_TEXT)
     options = [f"--out={name}", "--over", "seed=1..2", "--slurm", "2"]
     assert cli(["sweep", "tiny.toml", *options]) == 0

@@ -6,6 +6,7 @@ import pytest
 
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.confidence import (
+    MODELLED,
     TimeUse,
     Unexplained,
     chances,
@@ -14,7 +15,6 @@ from tailback.diagnosis.confidence import (
     count_agreement,
     main_cause,
 )
-from tailback.diagnosis.likelihood import MODELLED
 from tailback.diagnosis.model import Cause
 from tailback.diagnosis.waterfall import VariedTimes
 from tests.factories.diagnosis_runs import other_run

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis import Diagnosis, diagnose_cause
-from tailback.diagnosis.cause_finding import CODE
+from tailback.diagnosis.cause_wording import CODE
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.model import Candidate, CauseShare
 from tailback.evaluate import Change, Evaluate

@@ -8,7 +8,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from tailback.diagnosis.likelihood import UNINFORMATIVE
+from tailback.diagnosis.confidence import UNINFORMATIVE
 from tailback.diagnosis.message_delays import MessageDelays
 from tailback.diagnosis.model import Cause
 from tailback.diagnosis.run_analysis import RunAnalysis

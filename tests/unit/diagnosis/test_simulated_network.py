@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tailback.diagnosis.rules import RULES
-from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.diagnosis.simulated_network import SimulatedNetwork
+from tailback.diagnosis.run_analysis import RunAnalysis, SimulatedNetwork
 from tailback.fabric.degraded import SlowLink, with_slow_links
 from tailback.report.attribution import attribute
 from tailback.run.run import Run

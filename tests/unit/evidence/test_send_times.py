@@ -15,7 +15,7 @@ from tailback.evidence import MeasuredRun, measure
 from tailback.evidence.send_times import send_profile
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.comparisons import SendSpread, SendTimes
-from tailback.inference.measured_suspects import (
+from tailback.inference.measured_cables import (
     MessagePaths,
     cable_suspects,
     carrying_cables,

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change
 from tailback.inference import explain_wording
 from tailback.inference.coarse_ranking import (
@@ -18,9 +19,9 @@ from tailback.inference.coarse_ranking import (
     one_stands_out,
     rank,
 )
-from tailback.inference.error_model import ErrorModel, Outcome
-from tailback.inference.hidden_cables import CableTrials
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import Prior
+from tailback.inference.measured_cables import MeasuredCableTrials
 from tailback.inference.search import SUSPECTS_PER_ROUTING
 from tailback.scenario.model import parse
 
@@ -77,7 +78,13 @@ def ranked(misfits: dict[int, float]) -> Any:
 
     reverse: Any = list(range(100))
     nominal: Any = [100.0] * 100
-    trials = CableTrials(predict, MODEL, Prior(len(misfits), reverse), HEALTHY, nominal)
+    trials = MeasuredCableTrials(
+        predict=predict,
+        model=MODEL,
+        prior=Prior(len(misfits), reverse),
+        healthy=HEALTHY,
+        nominal=nominal,
+    )
     return rank(trials, list(misfits), 16 << 10, lambda *_: None)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tailback.diagnosis.explanation import Cost
-from tailback.inference.costs_together import with_cost_together
 from tailback.inference.decision import (
     MODELLED,
     Alternative,
@@ -21,6 +20,7 @@ from tailback.inference.decision import (
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import FAULT, UNUSUAL
 from tailback.inference.interruptions import Interruptions
+from tailback.inference.measured_verdict import with_cost_together
 
 S = 10**12
 

@@ -11,12 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
 from tailback.inference import explain, further_costs, network_clues
 from tailback.inference import explain_wording as wording
 from tailback.inference.decision import Alternative
-from tailback.inference.error_model import ErrorModel, Outcome
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, not_tried
 from tailback.inference.unknown_job import Draw

@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.fabric.degraded import SlowLink
-from tailback.inference.error_model import OBSERVATIONS, ErrorModel, Outcome, nearest_of
+from tailback.inference.error_model import OBSERVATIONS, ErrorModel, nearest_of
 from tailback.inference.hypotheses import (
     HIDDEN_SHARE,
     NAMED,

@@ -14,7 +14,7 @@ from tailback.inference import explain, search
 from tailback.inference.comparisons import Comparisons
 from tailback.inference.explain import ScenarioWithEvidence
 from tailback.inference.hypothesis_space import HypothesisSpace
-from tailback.inference.known_predictions import KnownPredictions
+from tailback.inference.machine_models import KnownPredictions
 from tailback.run.run import Run
 from tailback.simulation import execute, simulate
 from tailback.simulation.evaluate import make_simulation

@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 
 from tailback.fabric.degraded import SlowLink
-from tailback.inference.known_predictions import Conditions, KnownPredictions
-from tailback.inference.machine_models import MachineModel, with_routing, with_small_buffers
+from tailback.inference.machine_models import (
+    Conditions,
+    KnownPredictions,
+    MachineModel,
+    with_routing,
+    with_small_buffers,
+)
 from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tailback.simulation.prepare import PreparedScenario

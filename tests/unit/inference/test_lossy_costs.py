@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailback.diagnosis.explanation import Cost
-from tailback.inference.lossy_costs import more_by_load_ps, with_lossy_costs
+from tailback.inference.decision import more_by_load_ps, with_lossy_costs
 
 S = 10**12
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tailback.inference.shared_links import SAMPLED_LINKS, sampled_links
+from tailback.inference.explain import SAMPLED_LINKS, sampled_links
 from tailback.telemetry.estimate import link_estimates
 from tests.factories.counted_links import small_tree
 

@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change
 from tailback.inference import coarse_ranking, hypothesis_space, network_clues, search
-from tailback.inference.error_model import MISFIT_ERROR, Outcome
+from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import NAMED, Posterior, SlowerMachine
 from tailback.inference.hypothesis_space import HypothesisSpace

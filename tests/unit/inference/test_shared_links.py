@@ -11,7 +11,7 @@ from tailback.cli.explanation_screen import explanation_lines
 from tailback.diagnosis.explanation import Explanation
 from tailback.evidence.job_shares import OURS, SCHEMA
 from tailback.evidence.other_traffic import OtherTraffic
-from tailback.inference.shared_links import shared_links
+from tailback.inference.explain import shared_links
 from tests.factories.counted_links import small_tree
 
 FABRIC = small_tree()

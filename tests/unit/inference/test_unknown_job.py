@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tailback.inference.error_model import Outcome
+from tailback.diagnosis.cable_search import Outcome
 from tailback.inference.unknown_job import (
     BURSTS,
     DRAWS,

@@ -46,7 +46,7 @@ PACKAGE = ROOT / "python" / "tailback"
 OF_THE_COMMAND_LINE = ("cli", "collector", "lab", "recorder")
 """Packages that no function of the Python interface runs."""
 COMMANDS = {
-    "api/sweep/workers.py": "the command of a batch script",
+    "api/sweep/__init__.py": "the command of a batch script",
     "placement/writers/openmpi.py": "a command of Open MPI, whose option has the same name",
 }
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")

@@ -12,7 +12,7 @@ from tailback.errors import ScenarioError
 from tailback.evaluate import Change, EngineVariation
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
-from tailback.simulation.coarse_packets import fitting_size
+from tailback.simulation.prepare import fitting_size
 from tailback.simulation.settings import EngineSettings
 from tests.factories.cli import refused, scenario
 from tests.factories.placement_fabrics import pairs

@@ -14,7 +14,7 @@ from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tailback.simulation.link_traffic import LINK_PRECISION, LinkTraffic
-from tailback.simulation.repetition.link_symmetry import interchangeable_links
+from tailback.simulation.repetition.skipping import interchangeable_links
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}}
 STENCIL = {"kind": "stencil3d", "dims": [4, 2, 2], "size": "64 KiB", "compute": "50 us"}

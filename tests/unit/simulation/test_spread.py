@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from tailback.api.diagnose import diagnose
-from tailback.api.sweep.workers import dask_client
 from tailback.cli import run as cli
 from tailback.errors import RunError
 from tailback.evaluate import Change
@@ -24,8 +23,14 @@ from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.simulation.parallel import task_folder
 from tailback.simulation.parallel.spread import SCRIPT, serve, spread, write_script
-from tailback.simulation.parallel.task_data import decode
-from tailback.simulation.parallel.task_folder import TaskFiles, TaskFolder, TaskResult, claim
+from tailback.simulation.parallel.task_folder import (
+    TaskFiles,
+    TaskFolder,
+    TaskResult,
+    claim,
+    decode,
+)
+from tailback.workers import dask_client
 
 SCENARIO = {
     "name": "tiny",
@@ -50,7 +55,7 @@ def alone() -> str:
 @contextmanager
 def serving(folder: Path) -> Iterator[None]:
     """A worker in a thread of this process."""
-    worker = threading.Thread(target=serve, args=(folder, 60.0), daemon=True)
+    worker = threading.Thread(target=serve, args=(folder,), kwargs={"idle_s": 60.0}, daemon=True)
     worker.start()
     yield
     worker.join(60)

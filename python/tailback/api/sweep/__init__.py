@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+import shlex
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,17 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from tailback.api.sweep.plan import plain_data, points_of, scenario_at
-from tailback.api.sweep.study import ParameterStudy
-from tailback.api.sweep.workers import (
-    Progress,
-    follow,
-    run_locally,
-    run_on_dask,
-    slurm_script,
-)
+from tailback.api.sweep.study import ParameterStudy, run_point
 from tailback.errors import ScenarioError, known_keywords
-from tailback.io.folders import require_owner
+from tailback.io.folders import require_owner, shell_path
+from tailback.io.progress import Progress
 from tailback.scenario.model import Scenario, load, parse
+from tailback.workers import PYTHON, Ended, batch_script, executor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,13 +124,41 @@ def continue_sweep(
     numbers = [number for number in study.pending() if number % parts == which]
     if numbers:
         require_owner(study.path)
-    if dask is not None:
-        ended = run_on_dask(study.path, numbers, dask)
-    else:
-        cores = len(os.sched_getaffinity(0))
-        ended = run_locally(study.path, numbers, min(workers or cores, max(len(numbers), 1)))
-    follow(study, ended, len(numbers), progress)
+    with (
+        executor(workers, dask) as processors,
+        processors.submit(run_point, study.path, numbers) as ended,
+    ):
+        follow(study, ended, len(numbers), progress)
     return Sweep(study)
+
+
+def slurm_script(folder: Path, tasks: int) -> str:
+    """A batch script for ``sbatch`` that runs the study as an array of ``tasks`` jobs."""
+    place = shell_path(folder.absolute())
+    command = shlex.join([*PYTHON, "-m", "tailback", "sweep", "--quiet", "--workers", "1"])
+    # sbatch parses quotes in its own way, so that the shell opens the file of the output.
+    return batch_script(
+        folder.absolute().name,
+        tasks,
+        f'{command} --part "$SLURM_ARRAY_TASK_ID/{tasks}" {place} '
+        f'> {place}/slurm-"$SLURM_ARRAY_JOB_ID"_"$SLURM_ARRAY_TASK_ID".out 2>&1',
+    )
+
+
+def follow(
+    study: ParameterStudy,
+    ended: Iterable[Ended],
+    total: int,
+    progress: Progress | None,
+) -> None:
+    """Record what the workers report, and report progress with the time left."""
+    began = time.monotonic()
+    for count, (number, reason) in enumerate(ended, 1):
+        if reason is not None:
+            study.record_failure(number, reason)
+        if progress is not None:
+            left = (time.monotonic() - began) / count * (total - count)
+            progress(f"{count} of {total} runs, {left:,.0f} s left", count / total)
 
 
 @known_keywords()

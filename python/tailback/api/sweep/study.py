@@ -182,6 +182,11 @@ class ParameterStudy:
         )
 
 
+def run_point(folder: Path, number: int) -> None:
+    """Run one point of the study in ``folder``: the task of a worker."""
+    ParameterStudy.open(folder).run(number)
+
+
 def summary_row(run: Run) -> pl.DataFrame:
     """One row with every number, text and flag of a run's summary.
 

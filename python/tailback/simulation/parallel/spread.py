@@ -1,30 +1,23 @@
 """Workers that simulate for a diagnosis: local processes, a Dask cluster, or a batch system.
 
-``python -m tailback.simulation.parallel.spread FOLDER`` is such a worker. All take their tasks from
-one folder (:mod:`tailback.simulation.parallel.task_folder`).
+All take their tasks from one folder (:mod:`tailback.simulation.parallel.task_folder`).
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import shlex
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tailback.errors import TailbackError, worker_environment
-from tailback.io.folders import PrivateFolder, batch_script
+from tailback.io.folders import PrivateFolder
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.parallel.task_folder import POLL_S, TaskFolder, scenario_of, work
 from tailback.simulation.prepare import PreparedScenario
-from tailback.workers import PYTHON, dask_client
+from tailback.workers import LocalProcesses, executor, task_script
 
 IDLE_S = 600.0
 """Time without tasks after which a worker ends: longer than any stage of a diagnosis without."""
@@ -33,8 +26,6 @@ ABSENT_S = 10.0
 """Time without a folder after which a worker ends: longer than a shared file system takes to show
 it. A worker whose turn in the batch system comes after the diagnosis must not hold its core."""
 
-_WORKER = [*PYTHON, "-m", "tailback.simulation.parallel.spread"]
-
 Tasks: TypeAlias = str | Path | TaskFolder
 """Folder of tasks: its path, where it is to be created, or the folder that this process created."""
 
@@ -42,8 +33,8 @@ SCRIPT = "workers.sbatch"
 """Batch script of an array of workers, in the folder of the tasks."""
 
 
-def serve(folder: Path, idle_s: float = IDLE_S) -> None:
-    """Work for the diagnosis of a folder until it is complete: what a Dask worker calls.
+def serve(folder: Path, _number: int = 0, *, idle_s: float = IDLE_S) -> None:
+    """Work for the diagnosis of a folder until it is complete.
 
     Raises:
         RunError: The folder belongs to another user or is open to others, or this version cannot
@@ -99,19 +90,10 @@ def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[Task
         stack.callback(folder.delete)
         path = folder.folder.path
         if dask is not None:
-            client = stack.enter_context(dask_client(dask))
-            futures = [
-                client.submit(serve, path, workers=[address], pure=False, retries=0)
-                for address, cores in client.ncores().items()
-                for _ in range(cores)
-            ]
-            stack.callback(client.cancel, futures)
-        # A fresh interpreter, so that a script that calls diagnose() is not imported again.
-        command = [*_WORKER, str(path), str(os.getpid())]
-        for _ in range(workers or 0):
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=worker_environment())
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
+            cluster = stack.enter_context(executor(None, dask))
+            stack.enter_context(cluster.occupy(serve, path))
+        if workers:
+            stack.enter_context(LocalProcesses(workers).occupy(serve, path))
         stack.callback(folder.close)
         yield folder
 
@@ -125,26 +107,5 @@ def write_script(tasks: TaskFolder, name: str, workers: int) -> Path:
         workers: Number of workers.
     """
     path = tasks.folder.path
-    script = batch_script(name, workers, shlex.join([*_WORKER, str(path)]))
-    tasks.folder.write(SCRIPT, script.encode())
+    tasks.folder.write(SCRIPT, task_script(name, workers, serve, path).encode())
     return path / SCRIPT
-
-
-def _leave_with(parent: int) -> None:
-    """End this process when its parent has ended, so that a killed diagnosis leaves no workers."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        _leave_with(int(sys.argv[2]))
-    try:
-        serve(Path(sys.argv[1]))
-    except TailbackError as refusal:
-        sys.exit(f"tailback worker: {refusal}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.identity_cache import IdentityCache
+from tailback.identity_cache import PerObject
 from tailback.traffic.collectives import CollectiveStep
 from tailback.traffic.program import POSTS, Label, Op, Program
 from tailback.traffic.rewrites.rewrite import MIN_SENDERS, DoesNotApplyError, Focus
@@ -75,8 +75,8 @@ def _match(program: Program) -> MessageSet:
     return MessageSet(send, matched, rank[send], peer[send], size, label)
 
 
-_all_messages = IdentityCache(_match, size=1)
-"""All messages of the last program: several rewrites of it ask one after the other."""
+_all_messages = PerObject(_match)
+"""All messages of a program: several rewrites of it ask one after the other."""
 
 
 def fan_in_receivers(program: Program, found: MessageSet) -> Ints:
@@ -118,7 +118,7 @@ def _find_posts(program: Program) -> Ints:
     return out
 
 
-_posts_of_waits = IdentityCache(_find_posts, size=1)
+_posts_of_waits = PerObject(_find_posts)
 
 
 class ProgramEdit:

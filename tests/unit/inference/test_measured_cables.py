@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tailback.diagnosis.cable_search import CableSearch, Outcome
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
 from tailback.evidence.site_quantiles import site_quantiles
 from tailback.fabric.degraded import MIN_GBPS, SlowLink
 from tailback.inference.comparisons import CallTimes, Comparisons, EvidenceComparison, PortStalls
-from tailback.inference.error_model import ErrorModel, Outcome
-from tailback.inference.hidden_cables import MACHINE, CableSearch, CableTrials
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, Weighed, at_other_rates
+from tailback.inference.measured_cables import MACHINE, MeasuredCableTrials, parallel_links
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
@@ -118,6 +120,25 @@ class Found:
         ]
 
 
+def trials_of(
+    predict: Callable[[Change], Outcome],
+    model: ErrorModel,
+    prior: Prior,
+    healthy: Outcome,
+    fabric: Any,
+    most_trials: int = 1000,
+) -> MeasuredCableTrials:
+    """Trials of slow cables in a fabric."""
+    return MeasuredCableTrials(
+        predict=predict,
+        model=model,
+        prior=prior,
+        healthy=healthy,
+        nominal=fabric.link_gbps,
+        most_trials=most_trials,
+    )
+
+
 def search(
     evaluate: Callable[[Change], Any],
     kinds: list[EvidenceComparison],
@@ -138,8 +159,10 @@ def search(
     def predict(change: Change) -> Outcome:
         return compare(evaluate(replace(change, measure=measure)))
 
-    trials = CableTrials(predict, model, prior, healthy, fabric.link_gbps, most_trials)
-    search = CableSearch(trials, suspects, fabric, ahead)
+    trials = trials_of(predict, model, prior, healthy, fabric, most_trials)
+    search = CableSearch(
+        trials, suspects, fabric.link_reverse, partial(parallel_links, fabric), ahead
+    )
     tried = [*search.screen(), *search.refine()]
     hypotheses = [Hypothesis(MACHINE, one.outcome, one.cables) for one in tried]
     others = at_other_rates(hypotheses, model, prior)
@@ -202,8 +225,8 @@ def test_a_cable_that_agrees_with_one_kind_of_evidence_only_is_tried_further() -
     model = ErrorModel(1000, {"calls": 0.003, "sends": 0.01})
     healthy = Outcome(700, {"calls": 0.5, "sends": 0.5})
     prior = Prior(8, fabric.link_reverse)
-    trials = CableTrials(predict, model, prior, healthy, fabric.link_gbps)
-    search = CableSearch(trials, [0, 2, 4, 6, 30], fabric)
+    trials = trials_of(predict, model, prior, healthy, fabric)
+    search = CableSearch(trials, [0, 2, 4, 6, 30], fabric.link_reverse)
     search.screen()
     assert search.likeliest(3)[0] != 30 and 30 in search.likeliest(3)
 
@@ -525,8 +548,8 @@ def test_no_rate_below_a_served_one_is_tried(served: float) -> None:
     model = ErrorModel.of(2_000_000, [[healthy]], lossy=False)
     none = np.zeros(8, np.bool_)
     prior = Prior(4, fabric.link_reverse, served_gbps=known, sound=none)
-    trials = CableTrials(predict, model, prior, healthy, fabric.link_gbps)
-    search = CableSearch(trials, [0, 2, 4, 6], fabric)
+    trials = trials_of(predict, model, prior, healthy, fabric)
+    search = CableSearch(trials, [0, 2, 4, 6], fabric.link_reverse)
     found = [*search.screen(), *search.refine()]
     assert min(tried[0]) < 20.0
     # The other direction of the cable is slow alone, if it is.

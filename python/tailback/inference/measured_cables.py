@@ -1,24 +1,113 @@
-"""Cables that may be slow according to the measurements, in the order in which to try them."""
+"""Slow cables in a measured run: which to try in which order, and how trials are scored.
+
+A slow cable predicts how long each rank is in each of its calls, how long ports stall, and how long
+the run takes. The search (:mod:`tailback.diagnosis.cable_search`) only proposes: which of its
+trials holds, if any, is decided by :mod:`tailback.inference.hypotheses`, beside all other
+hypotheses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
 import polars as pl
 
-from tailback.diagnosis.cable_suspects import links_on_shortest_paths
+from tailback.diagnosis.cable_search import (
+    CableTrials,
+    Outcome,
+    Trial,
+    lateness_explained,
+    links_on_shortest_paths,
+)
 from tailback.diagnosis.topology import Floats, Ints, LinkTopology, link_totals
+from tailback.evaluate import Change
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.send_times import SendProfile
+from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
+from tailback.inference.error_model import ErrorModel
+from tailback.inference.hypotheses import Hypothesis, Prior, log_probability
 from tailback.run.run import Run
 
 MIN_BYTES_SHARE = 0.02
 """Share of the busiest cable's bytes below which a cable carries too little to slow down the run:
 it would have to run at a fiftieth of its rate."""
+
+
+MACHINE = ("", "")
+"""Machine model of a search on its own."""
+
+
+@dataclass(kw_only=True)
+class MeasuredCableTrials(CableTrials):
+    """Simulates slow cables in the expected run of a measured one.
+
+    Attributes:
+        predict: Simulates a change of the expected run, and compares it with the evidence.
+        model: The error model.
+        prior: What is charged for assumptions.
+        healthy: The expected run without slow cables.
+    """
+
+    predict: Callable[[Change], Outcome]
+    model: ErrorModel
+    prior: Prior
+    healthy: Outcome
+    measured_ps: int = field(init=False)
+    expected_ps: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.measured_ps = self.model.measured_ps
+        self.expected_ps = self.healthy.elapsed_ps
+
+    def simulate(self, cables: tuple[SlowLink, ...]) -> Trial:
+        """Simulate slow cables and score what that predicts."""
+        outcome = self.predict(Change(slow=cables, computations=True))
+        hypothesis = Hypothesis(MACHINE, outcome, cables, alone_ps=self.expected_ps)
+        score = log_probability(hypothesis, self.model, self.prior)
+        return Trial(cables, outcome, self.model.log_shape(outcome), score)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of evidence that are compared."""
+        return self.model.kinds
+
+    @property
+    def worth_fitting(self) -> float:
+        """Value of :attr:`Trial.shape` above which a cable is better than none."""
+        cable = Hypothesis(MACHINE, self.healthy, (SlowLink(0, 1.0),))
+        return self.model.log_shape(self.healthy) - self.prior.log(cable, self.model)
+
+    def agrees(self, trial: Trial) -> bool:
+        """Whether the evidence agrees as well as under the right hypothesis."""
+        return self.model.agrees(trial.outcome)
+
+    def is_conclusive(self, trials: Sequence[Trial]) -> bool:
+        """Whether the search can stop.
+
+        Call times alone are not sufficient: all ranks wait for one another, so an adjacent cable
+        may fit nearly as well as the correct one, which may come later in the list.
+        """
+        return len(self.kinds) > 1 and any(self.agrees(trial) for trial in trials)
+
+    def least_rate(self, link: int, *, both: bool) -> float:
+        """Lowest rate of a cable by its counters, Gb/s; infinite if it is not slow."""
+        return self.prior.least_rate(link, both=both)
+
+
+def parallel_links(fabric: Fabric, link: int) -> list[int]:
+    """Links in the same direction between switches that leave, or enter, the same lower switch.
+
+    Without forwarding tables, messages may take any of them, so each may fit the evidence.
+    """
+    up = np.sign(fabric.link_up)
+    end = fabric.link_src if up[link] > 0 else fabric.link_dst
+    between = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
+    alike = between & (end == end[link]) & (up == up[link]) & (up != 0)
+    return [int(other) for other in np.flatnonzero(alike) if other != link]
 
 
 def cable_suspects(
@@ -78,10 +167,8 @@ def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
     """Cables that explain best which sends are late, by their first link; the best one first.
 
     The delay of a call that completes sends is its time from the last post of all its messages,
-    less the simulated one: medians over its repetitions. If one cable caused a delay x, calls with
-    messages over it would be late by e = p x, with the share p of a message that crosses it. The
-    cable with the largest (Σ n p e)² / Σ n p² leaves the smallest sum of squared residuals over n
-    repetitions each: calls that are *not* late count against the cables on their paths.
+    less the simulated one: medians over its repetitions. What a cable explains of these delays is
+    that of :func:`.lateness_explained`.
     """
     simulated = sends.of_run(run, posted=True)
     if simulated is None:
@@ -110,13 +197,9 @@ def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
         .agg(pl.col("share").max())
     )
     site, cable, part = (rows[name].to_numpy() for name in ("site", "cable", "share"))
-    number = sends.count[site]
-    size = paths.fabric.n_links
-    product = np.bincount(cable, number * part * late[site], size)
-    square = np.bincount(cable, number * part**2, size)
-    score = np.divide(np.maximum(product, 0.0) ** 2, square, out=np.zeros(size), where=square > 0)
+    score = lateness_explained(cable, part, late[site], sends.count[site], paths.fabric.n_links)
     order = np.argsort(-score, kind="stable")
-    return [int(one) for one in order if score[one] > 0]
+    return [int(first) for first in order if score[first] > 0]
 
 
 def carrying_cables(run: Run, fabric: Fabric) -> Ints:
