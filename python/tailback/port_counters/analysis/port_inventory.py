@@ -509,7 +509,7 @@ def with_classes(frame: pl.DataFrame, inventory: PortInventory) -> pl.DataFrame:
     """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
 
     Args:
-        frame: Rows of ``counter_readings``, ``counter_intervals`` or a summary of rounds.
+        frame: Rows of ``counter_readings`` or ``counter_intervals``.
         inventory: The ports.
 
     Returns:
