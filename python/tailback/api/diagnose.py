@@ -27,7 +27,6 @@ from tailback.api.effort import (
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
-from tailback.api.sweep.workers import Progress
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
@@ -56,6 +55,7 @@ from tailback.inference.measured_run import (
 from tailback.inference.measured_verdict import Advise, explain
 from tailback.inference.recorded_evidence import network_evidence
 from tailback.inference.trace_calibration import TraceCalibration, calibrated_by_trace
+from tailback.io.progress import Progress
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend

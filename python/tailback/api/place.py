@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from tailback.api.candidates import default_methods, make_candidates, require_placements
 from tailback.api.rankfiles import rank_files
-from tailback.api.sweep.workers import Progress
 from tailback.errors import PlacementError, known_keywords, option
 from tailback.evaluate import Change
+from tailback.io.progress import Progress
 from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.placement.variant import nodes_by_name
 from tailback.run.run import AtomicDirectory

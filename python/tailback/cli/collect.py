@@ -108,20 +108,6 @@ class _Tick(click.ParamType[float]):
     help="Maximum number of MADs sent per second.",
 )
 @click.option(
-    "--window",
-    type=click.IntRange(1, 4096),
-    default=64,
-    show_default=True,
-    help="Maximum number of outstanding requests.",
-)
-@click.option(
-    "--per-node",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    help="Maximum number of outstanding requests to one device.",
-)
-@click.option(
     "--timeout",
     type=_Time(),
     default="200 ms",
@@ -210,8 +196,6 @@ def _collect(
     stack.callback(port.close)
     exchange = MadExchange(
         port,
-        window=options["window"],
-        per_node=options["per_node"],
         timeout_ms=max(1, options["timeout"] // 1_000_000),
         retries=options["retries"],
         rate=options["rate"],

@@ -13,7 +13,8 @@ import polars as pl
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.arrays import Bools, Floats, Ints
+from tailback.diagnosis.topology import LinkTopology
 
 MAX_PAIRS = 2000
 """Maximum number of node pairs whose paths are examined: half of them those with the largest

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Floats, Ints
 from tailback.diagnosis.cable_suspects import CandidatePaths
 from tailback.diagnosis.likelihood import likelihood, time_agreement
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.diagnosis.topology import Floats, Ints
 from tailback.evaluate import Change, Evaluate
 from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.run.run import Run

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.likelihood import MODELLED
 from tailback.inference.changes_over_time import ChangeOverTime
@@ -22,8 +22,6 @@ from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import FAULT, UNUSUAL
 from tailback.inference.interruptions import Interruptions
 from tailback.log_probability import probabilities
-
-Floats = NDArray[np.float64]
 
 DRAWS, SEED = 4000, 20
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tailback.diagnosis.explanation import Origin, PortCount, PortEvents, SubjectLink
 from tailback.diagnosis.topology import link_totals
-from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
@@ -41,6 +40,7 @@ from tailback.inference.search import ExplanationSearch
 from tailback.inference.shared_links import sampled_links, shared_links
 from tailback.inference.unknown_hosts import unknown_hosts
 from tailback.inference.unknown_job import UnknownJob
+from tailback.io.progress import Progress
 from tailback.port_counters.findings.port_events import ports_counted
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario

@@ -15,16 +15,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.fabric.model import Fabric
 from tailback.inference.error_model import ErrorModel, Outcome
 from tailback.inference.hypotheses import Hypothesis, Prior, log_probability
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MAX_RATES = 4
 """Maximum number of rates tried for a cable."""

@@ -9,8 +9,9 @@ from itertools import zip_longest
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Floats, Ints
 from tailback.diagnosis.cable_suspects import links_on_shortest_paths
-from tailback.diagnosis.topology import Floats, Ints, LinkTopology, link_totals
+from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.send_times import SendProfile
 from tailback.fabric.model import Fabric

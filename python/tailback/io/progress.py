@@ -1,4 +1,4 @@
-"""Progress of reading large files, for whoever shows it."""
+"""Progress of long steps, for whoever shows it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Step = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
 """Called with what is being done and to which share, 0 to 1."""
 
-_step: ContextVar[Step | None] = ContextVar("reading", default=None)
+_step: ContextVar[Progress | None] = ContextVar("reading", default=None)
 
 
-def step() -> Step | None:
+def step() -> Progress | None:
     """Where readers report their progress; None where nobody shows it."""
     return _step.get()
 
@@ -25,7 +25,7 @@ def report(what: str, share: float) -> None:
 
 
 @contextmanager
-def reported(to: Step) -> Iterator[None]:
+def reported(to: Progress) -> Iterator[None]:
     """Have readers report to ``to`` during a ``with`` block."""
     token = _step.set(to)
     try:

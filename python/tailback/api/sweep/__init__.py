@@ -12,15 +12,10 @@ import polars as pl
 
 from tailback.api.sweep.plan import plain_data, points_of, scenario_at
 from tailback.api.sweep.study import ParameterStudy
-from tailback.api.sweep.workers import (
-    Progress,
-    follow,
-    run_locally,
-    run_on_dask,
-    slurm_script,
-)
+from tailback.api.sweep.workers import follow, run_locally, run_on_dask, slurm_script
 from tailback.errors import ScenarioError, known_keywords
 from tailback.io.folders import require_owner
+from tailback.io.progress import Progress
 from tailback.scenario.model import Scenario, load, parse
 
 if TYPE_CHECKING:

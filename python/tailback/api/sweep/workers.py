@@ -6,7 +6,7 @@ import selectors
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -15,10 +15,8 @@ from typing import IO, Any
 from tailback.api.sweep.study import ParameterStudy
 from tailback.errors import RunError, worker_environment
 from tailback.io.folders import batch_script, shell_path
+from tailback.io.progress import Progress
 from tailback.workers import PYTHON, dask_client
-
-Progress = Callable[[str, float], None]
-"""Called with the current step and its progress, 0–1."""
 
 KILLED = "its worker process was killed (possibly out of memory)"
 

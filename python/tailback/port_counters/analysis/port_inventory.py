@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.errors import option
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
@@ -26,8 +26,6 @@ from tailback.port_counters.schema import CounterError
 from tailback.port_counters.targets import PortTarget, read_targets
 from tailback.port_counters.ticks import Tick, filled_ticks, tick_of
 from tailback.run.run import Run
-
-Ints = NDArray[np.int64]
 
 _PORTS: Final[dict[str, type[pl.DataType]]] = {
     "guid": pl.UInt64,
