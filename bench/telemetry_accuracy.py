@@ -24,9 +24,7 @@ from numpy.typing import NDArray
 from telemetry_traffic import FIELD_BITS, NETWORKS, PATTERNS, Traffic, make_traffic
 
 from tailback import _core
-from tailback.telemetry import HashedSamples, count_links
-from tailback.telemetry.conserve import conserve
-from tailback.telemetry.hashed import spread_evenly
+from tailback.telemetry import CandidateLinks, HashedSamples, count_links
 from tailback.telemetry.likelihood import fit
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
@@ -157,6 +155,15 @@ class Mean:
         return roots or None
 
 
+def spread_evenly(candidates: CandidateLinks, n_links: int) -> NDArray[np.float64]:
+    """Baseline without samples: packets of a class spread evenly over its candidates, (L,)."""
+    sizes = candidates.sizes
+    packets = np.bincount(candidates.of_packet, minlength=len(sizes)).astype(np.float64)
+    share = np.divide(packets, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
+    found = np.bincount(candidates.links, weights=np.repeat(share, sizes), minlength=n_links)
+    return np.asarray(found, np.float64)
+
+
 def relative(reference: Errors, found: Errors | None) -> dict[str, float | None] | None:
     """Fewer packets at equal error than the reference; None where the error is 0."""
     if found is None:
@@ -173,17 +180,13 @@ def measure(
     rows: list[dict[str, object]] = []
     reference: Errors = {}
     for entry in SCHEMES:
-        linear, conserved, likely = Mean(), Mean(), Mean()
-        residual = gap = 0.0
+        linear, likely = Mean(), Mean()
+        gap = 0.0
         steps = 0
         for repeat in range(repeats):
             try_likely = entry in LIKELY and packets <= most_likely and repeat == 0
             found = estimate(traffic, entry, seed + 1000 * repeat, 1, try_likely)
             linear.add(errors(found.counts, traffic))
-            if found.hash_bits is not None:
-                possible = conserve(found.counts, population)
-                conserved.add(errors(possible.packets, traffic))
-                residual = max(residual, possible.residual)
             if found.likely is not None:
                 likely.add(errors(found.likely, traffic))
                 gap, steps = found.gap, found.steps
@@ -196,9 +199,6 @@ def measure(
                 "header_bits": found.header_bits,
                 "relative_error": own,
                 "packets_relative": relative(reference, own),
-                "conserved_error": conserved.errors(),
-                "packets_relative_conserved": relative(reference, conserved.errors()),
-                "conservation_residual_packets": residual,
                 "likelihood_error": likely.errors(),
                 "packets_relative_likelihood": relative(reference, likely.errors()),
                 "likelihood_gap_nats": gap if likely.squares else None,
@@ -263,10 +263,10 @@ def scheme_table(results: list[Result]) -> str:
 
 
 def decoder_table(results: list[Result]) -> str:
-    """Linear, conserved and most likely counts side by side of ``COMPARED``."""
+    """Linear and most likely counts side by side of ``COMPARED``."""
     lines = [
-        f"| {COMPARED} | linear | conserved | maximum likelihood | spread evenly |",
-        "|---|---:|---:|---:|---:|",
+        f"| {COMPARED} | linear | maximum likelihood | spread evenly |",
+        "|---|---:|---:|---:|",
     ]
     for result in results:
         tier = shown_tier(result)
@@ -276,8 +276,7 @@ def decoder_table(results: list[Result]) -> str:
             if likely and label(row) == COMPARED:
                 lines.append(
                     f"| {result['network']}, {result['pattern']}, {result['packets']} | "
-                    f"{row['relative_error'][tier]:.3g} | "
-                    f"{row['conserved_error'][tier]:.3g} | {likely[tier]:.3g} | {even[tier]:.3g} |"
+                    f"{row['relative_error'][tier]:.3g} | {likely[tier]:.3g} | {even[tier]:.3g} |"
                 )
     return "\n".join(lines)
 

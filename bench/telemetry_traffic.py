@@ -11,19 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from tailback.telemetry.stages import Stage
 
+from measuring.fat_tree_stages import fat_tree_stages
 from tailback import _core
 from tailback.fabric import Fabric, in_port_order
 from tailback.fabric.builders import PRESETS, fat_tree, network_of
 from tailback.fabric.topologies import build
-from tailback.telemetry import CandidateLinks, fat_tree_stages
+from tailback.telemetry import CandidateLinks
 from tailback.telemetry.candidates import (
     ForwardingChoices,
     PairCandidates,
     minimal_choices,
     pair_candidates,
 )
-from tailback.telemetry.stages import Stage
 
 FIELD_BITS = 24
 NETWORKS = ("tapered", "torus", "dragonfly")

@@ -30,18 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tailback import _core  # noqa: E402
-from tailback.fluid import (  # noqa: E402  # noqa: E402
-    FlowPaths,
-    KaryTree,
-    TreeRouting,
-    assignment,
-    max_min,
-    permutation_congestion,
-    rounds_to_completion,
-    run_protocol,
-    simulate_flows,
-    superpose_permutations,
-)
+from tailback.fluid import FlowPaths, assignment, max_min, simulate_flows  # noqa: E402
 from tailback.run.run import Run  # noqa: E402
 from tailback.scenario.model import load, parse  # noqa: E402
 from tailback.simulation import (  # noqa: E402
@@ -145,7 +134,7 @@ ENGINE: dict[str, dict[str, Any]] = {
     },
     "dcms": {
         "injection": "per-destination",
-        "congestion_control": {**LIGHTS, "scheme": "dcms", "calm_marking_rate": 3, "hold": "5 us"},
+        "congestion_control": {**LIGHTS, "scheme": "dcms"},
     },
     "rgbcc": {
         "injection": "per-destination",
@@ -334,23 +323,6 @@ def arrays() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "max-min", {"rate": max_min(capacity, paths)}
     yield "assignment", vars(assignment(capacity, paths, size))
     yield "flows", vars(simulate_flows(capacity, paths, size, start))
-    yield "protocol", vars(run_protocol(capacity, paths, size, start, hop_ps=10**6, probe_ps=10**7))
-    tree = KaryTree(4, 3, 2)
-    for adaptive in (False, True):
-        routing = TreeRouting(adaptive=adaptive)
-        yield (
-            f"permutations adaptive={adaptive}",
-            vars(permutation_congestion(tree, routing, runs=20)),
-        )
-        superposed = superpose_permutations(tree, routing, 2)
-        yield (
-            f"superposed adaptive={adaptive}",
-            {
-                "link": superposed.paths.link,
-                "rank": superposed.link_rank,
-                "rounds": rounds_to_completion(superposed.n_links, superposed.paths, 5, 2),
-            },
-        )
     ids = random.integers(0, 1 << 24, 2000, dtype=np.uint32)
     ways = random.integers(1, 40, (2000, 5), dtype=np.uint32)
     levels = random.integers(0, 3, (2000, 5), dtype=np.uint8)

@@ -172,21 +172,6 @@ class SuperposedColumns(PathColumns):
     node: NDArray[uint32]
     rank: NDArray[uint64]
 
-class ProtocolColumns(TypedDict):
-    """Results of the distributed assignment for F flows."""
-
-    initial_ps: NDArray[uint64]
-    final_ps: NDArray[uint64]
-    probes: NDArray[uint32]
-    end_ps: NDArray[uint64]
-    announcements: int
-    collections: int
-    leaves: int
-    link_visits: tuple[int, int, int]
-    announced_ps: int
-    first_leave_ps: int
-    overload: tuple[float, float]
-
 class PermutationColumns(TypedDict):
     """Congestion of R permutations, shape (R,)."""
 
@@ -616,15 +601,6 @@ def fluid_program(
     *,
     routing: NetworkRouting | None = None,
 ) -> FluidOutcome: ...
-def fluid_protocol(
-    capacity: NDArray[float64],
-    *,
-    start_ps: NDArray[uint64],
-    bytes: NDArray[uint64],
-    paths: _Paths,
-    hop_ps: int,
-    probe_ps: int,
-) -> ProtocolColumns: ...
 def fluid_rounds(
     n_links: int,
     paths: _Paths,
@@ -654,7 +630,6 @@ def tree_paths(
     seed: int,
 ) -> SuperposedColumns: ...
 def tree_ports(shape: tuple[int, int, int]) -> tuple[int, int]: ...
-def tree_fabric(shape: tuple[int, int, int], gbps: float, delay_ps: int) -> FabricArrays: ...
 def scheme_facts(
     name: str, bits: int = 1, size: int = 4, probability: float = 0.2
 ) -> tuple[int, int | None, bool]: ...

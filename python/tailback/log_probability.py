@@ -6,9 +6,9 @@ SciPy has such functions too, but takes a third of a second to import.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from tailback.arrays import Floats
 
 
 def log_sum(logs: ArrayLike, axis: int | None = None) -> Floats:

@@ -17,14 +17,14 @@ import numpy as np
 
 from studies.birk_zdornov2009.packet_rates import PAGE
 from studies.birk_zdornov2009.permutations import completion
-from studies.taffet2019.reproduction import Row, run, table
-from tailback.fluid import (
-    FlowPaths,
+from studies.birk_zdornov2009.permuted_flows import (
     KaryTree,
     TreeRouting,
     permutation_congestion,
     rounds_to_completion,
 )
+from studies.taffet2019.reproduction import Row, run, table
+from tailback.fluid import FlowPaths
 from tailback.units import percent
 
 COPIES: Final = (1, 2, 4, 8)

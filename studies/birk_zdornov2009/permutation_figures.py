@@ -26,17 +26,17 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tailback import TailbackError, load_scenario
-from tailback.evaluate import Change
-from tailback.fluid import (
+from studies.birk_zdornov2009.permuted_flows import (
     KaryTree,
     SuperposedFlows,
     TreeRouting,
     permutation_congestion,
     rounds_to_completion,
-    simulate_flows,
     superpose_permutations,
 )
+from tailback import TailbackError, load_scenario
+from tailback.evaluate import Change
+from tailback.fluid import simulate_flows
 from tailback.simulation import make_evaluate, prepare
 from tailback.traffic import Label, Program, ProgramBuilder, side_by_side
 

@@ -19,15 +19,15 @@ import time
 import numpy as np
 
 from measuring import processor
-from tailback import TailbackError
-from tailback.fluid import (
+from studies.birk_zdornov2009.permuted_flows import (
     KaryTree,
     TreeRouting,
     permutation_congestion,
     rounds_to_completion,
-    simulate_flows,
     superpose_permutations,
 )
+from tailback import TailbackError
+from tailback.fluid import simulate_flows
 
 LIMIT_MS = 5.0
 CELLS = 32

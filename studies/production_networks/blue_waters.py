@@ -10,6 +10,21 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
+from studies.production_networks.counter_figures import (
+    DASHES,
+    GROUPS,
+    evolution,
+    io_links,
+    link_distributions,
+    torus_slices,
+)
+from studies.production_networks.counter_tables import (
+    GroupTest,
+    ccdf,
+    compare_groups,
+    correlations,
+    worst_slices,
+)
 from studies.production_networks.simulated import (
     EXAMPLES,
     Found,
@@ -22,8 +37,8 @@ from studies.production_networks.simulated import (
     run_of,
 )
 from tailback import Run, Scenario, load_scenario
-from tailback.port_counters.analysis import Study, links, study, torus_coordinates, torus_rows
-from tailback.port_counters.analysis.figures import DASHES, GROUPS, canvas, draw
+from tailback.port_counters.analysis import Evolution, from_torus, torus_coordinates, torus_rows
+from tailback.report import canvas
 
 Y_RATES: Final = ("4.7 GB/s", "9.4 GB/s", "18.8 GB/s")
 AXES: Final = ("X", "Y", "Z")
@@ -57,7 +72,7 @@ def curves(runs: dict[str, pl.DataFrame]) -> Figure:
     drawn = canvas(8.6, 3.0)
     axes = drawn.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for panel, (rate, rows) in zip(axes, runs.items(), strict=True):
-        table = links.ccdf(rows.lazy(), "credit")
+        table = ccdf(rows, "credit")
         for axis in AXES:
             mine = table.filter((pl.col("group") == axis) & (pl.col("ccdf") > 0))
             panel.plot(
@@ -111,18 +126,20 @@ def blue_waters() -> Found:
     pattern = scenario.job[-1].pattern
     assert pattern is not None
     members = io_routers(run, pattern["servers"])
-    looked = study.torus(
-        rows[Y_RATES[0]].lazy(), torus_coordinates(run), io_nodes=members, threshold=40.0
-    )
+    measured, where = rows[Y_RATES[0]], torus_coordinates(run)
+    comparison = compare_groups(measured, members)
+    along = measured.filter(pl.col("direction") == "X+")
+    graph = from_torus(along, where, "X+", threshold=40.0)
     # The engine does not measure stalls within a router.
-    looked.tables = {k: v for k, v in looked.tables.items() if "inq" not in k}
-    found = Found("blue-waters", rows=_rows(rows, looked))
+    distributions = {name: ccdf(measured, name) for name in ("credit", "bandwidth")}
+    io = ccdf(measured.filter(pl.col("node_name").is_in(members)), "credit")
+    found = Found("blue-waters", rows=_rows(rows, comparison, graph))
     found.figures = {
         "blue-waters-axes": partial(curves, rows),
-        "blue-waters-use": partial(draw, "link_distributions", looked),
-        "blue-waters-io": partial(draw, "io_links", looked),
-        "blue-waters-evolution": partial(draw, "evolution", looked),
-        "blue-waters-slices": partial(draw, "torus_slices", looked),
+        "blue-waters-use": partial(link_distributions, distributions),
+        "blue-waters-io": partial(io_links, distributions["credit"], io, comparison),
+        "blue-waters-evolution": partial(evolution, graph),
+        "blue-waters-slices": partial(torus_slices, worst_slices(along, where)),
     }
     return found
 
@@ -157,14 +174,13 @@ def longer_follows(
     return f"intervals of {length}: averaged over the run all are higher, see the next row"
 
 
-def worst_feature(looked: Study) -> tuple[float, int]:
+def worst_feature(graph: Evolution) -> tuple[float, int]:
     """Largest value of a feature of the evolution graph, percent, and its number of links."""
-    assert looked.evolution is not None
-    worst = looked.evolution.features.sort("maximum", "extent", descending=True).row(0, named=True)
+    worst = graph.features.sort("maximum", "extent", descending=True).row(0, named=True)
     return float(worst["maximum"]), int(worst["extent"])
 
 
-def _rows(rows: dict[str, pl.DataFrame], looked: Study) -> list[Row]:
+def _rows(rows: dict[str, pl.DataFrame], comparison: GroupTest, graph: Evolution) -> list[Row]:
     axes = {rate: by_axis(part) for rate, part in rows.items()}
     real, equal, double = (axes[rate] for rate in Y_RATES)
 
@@ -173,10 +189,8 @@ def _rows(rows: dict[str, pl.DataFrame], looked: Study) -> list[Row]:
 
     length = interval_of(rows[Y_RATES[0]])
     pooled = pooled_correlations(rows[Y_RATES[0]])
-    minute = links.correlations(rows[Y_RATES[0]].lazy())
+    minute = correlations(rows[Y_RATES[0]])
     single = {row["group"]: row["credit"] for row in minute.iter_rows(named=True)}
-    comparison = looked.comparison
-    assert comparison is not None
     return [
         Row(
             "credit stall above 10 % of the interval",
@@ -223,10 +237,10 @@ def _rows(rows: dict[str, pl.DataFrame], looked: Study) -> list[Row]:
         Row(
             "Figures 9 and 10: largest stall of a feature at least 40 % in X+",
             "≈ 85 %",
-            percent(worst_feature(looked)[0]),
+            percent(worst_feature(graph)[0]),
             f"intervals of {length}",
         ),
-        Row("… links of that feature", "8", f"{worst_feature(looked)[1]}", ""),
+        Row("… links of that feature", "8", f"{worst_feature(graph)[1]}", ""),
         Row(
             "mean stall of links at I/O nodes, and of the others",
             "p = 0.8 (Kolmogorov–Smirnov): “no more likely”",

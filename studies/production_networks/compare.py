@@ -40,9 +40,7 @@ def draw(found: Found) -> None:
     """Draw the study's figures beside the page."""
     for stem, make in found.figures.items():
         with style():
-            drawn = make()
-        if drawn is not None:
-            save(drawn, PAGE.with_name("figures") / f"{stem}.png")
+            save(make(), PAGE.with_name("figures") / f"{stem}.png")
 
 
 def main() -> None:

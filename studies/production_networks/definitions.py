@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tailback.port_counters import CounterError
-from tailback.port_counters.analysis import FDR_TICK_NS
+
+FDR_TICK_NS: Final = 22.0
+"""Tick of PortXmitWait that Alali et al. take for their FDR switches (III-D)."""
 
 
 def forced_idle_fraction(

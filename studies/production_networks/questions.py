@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from studies.production_networks.definitions import run_time_correlation
 from studies.production_networks.simulated import Found, Row, counters_of, percent, run_of
 from tailback import Scenario, load_scenario
-from tailback.port_counters.analysis.figures import INK, MUTED, canvas
+from tailback.report import INK, MUTED, canvas
 
 SHAPE: Final = {
     "kind": "yellowstone",

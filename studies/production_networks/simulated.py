@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
+from studies.production_networks.counter_tables import GroupTest
 from tailback import Run, Scenario
 from tailback.fabric import Fabric, in_port_order
-from tailback.port_counters.analysis import links
-from tailback.port_counters.analysis.figures import render
 from tailback.port_counters.readers import from_run
+from tailback.report import render
 from tailback.simulation import prepare, simulate
 from tailback.units import format_time
 
@@ -44,7 +44,7 @@ class Found:
 
     name: str
     rows: list[Row] = field(default_factory=list)
-    figures: dict[str, Callable[[], Figure | None]] = field(default_factory=dict)
+    figures: dict[str, Callable[[], Figure]] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -123,7 +123,7 @@ def percent(value: float) -> str:
     return "0 %" if value == 0 else f"{value:.2g} %" if value < 10 else f"{value:.0f} %"
 
 
-def difference(test: links.GroupTest) -> str:
+def difference(test: GroupTest) -> str:
     """A test of two groups: probability, both means, and their ratio with its 95 % interval."""
     return (
         f"p = {test.p_value:.2g}; means {percent(test.group_mean)}, {percent(test.other_mean)}; "

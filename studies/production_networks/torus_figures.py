@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from measuring import run_parts
 from studies.production_networks.compare import PAGE, draw, section
+from studies.production_networks.counter_figures import DASHES, GROUPS
+from studies.production_networks.counter_tables import compare_groups
 from studies.production_networks.definitions import run_time_correlation
 from studies.production_networks.simulated import Found, Row, difference, percent
 from studies.production_networks.torus_machine import (
@@ -36,9 +38,9 @@ from studies.production_networks.torus_machine import (
     scenario,
 )
 from tailback import Run, load_scenario, simulate
-from tailback.port_counters.analysis import links, study, torus_coordinates, torus_rows
-from tailback.port_counters.analysis.figures import DASHES, GROUPS, INK, MUTED, canvas
+from tailback.port_counters.analysis import from_torus, torus_coordinates, torus_rows
 from tailback.port_counters.readers import from_run
+from tailback.report import INK, MUTED, canvas
 
 THEIRS: Final = {"X": 0.60, "Y": 0.50, "Z": 0.66}
 """Correlation of use with credit stall (their Table I)."""
@@ -194,7 +196,7 @@ def io_rows(run: Run, rows: pl.DataFrame) -> list[Row]:
         ),
     ]
     for number, measure in ((7, "inq"), (8, "credit")):
-        test = links.compare_groups(rows.lazy(), members, measure=measure)
+        test = compare_groups(rows, members, measure=measure)
         out.append(
             Row(
                 f"Figure {number}: {measure} stall at I/O routers against others",
@@ -467,10 +469,8 @@ def protection() -> Found:
     ):
         run = hot_spot(**engine)
         rows = from_run(run).all_intervals()
-        everything = study.torus(
-            torus_rows(run, rows).lazy(), torus_coordinates(run), threshold=40.0
-        ).evolution
-        assert everything is not None
+        along = torus_rows(run, rows).filter(pl.col("direction") == "X+")
+        everything = from_torus(along, torus_coordinates(run), "X+", threshold=40.0)
         delivered = run.summary["elapsed_ps"] / 1e9
         found.rows.append(
             Row(

@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from studies.production_networks import counter_tables
 from tailback import Run, load_scenario, simulate
-from tailback.port_counters.analysis import links, torus_rows
+from tailback.port_counters.analysis import torus_rows
 from tailback.port_counters.readers import from_run
 
 LINE: Final = "83.2 Gb/s"
@@ -161,7 +162,7 @@ def averaged(rows: pl.DataFrame) -> pl.DataFrame:
 
 def correlations(rows: pl.DataFrame, measure: str = "credit") -> dict[str, float | None]:
     """Correlation of use with a kind of stall along each axis."""
-    found = links.correlations(rows.lazy())
+    found = counter_tables.correlations(rows)
     return {row["group"]: row[measure] for row in found.iter_rows(named=True)}
 
 

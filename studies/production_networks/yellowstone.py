@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
+from studies.production_networks import counter_figures as figures
+from studies.production_networks import counter_tables as tables
 from studies.production_networks.simulated import (
     EXAMPLES,
     Found,
@@ -22,8 +24,8 @@ from studies.production_networks.simulated import (
 )
 from tailback import Run, load_scenario
 from tailback.fabric import Fabric
-from tailback.port_counters.analysis import Study, classes, study, tier_stalls
-from tailback.port_counters.analysis.figures import FAINT, INK, MUTED, canvas, draw
+from tailback.port_counters.analysis import classes
+from tailback.report import FAINT, INK, MUTED, canvas
 from tailback.simulation import load_fabric
 
 ROUNDS: Final = {
@@ -61,8 +63,8 @@ def adapters(fabric: Fabric) -> Fabric:
     return with_adapters(fabric, np.where(server, SERVER_GBPS, HOST_GBPS))
 
 
-def looked_at(run: Run, base: Fabric) -> tuple[Study, pl.DataFrame]:
-    """The study's tables of a run while all jobs ran, and one row a port."""
+def looked_at(run: Run, base: Fabric) -> pl.DataFrame:
+    """One row a port of a run, while all jobs ran."""
     kinds = classes.classify(base, {"Glade": "^storage"})
     # Ports keep their names and numbers when adapters are inserted; links do not.
     rows = counters_of(run, first_end_ps(run)).filter(
@@ -71,14 +73,14 @@ def looked_at(run: Run, base: Fabric) -> tuple[Study, pl.DataFrame]:
     rows = rows.with_columns(link=pl.lit(None, pl.UInt32))
     rows, _ = classes.attach(rows, kinds)
     rows = rows.filter(pl.col("category") != "Host")
-    found = study.sweep(rows, kinds)
-    ports = rows.group_by("category", "port_type", "node_name", "port").agg(
+    fraction = pl.col("stall_fraction")
+    return rows.group_by("category", "port_type", "node_name", "port").agg(
         mean=pl.col("stall_ns").sum() / pl.col("interval_ns").sum(),
-        maximum=pl.col("stall_fraction").max(),
-        intervals=pl.len(),
-        nonzero=(pl.col("stall_fraction") > 0).sum(),
+        maximum=fraction.max(),
+        average=fraction.filter(fraction > 0).mean(),
+        intervals=fraction.count(),
+        nonzero=(fraction > 0).sum(),
     )
-    return found, ports
 
 
 def stalled_ports(ports: pl.DataFrame) -> dict[tuple[str, str], float]:
@@ -181,16 +183,14 @@ def yellowstone() -> Found:
     scenario = load_scenario(EXAMPLES / "yellowstone/yellowstone.toml")
     base = load_fabric(scenario.fabric)
     run, slow = run_of(scenario), run_of(scenario, adapters)
-    (tables, ports), (slow_tables, slow_ports) = looked_at(run, base), looked_at(slow, base)
+    ports, slow_ports = looked_at(run, base), looked_at(slow, base)
     names = {-1: "host", 0: "ToR or storage leaf", 1: "leaf or storage spine", 2: "spine"}
     every = counters_of(run, first_end_ps(run))
-    tables.tables["tier_stalls"] = tier_stalls(every, base, names)
     lengths = shares_by_length(run, base)
-    found = Found("yellowstone", rows=_rows(tables, ports, slow_ports, every, lengths))
+    found = Found("yellowstone", rows=_rows(ports, slow_ports, every, lengths))
     free = scenario.model_copy(deep=True)
     free.engine.routing = "adaptive"
-    _, spread = looked_at(run_of(free), base)
-    after = stalled_ports(spread)
+    after = stalled_ports(looked_at(run_of(free), base))
     found.rows.append(
         Row(
             "ports with a stall under adaptive routing",
@@ -204,17 +204,24 @@ def yellowstone() -> Found:
     )
     found.figures = {
         "yellowstone-ports": partial(theirs_and_ours, ports, slow_ports),
-        "yellowstone-zero": partial(draw, "zero_shares", slow_tables),
-        "yellowstone-average": partial(draw, "average_boxes", slow_tables),
-        "yellowstone-maximum": partial(draw, "maximum_boxes", slow_tables),
+        "yellowstone-zero": partial(figures.zero_shares, tables.zero_shares(slow_ports)),
+        "yellowstone-average": partial(
+            figures.class_boxes,
+            tables.boxes(slow_ports, "average"),
+            "mean stall fraction of stalled intervals (%)",
+        ),
+        "yellowstone-maximum": partial(
+            figures.class_boxes,
+            tables.boxes(slow_ports, "maximum"),
+            "largest stall fraction of a port (%)",
+        ),
         "yellowstone-length": partial(by_length, lengths),
-        "yellowstone-tiers": partial(draw, "tier_stalls", tables),
+        "yellowstone-tiers": partial(figures.tier_stalls, tables.tier_stalls(every, base, names)),
     }
     return found
 
 
 def _rows(
-    tables: Study,
     ports: pl.DataFrame,
     slow_ports: pl.DataFrame,
     every: pl.DataFrame,
@@ -234,7 +241,7 @@ def _rows(
         )
     shares = {
         (row["category"], row["port_type"]): row["nonzero_percent"]
-        for row in tables.tables["figure_5"].iter_rows(named=True)
+        for row in tables.zero_shares(ports).iter_rows(named=True)
     }
     rows.append(
         Row(
@@ -246,7 +253,7 @@ def _rows(
     )
     box = {
         (row["category"], row["port_type"]): row["q3"] - row["q1"]
-        for row in tables.tables["figure_7"].iter_rows(named=True)
+        for row in tables.boxes(ports, "average").iter_rows(named=True)
     }
     rows.append(
         Row(

@@ -33,8 +33,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.special import ndtri
 
 from measuring import put
+from measuring.fat_tree_stages import fat_tree_stages
 from studies.taffet2019.reproduction import FIGURES, PAGE
 from tailback import Run, load_scenario
 from tailback.fabric import Fabric
@@ -45,7 +47,6 @@ from tailback.telemetry import (
     HashedCounts,
     HashedSamples,
     count_links,
-    fat_tree_stages,
     packet_ids,
 )
 from tailback.traffic import Op
@@ -78,6 +79,12 @@ class Samples:
     sender: NDArray[np.uint32]
     link: NDArray[np.uint32]
     weight: NDArray[np.uint8]
+
+
+def thresholded(counts: HashedCounts, confidence: float) -> NDArray[np.float64]:
+    """Counts, 0 if not significantly above those of a link without packets (section 5.3)."""
+    limit = np.sqrt(counts.null_variance) * float(ndtri(confidence))
+    return np.where((counts.packets >= limit) & (counts.packets > 0), counts.packets, 0.0)
 
 
 def simulated(packet_bytes: int, times: int, seed: int) -> tuple[Run, Fabric]:
@@ -299,9 +306,9 @@ def figures_of(
     for name, subset in zip(names, (False, True), strict=True):
         counts, met = found[subset]
         possible = int((counts.null_variance[outside] > 0).sum())
-        each = np.where(outside, counts.thresholded(CONFIDENCE), 0.0)
+        each = np.where(outside, thresholded(counts, CONFIDENCE), 0.0)
         # All links together: the chance that any idle one shows is 1 − confidence (Bonferroni).
-        every = np.where(outside, counts.thresholded(1.0 - (1.0 - CONFIDENCE) / possible), 0.0)
+        every = np.where(outside, thresholded(counts, 1.0 - (1.0 - CONFIDENCE) / possible), 0.0)
         over = "candidates" if subset else "all links"
         title = f"one bit, {over}, {packets / 1e6:.1f} million packets"
         drawings.append(Drawing(name, title, shown_run(run, every, met)))

@@ -130,7 +130,6 @@ class FakeSubnet:
     sent: int = 0
     most: int = 0
     most_to: Counter[int] = field(default_factory=Counter)
-    sets: list[tuple[int, int]] = field(default_factory=list)
     at_ns: list[int] = field(default_factory=list)
     _queue: list[tuple[int, int, Answer, int]] = field(default_factory=list)
     _to: Counter[int] = field(default_factory=Counter)
@@ -220,16 +219,13 @@ class FakeSubnet:
         return bytes(mad)
 
     def _performance(self, device: Device, attribute: int, mad: bytearray) -> None:
+        assert mad[3] & 0x7F == mads.GET, "a collector sets nothing"
         number = mad[65]
         if device.no_agent or (attribute == mads.PORT_COUNTERS_EXTENDED and device.mask == NARROW):
             struct.pack_into(">H", mad, 4, 0x000C)
             return
         port = device.ports.get(number, Port())
-        if mad[3] & 0x7F == mads.SET:
-            assert mad[66:68] == b"\0\0" and mad[82] == 1, "only PortXmitWait may be set back"
-            self.sets.append((device.guid, number))
-            port.wait = 0
-        elif attribute == mads.CLASS_PORT_INFO:
+        if attribute == mads.CLASS_PORT_INFO:
             struct.pack_into(">BBHI", mad, 64, 1, 1, device.mask, device.mask2 << 5)
         elif attribute == mads.PORT_SAMPLES_CONTROL:
             if device.tick is None:

@@ -19,15 +19,12 @@ PORTS = (
 )
 
 
-def collected(
-    path: Path, segments: int, sweeps: int = 3, first: int = 0, *, rounds: bool = False
-) -> Path:
-    """A collection of PORTS, of one round each if so; each counter grows by steps of its own."""
+def collected(path: Path, segments: int, sweeps: int = 3, first: int = 0) -> Path:
+    """A collection of PORTS; each counter grows by steps of its own."""
     draw = np.random.default_rng(5)
     collection = Collection(path)
     row = np.zeros(len(PORTS), RAW)
     row["target"] = np.arange(len(PORTS))
-    row["round"] = (row["target"] + 1) * rounds
     for number in range(segments):
         writer = collection.begin(list(PORTS), {})
         for sweep in range(sweeps):

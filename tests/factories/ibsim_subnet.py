@@ -52,15 +52,13 @@ DRIVER = """
 import json, sys
 from pathlib import Path
 from tailback.collector import Collection, CollectorSession, CollectorSettings
-from tailback.collector import MadExchange, MetricsBoard, RoundPlan, UmadPort
+from tailback.collector import MadExchange, MetricsBoard, UmadPort
 port = UmadPort()
 for line in sys.stdin:
     wish = json.loads(line)
     collection = Collection(Path(wish.pop("out")))
     if "fabric" in wish:
         wish["fabric"] = Path(wish["fabric"])
-    if "rounds" in wish:
-        wish["rounds"] = RoundPlan(**wish["rounds"])
     settings = CollectorSettings(**wish)
     summary = CollectorSession(settings, MadExchange(port), collection, MetricsBoard()).run()
     collection.close()
@@ -208,8 +206,7 @@ class Subnet:
 
         Args:
             out: Folder of the collection.
-            settings: Of ``tailback.collector.CollectorSettings``; ``rounds`` as plain
-                data.
+            settings: Of ``tailback.collector.CollectorSettings``, as plain data.
         """
         if self._driver is None:
             self._driver = subprocess.Popen(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import simulate
+from tailback.telemetry.hashed import collision_factor
 
 TREE = {
     "hosts_per_leaf": 4,
@@ -75,3 +78,28 @@ SCHEMES: list[dict[str, Any]] = [
     {"scheme": "compact", "hash_bits": 3, "count_bits": 6, "randomness": "sender"},
     {"scheme": "single-bit", "hash_bits": 2, "count_bits": 6, "randomness": "sender"},
 ]
+
+
+def closed_variance(
+    n: NDArray[np.float64] | float,
+    q: NDArray[np.float64] | float,
+    length: float,
+    bits: int | None,
+    hop_known: bool,
+) -> NDArray[np.float64]:
+    """Variance of a count in closed form.
+
+    Args:
+        n: Packets on the link.
+        q: Packets that may have used the link.
+        length: Path length l of all of them.
+        bits: Hash bits; None for whole links, N (l − 1).
+        hop_known: Whether the receiver knows which hop was sampled.
+    """
+    n, q = np.asarray(n, np.float64), np.asarray(q, np.float64)
+    if bits is None:
+        return np.asarray(n * (length - 1.0))
+    kappa = collision_factor(bits)
+    if hop_known:
+        return np.asarray(length * n + kappa * length * (q - n) - n)
+    return np.asarray(length * n + kappa * (length**2 * q - length * n) - n)

@@ -262,14 +262,3 @@ def test_the_ports_of_a_discovery_file_are_the_discovered_ones(subnet: Subnet) -
     here = table(subnet, "file", "readings").select(columns).sort("node_guid", "port")
     there = table(subnet, "first", "readings").select(columns).sort("node_guid", "port")
     assert here.equals(there)
-
-
-def test_rounds_on_the_real_library(subnet: Subnet) -> None:
-    plan = {"sets": 3, "reads": 10, "spacing_ns": 10_000_000, "rounds": 6}
-    said = subnet.collect("rounds", rounds=plan)
-    assert said["rounds"] == 6 and said["readings"] == 60 and said["failed"] == 0
-    readings = table(subnet, "rounds", "readings")
-    assert readings.group_by("round").len()["len"].to_list() == [10] * 6
-    spacing = readings.sort("time_ns").select(pl.col("time_ns").diff().over("round")).drop_nulls()
-    # Never sooner; how much later depends on the machine.
-    assert spacing["time_ns"].median() > 9e6

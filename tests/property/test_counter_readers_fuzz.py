@@ -213,7 +213,6 @@ def test_damaged_archives(data: st.DataObject) -> None:
     columns = {
         "time_ns": [1, 2],
         "interval_ns": [1, 1],
-        "round": [1, 1],
         "port": [1, 1],
         "node_guid": [1, 1],
         "node_name": ["a", "a"],

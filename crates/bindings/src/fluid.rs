@@ -7,12 +7,11 @@ use tailback_fluid::permutation::{
     DefaultPort, Evaluation, PermutationRouting, random_permutation,
 };
 use tailback_fluid::{
-    Detour, FlowPaths, FlowSet, PathChoice, Policy, ProtocolSettings, RankSettings, Rounds, Router,
-    Tree, Work,
+    Detour, FlowPaths, FlowSet, PathChoice, Policy, RankSettings, Rounds, Router, Tree, Work,
 };
 
 use crate::errors::raise;
-use crate::network::{Network, arrays};
+use crate::network::Network;
 use crate::program::PlacedProgram;
 use crate::settings::settings_of;
 use crate::table::{columns, rows};
@@ -33,12 +32,10 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(fluid_flows, m)?)?;
     m.add_function(wrap_pyfunction!(fluid_paths, m)?)?;
     m.add_function(wrap_pyfunction!(fluid_program, m)?)?;
-    m.add_function(wrap_pyfunction!(fluid_protocol, m)?)?;
     m.add_function(wrap_pyfunction!(fluid_rounds, m)?)?;
     m.add_function(wrap_pyfunction!(tree_permutations, m)?)?;
     m.add_function(wrap_pyfunction!(tree_paths, m)?)?;
-    m.add_function(wrap_pyfunction!(tree_ports, m)?)?;
-    m.add_function(wrap_pyfunction!(tree_fabric, m)?)
+    m.add_function(wrap_pyfunction!(tree_ports, m)?)
 }
 
 fn paths_of(columns: &PathColumns<'_>) -> PyResult<FlowPaths> {
@@ -242,34 +239,6 @@ pub struct FluidOutcome {
     settlements: u64,
 }
 
-/// Runs the distributed assignment message by message.
-#[pyfunction]
-#[pyo3(signature = (capacity, *, start_ps, bytes, paths, hop_ps, probe_ps))]
-fn fluid_protocol<'py>(
-    py: Python<'py>,
-    capacity: PyReadonlyArray1<'py, f64>,
-    start_ps: PyReadonlyArray1<'py, u64>,
-    bytes: PyReadonlyArray1<'py, u64>,
-    paths: PathColumns<'py>,
-    hop_ps: u64,
-    probe_ps: u64,
-) -> PyResult<Bound<'py, PyDict>> {
-    let capacity = capacity.as_slice()?;
-    let flows = flow_set(&start_ps, &bytes, &[], &paths)?;
-    let settings = ProtocolSettings { hop_ps, probe_ps };
-    let got =
-        py.detach(|| tailback_fluid::run_protocol(capacity, &flows, settings)).map_err(raise)?;
-    let out = columns!(py, got; initial_ps, final_ps, probes, end_ps);
-    out.set_item("announcements", got.announcements)?;
-    out.set_item("collections", got.collections)?;
-    out.set_item("leaves", got.leaves)?;
-    out.set_item("link_visits", <(u64, u64, u64)>::from(got.link_visits))?;
-    out.set_item("announced_ps", got.announced_ps)?;
-    out.set_item("first_leave_ps", got.first_leave_ps)?;
-    out.set_item("overload", <(f64, f64)>::from(got.overload))?;
-    Ok(out)
-}
-
 /// Rounds until each flow has arrived, with switches that serve their inputs round-robin.
 #[pyfunction]
 fn fluid_rounds<'py>(
@@ -361,17 +330,4 @@ fn tree_paths<'py>(
 #[pyfunction]
 fn tree_ports(shape: TreeShape) -> PyResult<(u64, u64)> {
     Ok(Tree::new(shape.0, shape.1, shape.2).map_err(raise)?.ports())
-}
-
-/// The arrays of a tree as a fabric, by name.
-#[pyfunction]
-fn tree_fabric(
-    py: Python<'_>,
-    shape: TreeShape,
-    gbps: f64,
-    delay_ps: u64,
-) -> PyResult<Bound<'_, PyDict>> {
-    let tree = Tree::new(shape.0, shape.1, shape.2).map_err(raise)?;
-    let fabric = py.detach(|| tree.fabric(gbps, delay_ps)).map_err(raise)?;
-    arrays(py, fabric)
 }

@@ -2,8 +2,7 @@
 //!
 //! Rates are max-min fair (weighted) or those of the single application assignment of
 //! Birk and Zdornov (2009, slides): `r(f) = w_f / W_f`. Built on them are simulators of flows and of rank
-//! programs, the distributed protocol of the assignment, simulated message by message, and the static
-//! evaluation of permutations on a k-ary n-tree with horizontal links.
+//! programs, and the static evaluation of permutations on a k-ary n-tree with horizontal links.
 //!
 //! Times are integer picoseconds; a rate is a floating-point number of gigabits per second, and a
 //! flow ends at the first picosecond at which its last bit has left.
@@ -18,7 +17,6 @@ mod maxmin;
 mod paths;
 pub mod permutation;
 mod pool;
-mod protocol;
 mod rank_model;
 mod ranks;
 mod rng;
@@ -33,7 +31,6 @@ pub use error::FluidError;
 pub use flows::{FlowSet, FlowTimes, simulate_flows};
 pub use paths::{FlowPaths, PathChoice, Router};
 pub use pool::{Policy, Work};
-pub use protocol::{ProtocolOutcome, ProtocolSettings, run_protocol};
 pub use rank_model::{LinkUse, RankSettings, RankTimes};
 pub use ranks::simulate_program;
 pub use rng::random;

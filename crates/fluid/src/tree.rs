@@ -1,13 +1,13 @@
 //! The modified k-ary n-tree of Birk and Zdornov (2009): a k-ary n-tree with horizontal links.
 //!
-//! [`tailback_fabric::modified_tree`] describes and builds it; here its links are numbered so that the
+//! [`tailback_fabric::modified_tree`] describes and builds it. Here its links are numbered so that the
 //! static evaluation of permutations can compute their numbers.
 //!
 //! # Why no deadlock
 //! Every path uses links of strictly ascending [`Tree::rank`], hence the links that wait for one
 //! another cannot form a cycle (Dally and Seitz, 1987).
 
-use tailback_fabric::{Fabric, modified_tree};
+use tailback_fabric::modified_tree;
 
 use crate::FluidError;
 
@@ -153,16 +153,6 @@ impl Tree {
         (vertical, vertical + horizontal)
     }
 
-    /// The tree as a fabric.
-    ///
-    /// # Errors
-    /// As [`modified_tree::build`].
-    pub fn fabric(&self, gbps: f64, delay_ps: u64) -> Result<Fabric, tailback_fabric::FabricError> {
-        let &Self { arity, levels, width, .. } = self;
-        let (gbps, delay_ps) = ([gbps; 3], [delay_ps; 3]);
-        modified_tree::build(&modified_tree::Shape { arity, levels, width, gbps, delay_ps })
-    }
-
     /// `switch` with its digit `place` replaced.
     #[inline]
     pub(crate) fn with_digit(&self, switch: u32, place: u32, digit: u32) -> u32 {
@@ -207,13 +197,5 @@ mod tests {
         for (number, &(link, kind)) in all.iter().enumerate() {
             assert_eq!((number as u32, kind), (link, tree.kind(link)));
         }
-    }
-
-    #[test]
-    fn the_fabric_has_every_cable_twice() {
-        let tree = Tree::new(4, 3, 1).unwrap();
-        let fabric = tree.fabric(100.0, 0).unwrap();
-        let (_, ports) = tree.ports();
-        assert_eq!(fabric.n_links() as u64, 64 + ports);
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,18 +12,19 @@ from typing import Any
 import polars as pl
 
 from tailback.errors import known_keywords
+from tailback.io.delimited import for_spreadsheets
 from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
 from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.sources import CounterSource, load
-from tailback.port_counters.analysis.study import Study
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
 from tailback.port_counters.schema import ETHERNET, CounterError
+from tailback.run.run import AtomicDirectory
 from tailback.units import counted
 from tailback.workers import dask_client
 
@@ -33,7 +35,6 @@ class CountersResult:
 
     Attributes:
         verdict: Whether ports stalled, which, and for how long: ``kind``, ``ports``, ``groups`` …
-        study: Tables and figures of the studies.
         source: What the counters were read from.
         inventory: The ports to which the counters belong.
         queues: For a lossy network (Ethernet): which ports queue, drop packets or serve less than
@@ -41,7 +42,6 @@ class CountersResult:
     """
 
     verdict: Verdict
-    study: Study
     source: CounterSource
     inventory: PortInventory
     queues: PortVerdict | None = None
@@ -52,8 +52,14 @@ class CountersResult:
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Tables of the studies by name (docs/how-to/counters.md)."""
-        return self.study.tables
+        """Tables by name (docs/how-to/counters.md)."""
+        if self.queues is None:
+            return {"ports": self.verdict.ports, "groups": self.verdict.groups}
+        return {
+            "ports": self.verdict.ports,
+            "port_findings": self.queues.findings,
+            "queue_windows": self.queues.windows,
+        }
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -67,36 +73,32 @@ class CountersResult:
     @property
     def facts(self) -> dict[str, Any]:
         """The verdict and its limits as plain values."""
+        sources = {"sources": self.source.kinds}
         if self.queues is not None:
             names = ("notes", "unknown", "noticed")
             about = {name: getattr(self.verdict, name) for name in names}
-            return {**port_verdict.facts(self.queues), **about}
-        return {**verdict.facts(self.verdict), **limits(self.verdict, self.inventory.wiring)}
+            return {**port_verdict.facts(self.queues), **about, **sources}
+        shown = limits(self.verdict, self.inventory.wiring)
+        return {**verdict.facts(self.verdict), **shown, **sources}
 
-    def write(
-        self, folder: str | Path, *, force: bool = False, figures: str = "svg", csv: bool = False
-    ) -> Path:
-        """Write every table as Parquet, every figure and ``counters.json``.
+    def write(self, folder: str | Path, *, force: bool = False, csv: bool = False) -> Path:
+        """Write every table as Parquet, and :attr:`facts` as ``counters.json``.
 
         Args:
             folder: A new folder; written completely or not at all.
             force: Replace that folder if Tailback wrote it.
-            figures: Format of the figures: ``svg``, ``pdf`` or ``png``.
             csv: Write every table as CSV too.
 
         Raises:
             RunError: The folder exists (without ``force``) or cannot be written.
         """
-        more, kept = {"counters": self.facts}, self.study
-        if self.queues is not None:
-            # The studies are about stalls, which a lossy network does not have.
-            tables = {"ports": self.verdict.ports, "port_findings": self.queues.findings}
-            tables["queue_windows"] = self.queues.windows
-            kept = Study(title=self.study.title, tables=tables)
-        # Deferred: matplotlib takes half a second to load.
-        from tailback.port_counters.analysis.study_folder import write_study
-
-        write_study(kept, Path(folder), form=figures, force=force, csv=csv, more=more)
+        with AtomicDirectory(Path(folder), force=force) as place:
+            for name, frame in self.tables.items():
+                frame.write_parquet(place / f"{name}.parquet")
+                if csv:
+                    for_spreadsheets(frame).write_csv(place / f"{name}.csv")
+            text = json.dumps({"counters": self.facts}, indent=2, sort_keys=True)
+            (place / "counters.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
 
     def _repr_html_(self) -> str:
@@ -114,7 +116,6 @@ def counters(
     every_ns: int | None = None,
     threshold: float = 0.01,
     last_ns: int | None = None,
-    io: str | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
     """Find out where ports stall, from counters alone.
@@ -130,7 +131,6 @@ def counters(
         threshold: Share of time stalled from which a port counts as stalling, 0–1.
         last_ns: Restricts the analysis to the intervals that end within the last so many
             nanoseconds of the recorded time.
-        io: Regular expression for the names of a torus's I/O routers, to compare with others.
         cluster: Address of a Dask scheduler that processes an archive.
 
     Raises:
@@ -150,9 +150,9 @@ def counters(
         engine: Engine = LOCAL_ENGINE
         if cluster is not None:
             engine = Cluster(stack.enter_context(dask_client(cluster)))
-        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io, last_ns=last_ns)
-        found, judged = analyse(source, inventory, options, engine)
-    return CountersResult(judged, found, source, inventory, _queues(source, inventory, options))
+        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, last_ns=last_ns)
+        judged = analyse(source, inventory, options, engine)
+    return CountersResult(judged, source, inventory, _queues(source, inventory, options))
 
 
 def _queues(
@@ -185,6 +185,4 @@ def _inventory(
         return port_inventory.from_discovery(fabric, subsystems)
     if source.run is not None:
         return port_inventory.from_run(source.run)
-    if source.classes is not None:
-        return PortInventory(classes=source.classes)
     return PortInventory()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack, cast
+from typing import Literal, Unpack
 
 from tailback.api.run import Run
-from tailback.errors import ScenarioError, known_keywords, option
-from tailback.fluid import Choice, Rates
+from tailback.errors import ScenarioError, known_keywords
 from tailback.io.progress import Progress
 from tailback.simulation import FluidOptions, Watch, prepare, simulate_fluid
 from tailback.simulation import simulate as run_scenario
@@ -18,8 +17,6 @@ def simulate(
     source: SourceLike,
     *,
     model: Literal["packet", "fluid"] = "packet",
-    rates: Rates | None = None,
-    paths: Choice | None = None,
     threads: int | None = None,
     partial: bool = False,
     progress: Progress | None = None,
@@ -32,8 +29,6 @@ def simulate(
         source: As for :func:`load_scenario`: a scenario (object, data or file), a trace with
             ``fabric``, or the folder of a run.
         model: ``packet`` simulates every packet; ``fluid`` computes rates: faster, but an estimate.
-        rates: How the fluid model computes rates; default: ``max-min``.
-        paths: How the fluid model chooses paths; default: by the scenario's routing.
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         partial: On Ctrl-C, return the results so far instead of raising KeyboardInterrupt.
         progress: Called with the current step and its progress, 0–1.
@@ -48,30 +43,13 @@ def simulate(
         >>> run.elapsed_ps
         >>> run.tables["links"].sort("bytes", descending=True).head()
     """
-    fluid = _fluid_options(model, rates, paths)
+    if model not in ("packet", "fluid"):
+        raise ScenarioError(f"there is no model {model!r}", remedy="choose packet or fluid")
     found = Source.of(source, **options)
     with found.named_in_errors():
         prepared = prepare(found.scenario, notes=found.notes)
         if progress is not None:
             progress("simulating", 0.0)
-        if fluid is not None:
-            return Run.of(simulate_fluid(prepared, fluid))
+        if model == "fluid":
+            return Run.of(simulate_fluid(prepared, FluidOptions()))
         return Run.of(run_scenario(prepared, watch, threads=threads, partial=partial))
-
-
-def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:
-    """Options of the fluid model, None for the packet engine."""
-    if model == "fluid":
-        return FluidOptions(cast(Rates, rates or "max-min"), cast(Choice | None, paths))
-    if model != "packet":
-        raise ScenarioError(f"there is no model {model!r}", remedy="choose packet or fluid")
-    for name, value, key in (
-        ("rates", rates, "[engine.pacing] rates"),
-        ("paths", paths, "[engine] routing"),
-    ):
-        if value is not None:
-            raise ScenarioError(
-                f"{option(name, value)} has no effect on the packet engine",
-                remedy=f"add {option('model', 'fluid')}, or set {key} in the scenario",
-            )
-    return None

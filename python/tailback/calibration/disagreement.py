@@ -16,12 +16,12 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.calibration.fitted_series import (
     MIN_STREAM_BYTES,
     SMALL_BYTES,
     Placed,
 )
-from tailback.calibration.model import Floats
 from tailback.units import format_time
 
 _LEAST_DIFFERENCE: Final = 0.05

@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from tailback.arrays import Floats
 from tailback.calibration.disagreement import Disagreement, agreeing
 from tailback.calibration.fitted_series import (
     SEED,
@@ -29,7 +30,7 @@ from tailback.calibration.fitted_series import (
     mean_of,
     spread,
 )
-from tailback.calibration.model import Floats, Layer, Quantity
+from tailback.calibration.model import Layer, Quantity
 from tailback.errors import option
 from tailback.scenario.engine import EngineSection
 from tailback.units import format_bytes

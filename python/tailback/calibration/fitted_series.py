@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tailback.calibration.model import Floats, Layer, Quantity, Series
+from tailback.arrays import Floats
+from tailback.calibration.model import Layer, Quantity, Series
 from tailback.calibration.piecewise import MIN_POINTS, fit
 from tailback.calibration.piecewise_fit import LineRate, PiecewiseFit
 from tailback.calibration.routes import Route

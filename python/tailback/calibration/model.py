@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.errors import TailbackError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 DRAWS: Final = 4000
 """Number of draws behind each interval."""

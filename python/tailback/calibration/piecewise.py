@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from tailback.calibration.model import Floats, Ints
+from tailback.arrays import Floats, Ints
 from tailback.calibration.piecewise_fit import LineRate, PiecewiseFit, PiecewiseModel
 from tailback.log_probability import probabilities
 

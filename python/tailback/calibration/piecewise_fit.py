@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tailback.calibration.model import DRAWS, Floats
+from tailback.arrays import Floats
+from tailback.calibration.model import DRAWS
 
 Rng = np.random.Generator
 

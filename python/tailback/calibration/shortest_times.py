@@ -26,7 +26,8 @@ from typing import Final
 
 import numpy as np
 
-from tailback.calibration.model import DRAWS, Floats, Ints
+from tailback.arrays import Floats, Ints
+from tailback.calibration.model import DRAWS
 from tailback.log_probability import log_sum, probabilities
 
 _SEED: Final = 20_252

@@ -21,15 +21,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Bools, Ints
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.fitted_series import Placed
 from tailback.calibration.model import Series
 from tailback.calibration.routes import LOCAL, Machine, Route
 from tailback.calibration.shortest_times import Gaps, PairTimes, end_points
 from tailback.errors import option
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 SOURCE: Final = "trace"
 

@@ -21,7 +21,6 @@ from tailback.collector import (
     Endpoint,
     MadExchange,
     MetricsBoard,
-    RoundPlan,
     SessionSummary,
     UmadPort,
 )
@@ -79,54 +78,13 @@ class _Tick(click.ParamType[float]):
     help="Folder of the collection; an existing one is continued.",
 )
 @click.option(
-    "--plan",
-    type=click.Choice(["sweep", "rounds"]),
-    default="sweep",
-    show_default=True,
-    help="Read every port at an interval, or random ports in rounds of many readings.",
-)
-@click.option(
     "--interval",
     type=_Time(),
     default="10 s",
     show_default=True,
-    help="Sweep: time between two sweeps.",
+    help="Time between two sweeps.",
 )
-@click.option(
-    "--sweeps", type=click.IntRange(1), help="Sweep: number of sweeps (default: no limit)."
-)
-@click.option(
-    "--sets",
-    type=click.IntRange(1, 1024),
-    default=8,
-    show_default=True,
-    help="Rounds: disjoint sets of devices, side by side.",
-)
-@click.option(
-    "--reads",
-    type=click.IntRange(2),
-    default=100,
-    show_default=True,
-    help="Rounds: readings per port.",
-)
-@click.option(
-    "--spacing",
-    type=_Time(),
-    default="100 ms",
-    show_default=True,
-    help="Rounds: time between two readings.",
-)
-@click.option(
-    "--rounds", type=click.IntRange(1), help="Rounds: number of rounds (default: no limit)."
-)
-@click.option(
-    "--reset",
-    is_flag=True,
-    help="Rounds: reset PortXmitWait first; this affects its other readers.",
-)
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Rounds: seed of the random draws."
-)
+@click.option("--sweeps", type=click.IntRange(1), help="Number of sweeps (default: no limit).")
 @click.option("--duration", type=_Time(), help="Stop after this time (default: no limit).")
 @click.option("--switches-only", is_flag=True, help="Do not read the ports of adapters.")
 @click.option(
@@ -148,20 +106,6 @@ class _Tick(click.ParamType[float]):
     default=20_000.0,
     show_default=True,
     help="Maximum number of MADs sent per second.",
-)
-@click.option(
-    "--window",
-    type=click.IntRange(1, 4096),
-    default=64,
-    show_default=True,
-    help="Maximum number of outstanding requests.",
-)
-@click.option(
-    "--per-node",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    help="Maximum number of outstanding requests to one device.",
 )
 @click.option(
     "--timeout",
@@ -203,15 +147,13 @@ class _Tick(click.ParamType[float]):
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.
 
-    It changes nothing on a device, except with --reset. Stop it with Ctrl-C or SIGTERM; the
+    It changes nothing on a device. Stop it with Ctrl-C or SIGTERM; the
     readings are then in --out as Parquet. After a crash, the next run or --compact completes the
     conversion.
 
     \b
     tailback collect --out counters --interval "10 s"
-    tailback collect --out study --plan rounds --sets 8
     """
-    _one_plan(click.get_current_context(), options["plan"])
     board = MetricsBoard()
     if compact_only and not (out / "collection.json").is_file():
         raise CounterError(
@@ -228,25 +170,6 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
         click.echo(json.dumps(_facts(summary, board), indent=2))
     else:
         click.echo("\n".join(_lines(summary, board, out, compact_only)))
-
-
-_OF_PLAN = {
-    "sweep": ("interval", "sweeps"),
-    "rounds": ("sets", "reads", "spacing", "rounds", "reset", "seed"),
-}
-
-
-def _one_plan(context: click.Context, plan: str) -> None:
-    """Reject options of the other plan: they would be ignored, even a limit such as --sweeps."""
-    for other, names in _OF_PLAN.items():
-        for name in names:
-            source = context.get_parameter_source(name)
-            if other != plan and source is click.core.ParameterSource.COMMANDLINE:
-                raise click.UsageError(
-                    f"--{name} belongs to --plan {other}, but the plan is {plan}: "
-                    f"leave it out or add --plan {other}",
-                    context,
-                )
 
 
 def _collection(out: Path, stack: ExitStack) -> Collection:
@@ -273,8 +196,6 @@ def _collect(
     stack.callback(port.close)
     exchange = MadExchange(
         port,
-        window=options["window"],
-        per_node=options["per_node"],
         timeout_ms=max(1, options["timeout"] // 1_000_000),
         retries=options["retries"],
         rate=options["rate"],
@@ -293,18 +214,7 @@ def _collect(
 
 
 def _settings(options: dict[str, Any]) -> CollectorSettings:
-    plan = None
-    if options["plan"] == "rounds":
-        plan = RoundPlan(
-            sets=options["sets"],
-            reads=options["reads"],
-            spacing_ns=options["spacing"],
-            reset=options["reset"],
-            seed=options["seed"],
-            rounds=options["rounds"],
-        )
     return CollectorSettings(
-        rounds=plan,
         interval_ns=options["interval"],
         sweeps=options["sweeps"],
         duration_ns=options["duration"],
@@ -336,7 +246,6 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
         "devices": summary.nodes,
         "ports": summary.ports,
         "sweeps": summary.sweeps,
-        "rounds": summary.rounds,
         "readings": summary.readings,
         "failed": summary.failed,
         "seconds": round(summary.seconds, 3),
@@ -396,10 +305,10 @@ def _lines(
 ) -> list[str]:
     lines = []
     if not compact_only:
-        done = (summary.rounds, "round") if summary.rounds else (summary.sweeps, "sweep")
         lines = [
             f"{counted(summary.nodes, 'device')}, {counted(summary.ports, 'port')}; "
-            f"{counted(*done)}, {counted(summary.readings, 'reading')}, {summary.failed} failed",
+            f"{counted(summary.sweeps, 'sweep')}, {counted(summary.readings, 'reading')}, "
+            f"{summary.failed} failed",
             f"{counted(summary.mads, 'MAD')} in {summary.seconds:.1f} s "
             f"({summary.mads_per_s:.0f}/s), "
             f"{percent(summary.cpu_share)} of a processor; "

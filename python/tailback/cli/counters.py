@@ -8,13 +8,11 @@ from pathlib import Path
 
 import click
 
-from tailback.api.counters import CountersResult
 from tailback.api.counters import counters as analyse_counters
 from tailback.cli.counters_screen import screen
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
-from tailback.port_counters.analysis import study
 from tailback.port_counters.readers import READERS
 from tailback.run.run import check_writable
 from tailback.units import parse_time_ps
@@ -92,16 +90,8 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
     metavar="TIME",
     help="Only the last TIME of the recorded time, like '10 min'.",
 )
-@click.option("--io", metavar="REGEX", help="Torus: names of I/O routers, to compare.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for tables and figures.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for tables.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option(
-    "--figures",
-    type=click.Choice(["svg", "pdf", "png"]),
-    default="svg",
-    show_default=True,
-    help="Format of the figures.",
-)
 @click.option("--csv", is_flag=True, help="Also write every table as CSV.")
 @click.option(
     "--cluster", metavar="ADDRESS", help="Archive: run on a Dask cluster, like tcp://host:8786."
@@ -123,12 +113,10 @@ def counters(
     last: float | None,
     out: Path | None,
     force: bool,
-    figures: str,
     csv: bool,
     form: str,
     fabric: Path | None,
     subsystems: dict[str, str],
-    io: str | None,
     cluster: str | None,
 ) -> int:
     """Find out where ports stall, from counters alone.
@@ -154,39 +142,24 @@ def counters(
         every_ns=None if every is None else round(every),
         threshold=threshold / 100,
         last_ns=None if last is None else round(last),
-        io=io,
         cluster=cluster,
     )
+    if out is not None:
+        found.write(out, force=force, csv=csv)
+    kind = found.verdict.kind if found.queues is None else found.queues.kind
+    code = EXIT_UNDETERMINED if kind in ("rates", "unknown") else EXIT_OK
+    if form == "json":
+        return show(json.dumps(found.facts, indent=2), code)
     if found.queues is not None:
-        return _show_queues(found, out, (figures, force, csv, form))
-    if out is not None:
-        found.write(out, force=force, figures=figures, csv=csv)
-    code = EXIT_UNDETERMINED if found.verdict.kind == "unknown" else EXIT_OK
-    if form == "json":
-        extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
-        return show(json.dumps({**found.facts, **extra}, indent=2), code)
-    lines = screen(found.verdict, found.inventory, found.source.kinds, out, found.study.comparison)
-    return show("\n".join(lines), code)
-
-
-def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, bool, str]) -> int:
-    """Write and print the verdict on a lossy network."""
-    figures, force, csv, form = how
-    queues = found.queues
-    assert queues is not None  # the caller asked
-    code = EXIT_UNDETERMINED if queues.kind in ("rates", "unknown") else EXIT_OK
-    if out is not None:
-        found.write(out, force=force, figures=figures, csv=csv)
-    if form == "json":
-        extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
-        return show(json.dumps({**found.facts, **extra}, indent=2), code)
-    lines = queues_screen(queues, found.verdict, found.source.kinds, out)
+        lines = queues_screen(found.queues, found.verdict, found.source.kinds, out)
+    else:
+        lines = screen(found.verdict, found.inventory, found.source.kinds, out)
     return show("\n".join(lines), code)
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:
     """Reject an option that has no effect without another one."""
-    needs = {"subsystems": ("--fabric", fabric), "figures": ("--out", out), "csv": ("--out", out)}
+    needs = {"subsystems": ("--fabric", fabric), "csv": ("--out", out)}
     for name, (other, value) in needs.items():
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if given and value is None:

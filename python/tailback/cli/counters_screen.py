@@ -11,7 +11,6 @@ from tailback.cli.queues_screen import event_lines, noticed_lines, told_of
 from tailback.cli.text import align_columns, truncate, wrap
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.limits import cannot_tell, roots
-from tailback.port_counters.analysis.links import GroupTest
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
 from tailback.units import counted, format_time, percent
@@ -31,7 +30,6 @@ def screen(
     inventory: PortInventory,
     kinds: list[str],
     out: Path | None,
-    comparison: GroupTest | None = None,
 ) -> list[str]:
     """The lines to print.
 
@@ -39,8 +37,7 @@ def screen(
         verdict: What was found.
         inventory: The ports of the fabric, for the other end of a link.
         kinds: What the counters were read from.
-        out: Where tables and figures were written, None when nowhere.
-        comparison: Links of the routers of ``--io`` against all others.
+        out: Where tables were written, None when nowhere.
     """
     lines = [
         f"VERDICT  {_TITLE[verdict.kind]}",
@@ -51,8 +48,6 @@ def screen(
     if measured:
         lines += _port_lines(verdict, inventory)
         lines += _group_lines(verdict)
-        if comparison is not None:
-            lines += ["", "LINKS OF I/O ROUTERS", *wrap(comparison.verdict())]
     lines += event_lines(verdict.events, verdict.peers, told_of(verdict.kind))
     if measured:
         lines += _limits(verdict, inventory)
@@ -157,7 +152,7 @@ def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
 
 
 def _group_lines(verdict: Verdict) -> list[str]:
-    """By tier and direction, as the studies have it."""
+    """By tier and direction."""
     if verdict.groups.height == 1 and verdict.groups["port_type"][0] == "any":
         return []
     rows = [
@@ -208,8 +203,8 @@ def _next(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.kind == "unknown":
         return ["NEXT  read again later and give both files; or: tailback collect"]
     if out is not None:
-        return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
+        return wrap(f"tables are in {out}", "      ", "NEXT  ")
     return [
-        "NEXT  add --out DIR for tables and figures; to learn whose traffic it",
+        "NEXT  add --out DIR for tables; to learn whose traffic it",
         "      was, use a trace: tailback diagnose",
     ]

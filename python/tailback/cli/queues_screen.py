@@ -54,7 +54,7 @@ def queues_screen(
         verdict: What was found.
         judged: What is noticed of the same counters whatever the network.
         kinds: What the counters were read from.
-        out: Where tables and figures were written, None when nowhere.
+        out: Where tables were written, None when nowhere.
     """
     scope = (
         f"{counted(verdict.ports, 'port')} of {counted(verdict.devices, 'device')}, "
@@ -221,7 +221,7 @@ def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
     if not verdict.tests.rated:
         return ["NEXT  give --fabric FILE with the rates of the links"]
     if out is not None:
-        return wrap(f"tables and figures are in {out}", "      ", "NEXT  ")
+        return wrap(f"tables are in {out}", "      ", "NEXT  ")
     if verdict.kind == "paused":
         return [
             "NEXT  read the counters of the far end: what it waits for, or which of its ports",
@@ -230,6 +230,6 @@ def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
     if verdict.kind in ("degraded", "faults", "slower"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     return [
-        "NEXT  add --out DIR for tables and figures; to learn whose traffic it",
+        "NEXT  add --out DIR for tables; to learn whose traffic it",
         "      was, use a trace: tailback diagnose",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import click
 
@@ -14,7 +14,6 @@ from tailback.cli.option_types import profile_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
 from tailback.cli.text import wrap
-from tailback.fluid import Choice, Rates
 from tailback.io.folders import shell_path
 from tailback.names.display import printable
 from tailback.run.run import Run, check_writable
@@ -29,16 +28,6 @@ from tailback.units import format_time, percent
     default="packet",
     show_default=True,
     help="Simulate packets, or rates: faster, but an estimate.",
-)
-@click.option(
-    "--rates",
-    type=click.Choice(get_args(Rates)),
-    help="How rates are computed (fluid; default max-min).",
-)
-@click.option(
-    "--paths",
-    type=click.Choice(get_args(Choice)),
-    help="How paths are chosen (fluid; default: as the scenario routes).",
 )
 @click.option(
     "--out",
@@ -58,8 +47,6 @@ from tailback.units import format_time, percent
 @click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def simulate(
     model: str,
-    rates: str | None,
-    paths: str | None,
     out: Path | None,
     force: bool,
     form: str,
@@ -80,8 +67,6 @@ def simulate(
         run = run_scenario(
             path,
             model=cast(Literal["packet", "fluid"], model),
-            rates=cast(Rates | None, rates),
-            paths=cast(Choice | None, paths),
             partial=True,
             progress=progress.step,
             watch=progress.watch,

@@ -125,7 +125,6 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
         {
             "time_ns": after["time_ns"],
             "interval_ns": steps.interval_ns,
-            "round": after["round"],
             "node_guid": table.guid[at],
             "port": table.port[at],
             "node_name": pl.Series(names[at], dtype=pl.String),
@@ -151,7 +150,6 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
     frame = frame.with_columns(
         *(pl.when(pl.col("counted")).then(pl.col(c)).alias(c) for c in counted_only),
         *(pl.when(pl.col("capacity_gbps") > 0).then(pl.col(c)).alias(c) for c in rated_only),
-        pl.when(pl.col("round") > 0).then(pl.col("round")).alias("round"),
     ).with_columns(pl.col("stall_high_fraction").fill_nan(None))
     frame = frame.with_columns(
         *(pl.when(pl.col("sized")).then(pl.col(c)).alias(c) for c in ("data_bytes", "utilization")),
@@ -162,11 +160,11 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
 
 
 def pairs(rows: Rows) -> tuple[Rows, Rows]:
-    """Pair each reading with the one before it of the same target and round.
+    """Pair each reading with the one before it of the same target.
 
     "Before" means written before: if the clock was set back between sessions, the earlier reading
     may have the later time.
     """
-    rows = rows[np.lexsort((rows["round"], rows["target"]))]
-    same = (rows["target"][1:] == rows["target"][:-1]) & (rows["round"][1:] == rows["round"][:-1])
+    rows = rows[np.argsort(rows["target"], kind="stable")]
+    same = rows["target"][1:] == rows["target"][:-1]
     return rows[:-1][same], rows[1:][same]

@@ -19,9 +19,9 @@ MAD_BYTES: Final = 256
 DATA: Final = 64
 """Where the attribute starts."""
 
-GET, SET = 0x01, 0x02
+GET = 0x01
 
-CLASS_LID_ROUTED, CLASS_DIRECTED, CLASS_PERFORMANCE = 0x01, 0x81, 0x04
+CLASS_DIRECTED, CLASS_PERFORMANCE = 0x81, 0x04
 PERMISSIVE_LID: Final = 0xFFFF
 MAX_HOPS: Final = 63
 
@@ -64,18 +64,6 @@ def performance_get(attribute: int, port: int = 0) -> bytearray:
     return mad
 
 
-def reset_xmit_wait(port: int) -> bytearray:
-    """Set PortXmitWait of one port to 0 and no other counter.
-
-    CounterSelect is 0 and CounterSelect2 has the one bit of PortXmitWait; ``perfquery`` calls
-    this mask 0x10000.
-    """
-    mad = _frame(CLASS_PERFORMANCE, SET, PORT_COUNTERS)
-    mad[DATA + 1] = port
-    mad[DATA + 18] = 1
-    return mad
-
-
 def directed_get(path: bytes, attribute: int, modifier: int = 0) -> bytearray:
     """Request an attribute from the device at the end of ``path`` (an output port for each hop)."""
     mad = _frame(CLASS_DIRECTED, GET, attribute, modifier)
@@ -83,11 +71,6 @@ def directed_get(path: bytes, attribute: int, modifier: int = 0) -> bytearray:
     mad[32:36] = b"\xff\xff\xff\xff"
     mad[129 : 129 + len(path)] = path
     return mad
-
-
-def lid_routed_get(attribute: int, modifier: int) -> bytearray:
-    """Request an attribute from a subnet management agent by its LID."""
-    return _frame(CLASS_LID_ROUTED, GET, attribute, modifier)
 
 
 def set_transaction(mad: bytearray, number: int) -> None:

@@ -20,7 +20,6 @@ RAW: Final = np.dtype(
     [
         ("time_ns", "<i8"),  # UTC, half-way between request and answer
         ("target", "<u4"),  # index into the targets of the segment
-        ("round", "<u4"),  # querying round from 1, 0 where there are none
         ("turnaround_ns", "<u4"),
         ("flags", "<u4"),
         ("wait", "<u8"),
@@ -28,7 +27,7 @@ RAW: Final = np.dtype(
         ("packets", "<u8"),
     ]
 )
-"""One reading: 48 octets, little-endian. Data are counted in words of 4 octets, as on the wire."""
+"""One reading: 44 octets, little-endian. Data are counted in words of 4 octets, as on the wire."""
 
 ERRORS: Final = np.dtype(
     [
@@ -169,7 +168,7 @@ class PortReader:
             if noted is None or noted[1] != values:
                 self._changed[index] = (reply.middle_ns + self._offset_ns, index, values)
 
-    def ask(self, index: int, round_number: int = 0) -> None:
+    def ask(self, index: int) -> None:
         """Queue the request or the two requests of one target."""
         target = self.targets[index]
         wanted = [mads.PORT_COUNTERS_EXTENDED] if target.extended else []
@@ -182,7 +181,7 @@ class PortReader:
                     mads.CLASS_PERFORMANCE,
                     target.lid,
                     mads.performance_get(attribute, target.port),
-                    (index, round_number, attribute == mads.PORT_COUNTERS_EXTENDED),
+                    (index, attribute == mads.PORT_COUNTERS_EXTENDED),
                 )
             )
 
@@ -193,7 +192,7 @@ class PortReader:
             A row of ``RAW`` when the reading is complete, an error text when it failed, None while
             the other answer is missing.
         """
-        index, round_number, wide = reply.request.tag
+        index, wide = reply.request.tag
         target = self.targets[index]
         mad = reply.mad
         if mad is None:
@@ -211,17 +210,17 @@ class PortReader:
                 return self._failed(index, other if isinstance(other, str) else reply.problem)
             data, narrow = (found, other[0]) if wide else (other[0], found)
             timed = other[1] if wide else reply
-            return self._row(index, round_number, data, narrow.xmit_wait, timed)
+            return self._row(index, data, narrow.xmit_wait, timed)
         if found is None:
             return self._failed(index, reply.problem)
-        return self._row(index, round_number, found, found.xmit_wait, reply)
+        return self._row(index, found, found.xmit_wait, reply)
 
     def _failed(self, index: int, problem: str) -> str:
         self._missed[index] = True
         return problem
 
     def _row(
-        self, index: int, round_number: int, data: mads.PortCounterValues, wait: int, reply: Reply
+        self, index: int, data: mads.PortCounterValues, wait: int, reply: Reply
     ) -> tuple[int, ...]:
         target = self.targets[index]
         flags = int(Flag.GAP) if self._missed[index] else 0
@@ -233,7 +232,6 @@ class PortReader:
         return (
             reply.middle_ns + self._offset_ns,
             index,
-            round_number,
             min(reply.turnaround_ns, mads.ALL_ONES_32),
             flags,
             wait,
@@ -256,7 +254,6 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
         {
             "time_ns": rows["time_ns"],
             "turnaround_ns": rows["turnaround_ns"],
-            "round": rows["round"],
             "node_guid": table.guid[at],
             "port": table.port[at],
             "node_name": pl.Series(names[at], dtype=pl.String),
@@ -277,7 +274,6 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
     frame = frame.with_columns(
         _null_unless(pl.col("has_wait"), "xmit_wait_ticks"),
         _null_unless(pl.col("tick_high_ns").is_not_nan(), "tick_high_ns"),
-        _null_unless(pl.col("round") > 0, "round"),
         _null_unless(pl.col("capacity_gbps") > 0, "capacity_gbps"),
     ).drop("has_wait")
     return conform(READINGS, frame)

@@ -18,7 +18,6 @@ from tailback.collector.exchange import MadExchange
 from tailback.collector.journal import Journal
 from tailback.collector.metrics_board import MetricsBoard
 from tailback.collector.readings import RAW, PortReader, Rows
-from tailback.collector.rounds import RoundPlan, RoundScheduler
 from tailback.collector.segments import DiskFullError
 from tailback.collector.store import Clock, Collection
 from tailback.collector.subnet import keep_unseen, survey
@@ -42,7 +41,6 @@ class CollectorSettings:
     """What to collect and how.
 
     Attributes:
-        rounds: Plan of rounds; None makes sweeps.
         interval_ns: From the start of one sweep to the start of the next, nanoseconds.
         sweeps: Number of sweeps, None for no limit.
         duration_ns: How long to collect, None for no limit.
@@ -53,7 +51,6 @@ class CollectorSettings:
         roll_ns: Time after which a segment is finished and compacted.
     """
 
-    rounds: RoundPlan | None = None
     interval_ns: int = 10_000_000_000
     sweeps: int | None = None
     duration_ns: int | None = None
@@ -70,7 +67,7 @@ class SessionSummary:
 
     Attributes:
         nodes, ports: Devices and ports read at the end.
-        sweeps, rounds: Completed sweeps, begun rounds.
+        sweeps: Completed sweeps.
         readings, failed: Readings taken and failed.
         seconds, cpu_seconds: Wall clock and processor time of the whole session.
         mads: MADs sent.
@@ -84,7 +81,6 @@ class SessionSummary:
     nodes: int = 0
     ports: int = 0
     sweeps: int = 0
-    rounds: int = 0
     readings: int = 0
     failed: int = 0
     seconds: float = 0.0
@@ -141,7 +137,6 @@ class CollectorSession:
         # Failed readings of each device that is failing, and the devices that answered meanwhile.
         self._failing: Counter[str] = Counter()
         self._answered: set[str] = set()
-        self._silent: set[int] = set()
         self._flushed_ns = self._synced_ns = self._rolled_ns = self._discovered_ns = 0
         self._journal = Journal(collection, log, self._compact_finished)
         self._targets: list[PortTarget] = []
@@ -178,10 +173,7 @@ class CollectorSession:
                     "there is no port to read",
                     remedy="check that a subnet manager runs and that links are up: 'ibstat'",
                 )
-            if self.settings.rounds is None:
-                self._sweeps()
-            else:
-                self._rounds(self.settings.rounds)
+            self._sweeps()
         finally:
             self._finish()
             self.summary.seconds = (self._clock() - self._begun_ns) / 1e9
@@ -240,47 +232,6 @@ class CollectorSession:
         self._board.sweeps, self._board.sweep_seconds = self.summary.sweeps, seconds
         self._report_failures()
 
-    def _rounds(self, plan: RoundPlan) -> None:
-        number = self._collection.last_round() + 1
-        while not self._stopped():
-            reader, _ = self._reader()
-            left = None if plan.rounds is None else plan.rounds - self.summary.rounds
-            if left is not None and left <= 0:
-                return
-            # A new seed after each discovery, or the same ports would be drawn again.
-            turn = RoundPlan(
-                plan.sets, plan.reads, plan.spacing_ns, plan.reset, plan.seed + number - 1, left
-            )
-            rounds = RoundScheduler(
-                turn,
-                reader,
-                self._exchange,
-                self._take,
-                self._fail,
-                number,
-                clock=self._clock,
-                unreported=None if self.settings.fabric is None else self._state_unreported,
-                silent=self._silent,
-            )
-            rounds.run(lambda: self._stopped() or self._wants_discovery())
-            self.summary.rounds += rounds.begun
-            number = rounds.next_number
-            self._flush()
-            self._report_failures()
-            self._housekeeping()
-
-    def _state_unreported(self, target: PortTarget) -> None:
-        """Record that a device does not report the state of its ports; the file is used."""
-        name, count = target.node_name, len(self._silent)
-        self._event("state of ports not reported", node=name, port=target.port)
-        if count <= _LINES_PER_SWEEP:
-            self._log(
-                f"{name[:64]!r} does not report whether its ports are up (management requests may "
-                "be barred): taken from the file of --fabric"
-            )
-        elif count == _LINES_PER_SWEEP + 1:
-            self._log("… and more devices that do not; all are in events/")
-
     def _reader(self) -> tuple[PortReader, list[int]]:
         unbroken = set() if self._last_reader is None else self._last_reader.unbroken()
         reader = PortReader(self._targets, self._exchange, self._offset_ns, unbroken)
@@ -300,8 +251,6 @@ class CollectorSession:
         self._failures[target.node_name, problem] += 1
         if self._clock() - self._flushed_ns >= FLUSH_NS:
             self._flush()
-            if self.settings.rounds is not None:
-                self._report_failures()
 
     def _flush(self) -> None:
         now = self._clock()
@@ -375,23 +324,19 @@ class CollectorSession:
             now = self._clock() + self._offset_ns
             self._journal.event({"time_ns": now, "what": what, **facts})
 
-    def _wants_discovery(self) -> bool:
-        every = self.settings.rediscover_ns
-        old = every is not None and self._clock() - self._discovered_ns >= every
-        return self._rediscover or old
-
     def _housekeeping(self) -> bool:
         """Sync and rediscover if it is due; returns whether the ports changed."""
         if self._journal.full:
             self._journal.flush()
         self._sync()
         self._collect_compaction()
-        return self._wants_discovery() and self._find_ports(first=False)
+        every = self.settings.rediscover_ns
+        old = every is not None and self._clock() - self._discovered_ns >= every
+        return (self._rediscover or old) and self._find_ports(first=False)
 
     def _find_ports(self, *, first: bool) -> bool:
         """Find the ports and begin a segment for them; returns whether they changed."""
         self._rediscover = False
-        self._silent.clear()
         self._discovered_ns = self._clock()
         self._exchange.reset_unresponsive()
         try:
@@ -441,10 +386,8 @@ class CollectorSession:
 
     def _roll(self) -> None:
         """Finish the segment, begin the next one and compact the finished ones."""
-        plan = self.settings.rounds
         facts = {
-            "plan": "sweep" if plan is None else "rounds",
-            "interval_ns": self.settings.interval_ns if plan is None else plan.spacing_ns,
+            "interval_ns": self.settings.interval_ns,
             "begun_ns": self._offset_ns + self._clock(),
             "process": os.getpid(),
             "boot": self._clock_facts.boot,

@@ -51,7 +51,6 @@ from tailback.collector.segments import (
 from tailback.io.atomic_exchange import sync
 from tailback.io.folders import require_owner
 from tailback.io.input_files import content
-from tailback.io.parquet import reading, scan_tables
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_counters.segment_digests import FOLDER, check, digests_of
 from tailback.port_counters.targets import PortTarget
@@ -191,22 +190,6 @@ class Collection:
         found = (self.path / "segments").glob(f"*{SUFFIX}")
         # Ignore other names, for example a user's copy of a segment.
         return sorted(path for path in found if path.name[: -len(SUFFIX)].isdecimal())
-
-    def last_round(self) -> int:
-        """Highest number of a querying round in the compacted part, 0 if none.
-
-        Raises:
-            CounterError: A table of readings cannot be read.
-        """
-        most = 0
-        for file in sorted((self.path / "readings").glob("*.parquet")):
-            check(file)
-            aside = "move the file out of the folder"
-            rows = scan_tables(file, error=CounterError, remedy=aside)
-            with reading(file, error=CounterError, remedy=aside):
-                found = rows.select(pl.col("round").max()).collect().item()
-            most = max(most, int(found or 0))
-        return most
 
     def compact(self, being_written: Path | None = None) -> list[str]:
         """Convert every segment to Parquet, except the one being written.

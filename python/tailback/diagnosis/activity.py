@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from tailback.diagnosis.topology import DOWN, UP, Floats, Ints, LinkTopology
+from tailback.arrays import Floats, Ints
+from tailback.diagnosis.topology import DOWN, UP, LinkTopology
 from tailback.telemetry.left_out import copies, skipped_times
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Floats, Ints
 from tailback.diagnosis.activity import observed_messages
-from tailback.diagnosis.topology import Floats, Ints
 from tailback.run.run import Run
 
 LARGE_PACKETS = 8

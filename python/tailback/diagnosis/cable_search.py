@@ -19,7 +19,8 @@ import polars as pl
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.arrays import Bools, Floats, Ints
+from tailback.diagnosis.topology import LinkTopology
 from tailback.fabric.degraded import SlowLink, within_engine
 
 MAX_RATES = 4

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from tailback.diagnosis.topology import DOWN, UP, Bools, Floats, Ints, LinkTopology
+from tailback.arrays import Bools, Floats, Ints
+from tailback.diagnosis.topology import DOWN, UP, LinkTopology
 
 CONGESTED_FRACTION = 0.10
 """A link is congested if more than this share of our packets met a queue there. Short queues are

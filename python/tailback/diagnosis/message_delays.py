@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Floats, Ints
 from tailback.diagnosis.activity import observed_messages
 from tailback.diagnosis.root_utilization import FULL_UTILIZATION
-from tailback.diagnosis.topology import Floats, Ints, LinkTopology
+from tailback.diagnosis.topology import LinkTopology
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.wording import times_of
 from tailback.run.run import Run

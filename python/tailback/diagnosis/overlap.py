@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.run.run import Run
 from tailback.traffic.program import SENDS, Op, Program
-
-Ints = NDArray[np.int64]
 
 
 def may_overlap(program: Program) -> bool:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Bools, Floats, Ints
 from tailback.diagnosis.activity import MessageActivity
 from tailback.diagnosis.congestion_trees import CONGESTED_FRACTION, CongestedLinks, CongestionForest
 from tailback.diagnosis.model import Cause
-from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.diagnosis.topology import LinkTopology
 from tailback.telemetry.estimate import (
     SUMS,
     Z95,

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Bools, Floats, Ints
 from tailback.diagnosis.activity import MessageActivity
 from tailback.diagnosis.adapter_load import AdapterLoad, adapter_load, slow_adapter
 from tailback.diagnosis.cable_search import CandidatePaths
@@ -33,7 +34,7 @@ from tailback.diagnosis.slow_link_checks import (
     slow_ejection_links,
     slower_than_equivalents,
 )
-from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.diagnosis.topology import LinkTopology
 from tailback.fabric.model import Fabric
 from tailback.run.run import Run
 from tailback.telemetry.estimate import (

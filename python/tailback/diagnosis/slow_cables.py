@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Floats
 from tailback.diagnosis.cable_search import (
     CableSearch,
     CableTrials,
@@ -26,7 +27,6 @@ from tailback.diagnosis.cable_search import (
 )
 from tailback.diagnosis.confidence import likelihood, time_agreement
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.diagnosis.topology import Floats
 from tailback.evaluate import Change, Evaluate
 from tailback.fabric.degraded import SlowLink
 from tailback.run.run import Run

@@ -12,6 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from tailback.arrays import Bools, Floats, Ints
 from tailback.diagnosis.adapter_load import (
     HEALTHY_RATE_SHARE,
     MAX_SLOW_ADAPTERS,
@@ -19,7 +20,7 @@ from tailback.diagnosis.adapter_load import (
     AdapterLoad,
 )
 from tailback.diagnosis.congestion_trees import MIN_SAMPLES, CongestedLinks
-from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.diagnosis.topology import LinkTopology
 from tailback.telemetry.estimate import fraction_interval
 
 CLEAR = 0.25

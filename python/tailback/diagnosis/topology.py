@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Bools, Floats, Ints
 from tailback.diagnosis.link_directions import link_directions
 from tailback.identity_cache import PerObject
 from tailback.names.ports import link_names, links_by_port
 from tailback.run.run import Run
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 FABRIC_TABLES = ("nodes", "switches", "links")
 

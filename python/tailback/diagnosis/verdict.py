@@ -57,7 +57,6 @@ from tailback.diagnosis.waterfall import (
     ENGINE_VARIATIONS,
     NON_MINIMAL_RULES,
     Placements,
-    Progress,
     Waterfall,
     build_waterfall,
     is_capacity,
@@ -79,6 +78,7 @@ from tailback.errors import RunError
 from tailback.evaluate import EngineVariation, Evaluate
 from tailback.evidence.measure import SLOW_RANK_RATIO
 from tailback.evidence.model import LateRank
+from tailback.io.progress import Progress
 from tailback.run.run import Run
 from tailback.stages import stage
 from tailback.traffic.computation import balanced

@@ -20,6 +20,7 @@ from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
+from tailback.io.progress import Progress
 from tailback.run.run import Run
 from tailback.traffic.program import Program
 
@@ -72,7 +73,6 @@ NO_SLOW_LINK: Final = "no slow link is known"
 NO_OTHER_JOB: Final = "no other job is known"
 """Why a step is not simulated."""
 
-Progress = Callable[[str, float], None]
 Placements = Mapping[str, NDArray[np.uint32]]
 
 CAUSE_OF_STEP: dict[str, Cause] = {

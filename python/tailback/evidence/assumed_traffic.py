@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.fabric.model import Fabric
 
 MAX_HOSTS = 64
@@ -20,8 +21,6 @@ MAX_MESSAGES = 20_000
 
 MIN_MESSAGE_BYTES = 128 << 10
 """Minimum message size: large messages fill links, which delays ours."""
-
-Ints = NDArray[np.int64]
 
 
 def hosts_of_others(fabric: Fabric, own: NDArray[np.uint32]) -> Ints:

@@ -15,12 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.evidence.site_quantiles import site_quantiles
 from tailback.run.run import Run
 from tailback.traffic.program import Op, Program
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

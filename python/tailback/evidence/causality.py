@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.evidence.clocks import Clocks, Latency, constraints
 from tailback.traffic.readers.recorded_run import RecordedRun
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 DECAY = 0.01
 """Decay of a shift per unit of time after a repair: a repaired clock runs 1 % slow until the shift

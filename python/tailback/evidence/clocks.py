@@ -22,13 +22,11 @@ from scipy.sparse.csgraph import (
     floyd_warshall,
 )
 
+from tailback.arrays import Floats, Ints
 from tailback.traffic.readers.narrow_columns import narrow_columns
 from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import dense
 from tailback.traffic.readers.recorded_run import RecordedRun
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 Latency = Callable[[Ints, Ints], Ints]
 """Minimum time from the start of a send to the end of its receive: maps ranks of senders and of

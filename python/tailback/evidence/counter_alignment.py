@@ -15,12 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.errors import TailbackError
 from tailback.fabric.model import Fabric
 from tailback.units import format_bytes, format_time
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _GRID = 4096
 """Number of offsets tried over the time range of the counters."""

@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from tailback.evidence.counter_alignment import Floats, Sent, sent_bytes
+from tailback.arrays import Floats
+from tailback.evidence.counter_alignment import Sent, sent_bytes
 from tailback.fabric.model import Fabric
 from tailback.units import counted
 

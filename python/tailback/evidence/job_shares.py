@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.counter_alignment import Floats, Ints
+from tailback.arrays import Floats, Ints
 from tailback.fabric.model import Fabric
 
 OURS = "ours"

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.counter_alignment import Alignment, Floats, JoinError, Sent, align
+from tailback.arrays import Floats
+from tailback.evidence.counter_alignment import Alignment, JoinError, Sent, align
 from tailback.fabric.model import Fabric
 from tailback.port_counters.findings.port_findings import (
     JUMBO_BYTES,

@@ -14,12 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.traffic.readers.otf2.names import OPERATIONS, is_one_sided, normalised_call
 from tailback.traffic.readers.recorded_run import RecordedCollectives, RecordedRun
-
-Ints = NDArray[np.int64]
 
 _FENCE = "mpi_win_fence"
 _SYNCHRONISE = frozenset(

@@ -19,7 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.counter_alignment import Floats, Ints, Sent, sent_bytes
+from tailback.arrays import Floats, Ints
+from tailback.evidence.counter_alignment import Sent, sent_bytes
 from tailback.evidence.job_shares import OURS, SCHEMA, job_shares
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.traffic_matrix import (

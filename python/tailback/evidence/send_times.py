@@ -18,13 +18,11 @@ from functools import partial
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.evidence.site_quantiles import site_quantiles
 from tailback.identity_cache import PerObject
 from tailback.run.run import Run
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from tailback.arrays import Floats, Ints
 
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Quantiles that are compared; robust against single outliers."""

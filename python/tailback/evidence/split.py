@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.evidence.clocks import Clocks
 from tailback.evidence.one_sided import fences_of, synchronises
 from tailback.evidence.wait_reasons import WaitReasons, compute_gaps
@@ -20,8 +20,6 @@ from tailback.evidence.waits import KINDS, Waits
 from tailback.traffic.readers.otf2.names import moves_data, normalised_call
 from tailback.traffic.readers.posts import distinct
 from tailback.traffic.readers.recorded_run import RecordedRun
-
-Ints = NDArray[np.int64]
 
 PARTS = (
     "computation",

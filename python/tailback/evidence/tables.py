@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.evidence.hosts import Hosts
 from tailback.evidence.wait_reasons import WaitReasons
 from tailback.evidence.waits import KINDS, Waits
@@ -16,8 +17,6 @@ from tailback.run.schema import Table
 from tailback.traffic.readers.narrow_columns import narrowed, return_freed_memory
 from tailback.traffic.readers.otf2.names import OPERATIONS
 from tailback.traffic.readers.recorded_run import RecordedRun
-
-Ints = NDArray[np.int64]
 
 MEASURED = "measured"
 """Source of recorded rows."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.evidence.counter_alignment import Floats, Ints
+from tailback.arrays import Floats, Ints
 
 Routes = Callable[[Ints, Ints], tuple[Ints, Ints]]
 """Maps pairs of nodes (sources, destinations) to index of the pair and link, for each link of its

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.evidence.waits import NXN_COMPLETION, PREFIX, Waits
 from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import distinct
 from tailback.traffic.readers.recorded_run import RecordedRun
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _CHAIN = 64
 """Maximum length of chains of waits that are followed; the rest counts as communication."""

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.evidence.clocks import Clocks
 from tailback.traffic.readers.otf2.names import OPERATIONS, normalised_call
 from tailback.traffic.readers.recorded_run import RecordedRun
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 KINDS = (
     "late_sender",

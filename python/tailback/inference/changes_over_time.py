@@ -16,15 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.evidence.call_profile import CallProfile
 from tailback.inference.hypotheses import FAULT, LIKELY, NOT_FOUND_SHARE, UNUSUAL
 from tailback.log_probability import probability_of_odds
 from tailback.run.run import Run
 from tailback.traffic.program import Op, Program
-
-Floats = NDArray[np.float64]
 
 SLICES = 16
 """Slices of a run: enough to find a part of it, and few enough that each has many calls."""

@@ -9,14 +9,13 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.send_times import SendProfile
 from tailback.run.run import Run
 from tailback.traffic.program import Program
-
-Floats = NDArray[np.float64]
 
 
 class EvidenceComparison(Protocol):

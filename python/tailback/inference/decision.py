@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.diagnosis.confidence import MODELLED
 from tailback.diagnosis.explanation import Cost
 from tailback.inference.changes_over_time import ChangeOverTime
@@ -23,8 +23,6 @@ from tailback.inference.error_model import LOSSY_TIME_ERROR, LOSSY_TIME_RATIO, E
 from tailback.inference.hypotheses import FAULT, UNUSUAL
 from tailback.inference.interruptions import Interruptions
 from tailback.log_probability import probabilities
-
-Floats = NDArray[np.float64]
 
 DRAWS, SEED = 4000, 20
 

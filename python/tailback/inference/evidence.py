@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Floats
 from tailback.diagnosis.topology import link_totals
 from tailback.evidence import MeasuredRun
-from tailback.evidence.counter_alignment import Floats, JoinError, Sent
+from tailback.evidence.counter_alignment import JoinError, Sent
 from tailback.evidence.host_interfaces import host_interfaces
 from tailback.evidence.jobs import JobList
 from tailback.evidence.link_counters import LinkCounters, join_counters, served_gbps

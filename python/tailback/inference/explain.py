@@ -18,7 +18,6 @@ from tailback.diagnosis.explanation import (
     SubjectLink,
 )
 from tailback.diagnosis.topology import link_totals
-from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
@@ -48,6 +47,7 @@ from tailback.inference.network_clues import (
 )
 from tailback.inference.search import ExplanationSearch
 from tailback.inference.unknown_job import UnknownJob
+from tailback.io.progress import Progress
 from tailback.port_counters.findings.port_events import ports_counted
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario

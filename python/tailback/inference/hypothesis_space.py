@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import pairwise
 
 from tailback.diagnosis.cable_search import Outcome
-from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
@@ -41,6 +40,7 @@ from tailback.inference.network_clues import (
     unknown_hosts,
 )
 from tailback.inference.unknown_job import Draw
+from tailback.io.progress import Progress
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate
 

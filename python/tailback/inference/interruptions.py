@@ -18,13 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.diagnosis.confidence import UNINFORMATIVE
 from tailback.inference.hypotheses import FAULT, HIDDEN_SHARE, UNUSUAL
 from tailback.log_probability import log_sum, probabilities
 from tailback.traffic.computation import repetitions
 from tailback.traffic.program import Op, Program
-
-Floats = NDArray[np.float64]
 
 LENGTHS_PS = np.logspace(6, 10, 33)
 """Mean lengths of interruptions, equally probable: from 1 µs (a timer tick) to 10 ms (a time slice

@@ -15,6 +15,7 @@ from itertools import zip_longest
 import numpy as np
 import polars as pl
 
+from tailback.arrays import Floats, Ints
 from tailback.diagnosis.cable_search import (
     CableTrials,
     Outcome,
@@ -22,7 +23,7 @@ from tailback.diagnosis.cable_search import (
     lateness_explained,
     links_on_shortest_paths,
 )
-from tailback.diagnosis.topology import Floats, Ints, LinkTopology, link_totals
+from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evaluate import Change
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.send_times import SendProfile

@@ -1,4 +1,4 @@
-"""Progress of reading large files, for whoever shows it."""
+"""Progress of long steps, for whoever shows it."""
 
 from __future__ import annotations
 

@@ -80,7 +80,6 @@ READINGS: Final = Table(
         *_columns(
             ("time_ns", pl.Int64, "estimated instant of the reading, UTC nanoseconds since 1970"),
             ("turnaround_ns", pl.UInt64, "time from the query to its answer, null unknown"),
-            ("round", pl.UInt32, "number of the querying round, null where there are none"),
         ),
         *_PLACE,
         *_columns(
@@ -114,7 +113,6 @@ INTERVALS: Final = Table(
         *_columns(
             ("time_ns", pl.Int64, "end of the interval, UTC nanoseconds since 1970"),
             ("interval_ns", pl.Int64, "length of the interval"),
-            ("round", pl.UInt32, "number of the querying round, null where there are none"),
         ),
         *_PLACE,
         *_columns(

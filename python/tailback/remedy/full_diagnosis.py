@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis import Diagnosis, diagnose_cause
-from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Evaluate
+from tailback.io.progress import Progress
 from tailback.remedy.advice import recommend
 from tailback.remedy.proposal import RemedyContext
 from tailback.remedy.search import find_remedy

@@ -10,7 +10,8 @@ import polars as pl
 from tailback.diagnosis.model import Candidate, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
-from tailback.remedy.proposal import Progress, Proposal
+from tailback.io.progress import Progress
+from tailback.remedy.proposal import Proposal
 from tailback.run.run import Run
 from tailback.scenario.engine import LocalRates
 

@@ -16,7 +16,6 @@ from tailback.run.run import Run
 from tailback.traffic.program import Program
 
 Placements = Mapping[str, NDArray[np.uint32]]
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)

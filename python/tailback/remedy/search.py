@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tailback.diagnosis.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy, Status
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
+from tailback.io.progress import Progress
 from tailback.remedy.advice import recommend
 from tailback.remedy.proof import (
     current_placement,
@@ -17,7 +18,7 @@ from tailback.remedy.proof import (
     prove,
     with_gain_intervals,
 )
-from tailback.remedy.proposal import REMEDIES, Progress, Proposal, RemedyContext
+from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.screening import MARGIN
 from tailback.run.run import Run

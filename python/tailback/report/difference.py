@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.report.attribution import Attribution, by_call_site
-from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData, Floats, LinkLoad
+from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData, LinkLoad
 from tailback.report.flame import Frame
 from tailback.run.schema import conform
 from tailback.telemetry.estimate import Z95

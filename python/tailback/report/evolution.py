@@ -17,9 +17,7 @@ import polars as pl
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tailback.port_counters.analysis.dot import BANDS
-from tailback.port_counters.analysis.evolution import Evolution
-from tailback.port_counters.analysis.evolution_layout import columns_of, time_unit
+from tailback.port_counters.analysis.evolution import BANDS, Evolution, columns_of, time_unit
 from tailback.port_counters.analysis.evolution_tiers import Panel
 from tailback.port_counters.schema import counter_is_full
 from tailback.report import scales

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.diagnosis.link_directions import is_flat
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.topology import LinkTopology
@@ -34,9 +35,6 @@ from tailback.telemetry.estimate import (
 from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.shrinkage import MIN_SAMPLES as FEWEST
 from tailback.telemetry.shrinkage import Shrunk, beyond_one, shrink
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MIN_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""

@@ -8,13 +8,11 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.evidence.one_sided import fence_numbers, synchronises
 from tailback.evidence.split import PARTS, kind_of_rest
 from tailback.run.run import Run
-
-Ints = NDArray[np.int64]
 
 WINDOWS = 200
 """Windows of equal length that the measured time is cut into."""

@@ -13,8 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
-
-Ints = NDArray[np.int64]
+from tailback.arrays import Ints
 
 _HOP = ("hop_samples", "hop_weight", "hop_variance", "hop_bytes")
 _CONGESTED = ("congested_samples", "congested_weight", "congested_variance")

@@ -48,7 +48,6 @@ class Section(BaseModel):
         super().__setattr__(name, value)
 
 
-_SCHEME_OPTIONS = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
 _INDEX_OPTIONS = ("increase", "limit", "timer")
 _MARK_OPTIONS = ("threshold", "marking_rate", "packet", "victims", *_INDEX_OPTIONS, "table")
 _UNREAD_OPTIONS = {"rgbcc": _INDEX_OPTIONS, "dcqcn": _MARK_OPTIONS}
@@ -89,17 +88,6 @@ class CongestionControlSection(Section):
         description="pauses in packet times, as `shift × 16384 + multiplier`; "
         "default 0, 1, 2 … limit",
     )
-    calm_marking_rate: int = Field(
-        default=65535,
-        ge=0,
-        lt=1 << 32,
-        description="marking rate of a switch that creates no victims (dcms)",
-    )
-    hold: TimePs = Field(
-        default=100_000_000,
-        gt=0,
-        description="how long a switch counts as creating victims after the last one (dcms)",
-    )
     green: SizeBytes = Field(
         default=16384, description="queue at which senders may resume (rgbcc); below threshold"
     )
@@ -117,20 +105,17 @@ class CongestionControlSection(Section):
     @property
     def unused_options(self) -> list[str]:
         """Options that differ from their default although the scheme does not use them."""
-        of_others = [
-            name for scheme, own in _SCHEME_OPTIONS.items() if scheme != self.scheme for name in own
-        ]
+        of_others = () if self.scheme == "rgbcc" else ("green",)
         unread = [*of_others, *_UNREAD_OPTIONS.get(self.scheme, ())]
         fields = type(self).model_fields
         return [name for name in unread if getattr(self, name) != fields[name].default]
 
 
 class DcqcnSection(Section):
-    """Constants of DCQCN (Zhu et al., 2015); needs congestion control of scheme dcqcn.
+    """Marks of DCQCN (Zhu et al., 2015); needs congestion control of scheme dcqcn.
 
-    The defaults are the published ones, for links of 40 Gb/s. For what the paper leaves open they
-    are those of QCN (IEEE8021-CN-MIB): hyper increase, ten times the additive one, and the least
-    rate.
+    The defaults are the published ones, for links of 40 Gb/s. The constants of senders and
+    receivers are the published ones, too.
     """
 
     kmin: SizeBytes = Field(
@@ -143,40 +128,6 @@ class DcqcnSection(Section):
         le=1,
         description="probability of a mark at `kmax`; from `kmin` on it grows linearly",
     )
-    cnp_interval: TimePs = Field(
-        default=50_000_000,
-        description="least time between two notifications (CNP) of a receiver to one sender",
-    )
-    g: float = Field(
-        default=1 / 256,
-        gt=0,
-        le=1,
-        description="weight of the newest observation in alpha; a "
-        "notification takes alpha / 2 of the rate",
-    )
-    alpha_timer: TimePs = Field(
-        default=55_000_000, gt=0, description="time without notification after which alpha decays"
-    )
-    increase_timer: TimePs = Field(
-        default=55_000_000, gt=0, description="time between two increases by the timer"
-    )
-    byte_counter: SizeBytes = Field(
-        default=10_000_000, gt=0, description="bytes between two increases by the byte counter"
-    )
-    recovery_steps: int = Field(
-        default=5,
-        ge=0,
-        lt=1 << 32,
-        description="increases that only halve the distance to the "
-        "rate before the last notification; then additive increase",
-    )
-    additive_increase: RateGbps = Field(default=0.04, description="added to the target rate")
-    hyper_increase: RateGbps = Field(
-        default=0.4,
-        description="added once timer and byte counter have both expired more than "
-        "`recovery_steps` times",
-    )
-    least_rate: RateGbps = Field(default=0.005, description="no flow is slowed down further")
 
     @model_validator(mode="after")
     def _thresholds(self) -> DcqcnSection:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.arrays import Ints
 from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import forwarding_network, network_of, require_deadlock_free
 from tailback.fabric.lft import FabricForwarding, ForwardingTables, forwarding, read_lfts
@@ -21,8 +21,6 @@ from tailback.fabric.topologies import parse as parse_topology
 from tailback.fluid import paths_between
 from tailback.scenario.model import Scenario
 from tailback.stages import stage
-
-Ints = NDArray[np.int64]
 
 _ROUTED: deque[_core.Network] = deque(maxlen=1)
 """The network that forwarding tables routed last: one diagnosis routes hundreds of networks by the

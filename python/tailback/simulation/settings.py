@@ -69,6 +69,13 @@ class AdaptiveSettings:
         return cls(section.load, section.ties, section.per, gap, chunk)
 
 
+_CALM_MARKING_RATE = 65_535
+"""Highest marking rate of annex A10: a switch that creates no victims marks next to nothing."""
+
+_HOLD_PS = 100_000_000
+"""A DCMS switch counts as creating victims for 100 µs after the last one."""
+
+
 @dataclass(frozen=True)
 class CongestionSchemeSettings:
     """The congestion control scheme.
@@ -89,6 +96,9 @@ class CongestionSchemeSettings:
 @dataclass(frozen=True)
 class DcqcnSettings:
     """Constants of DCQCN (Zhu et al., 2015); the defaults are the published ones.
+
+    For what the paper leaves open they are those of QCN (IEEE8021-CN-MIB): hyper increase, ten
+    times the additive one, and the least rate.
 
     Attributes:
         kmin_bytes: Queue above which packets may be marked.
@@ -126,15 +136,6 @@ class DcqcnSettings:
             kmin_bytes=section.kmin,
             kmax_bytes=section.kmax,
             pmax=section.pmax,
-            cnp_interval_ps=section.cnp_interval,
-            g=section.g,
-            alpha_timer_ps=section.alpha_timer,
-            increase_timer_ps=section.increase_timer,
-            byte_counter_bytes=section.byte_counter,
-            recovery_steps=section.recovery_steps,
-            additive_mbps=1000 * section.additive_increase,
-            hyper_mbps=1000 * section.hyper_increase,
-            least_mbps=1000 * section.least_rate,
         )
 
 
@@ -190,8 +191,8 @@ class CongestionSettings:
         else:
             scheme = CongestionSchemeSettings(
                 section.scheme,
-                calm_marking_rate=section.calm_marking_rate if dcms else None,
-                hold_ps=section.hold if dcms else None,
+                calm_marking_rate=_CALM_MARKING_RATE if dcms else None,
+                hold_ps=_HOLD_PS if dcms else None,
                 green_bytes=section.green if rgbcc else None,
             )
         return cls(

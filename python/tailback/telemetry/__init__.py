@@ -9,7 +9,6 @@ from tailback.telemetry.hashed import (
 )
 from tailback.telemetry.packet_ids import packet_ids
 from tailback.telemetry.pcap import write_pcap
-from tailback.telemetry.stages import fat_tree_stages
 
 __all__ = [
     "CandidateLinks",
@@ -17,7 +16,6 @@ __all__ = [
     "HashedSamples",
     "Selection",
     "count_links",
-    "fat_tree_stages",
     "link_estimates",
     "packet_ids",
     "select",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.telemetry.likelihood import Matcher
 
 PAIRS = 1 << 22
@@ -31,9 +32,6 @@ STEPS = 8
 
 UNUSED = 0.01
 """Minimum use of every candidate, as a fraction of the mean, so that none has probability 0."""
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from tailback.arrays import Floats, Ints
 from tailback.errors import RunError
-from tailback.telemetry.candidates import Ints, PairCandidates
+from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.estimate import Z95
 from tailback.telemetry.hashed import HashedCounts
 
@@ -51,8 +52,6 @@ _STEPS: Final = 100
 """Maximum steps of the fit: a step costs 0.1 s for two million packets that are all different."""
 _SETTLED_PACKETS: Final = 0.1
 """Largest change of a link in a step of the fit at which it ends; counts are whole."""
-
-Floats = NDArray[np.float64]
 
 
 def writable(table: pl.DataFrame, pairs: PairCandidates) -> NDArray[np.int64]:

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
+from tailback.arrays import Ints
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
 from tailback.telemetry.hashed import CandidateLinks
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.errors import RunError
 
 Z95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
 
-Floats = NDArray[np.float64]
 
 SUMS = (
     "hop_samples",

@@ -20,10 +20,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import RunError
+from tailback.arrays import Floats
 from tailback.telemetry.estimate import Z95
-
-Floats = NDArray[np.float64]
 
 
 class Decoder(Protocol):
@@ -128,47 +126,10 @@ class HashedCounts:
         low, high = np.maximum(w + half - root, 0.0), np.maximum(w + half + root, 0.0)
         return low, high
 
-    def thresholded(self, confidence: float = 0.995) -> Floats:
-        """W, set to 0 if not significantly above that of a link without packets (section 5.3).
-
-        Raises:
-            RunError: The confidence is not between 0.5 and 1.
-        """
-        if not 0.5 <= confidence < 1.0:
-            raise RunError(
-                f"a confidence of {confidence} is not possible",
-                remedy="0.5 or more and below 1; the thesis uses 0.995",
-            )
-        from scipy.special import ndtri  # takes a third of a second to import
-
-        limit = np.sqrt(self.null_variance) * float(ndtri(confidence))
-        return np.where((self.packets >= limit) & (self.packets > 0), self.packets, 0.0)
-
 
 def collision_factor(bits: int) -> float:
     """κ = c/(1 − c) for collision probability c = 2^−bits: 1/(2^bits − 1)."""
     return 1.0 / (2.0**bits - 1.0)
-
-
-def closed_variance(
-    n: Floats | float, q: Floats | float, length: float, bits: int | None, hop_known: bool
-) -> Floats:
-    """Variance of a count in closed form.
-
-    Args:
-        n: Packets on the link.
-        q: Packets that may have used the link.
-        length: Path length l of all of them.
-        bits: Hash bits; None for whole links, N (l − 1).
-        hop_known: Whether the receiver knows which hop was sampled.
-    """
-    n, q = np.asarray(n, np.float64), np.asarray(q, np.float64)
-    if bits is None:
-        return np.asarray(n * (length - 1.0))
-    kappa = collision_factor(bits)
-    if hop_known:
-        return np.asarray(length * n + kappa * length * (q - n) - n)
-    return np.asarray(length * n + kappa * (length**2 * q - length * n) - n)
 
 
 def count_links(
@@ -219,12 +180,3 @@ def count_links(
     slope = length - 1.0 - kappa * length
     variance = np.maximum(null + slope * packets, 0.0)
     return HashedCounts(packets=packets, variance=variance, null_variance=null, slope=slope)
-
-
-def spread_evenly(candidates: CandidateLinks, n_links: int) -> Floats:
-    """Baseline without samples: packets of a class spread evenly over its candidates, (L,)."""
-    sizes = candidates.sizes
-    packets = np.bincount(candidates.of_packet, minlength=len(sizes)).astype(np.float64)
-    share = np.divide(packets, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
-    found = np.bincount(candidates.links, weights=np.repeat(share, sizes), minlength=n_links)
-    return np.asarray(found, np.float64)

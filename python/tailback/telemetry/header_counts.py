@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.errors import RunError
 from tailback.run.run import Run
 from tailback.telemetry.bottlenecks import Bottlenecks, find_bottlenecks
@@ -46,7 +47,6 @@ from tailback.telemetry.packet_ids import (
 FIELD_BITS = ID_BITS
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
 
-Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Stages = list[tuple[NDArray[np.intp], CandidateLinks]]
 

@@ -15,12 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.errors import RunError
 from tailback.scenario.model import TelemetrySection
 from tailback.telemetry.packet_ids import coordinated_slot, ids_of
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ def slot_samples(
             _in_slots(n, counts[1], lambda slot: links[:, n + slot] - np.uint32(1)),
         )
     hops = table["hops"].to_numpy() if scheme == "coordinated" else counted_hops(telemetry, table)
-    count: Counts = hops.astype(np.int64)
+    count: Ints = hops.astype(np.int64)
     if scheme == "single-bit":
         start = n * b + telemetry.count_bits
         met = field(header, start + n * b, telemetry.count_bits).astype(np.int64)
@@ -129,7 +127,7 @@ def _links(table: pl.DataFrame, n: int) -> NDArray[np.uint32]:
     return np.asarray(column.explode().to_numpy().reshape(-1, 2 * n), np.uint32)
 
 
-def _in_slots(n: int, count: Counts, seen: Callable[[int], NDArray[np.uint32]]) -> HeaderSamples:
+def _in_slots(n: int, count: Ints, seen: Callable[[int], NDArray[np.uint32]]) -> HeaderSamples:
     """The samples of a reservoir of ``n`` slots that ``count`` hops were offered to, by slot."""
     rows = [np.flatnonzero(count > slot) for slot in range(n)]
     every = np.concatenate(rows)
@@ -139,7 +137,7 @@ def _in_slots(n: int, count: Counts, seen: Callable[[int], NDArray[np.uint32]]) 
     return HeaderSamples(every, hashes, np.asarray(weight, np.float64), None, slot)
 
 
-def _last_hops(ids: NDArray[np.uint32], hops: Counts, n: int) -> Counts:
+def _last_hops(ids: NDArray[np.uint32], hops: Ints, n: int) -> Ints:
     """The hop whose sample each slot of every packet of ``coordinated`` holds, (P, n)."""
     last = np.zeros((len(ids), n), np.int64)
     for hop in range(int(hops.max(initial=0))):

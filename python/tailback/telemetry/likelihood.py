@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from tailback.arrays import Floats
 from tailback.errors import RunError
 from tailback.telemetry.hashed import CandidateLinks, HashedSamples
 from tailback.telemetry.simplex import Groups, minimise
-
-Floats = NDArray[np.float64]
 
 PAIRS = 1 << 22
 """Pairs of packet and link hashed at a time."""

@@ -17,10 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.errors import RunError
 from tailback.run.run import Run
 from tailback.run.schema import conform
-from tailback.telemetry.assign import AmbiguousPackets, Floats, Ints, draw_links
+from tailback.telemetry.assign import AmbiguousPackets, draw_links
 from tailback.telemetry.bottlenecks import draw_bottlenecks
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.hashed import Decoder, HashedCounts

@@ -36,16 +36,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats, Ints
 from tailback.telemetry.estimate import (
     Z95,
-    Floats,
     congested_excess,
     contrast_excess,
     fraction_interval,
     hop_excess,
 )
-
-Ints = NDArray[np.int64]
 
 MIN_SAMPLES = 10
 """Hop samples of a link, with its bundle, below which its congested fraction is not shown."""

@@ -127,8 +127,6 @@ def test_a_run_is_that_of_the_command_line(tiny: Path, tmp_path: Path) -> None:
     assert "tiny &lt;b&gt;" in run._repr_html_() and "<b>" not in run._repr_html_()
     with pytest.raises(tb.TailbackError, match="less than 1"):
         tb.simulate(tiny, threads=0)
-    with pytest.raises(tb.TailbackError, match="has no effect on the packet engine"):
-        tb.simulate(tiny, rates="max-min")
 
 
 def test_figures_are_methods_of_a_run(tiny: Path, found: tb.DiagnosisResult) -> None:

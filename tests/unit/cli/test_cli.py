@@ -260,16 +260,6 @@ def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
 # --- mistakes --------------------------------------------------------------------------------
 
 
-def test_options_of_the_fluid_model_name_the_key_of_the_packet_engine(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    for option, key in (
-        (["--rates", "assignment"], "[engine.pacing] rates"),
-        (["--paths", "split"], "[engine] routing"),
-    ):
-        refused(capsys, ["simulate", scenario(tmp_path), *option], *option, f"or set {key} in")
-
-
 def test_unknown_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert tailback(["diagnos"]) == 2
     assert "did you mean 'diagnose'?" in capsys.readouterr().err

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
 from tailback.port_counters.readers import READERS
+from tests.factories import torus_archive
 from tests.factories.cli import scenario
 from tests.factories.cli_counters import FABRIC, LEAF, plain, refused, said
 
@@ -49,10 +49,10 @@ def test_options_without_effect_are_refused(
     assert f"{diagnosis}: --every: has no effect" in text and "leave it out" in text
     text = refused(capsys, diagnosis, "--tick", "22 ns")
     assert "--tick: has no effect" in text and "as time" in text
-    assert "--every" in refused(capsys, archive.write(tmp_path / "a", 500), "--every", "1 s")
+    path = torus_archive.write(tmp_path / "a", 2, shape=(2, 2, 2))
+    assert "--every" in refused(capsys, path, "--every", "1 s")
     pair = [*LEAF, "--every", "60 s"]
     assert "without --out" in refused(capsys, *pair, "--csv")
-    assert "without --out" in refused(capsys, *pair, "--figures", "png")
     assert "--subsystem has no effect" in refused(capsys, *pair, "--subsystem", "A=^leaf")
     said(capsys, *pair, "--subsystem", "A=^leaf", "--fabric", FABRIC)
 

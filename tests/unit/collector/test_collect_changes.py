@@ -14,8 +14,7 @@ import pytest
 
 import tailback.cli as command_line
 from tailback.cli.collect import collect
-from tailback.collector import Collection, CollectorSettings, MadExchange, MetricsBoard, RoundPlan
-from tailback.collector import mad as mads
+from tailback.collector import Collection, CollectorSettings, MadExchange, MetricsBoard
 from tailback.collector import session as sessions
 from tailback.collector.discovery import discover
 from tailback.collector.readings import RAW
@@ -27,7 +26,6 @@ from tests.factories.collect_subnet import (
     FILE,
     MS,
     FakeSubnet,
-    Port,
     after_sweeps,
     row_of_switches,
     session,
@@ -191,65 +189,6 @@ def test_nobody_who_reads_the_news_ends_nothing(
     assert "2 devices, 2 ports; 1 sweep, 2 readings, 0 failed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--rounds", "5"], "--rounds belongs to --plan rounds, but the plan is sweep"),
-        (["--reset"], "--reset belongs to --plan rounds"),
-        (["--plan", "rounds", "--sweeps", "3"], "--sweeps belongs to --plan sweep"),
-    ],
-)
-def test_an_option_of_the_other_plan_is_refused(
-    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command_line.run(["collect", "--out", str(tmp_path / "c"), *arguments]) == 2
-    assert words in capsys.readouterr().err.replace("\n", " ")
-    assert not (tmp_path / "c").exists() and threading.active_count() < 10
-
-
-class Barred(FakeSubnet):
-    """A subnet whose devices answer no management request by LID."""
-
-    asked: list[int]
-
-    def send(self, mad_class: int, lid: int, mad: bytearray, timeout_ms: int) -> None:
-        if mad_class == mads.CLASS_LID_ROUTED:
-            self.asked.append(lid)
-            lid = 4000
-        super().send(mad_class, lid, mad, timeout_ms)
-
-
-def test_rounds_are_made_where_management_requests_are_barred(tmp_path: Path) -> None:
-    subnet = Barred(row_of_switches(1, 1).devices)
-    subnet.asked = []
-    subnet.devices[0x1000].lid, subnet.devices[0x2000].lid = 11, 12
-    file = tmp_path / "fabric"
-    file.write_text(FILE)
-    plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=6)
-    settings = CollectorSettings(rounds=plan, fabric=file, duration_ns=20_000 * MS)
-    collection, lines = Collection(tmp_path / "c"), []
-    summary = session(subnet, settings, collection, None, lines.append).run()
-    collection.close()
-    assert (summary.rounds, summary.readings, summary.failed) == (6, 18, 0)
-    # Each device once, and once more as an answer may have been lost on the way.
-    assert {lid: subnet.asked.count(lid) for lid in (11, 12)} == {11: 2, 12: 2}
-    said = [line for line in lines if "does not report whether its ports are up" in line]
-    assert len(said) == 2 and "--fabric" in said[0]
-
-
-def test_a_port_of_the_file_that_says_that_it_is_down_is_not_read(tmp_path: Path) -> None:
-    subnet = row_of_switches(1, 1)
-    subnet.devices[0x1000].lid, subnet.devices[0x2000].lid = 11, 12
-    subnet.devices[0x1000].ports[4] = Port(state=1)
-    file = tmp_path / "fabric"
-    file.write_text(FILE)
-    plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=4)
-    collection = Collection(tmp_path / "c")
-    session(subnet, CollectorSettings(rounds=plan, fabric=file), collection).run()
-    collection.close()
-    assert set(table(tmp_path / "c", "readings")["node_guid"]) == {0x2000}
-
-
 def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does() -> None:
     def ports(board: MetricsBoard) -> set[str]:
         return set(re.findall(r'tailback_port_stall_ratio\{guid="(0x[0-9a-f]+)"', board.metrics()))
@@ -269,16 +208,6 @@ def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does()
         assert named == {int(guid, 16) for guid in shown[-1]}
     # Two sweeps with both, two that may have been missed, and the third in a row is one too many.
     assert shown == [set(), both, both, both, first, first, first, both]
-
-
-def test_rounds_keep_the_last_of_each_port() -> None:
-    board = MetricsBoard()
-    board.begin([PortTarget(1, "n", True, 1, 1, 10.0, 22.0, "given")])
-    for sweep in range(2):
-        rows = np.zeros(1, RAW)
-        rows["time_ns"] = sweep + 1
-        board.update(rows)
-    assert "tailback_port_stall_ratio{" in board.metrics()
 
 
 def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(

@@ -72,7 +72,7 @@ def test_without_an_adapter_the_remedy_is_named(
     [
         (["--interval", "10"], "no unit|not a time"),
         (["--tick", "22 miles"], "not a time"),
-        (["--sets", "0"], "0 is not in the range"),
+        (["--sweeps", "0"], "0 is not in the range"),
         (["--metrics", "elsewhere:x", "--sweeps", "1"], "not an address to serve metrics on"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_plain_interval() -> None:
     assert row["stall_ns"] == 11_000_000 * TICK
     assert row["stall_fraction"] == pytest.approx(0.242)
     assert row["utilization"] == pytest.approx(8000 / 54.5e9)
-    assert row["flags"] == 0 and row["round"] is None
+    assert row["flags"] == 0
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,12 @@ def test_a_port_without_the_counter_has_null_and_not_zero() -> None:
 def test_readings_have_the_common_shape() -> None:
     table = TargetTable.of([target(), target(extended=False, gbps=0.0)])
     made = readings_frame(
-        rows({"wait": TOP, "words": 2**62 + 1}, {"target": 1, "words": TOP, "round": 4}), table
+        rows({"wait": TOP, "words": 2**62 + 1}, {"target": 1, "words": TOP}), table
     )
     assert made.schema == READINGS.polars_schema
     assert made["data_bytes"].to_list() == [2**64 - 1, TOP * 4]
     assert made["data_limit"].to_list() == [2**64 - 1, TOP * 4]
     assert made["wait_limit"].to_list() == [TOP, TOP]
-    assert made["round"].to_list() == [None, 4]
     assert made["capacity_gbps"].to_list() == [54.5, None]
     assert made["flags"].to_list() == [
         int(Flag.LATCHED | Flag.AT_LEAST),
@@ -131,16 +130,14 @@ def test_readings_have_the_common_shape() -> None:
     ]
 
 
-def test_pairs_do_not_cross_ports_or_rounds() -> None:
+def test_pairs_do_not_cross_ports() -> None:
     series = rows(
         {"time_ns": 1, "target": 0},
         {"time_ns": 2, "target": 1},
         {"time_ns": 3, "target": 0},
-        {"time_ns": 4, "target": 0, "round": 1},
-        {"time_ns": 5, "target": 0, "round": 1},
     )
     before, after = pairs(series)
-    assert list(zip(before["time_ns"], after["time_ns"], strict=True)) == [(1, 3), (4, 5)]
+    assert list(zip(before["time_ns"], after["time_ns"], strict=True)) == [(1, 3)]
 
 
 def test_a_clock_that_went_back_makes_no_interval() -> None:
@@ -207,7 +204,7 @@ def test_of_two_halves_the_wait_and_its_instant_are_the_narrow_ones(narrow_first
     reader = PortReader([target()], MadExchange(row_of_switches(1, 1)), offset_ns=10**6)
 
     def reply(mad: bytearray, sent_ns: int, received_ns: int) -> Reply:
-        asked = Request(7, 4, 7, mad, (0, 3, mad is wide), sent_ns=sent_ns)
+        asked = Request(7, 4, 7, mad, (0, mad is wide), sent_ns=sent_ns)
         return Reply(asked, bytes(mad), "", received_ns)
 
     halves = [reply(wide, 1000, 3000), reply(narrow, 2000, 7000)]
@@ -216,7 +213,7 @@ def test_of_two_halves_the_wait_and_its_instant_are_the_narrow_ones(narrow_first
     made = np.array([reader.take(second)], RAW)[0]
     assert (made["words"], made["packets"], made["wait"]) == (2**40, 2**33, 99)
     # Half-way between 2000 and 7000, and the offset.
-    assert (made["time_ns"], made["turnaround_ns"], made["round"]) == (1_004_500, 5000, 3)
+    assert (made["time_ns"], made["turnaround_ns"]) == (1_004_500, 5000)
 
 
 def test_64_ones_are_no_top_and_32_are() -> None:

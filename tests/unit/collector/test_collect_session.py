@@ -20,12 +20,10 @@ from tailback.collector import (
     CollectorSettings,
     Endpoint,
     MetricsBoard,
-    RoundPlan,
     SessionSummary,
 )
 from tailback.collector.endpoint import MAX_CONNECTIONS, parse_address
 from tailback.collector.exposition import label
-from tailback.collector.rounds import disjoint_sets
 from tailback.collector.sweep import spread
 from tailback.errors import FabricError
 from tailback.port_counters.analysis.intervals import difference
@@ -77,7 +75,6 @@ def test_sweeps_see_what_the_counters_did(tmp_path: Path) -> None:
     assert intervals["xmit_wait_ticks"].sum() == mine["xmit_wait_ticks"].sum()
     fraction = mine["xmit_wait_ticks"] * (32 * 4 * 8 / mine["capacity_gbps"]) / mine["interval_ns"]
     assert (mine["stall_fraction"] - fraction).abs().max() < 1e-12  # type: ignore[operator]
-    assert subnet.sets == [], "a collector sets nothing"
     # The analysis makes the same of the readings; it also calls a late reading a gap.
     order = ["node_guid", "port", "time_ns"]
     again = difference(readings).sort(order).drop("flags")
@@ -114,64 +111,14 @@ def test_names_that_differ_in_control_characters_only_are_different_samples() ->
     assert all(line.isprintable() for line in found)
 
 
-def test_rounds_are_made_as_002_makes_them(tmp_path: Path) -> None:
-    subnet = row_of_switches(4, 2)
-    subnet.devices[0x1000].ports[1].state = 1
-    plan = RoundPlan(sets=3, reads=5, spacing_ns=4 * MS, rounds=9)
-    summary, _ = collect(subnet, tmp_path / "c", CollectorSettings(rounds=plan))
-    readings = table(tmp_path / "c", "readings")
-    assert summary.rounds == 9 and readings.height == 45
-    rounds = readings.group_by("round").agg(
-        pl.col("node_guid").n_unique(),
-        pl.col("port").n_unique(),
-        pl.len(),
-        pl.col("time_ns").sort().diff().min().alias("least"),
-    )
-    assert sorted(rounds["round"].to_list()) == list(range(1, 10))
-    assert set(rounds["node_guid"]) == set(rounds["port"]) == {1} and set(rounds["len"]) == {5}
-    assert rounds["least"].min() >= 4 * MS  # type: ignore[operator]
-    ends = readings.group_by("round").agg(
-        pl.col("time_ns").min().alias("a"), pl.col("time_ns").max().alias("b")
-    )
-    beside = ends.join(ends, how="cross").filter(pl.col("round") < pl.col("round_right"))
-    assert beside.filter(
-        (pl.col("a") < pl.col("b_right")) & (pl.col("a_right") < pl.col("b"))
-    ).height, "sets are observed side by side"
-    assert subnet.sets == [], "nothing is set back unless asked"
-    assert table(tmp_path / "c", "intervals").height == 36
-    assert readings.filter((pl.col("node_guid") == 0x1000) & (pl.col("port") == 1)).height == 0
-
-
-def test_no_more_rounds_are_made_than_asked_for_where_there_are_more_sets(tmp_path: Path) -> None:
-    """All samplers ask at once whether their port is up; one of them begins the last round."""
-    plan = RoundPlan(sets=3, reads=2, spacing_ns=MS, rounds=1)
-    summary, _ = collect(row_of_switches(4, 2), tmp_path / "c", CollectorSettings(rounds=plan))
-    assert summary.rounds == 1
-    assert table(tmp_path / "c", "readings")["round"].to_list() == [1, 1]
-
-
-def test_a_round_sets_back_its_own_port_when_asked_and_numbers_go_on(tmp_path: Path) -> None:
-    subnet = row_of_switches(2, 2)
-    plan = RoundPlan(sets=1, reads=2, spacing_ns=MS, rounds=3, reset=True)
-    collect(subnet, tmp_path / "c", CollectorSettings(rounds=plan))
-    first = table(tmp_path / "c", "readings").sort("time_ns")
-    drawn = first.unique("round", keep="first", maintain_order=True)
-    assert subnet.sets == list(drawn.select("node_guid", "port").iter_rows())
-    collect(subnet, tmp_path / "c", CollectorSettings(rounds=plan))
-    assert sorted(table(tmp_path / "c", "readings")["round"].unique()) == [1, 2, 3, 4, 5, 6]
-
-
-def test_sets_of_devices_are_disjoint_and_complete() -> None:
+def test_consecutive_requests_go_to_different_devices() -> None:
     targets = [
         PortTarget(guid, "", True, port, guid, 1.0, 1.0, "given")
         for guid in range(17)
         for port in range(3)
     ]
-    sets = disjoint_sets(targets, 4, seed=2)
-    assert sorted(i for part in sets for device in part for i in device) == list(range(51))
-    owners = [{targets[i].guid for device in part for i in device} for part in sets]
-    assert sum(map(len, owners)) == 17 and max(map(len, owners)) == 5
     order = spread(targets)
+    assert sorted(order) == list(range(51))
     assert len({targets[i].guid for i in order[:17]}) == 17
 
 

@@ -87,13 +87,6 @@ def test_the_state_of_a_port(state: int, active: bool, up: bool) -> None:
     assert (found.active, found.up, found.lid) == (active, up, 0x1234)
 
 
-def test_setting_back_touches_one_counter() -> None:
-    """CounterSelect, octets 2 and 3, is 0; of CounterSelect2, octet 18, bit 0 is PortXmitWait."""
-    made = mads.reset_xmit_wait(36)
-    assert {place: value for place, value in enumerate(made[DATA:]) if value} == {1: 36, 18: 1}
-    assert made[3] == 0x02 and made[1] == 0x04 and made[16:18] == b"\x00\x12"
-
-
 SWITCH_X, SWITCH_IB, QUANTUM, QUANTUM_2, QUANTUM_3 = 0xC738, 0xCB20, 0xD2F0, 0xD2F2, 0xD2F4
 FDR = 4 * 14.0625 * 64 / 66
 

@@ -23,7 +23,6 @@ from tailback.io.atomic_exchange import hidden_name, recover
 from tailback.io.folders import AtomicDirectory, atomic_file
 from tailback.io.manifest import UNCHECKED, read_manifest, write_manifest
 from tailback.io.parquet import read_table, scan_tables
-from tailback.port_counters.analysis.rounds import scan as scan_rounds
 from tailback.port_counters.readers import collection, read_counters
 from tailback.port_counters.schema import CounterError
 from tailback.run.run import Run
@@ -338,7 +337,7 @@ def collected(tmp_path: Path) -> Path:
     """A collection of a finished segment, with an event."""
     out = tmp_path / "collection"
     store = Collection(out)
-    writer = store.begin(TARGETS, {"plan": "sweep"})
+    writer = store.begin(TARGETS, {})
     writer.append(block(0, 8))
     writer.event({"time_ns": 1, "what": "reads failed"})
     writer.close()
@@ -352,14 +351,12 @@ def read_all(out: Path) -> list[pl.DataFrame]:
     store = Collection(out)
     try:
         store.last_readings(TARGETS, Clock())
-        rounds = store.last_round()
     finally:
         store.close()
     return [
-        pl.DataFrame({"round": [rounds]}),
         read_counters(out).all_intervals(),
         collection.scan(out)[0][0][1].collect(),
-        scan_rounds(out / "readings").collect(),
+        pl.read_parquet(out / "readings"),
     ]
 
 
@@ -400,7 +397,7 @@ def test_a_collection_without_manifest_is_read_with_a_note_and_continued(collect
     assert found.all_intervals().height == 7
     assert any("1 of 1 segment have no SHA-256" in note for note in found.notes)
     store = Collection(collected)
-    writer = store.begin(TARGETS, {"plan": "sweep"})
+    writer = store.begin(TARGETS, {})
     writer.append(block(8, 4))
     writer.close()
     store.compact()

@@ -406,11 +406,6 @@ def archived_readings(**columns: object) -> pl.DataFrame:
     )
 
 
-def from_archive_of_rounds(folder: Path) -> list[object]:
-    archived_readings(round=[1, 1, 2, 2]).write_parquet(folder / "part-0.parquet")
-    return [folder]
-
-
 def from_archive_of_intervals(folder: Path) -> list[object]:
     rows = difference(conform(READINGS, archived_readings()), tick_ns=22.0)
     rows.write_parquet(folder / "part-0.parquet")
@@ -429,7 +424,6 @@ def from_archive_of_intervals(folder: Path) -> list[object]:
         from_perfquery,
         from_perfquery_extended,
         from_ibqueryerrors,
-        from_archive_of_rounds,
         from_archive_of_intervals,
     ],
 )

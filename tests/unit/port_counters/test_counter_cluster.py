@@ -1,4 +1,4 @@
-"""The studies on a cluster of two workers give what they give in one process."""
+"""The analysis on a cluster of two workers gives what they give in one process."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from studies.archives import torus as torus_archive
-from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.port_counters.analysis import port_inventory, rounds, study, verdict
+from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
-from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Piece
+from tailback.port_counters.analysis.passes import Aggregate, Archive, Piece
 from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
 from tailback.port_counters.schema import CounterError
 from tailback.workers import dask_client
+from tests.factories import torus_archive
 from tests.factories.collect_subnet import FILE
 from tests.factories.counter_collection import collected
 
@@ -65,65 +64,34 @@ def split(folder: Path, frame: pl.DataFrame, cuts: list[int]) -> Path:
     return folder
 
 
+def archive(path: Path) -> Archive:
+    rows = load([path]).archive
+    assert rows is not None
+    return rows
+
+
+def test_ports_are_equal_on_a_cluster(tmp_path: Path, address: str) -> None:
+    rows = torus_archive.part(0, 9, shape=(4, 4, 4))
+    # An empty file, and one of a single row.
+    path = split(tmp_path / "a", rows, [1000, 1000, 1001, 2999])
+    here = verdict.by_port(archive(path))
+    with dask_client(address) as client:
+        there = verdict.by_port(archive(path), Cluster(client))
+    assert_frame_equal(there, here, rel_tol=1e-11)
+    assert_frame_equal(verdict.by_port(rows.lazy()), here, rel_tol=1e-11)
+
+
 def test_both_workers_work(tmp_path: Path, address: str) -> None:
-    path = split(tmp_path / "a", archive.part(0, 40), list(range(100, 4000, 100)))
-    pieces = rounds.archive(path).pieces()
+    rows = torus_archive.part(0, 4, shape=(5, 5, 7))
+    path = split(tmp_path / "a", rows, list(range(100, rows.height, 100)))
+    pieces = archive(path).pieces()
     with dask_client(address) as client:
         cluster = Cluster(client)
         (table,) = cluster.add_up(pieces, [Aggregate(process_of, of_processes)])
         assert cluster.threads == 2
-    assert table["rows"].sum() == 4000
+    assert table["rows"].sum() == rows.height
     assert table.height == 2
     assert os.getpid() not in table["pid"]
-
-
-def test_the_infiniband_study_is_the_same_bits(tmp_path: Path, address: str) -> None:
-    frame = archive.part(0, 300)
-    # cuts within rounds, an empty file, a file of one row
-    path = split(tmp_path / "a", frame, [1234, 1234, 1235, 9999, 20_050])
-    here = study.infiniband(rounds.archive(path), archive.classes())
-    with dask_client(address) as client:
-        cluster = Cluster(client)
-        there = study.infiniband(rounds.archive(path), archive.classes(), engine=cluster)
-    in_one = study.infiniband(frame.lazy(), archive.classes())
-    assert set(here.tables) == {f"table_{n}" for n in ("i", "ii", "iii")} | {
-        f"figure_{n}" for n in (5, 6, 7)
-    }
-    for name, table in in_one.tables.items():
-        assert_frame_equal(here.tables[name], table, check_exact=True)
-        assert_frame_equal(there.tables[name], table, check_exact=True)
-
-
-def test_the_torus_study_is_the_same(tmp_path: Path, address: str) -> None:
-    path = torus_archive.write(tmp_path / "t", 45, shape=(6, 5, 4))
-    files = tuple(str(file) for file in sorted(path.glob("part-*.parquet")))
-    assert len(files) == 5
-    rows = Archive(pl.scan_parquet(list(files)), files)
-    where = pl.read_parquet(path / "coordinates.parquet")
-    members = where["node_name"].to_list()[::5]
-    options = {"io_nodes": members, "threshold": 20.0, "more": {"ports": verdict.PORT_PASS}}
-    here = study.torus(rows, where, **options)  # type: ignore[arg-type]
-    with dask_client(address) as client:
-        cluster = Cluster(client)
-        there = study.torus(rows, where, engine=cluster, **options)  # type: ignore[arg-type]
-    assert here.evolution is not None and there.evolution is not None
-    assert here.slices is not None and there.slices is not None
-    assert here.comparison is not None and there.comparison is not None
-    for name, table in here.tables.items():
-        # Counts are the same bits; sums of floats may differ in the last ones.
-        assert_frame_equal(
-            there.tables[name], table, check_exact=name.startswith("ccdf"), rel_tol=1e-11
-        )
-    assert_frame_equal(there.evolution.features, here.evolution.features, rel_tol=1e-12)
-    assert there.evolution.edges.equals(here.evolution.edges)
-    assert there.slices.equals(here.slices)
-    assert there.comparison.p_value == pytest.approx(here.comparison.p_value)
-    ports = [verdict.port_table(found.more["ports"]) for found in (here, there)]
-    assert_frame_equal(ports[0], ports[1], rel_tol=1e-11, check_row_order=False)
-    # and in one process, all rows at once, as they were without any pieces
-    whole = study.torus(rows.rows, where, engine=LOCAL_ENGINE, **options)  # type: ignore[arg-type]
-    assert_frame_equal(whole.tables["ccdf_credit"], here.tables["ccdf_credit"], check_exact=True)
-    assert_frame_equal(whole.tables["table_i"], here.tables["table_i"], rel_tol=1e-11)
 
 
 def test_the_command_on_a_cluster(
@@ -139,11 +107,11 @@ def test_the_command_on_a_cluster(
 
 
 def test_a_file_that_a_worker_cannot_read_is_an_error(tmp_path: Path, address: str) -> None:
-    path = split(tmp_path / "a", archive.part(0, 20), [700, 1300])
-    pieces = rounds.archive(path)
+    path = split(tmp_path / "a", torus_archive.part(0, 2, shape=(4, 4, 4)), [300, 500])
+    rows = archive(path)
     (path / "part-00001.parquet").write_bytes(b"PAR1 no more")
     with dask_client(address) as client, pytest.raises(CounterError):
-        rounds.summarise(pieces, engine=Cluster(client))
+        verdict.by_port(rows, Cluster(client))
 
 
 def test_nobody_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -152,17 +120,16 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert "no Dask scheduler" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("plan", ["sweep", "rounds"])
 def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
-    tmp_path: Path, address: str, plan: str
+    tmp_path: Path, address: str
 ) -> None:
-    folder = collected(tmp_path / "c", 5, rounds=plan == "rounds")
+    folder = collected(tmp_path / "c", 5)
     (tmp_path / "fabric").write_text(FILE)
     places = port_inventory.from_discovery(tmp_path / "fabric")
-    _, here = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0))
+    here = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0))
     with dask_client(address) as client:
         cluster = Cluster(client)
-        _, there = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0), cluster)
+        there = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0), cluster)
     assert there.kind == here.kind == "stalls"
     assert_frame_equal(there.ports, here.ports, rel_tol=1e-12)
 

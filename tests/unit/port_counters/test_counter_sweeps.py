@@ -10,13 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
-from tailback.fabric.builders import fat_tree
-from tailback.port_counters.analysis import classes, evolution, study
+from tailback.fabric.builders import PRESETS, fat_tree
+from tailback.port_counters.analysis import evolution
 from tailback.port_counters.analysis.sweeps import Sweeps
 from tailback.port_counters.readers import read_counters
-from tailback.port_counters.schema import INTERVALS, conform
+from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.report.evolution import values_at
 from tailback.scenario.model import FatTree
+from tests.factories import torus_archive
 
 MINUTE = 60 * 10**9
 START = 1_500_000_000 * 10**9
@@ -82,15 +83,6 @@ def test_the_graph_does_not_depend_on_when_a_port_is_read(kind: str) -> None:
     assert_frame_equal(graph.features.drop("time_ns"), expected.features.drop("time_ns"))
     assert graph.members.equals(expected.members)
     assert len(graph.steps) == 50
-    # The study keeps a part of the rows, in any order.
-    found = study.torus(rows.sort("node_name").lazy(), where)
-    assert found.evolution is not None and found.slices is not None
-    assert_frame_equal(found.evolution.features.drop("time_ns"), graph.features.drop("time_ns"))
-    assert found.evolution.edges.equals(graph.edges)
-    # and every router is in the worst step
-    step = at_once.filter(pl.col("stall_fraction") == pl.col("stall_fraction").max())["time_ns"][0]
-    worst = at_once.filter(pl.col("time_ns") == step)["stall_fraction"] * 100
-    assert found.slices["percent"].to_list() == worst.to_list()
     values = values_at(graph, rows, rows["link"].to_numpy().astype(np.int64))
     assert values is not None
     assert np.array_equal(values.ravel(), 100 * at_once["stall_fraction"].to_numpy())
@@ -105,8 +97,6 @@ def test_links_of_a_tree_are_read_one_after_another() -> None:
         rows, _ = ring_rows(late_ns)
         rows = rows.with_columns(direction=pl.lit(None, pl.String))
         graphs.append(evolution.from_fabric(rows, fabric))
-        found = study.sweep(rows, classes.classify(fabric), fabric).evolution
-        assert found is not None and found.edges.equals(graphs[-1].edges)
     assert graphs[0].edges.height > 20 and graphs[1].edges.equals(graphs[0].edges)
 
 
@@ -165,7 +155,95 @@ def test_samplers_whose_clocks_differ(tmp_path: Path) -> None:
     (tmp_path / "gemini.csv").write_text("\n".join(lines) + "\n")
     counters = read_counters(tmp_path / "gemini.csv")
     assert counters.coordinates is not None
-    found = study.torus(counters.all_intervals().lazy(), counters.coordinates).evolution
-    assert found is not None
-    assert found.features["extent"].to_list() == [2] * 5
-    assert found.features["evolution"].n_unique() == 1
+    graph = evolution.from_torus(counters.all_intervals(), counters.coordinates, "X+")
+    assert graph.features["extent"].to_list() == [2] * 5
+    assert graph.features["evolution"].n_unique() == 1
+
+
+def every(time_ns: NDArray[np.int64], length: int) -> pl.DataFrame:
+    """Intervals of one length that end at some times."""
+    return pl.DataFrame({"time_ns": time_ns, "interval_ns": np.full(len(time_ns), length)})
+
+
+def ring(steps: list[list[int]], n: int = 8, wrap: bool = True) -> evolution.Evolution:
+    """Hot places of a ring at each step; a place is 50 % + its number."""
+    coordinates = np.array([[x, 0, 0] for x in range(n)])
+    shape = (n if wrap else 2 * n, 1, 1)
+    time = np.repeat(np.arange(len(steps)), n)
+    place = np.tile(np.arange(n), len(steps))
+    hot = np.concatenate([np.isin(np.arange(n), s) for s in steps])
+    value = np.where(hot, 50.0 + place, 1.0)
+    pairs = evolution.torus_neighbours(coordinates, shape, 0)
+    names = [f"p{p}" for p in range(n)]
+    return evolution.evolve(every(time, 1), place, value, pairs, names, threshold=40.0)
+
+
+def test_features_split_and_merge() -> None:
+    graph = ring([[1, 2, 3, 4, 5], [1, 2, 4, 5], [2, 3, 4]])
+    assert graph.features["extent"].to_list() == [5, 2, 2, 3]
+    assert graph.features["maximum"].to_list() == [55.0, 52.0, 55.0, 54.0]
+    assert set(graph.edges.rows()) == {(0, 1), (0, 2), (1, 3), (2, 3)}
+    assert (graph.splits, graph.merges) == (1, 1)
+    assert graph.features["evolution"].n_unique() == 1
+    assert graph.members.filter(pl.col("feature") == 2)["place"].to_list() == [4, 5]
+
+
+def test_a_ring_wraps_around_and_a_line_does_not() -> None:
+    assert ring([[0, 7]]).features["extent"].to_list() == [2]
+    assert ring([[0, 7]], wrap=False).features["extent"].to_list() == [1, 1]
+
+
+def test_a_pause_ends_an_evolution() -> None:
+    graph = ring([[1, 2], [], [1, 2]])
+    assert graph.features.height == 2
+    assert graph.edges.height == 0
+    assert graph.features["evolution"].n_unique() == 2
+
+
+def test_nothing_hot() -> None:
+    graph = ring([[], []])
+    assert graph.features.height == 0
+    assert (graph.splits, graph.merges) == (0, 0)
+    with pytest.raises(CounterError, match="outside 0 to 100"):
+        evolution.evolve(
+            every(np.zeros(0, np.int64), 1),
+            np.zeros(0, np.int64),
+            np.zeros(0),
+            np.zeros((0, 2), np.int64),
+            [],
+            threshold=0,
+        )
+
+
+def test_torus_features_stay_in_their_ring(tmp_path: Path) -> None:
+    path = torus_archive.write(tmp_path / "t", 3, shape=(4, 4, 4))
+    rows = pl.concat(map(pl.read_parquet, sorted(path.glob("part-*.parquet"))))
+    coordinates = torus_archive.coordinates((4, 4, 4))
+    graph = evolution.from_torus(rows, coordinates, "X+", threshold=10.0)
+    assert 1 < int(graph.features["extent"].max()) <= 4  # type: ignore[arg-type]
+    hot = rows.filter((pl.col("direction") == "X+") & (pl.col("stall_fraction") >= 0.1))
+    assert graph.features["extent"].sum() == hot.height
+    with pytest.raises(CounterError, match="no direction"):
+        evolution.from_torus(rows, coordinates, "W+")
+
+
+def test_links_of_a_tree_are_neighbours_where_one_feeds_the_other() -> None:
+    fabric = fat_tree(next(iter(PRESETS)).part)
+    pairs = evolution.fabric_neighbours(fabric)
+    assert np.array_equal(fabric.link_dst[pairs[:, 0]], fabric.link_src[pairs[:, 1]])
+    assert (fabric.link_reverse[pairs[:, 0]] != pairs[:, 1]).all()
+    first = int(pairs[0, 0])
+    second = int(pairs[0, 1])
+    rows = conform(
+        INTERVALS,
+        pl.DataFrame(
+            {
+                "time_ns": [1, 1, 2],
+                "link": [first, second, second],
+                "stall_fraction": [0.9, 0.5, 0.6],
+            }
+        ),
+    )
+    graph = evolution.from_fabric(rows, fabric)
+    assert graph.features["extent"].to_list() == [2, 1]
+    assert graph.edges.rows() == [(0, 1)]

@@ -6,13 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.fabric.builders import fat_tree
+from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.model import Fabric
-from tailback.port_counters.analysis import classes, rounds, verdict, yellowstone_tables
+from tailback.fabric.readers import read_fabric
+from tailback.port_counters.analysis import classes, verdict
 from tailback.port_counters.analysis.limits import Origins, origins, roots
 from tailback.port_counters.analysis.port_inventory import Wiring
-from tailback.port_counters.schema import INTERVALS, Flag, conform
+from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.scenario.model import FatTree
+from tests.factories.public_data import real
 
 MINUTE = 60 * 10**9
 
@@ -63,34 +65,6 @@ def test_a_port_counts_by_the_time_in_which_its_stall_is_known() -> None:
     nothing = verdict.by_group(classed(ports.filter(pl.col("node_name") == "c")))
     for column in ("stall_fraction", "stalled_percent", "utilization"):
         assert nothing[column].to_list() == [None]
-
-
-def test_rounds_count_by_the_intervals_that_were_not_left_out() -> None:
-    low = int(Flag.RESET | Flag.AT_LEAST)
-    parts = [
-        pl.DataFrame(
-            {
-                "round": number,
-                "node_guid": number,
-                "node_name": f"s{number}",
-                "port": 1,
-                "time_ns": [0, 100, 200, 300, 400],
-                "xmit_wait_ticks": [0, *waits],
-                "flags": [0, *flags],
-            }
-        )
-        for number, waits, flags in (
-            (1, [10, 11, 12, 13], [0, low, low, low]),
-            (2, [0, 0, 0, 0], [0] * 4),
-        )
-    ]
-    summary = rounds.summarise(pl.concat(parts).lazy(), 10.0)
-    ports = verdict.from_rounds(summary.with_columns(node_name=pl.col("node_guid").cast(pl.String)))
-    assert ports["stall_known_intervals"].to_list() == [1, 4]
-    group = verdict.by_group(classed(ports)).row(0, named=True)
-    assert (group["intervals"], group["utilization"]) == (8, None)
-    assert group["stall_fraction"] == pytest.approx(1 / 5)
-    assert group["stalled_percent"] == pytest.approx(20.0)
 
 
 def tree() -> Fabric:
@@ -205,29 +179,43 @@ def test_no_full_port_is_named_that_no_route_reaches_from_a_waiting_one() -> Non
         assert set(found.full["link"].to_list()) <= reached
 
 
-def test_class_tables_keep_every_class() -> None:
-    """Ports outside the fabric, without a stall, or without any known interval."""
-    summary = pl.DataFrame(
-        {
-            "round": [0, 1, 2, 3],
-            "category": ["ToR", "ToR", None, "Leaf"],
-            "port_type": ["up", "down", None, "up"],
-            "intervals": [5, 5, 5, 0],
-            "nonzero": [2, 0, 1, 0],
-            "maximum": [0.5, 0.0, 0.1, None],
-            "total_nonzero": [0.6, 0.0, 0.1, 0.0],
-            "unexplained": [0] * 4,
-        }
+def test_classes_of_a_fat_tree() -> None:
+    fabric = fat_tree(PRESETS["tapered"])
+    table = classes.classify(fabric)
+    assert table.height == fabric.n_links
+    kinds = {(c, t) for c, t in table.select("category", "port_type").rows()}
+    assert kinds == {
+        ("Host", "up"),
+        ("ToR", "down"),
+        ("ToR", "up"),
+        ("Leaf", "down"),
+        ("Leaf", "up"),
+        ("Spine", "down"),
+    }
+    named = classes.classify(fabric, {"Glade": f"^{fabric.node_name[0][:2]}"})
+    assert any(c.startswith("Glade") for c in named["category"].unique())
+    with pytest.raises(CounterError, match="not a regular expression"):
+        classes.classify(fabric, {"X": "("})
+
+
+def test_rows_of_unknown_ports_are_noted() -> None:
+    table = pl.DataFrame([("tor000", 1, 0, "ToR", "down")], schema=classes.CLASSES, orient="row")
+    frame = pl.DataFrame(
+        {"node_name": ["tor000", "<script>"], "port": [1, 1], "link": [None, None]},
+        schema_overrides={"port": pl.UInt16, "link": pl.UInt32},
     )
-    every = {("ToR", "up"), ("ToR", "down"), ("other", "any"), ("Leaf", "up")}
-    tables = (
-        yellowstone_tables.table_i(summary),
-        yellowstone_tables.table_ii(summary),
-        yellowstone_tables.zero_shares(summary),
-    )
-    for table in tables:
-        assert set(table.select("category", "port_type").rows()) == every
-    shares = {row[0]: row[4] for row in tables[2].filter(port_type="up").rows()}
-    assert shares == {"ToR": 40.0, "Leaf": None}
-    nonzero = {row["category"]: row["nonzero_rounds"] for row in tables[1].to_dicts()}
-    assert nonzero["other"] == 1 and nonzero["Leaf"] == 0
+    out, notes = classes.attach(frame, table)
+    assert out["category"].to_list() == ["ToR", None]
+    assert out["link"].to_list() == [0, None]
+    assert "1 rows" in notes[0]
+
+
+@pytest.mark.data
+def test_classes_of_a_real_discovery_meet_the_counters_of_the_same_fabric() -> None:
+    from tailback.port_counters.readers import read_counters
+
+    fabric = read_fabric(real("ibsim-samples/ys135.ibnetdiscover.txt"))
+    counters = read_counters(real("ibsim-samples/ys135.ibqueryerrors-data.txt")).readings
+    out, notes = classes.attach(counters, classes.classify(fabric))
+    assert notes == []
+    assert set(out["category"].unique()) == {"Host", "ToR", "Leaf", "Spine"}

@@ -12,14 +12,11 @@ import pytest
 
 from tailback.cli import run as tailback
 from tailback.fabric.builders import fat_tree
-from tailback.port_counters.analysis.evolution import from_torus
-from tailback.port_counters.analysis.evolution_layout import columns_of, time_unit
+from tailback.port_counters.analysis.evolution import columns_of, from_torus, time_unit
 from tailback.port_counters.analysis.evolution_run import (
     torus_rows,
 )
-from tailback.port_counters.analysis.evolution_tiers import tier_panels, tier_stalls
-from tailback.port_counters.analysis.figures import draw, render
-from tailback.port_counters.analysis.study import Study
+from tailback.port_counters.analysis.evolution_tiers import tier_panels
 from tailback.port_counters.readers.engine_run import from_run, spread_stalls
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.report.evolution import render_evolution, torus_panels
@@ -72,11 +69,6 @@ def test_tier_panels_hold_every_link_once() -> None:
     # Where the lowest switches are not called leaves, the words are those of Alali et al. (2017).
     others = replace(fabric, switch_name=[f"switch{n}" for n in range(fabric.n_switches)])
     assert tier_panels(others)[0].title == "leaf → spine"
-    hot = int(placed[0])
-    table = tier_stalls(rows([[5.0, 5.0]]).with_columns(link=pl.lit(hot, pl.UInt32)), fabric)
-    assert table.filter(pl.col("percent").is_not_null())["link"].to_list() == [hot]
-    drawn = draw("tier_stalls", Study(tables={"tier_stalls": table}))
-    assert drawn is not None and b"<svg" in render(drawn, "svg")
 
 
 def small_torus(y: str) -> Run:

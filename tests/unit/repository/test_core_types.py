@@ -12,12 +12,14 @@ import pytest
 
 from tailback import _core
 from tailback.fabric.builders import network_of
-from tailback.fluid import KaryTree, RankModel
+from tailback.fabric.topologies import build
+from tailback.fluid import RankModel
 from tailback.scenario.model import parse
 from tailback.simulation import EngineSettings
 from tailback.traffic import Label, PlacedProgram, ProgramBuilder
 from tests.factories.repository import ROOT
 
+TREE = build({"kind": "modified-k-ary-n-tree", "k": 2, "n": 2, "width": 0})
 STUB = ast.parse((ROOT / "python/tailback/_core.pyi").read_text(encoding="utf-8"))
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
 FUNCTIONS = {node.name: node for node in STUB.body if isinstance(node, ast.FunctionDef)}
@@ -61,8 +63,8 @@ def attributes(found: object, name: str) -> None:
 
 
 def test_fabrics_paths_flows_and_permutations() -> None:
-    check(_core.tree_fabric((2, 2, 0), 100.0, 0), "FabricArrays")
-    network = network_of(KaryTree(2, 2).fabric())
+    check(_core.modified_tree_fabric((2, 2, 0), [100.0] * 3, [0] * 3), "FabricArrays")
+    network = network_of(TREE)
     ends = np.array([0, 1], np.uint32), np.array([3, 2], np.uint32)
     paths = _core.fluid_paths(network, *ends, "deterministic", 1)
     check(paths, "PathColumns")
@@ -73,10 +75,6 @@ def test_fabrics_paths_flows_and_permutations() -> None:
         capacity, start_ps=zero, bytes=size, weight=np.ones(2), paths=links, rates="max-min"
     )
     check(flows, "FlowColumns")
-    spoken = _core.fluid_protocol(
-        capacity, start_ps=zero, bytes=size, paths=links, hop_ps=10, probe_ps=10
-    )
-    check(spoken, "ProtocolColumns")
     common = {"table": "d-mod-k", "adaptive": True, "margin": 1, "copies": 1, "seed": 1}
     met = _core.tree_permutations((2, 2, 0), first=0, runs=2, **common)  # type: ignore[arg-type]
     check(met, "PermutationColumns")
@@ -89,7 +87,7 @@ def test_fabrics_paths_flows_and_permutations() -> None:
 
 
 def test_what_comes_of_runs() -> None:
-    network = network_of(KaryTree(2, 2).fabric())
+    network = network_of(TREE)
     builder = ProgramBuilder("two", 2)
     label = builder.label(Label("p", "c"))
     builder.wait(0, builder.isend(0, 1, 4096, 0, label))

@@ -145,8 +145,7 @@ def test_what_needs_per_destination_says_so_as_it_is_written(
     ("control", "idle"),
     [
         ({"green": "8 KiB"}, ["green"]),
-        ({"scheme": "dcms", "green": "8 KiB", "hold": "1 us"}, ["green"]),
-        ({"hold": "1 us", "calm_marking_rate": 3}, ["calm_marking_rate", "hold"]),
+        ({"scheme": "dcms", "green": "8 KiB"}, ["green"]),
         (
             {"scheme": "rgbcc", "increase": 2, "limit": 9, "timer": "1 us"},
             ["increase", "limit", "timer"],

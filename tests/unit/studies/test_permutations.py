@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from studies.birk_zdornov2009 import improvement
-from tailback.errors import ScenarioError
-from tailback.fluid import (
+from studies.birk_zdornov2009.permuted_flows import (
     KaryTree,
     TreeRouting,
     permutation_congestion,
     rounds_to_completion,
-    simulate_flows,
     superpose_permutations,
 )
+from tailback.fabric.topologies import build
+from tailback.fluid import simulate_flows
 
 OBLIVIOUS = TreeRouting(adaptive=False)
 
@@ -27,7 +27,7 @@ def test_ports_of_the_slides_tree() -> None:
 
 def test_the_tree_is_a_fabric() -> None:
     """Nodes, switches and links of a small one, horizontal links between switches of one tier."""
-    fabric = KaryTree(4, 3, 2).fabric()
+    fabric = build({"kind": "modified-k-ary-n-tree", "k": 4, "n": 3, "width": 2})
     assert (fabric.n_nodes, fabric.n_switches) == (64, 48)
     sideways = fabric.link_up == 0
     # Middle: 4 lines of 4 switches; top: one line of 16; two cables a step, two links a cable.
@@ -103,19 +103,6 @@ def test_adaptive_routing_without_rate_control_can_do_harm() -> None:
     assert wide_free > 1.1 * plain_free
     assert plain_w <= plain_paced < 1.05 * plain_w < plain_free
     assert wide_w <= wide_paced < 1.05 * wide_w
-
-
-@pytest.mark.parametrize(
-    ("tree", "routing", "message"),
-    [
-        (KaryTree(1, 3), TreeRouting(), "arity of the tree is 1"),
-        (KaryTree(16, 9), TreeRouting(), "levels of the tree is 9"),
-        (KaryTree(4, 2), TreeRouting(margin=0), "margin of the routing rule is 0"),
-    ],
-)
-def test_impossible_shapes_are_named(tree: KaryTree, routing: TreeRouting, message: str) -> None:
-    with pytest.raises(ScenarioError, match=message):
-        permutation_congestion(tree, routing, 1)
 
 
 def test_gains_are_time_saved_or_speed_gained() -> None:

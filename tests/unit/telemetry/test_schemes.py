@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from measuring.fat_tree_stages import fat_tree_stages
+from studies.taffet2019.telemetry_figures import thresholded
 from tailback import _core
-from tailback.errors import FabricError, RunError
+from tailback.errors import FabricError
 from tailback.fabric.builders import fat_tree, network_of, star
 from tailback.scenario.model import FatTree
 from tailback.telemetry.hashed import (
     CandidateLinks,
     HashedCounts,
     HashedSamples,
-    closed_variance,
     count_links,
-    spread_evenly,
 )
-from tailback.telemetry.stages import fat_tree_stages
+from tests.factories.probed_runs import closed_variance
 
 HOPS, WIDTH, PACKETS, RUNS = 5, 8, 8000, 60
 FIELD = 24
@@ -120,13 +120,12 @@ def test_hashed_counts(name: str, bits: int, links, truth) -> None:
 def test_threshold_hides_what_may_be_noise(confidence: float, links, truth) -> None:
     idle = truth == 0
     assert idle.sum() == HOPS
-    shown = [counted("single_bit", links, seed, 1).thresholded(confidence) for seed in range(RUNS)]
+    counts = [counted("single_bit", links, seed, 1) for seed in range(RUNS)]
+    shown = [thresholded(count, confidence) for count in counts]
     # Binomial(300, 1 - confidence): at most four standard deviations above its mean.
     expected = RUNS * HOPS * (1 - confidence)
     assert np.sum([(counts[idle] > 0).sum() for counts in shown]) <= expected + 4 * expected**0.5
     assert np.mean([counts[truth > 1800] > 0 for counts in shown]) > 0.7
-    with pytest.raises(RunError, match="confidence of 2"):
-        counted("single_bit", links, 0, 1).thresholded(2.0)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
@@ -200,9 +199,6 @@ def test_stages_hold_every_path() -> None:
         for packet, group in zip(passing, found.of_packet, strict=True):
             members = found.links[int(found.start[group]) : int(found.start[group + 1])]
             assert rows[packet, at[packet]] in members
-        # Spread evenly, a tier's total is right whatever its links carried.
-        total = spread_evenly(found, fabric.n_links).sum()
-        assert total == pytest.approx(len(passing))
     assert (told == hops).all()
     with pytest.raises(FabricError, match="no leaf, aggregation and core"):
         fat_tree_stages(star(fabric))

@@ -12,9 +12,8 @@ from tailback.errors import RunError, ScenarioError
 from tailback.scenario.model import TelemetrySection, parse
 from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
-from tailback.telemetry.hashed import closed_variance
 from tailback.telemetry.header_fields import decisions_taken
-from tests.factories.probed_runs import run_of, scenario, truth_of
+from tests.factories.probed_runs import closed_variance, run_of, scenario, truth_of
 
 
 def squared_error(telemetry: dict[str, Any], seeds: int = 3) -> float:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.lab.datapath.kernel import NO_HOP, Sums
 from tailback.lab.datapath.sampling import PacketScheme
 from tailback.telemetry.estimate import Z95
-from tailback.telemetry.hashed import Floats, HashedCounts, collision_factor
+from tailback.telemetry.hashed import HashedCounts, collision_factor
 
 Routes = Callable[[int, int, int], list[list[int]]]
 """Links that a packet may have used, hop by hop, as a function of the last part of the sender's

@@ -1,20 +1,26 @@
-"""What the two measurement studies computed from port counters, and the figures they drew."""
+"""Findings from port counters: where ports stall, and how congestion evolves."""
 
-from tailback.port_counters.analysis import classes, links, study
-from tailback.port_counters.analysis.classes import CLASSES
+from tailback.port_counters.analysis import classes
+from tailback.port_counters.analysis.evolution import (
+    BANDS,
+    Evolution,
+    colour,
+    columns_of,
+    from_torus,
+    time_unit,
+)
 from tailback.port_counters.analysis.evolution_run import torus_coordinates, torus_rows
-from tailback.port_counters.analysis.evolution_tiers import tier_stalls
-from tailback.port_counters.analysis.rounds import FDR_TICK_NS
-from tailback.port_counters.analysis.study import Study
+from tailback.port_counters.analysis.evolution_tiers import tier_panels
 
 __all__ = [
-    "CLASSES",
-    "FDR_TICK_NS",
-    "Study",
+    "BANDS",
+    "Evolution",
     "classes",
-    "links",
-    "study",
-    "tier_stalls",
+    "colour",
+    "columns_of",
+    "from_torus",
+    "tier_panels",
+    "time_unit",
     "torus_coordinates",
     "torus_rows",
 ]

@@ -111,7 +111,7 @@ def tier_names(tiers: Iterable[int]) -> dict[int, str]:
 
 
 def attach(frame: pl.DataFrame, classes: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Add ``link``, ``category`` and ``port_type`` to readings, intervals or rounds.
+    """Add ``link``, ``category`` and ``port_type`` to readings or intervals.
 
     Args:
         frame: Has ``node_name`` and ``port``, and ``link`` where the source gives it.
@@ -120,46 +120,27 @@ def attach(frame: pl.DataFrame, classes: pl.DataFrame) -> tuple[pl.DataFrame, li
     Returns:
         The frame, and notes: how many rows are for ports the fabric does not have.
     """
-    out = placed(frame.lazy(), classes).collect()
+    by_name = classes.unique(["node_name", "port"], keep="none")
+    out = frame.drop("category", "port_type", strict=False).join(
+        by_name.rename({"link": "_link"}),
+        on=["node_name", "port"],
+        how="left",
+        maintain_order="left",
+    )
+    if "link" not in frame.columns:
+        out = out.rename({"_link": "link"})
+    else:
+        by_link = classes.select("link", _category="category", _type="port_type", _name="node_name")
+        out = out.join(by_link, on="link", how="left", maintain_order="left").with_columns(
+            pl.coalesce("link", "_link").alias("link"),
+            pl.coalesce("category", "_category").alias("category"),
+            pl.coalesce("port_type", "_type").alias("port_type"),
+            pl.coalesce("node_name", "_name").alias("node_name"),
+        )
+        out = out.drop("_link", "_category", "_type", "_name")
     lost = out.filter(pl.col("category").is_null())
     notes = []
     if lost.height:
         some = ", ".join(repr(str(n)[:40]) for n in lost["node_name"].unique().sort().head(3))
         notes.append(f"{lost.height} rows are for ports the fabric does not have, like {some}")
     return out, notes
-
-
-def placed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
-    """Lazy form of :func:`attach`."""
-    names = rows.collect_schema().names()
-    by_name = classes.unique(["node_name", "port"], keep="none").lazy()
-    out = rows.drop("category", "port_type", strict=False).join(
-        by_name.rename({"link": "_link"}),
-        on=["node_name", "port"],
-        how="left",
-        maintain_order="left",
-    )
-    if "link" not in names:
-        return out.rename({"_link": "link"})
-    by_link = classes.lazy().select(
-        "link", _category="category", _type="port_type", _name="node_name"
-    )
-    return (
-        out.join(by_link, on="link", how="left", maintain_order="left")
-        .with_columns(
-            pl.coalesce("link", "_link").alias("link"),
-            pl.coalesce("category", "_category").alias("category"),
-            pl.coalesce("port_type", "_type").alias("port_type"),
-            pl.coalesce("node_name", "_name").alias("node_name"),
-        )
-        .drop("_link", "_category", "_type", "_name")
-    )
-
-
-def axis_of(direction: pl.Expr) -> pl.Expr:
-    """``X`` of ``X+`` and ``X-``; other directions as they are."""
-    return (
-        pl.when(direction.str.contains(r"^[A-Z][+-]$"))
-        .then(direction.str.head(1))
-        .otherwise(direction)
-    )

@@ -1,27 +1,14 @@
-"""Every link of a tree by tier and direction, as the tier figure and the tree view draw them."""
+"""Every link of a tree by tier and direction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
-
-TIER_STALLS: Final[dict[str, type[pl.DataType]]] = {
-    "panel": pl.String,
-    "order": pl.UInt32,
-    "column": pl.UInt32,
-    "row": pl.UInt32,
-    "link": pl.UInt32,
-    "percent": pl.Float64,
-}
-"""Table of :func:`tier_stalls`: panel and its position from the top, column (switch), row (port of
-that panel), link, and its mean stall in percent, null where nothing was measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,36 +96,3 @@ def _grid(
     out = np.full((int(row.max()) + 1, len(switches)), -1, np.int64)
     out[row, placed] = links[order]
     return out
-
-
-def tier_stalls(
-    intervals: pl.DataFrame, fabric: Fabric, names: dict[int, str] | None = None
-) -> pl.DataFrame:
-    """Table ``TIER_STALLS``: the mean stall of every link and its position in the panels.
-
-    Args:
-        intervals: Rows of ``counter_intervals`` with link numbers of the fabric.
-        fabric: The fabric.
-        names: What to call a tier, by its number.
-    """
-    known = intervals.filter(pl.col("link").is_not_null() & pl.col("stall_ns").is_not_null())
-    means = known.group_by("link").agg(
-        percent=100.0 * pl.col("stall_ns").sum() / pl.col("interval_ns").sum()
-    )
-    parts = []
-    for order, panel in enumerate(tier_panels(fabric, names)):
-        row, column = np.nonzero(panel.links >= 0)
-        parts.append(
-            pl.DataFrame(
-                {
-                    "panel": [panel.title] * len(row),
-                    "order": np.full(len(row), order),
-                    "column": column,
-                    "row": row,
-                    "link": panel.links[row, column],
-                }
-            )
-        )
-    places = pl.concat(parts).with_columns(pl.col("link").cast(pl.UInt32))
-    joined = places.join(means, on="link", how="left", maintain_order="left")
-    return joined.select(pl.col(name).cast(dtype) for name, dtype in TIER_STALLS.items())

@@ -33,14 +33,12 @@ from tailback.port_counters.schema import (
     conform,
 )
 
-KEY: Final = ("node_guid", "node_name", "port", "interface", "direction", "round")
-"""Two readings with equal values in these columns belong to the same port and series."""
-
-_PORT: Final = KEY[:-1]
+KEY: Final = ("node_guid", "node_name", "port", "interface", "direction")
+"""Two readings with equal values in these columns belong to the same port."""
 
 
 def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.DataFrame:
-    """Turn readings into intervals: n readings of a port and series give n − 1.
+    """Turn readings into intervals: n readings of a port give n − 1.
 
     The time of a reading is the estimate of equation 3 of Alali et al., *A Measurement Study of
     Congestion in an InfiniBand Network* (start of the query plus half its turn-around); a stall
@@ -80,7 +78,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         Counter("paused_ns", None, most=max_stall_ns(measured, pl.lit(1.0))),
         Counter("pause_frames", None, low, impossible=wrong),
     )
-    ordered = with_widths(in_order(conform(READINGS, readings)).lazy(), _PORT).with_columns(
+    ordered = with_widths(in_order(conform(READINGS, readings)).lazy(), KEY).with_columns(
         interval_ns=pl.when(same).then(interval), reset=same & was_reset(counters)
     )
     steps = increments(counters, reset=pl.col("during_reset"))
@@ -175,7 +173,7 @@ def _interval_columns(
     return rows.with_columns(stall_time=stall_ns).select(
         "time_ns",
         "interval_ns",
-        *("round", "node_guid", "port", "node_name", "link", "direction", "interface"),
+        *("node_guid", "port", "node_name", "link", "direction", "interface"),
         data_bytes=pl.col("data"),
         packets=pl.col("sent"),
         xmit_wait_ticks=pl.col("wait"),

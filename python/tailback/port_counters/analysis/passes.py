@@ -32,13 +32,10 @@ class Piece:
 
     Attributes:
         rows: The rows, not read yet.
-        carried: Number of leading rows that belong to the piece before; they precede the first row
-            of its own.
         file: The file they are in, for error messages; None where there is none.
     """
 
     rows: pl.LazyFrame
-    carried: int = 0
     file: str | None = None
 
 
@@ -85,7 +82,7 @@ def _contributions(piece: Piece, passes: Sequence[Aggregate]) -> list[pl.DataFra
     present = piece.rows.collect_schema().names()
     columns = [name for name in wanted if name in present]
     rows = piece.rows.select(columns) if columns else piece.rows
-    held = Piece(rows.collect().lazy(), piece.carried, piece.file)
+    held = Piece(rows.collect().lazy(), piece.file)
     return pl.collect_all([entry.partial(held) for entry in passes])
 
 
@@ -129,13 +126,11 @@ class Archive:
         rows: All rows, lazily.
         files: The Parquet files they are in, in order; empty where they come from elsewhere.
         prepare: Row-wise preparation of the rows of a file.
-        notes: Names files that were left out.
     """
 
     rows: pl.LazyFrame
     files: tuple[str, ...] = ()
     prepare: Prepare | None = None
-    notes: tuple[str, ...] = ()
 
     @staticmethod
     def of(rows: pl.LazyFrame | Archive) -> Archive:
@@ -146,52 +141,19 @@ class Archive:
         """The archive with a further row-wise transformation."""
         first = self.prepare
         both = more if first is None else partial(_both, first=first, second=more)
-        return Archive(more(self.rows), self.files, both, self.notes)
+        return Archive(more(self.rows), self.files, both)
 
-    def length(self) -> int:
-        """Number of rows."""
-        return int(self.rows.select(pl.len()).collect(engine="streaming").item())
-
-    def pieces(self, *, follow: bool = False) -> list[Piece]:
-        """The pieces: files, or slices of rows where there are none.
-
-        Args:
-            follow: Each piece begins with the last row of the one before.
-        """
+    def pieces(self) -> list[Piece]:
+        """The pieces: files, or slices of rows where there are none."""
         if self.files:
-            return self._files(follow)
-        starts = range(0, max(self.length(), 1), SLICE_ROWS)
-        if len(starts) == 1:
-            return [Piece(self.rows)]
-        back = int(follow)
-        return [
-            Piece(self.rows.slice(at - min(at, back), SLICE_ROWS + min(at, back)), min(at, back))
-            for at in starts
-        ]
+            return [Piece(self._scan(file), file) for file in self.files]
+        rows = int(self.rows.select(pl.len()).collect(engine="streaming").item())
+        starts = range(0, max(rows, 1), SLICE_ROWS)
+        return [Piece(self.rows.slice(start, SLICE_ROWS)) for start in starts]
 
-    def scans(self) -> list[tuple[str, pl.LazyFrame]]:
-        """Each file and its rows, lazily."""
-        out = []
-        for file in self.files:
-            rows = scan_tables(file, error=CounterError)
-            out.append((file, rows if self.prepare is None else self.prepare(rows)))
-        return out
-
-    def _files(self, follow: bool) -> list[Piece]:
-        out: list[Piece] = []
-        before: pl.LazyFrame | None = None
-        for file, rows in self.scans():
-            if not follow:
-                out.append(Piece(rows, file=file))
-                continue
-            if rows.select(pl.len()).collect().item() == 0:
-                continue
-            if before is None:
-                out.append(Piece(rows, file=file))
-            else:
-                out.append(Piece(pl.concat([before.tail(1), rows]), 1, file))
-            before = rows
-        return out or [Piece(self.rows)]
+    def _scan(self, file: str) -> pl.LazyFrame:
+        rows = scan_tables(file, error=CounterError)
+        return rows if self.prepare is None else self.prepare(rows)
 
 
 def _both(rows: pl.LazyFrame, first: Prepare, second: Prepare) -> pl.LazyFrame:

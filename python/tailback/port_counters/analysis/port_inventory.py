@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.errors import option
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
@@ -26,8 +26,6 @@ from tailback.port_counters.schema import CounterError
 from tailback.port_counters.targets import PortTarget, read_targets
 from tailback.port_counters.ticks import Tick, filled_ticks, tick_of
 from tailback.run.run import Run
-
-Ints = NDArray[np.int64]
 
 _PORTS: Final[dict[str, type[pl.DataType]]] = {
     "guid": pl.UInt64,
@@ -509,7 +507,7 @@ def with_classes(frame: pl.DataFrame, inventory: PortInventory) -> pl.DataFrame:
     """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
 
     Args:
-        frame: Rows of ``counter_readings``, ``counter_intervals`` or a summary of rounds.
+        frame: Rows of ``counter_readings`` or ``counter_intervals``.
         inventory: The ports.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Counters of any source, ready for a study: files of any reader, or Parquet archives.
+"""Counters of any source, ready for analysis: files of any reader, or Parquet archives.
 
 Files are read whole; archives and collections stay on disk and are processed in passes, so they may
 be of any size.
@@ -15,8 +15,7 @@ from typing import Final
 import polars as pl
 
 from tailback.errors import TailbackError, option
-from tailback.io.parquet import read_table, reading, scan_tables
-from tailback.port_counters.analysis.classes import CLASSES
+from tailback.io.parquet import reading, scan_tables
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.analysis.passes import Archive
 from tailback.port_counters.analysis.port_inventory import (
@@ -27,7 +26,6 @@ from tailback.port_counters.analysis.port_inventory import (
     ticked,
     with_port_names,
 )
-from tailback.port_counters.analysis.rounds import archive
 from tailback.port_counters.analysis.timestamp_checks import (
     Instants,
     check,
@@ -45,7 +43,6 @@ from tailback.port_counters.readers import (
     read_part,
     reader_of,
 )
-from tailback.port_counters.readers.model import COORDINATES
 from tailback.port_counters.schema import (
     INTERVALS,
     CounterError,
@@ -70,10 +67,6 @@ class CounterSource:
         counters: Content of files; of a collection the counters of errors, of an archive nothing.
         archive: An archive of ``counter_intervals``; also that of a collection.
         ports: Distinct ``node_guid, node_name, port`` of a collection; None for other sources.
-        rounds: An archive of ``counter_readings`` in rounds; of a collection ``archive`` has the
-            intervals of the same rounds.
-        coordinates: ``node_name, x, y, z`` of torus routers.
-        classes: Classes of the ports, where the archive includes them.
         path: The archive, for error messages.
         run: Run directory that the counters are of.
         instants: Where the instants of readings come from.
@@ -86,9 +79,6 @@ class CounterSource:
     counters: CounterData = field(default_factory=CounterData)
     archive: Archive | None = None
     ports: pl.DataFrame | None = None
-    rounds: Archive | None = None
-    coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
-    classes: pl.DataFrame | None = None
     path: Path | None = None
     run: Path | None = None
     instants: Instants = "recorded"
@@ -224,11 +214,6 @@ def load(
     if archives:
         return _open(archives[0])
     _one_run(paths, reader)
-    if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
-        collected = _collections(paths)
-        collected.kinds, collected.rounds = ["collection in rounds"], archive(paths[0] / "readings")
-        collected.notes += collected.rounds.notes
-        return collected
     if reader in (None, "collection") and all(collection.sniff(path) for path in paths):
         return _collections(paths)
     counters = _files(paths, reader, every_ns)
@@ -247,7 +232,6 @@ def load(
     return CounterSource(
         [str(kind) for kind in kinds],
         counters,
-        coordinates=counters.coordinates,
         run=run_folder(paths[0]) if reader in (None, RUN) and engine_run.sniff(paths[0]) else None,
         unknown=counters.unknown,
         notes=notes,
@@ -379,51 +363,16 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     )
 
 
-def _has_rounds(path: Path) -> bool:
-    """Whether this is a collection of ``tailback collect --plan rounds`` and nothing else."""
-    files = sorted((path / "readings").glob("*.parquet"))
-    if not (path / "collection.json").is_file() or not files:
-        return False
-    any_row = False
-    try:
-        for file in files:  # one at a time: for a collection of sweeps the first file suffices
-            with reading(file, error=CounterError):
-                table = scan_tables(file, error=CounterError)
-                of_file = table.select(n=pl.len(), loose=pl.col("round").null_count())
-                rows, loose = of_file.collect().row(0)
-            if loose:
-                return False
-            any_row |= rows > 0
-    except CounterError:
-        return False  # the reader of collections reports the problem
-    return any_row
-
-
 def _open(path: Path) -> CounterSource:
-    """An archive of intervals or of readings in rounds."""
+    """An archive of intervals."""
     files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
     files, notes = readable_files(files)
     frame = scan_tables(files, error=CounterError)
     names = frame.collect_schema().names()
-    beside = {
-        name: read_table(path / f"{name}.parquet", error=CounterError)
-        for name in ("classes", "coordinates")
-        if path.is_dir() and (path / f"{name}.parquet").is_file()
-    }
-    out = CounterSource(["archive"], path=path, notes=list(notes))
-    if "interval_ns" not in names:
-        out.rounds = archive(path)
-        _no_loose_readings(out.rounds.rows, path)
-    else:
-        _needs(names, path)
-        own = tuple(str(file.absolute()) for file in files)
-        out.archive = Archive(_conforming(frame), own, _conforming)
-    if "classes" in beside:
-        out.classes = _with_columns(beside["classes"], CLASSES, path / "classes.parquet")
-    if "coordinates" in beside:
-        where = path / "coordinates.parquet"
-        out.coordinates = _with_columns(beside["coordinates"], COORDINATES, where)
-    return out
+    _needs(names, path)
+    parts = tuple(str(file.absolute()) for file in files)
+    archive = Archive(_conforming(frame), parts, _conforming)
+    return CounterSource(["archive"], archive=archive, path=path, notes=list(notes))
 
 
 def _needs(names: list[str], path: Path) -> None:
@@ -432,7 +381,7 @@ def _needs(names: list[str], path: Path) -> None:
             raise CounterError(
                 f"column {column!r} is missing",
                 file=path,
-                remedy="an archive has the columns of counter_intervals, docs/how-to/counters.md",
+                remedy="an archive has the columns of counter_intervals, docs/reference/tables.md",
             )
 
 
@@ -453,23 +402,3 @@ def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:
         pl.col(name).cast(dtype) if name in names else pl.lit(absent.get(name), dtype).alias(name)
         for name, dtype in INTERVALS.polars_schema.items()
     )
-
-
-def _no_loose_readings(rounds: pl.LazyFrame, path: Path) -> None:
-    with reading(path, error=CounterError):
-        loose = rounds.select(pl.col("round").null_count()).collect(engine="streaming").item()
-    if loose:
-        raise CounterError(
-            f"{loose} readings belong to no round",
-            file=path,
-            remedy="give intervals: of a collection, the folder that holds collection.json",
-        )
-
-
-def _with_columns(
-    frame: pl.DataFrame, schema: dict[str, type[pl.DataType]], path: Path
-) -> pl.DataFrame:
-    try:
-        return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
-    except pl.exceptions.PolarsError as error:
-        raise CounterError(f"has unexpected columns: {error}", file=path) from None

@@ -365,89 +365,6 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
-    """The table of :func:`by_port` from a summary of rounds, as far as the summary contains it.
-
-    Args:
-        summary: From ``rounds.summarise``, with the names of the ports. All rounds have the same
-            spacing, so intervals stand for time; ``seconds`` and everything from bytes and speeds
-            is null: :func:`with_utilization` adds it.
-    """
-    counted_ = ("at_least", "latched")
-    nothing = {name: pl.lit(0, pl.UInt64) for name in FLAGS if name not in counted_}
-    known = pl.col("intervals").sum()
-    table = (
-        summary.group_by("node_guid", "node_name", "port", "link")
-        .agg(
-            stall_known_intervals=known.cast(pl.UInt64),
-            stalled_intervals=pl.col("nonzero").sum().cast(pl.UInt64),
-            stall_fraction=pl.when(known > 0).then(pl.col("total_nonzero").sum() / known),
-            maximum=pl.col("maximum").max(),
-            at_least=pl.col("left_out").sum().cast(pl.UInt64),
-            full_intervals=pl.col("latched").sum().cast(pl.UInt64),
-            full=pl.col("latched").sort_by("round").last() > 0,
-            stalled=pl.col("total_nonzero").sum(),
-        )
-        .with_columns(
-            stall_at_least=pl.when("full").then(
-                pl.col("stalled") / (pl.col("stall_known_intervals") + pl.col("full_intervals"))
-            ),
-            latched=pl.col("full_intervals"),
-            untimed_intervals=pl.lit(0, pl.UInt64),
-            intervals=pl.col("stall_known_intervals") + pl.col("at_least"),
-            direction=pl.lit(None, pl.String),
-            interface=pl.lit(None, pl.String),
-            moved=pl.lit(None, pl.Boolean),
-            start_ns=pl.lit(None, pl.Int64),
-            end_ns=pl.lit(None, pl.Int64),
-            **{
-                n: pl.lit(None, pl.Float64)
-                for n in (
-                    "seconds",
-                    "stall_known_seconds",
-                    "stall_high_fraction",
-                    "paused_fraction",
-                    "use_known_seconds",
-                    "utilization",
-                    "capacity_gbps",
-                    "lost_gbps",
-                    "latched_stall_seconds",
-                )
-            },
-            **nothing,
-        )
-    )
-    return _worst_first(table)
-
-
-def with_utilization(ports: pl.DataFrame, port_use: pl.DataFrame) -> pl.DataFrame:
-    """The table of :func:`from_rounds` with times, capacities and utilizations from its intervals.
-
-    Args:
-        ports: From :func:`from_rounds`.
-        port_use: From :func:`by_port`, of the intervals of the same rounds; a port is found by its
-            GUID and number.
-
-    Returns:
-        ``ports`` with ``seconds, use_known_seconds, utilization, capacity_gbps, lost_gbps``,
-        ``start_ns`` and ``end_ns``, null where no interval has them.
-    """
-    sized = pl.col("use_known_seconds")
-    known = sized.sum()
-    used = port_use.group_by("node_guid", "port").agg(
-        pl.col("seconds").sum(),
-        pl.col("start_ns").min(),
-        pl.col("end_ns").max(),
-        pl.col("capacity_gbps").max(),
-        pl.col("latched_stall_seconds").max(),
-        utilization=pl.when(known > 0).then((pl.col("utilization") * sized).sum() / known),
-        use_known_seconds=known,
-    )
-    out = ports.drop(set(used.columns) - {"node_guid", "port"})
-    out = out.join(used, on=["node_guid", "port"], how="left", maintain_order="left")
-    return _with_lost(out).select(ports.columns)
-
-
 def assess(
     ports: pl.DataFrame,
     classes: pl.DataFrame,
@@ -461,7 +378,7 @@ def assess(
     """Find out where ports stall, from counters alone.
 
     Args:
-        ports: From :func:`by_port` or :func:`from_rounds`.
+        ports: From :func:`by_port`.
         classes: From ``classes.classify`` or ``port_inventory.with_classes``.
         threshold: Share of its time from which a port counts as stalling, 0–1.
         unknown: Columns of the sources that were not used.

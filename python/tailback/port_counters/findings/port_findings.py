@@ -39,6 +39,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.arrays import Bools, Floats
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.findings.port_events import event_port
 from tailback.port_counters.increments import RATE_TOLERANCE
@@ -112,9 +113,6 @@ PORT_FINDINGS: Final = Table(
 _ORDER: Final = ("degraded", "busy", "queued", "drops")
 _KEY: Final = ("node_name", "port", "interface", "link")
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
 
 def clock_error_ns(intervals: pl.DataFrame) -> float:
     """Error of time stamps: 95th percentile of the deviation of intervals from their usual length.
@@ -165,7 +163,7 @@ class _Port:
     drops: Floats
     paused: Floats
     pauses: Floats
-    unclear: Flags
+    unclear: Bools
     clock: float
 
     @property
@@ -197,16 +195,16 @@ class _Port:
         return np.asarray(self.sent + FRAME_BYTES * packets + begun, np.float64)
 
     @property
-    def queued(self) -> Flags:
+    def queued(self) -> Bools:
         """Intervals with a queue at both ends."""
         return (self.before > 0) & (self.after > 0)
 
     @property
-    def outlasted(self) -> Flags:
+    def outlasted(self) -> Bools:
         """Intervals in which the queue was never empty: more was queued at the start than sent."""
         return self.queued & (self.before >= self.sent + 2 * self.packet) & ~self.unclear
 
-    def full(self, clock: float) -> Flags:
+    def full(self, clock: float) -> Bools:
         """Intervals at the nominal rate, given a time stamp error of ``clock`` ns."""
         room = self.nominal / 8.0 * np.maximum(self.free - clock, 0.0)
         return np.asarray(self.wire + 2 * self.packet >= room, np.bool_)
@@ -258,7 +256,7 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
     return out
 
 
-def _runs(port: _Port, chosen: Flags) -> list[slice]:
+def _runs(port: _Port, chosen: Bools) -> list[slice]:
     """Runs of consecutive chosen intervals."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
     runs = []
@@ -319,7 +317,7 @@ class _Finding:
 
     finding: str
     evidence: str
-    chosen: Flags
+    chosen: Bools
     served: float | None = None
     low: float | None = None
     high: float | None = None
@@ -421,7 +419,7 @@ class _Samples:
         batches: Number of batches.
     """
 
-    active: Flags
+    active: Bools
     queued: Floats
     busy: float
     excess: float
@@ -508,7 +506,7 @@ def _is_decided(port: _Port, level: float) -> bool:
     return samples is not None and samples.busy > samples.error
 
 
-def _ran_full(port: _Port, active: Flags) -> bool:
+def _ran_full(port: _Port, active: Bools) -> bool:
     """Whether the port ever sent at its nominal rate, over a window that time stamps resolve.
 
     The time stamp error applies once per window, however many intervals it has: with late readings

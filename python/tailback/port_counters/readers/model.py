@@ -302,7 +302,7 @@ def _one_row_each(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Readings in which the counters of a port at an instant, from several series, are one row."""
     if not names:
         return readings
-    place = ["time_ns", "round", "node_guid", "node_name", "port", "interface", "direction"]
+    place = ["time_ns", "node_guid", "node_name", "port", "interface", "direction"]
     several = pl.col("node_name").is_in(names)
     one = readings.filter(several).group_by(place, maintain_order=True)
     joined = one.agg(pl.exclude(place).drop_nulls().first()).select(readings.columns)

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.errors import TraceError, nearest
 from tailback.traffic.nccl.choice import Choice
-
-Ints = NDArray[np.int64]
 
 RING_CHUNK: Final = {"simple": 2 << 20, "ll": 32 << 10, "ll128": 576_000}
 """Chunk size of a channel in a ring of AllReduce, AllGather, ReduceScatter, bytes."""

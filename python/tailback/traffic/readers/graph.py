@@ -19,9 +19,6 @@ from tailback.traffic.program import Label, Program
 NOTHING = 255
 """Kind of an operation that only has dependencies."""
 
-ANY_SOURCE = -1
-"""Peer of a receive from any source."""
-
 ANY_TAG = -(2**63)
 """Tag of a receive with any tag."""
 
@@ -41,7 +38,7 @@ class DependencyGraph:
     Attributes:
         rank_start: First operation of each rank, shape (R + 1,).
         kind: :class:`Op` ISEND, IRECV or COMPUTE (of more than 0 ps), or NOTHING, shape (N,).
-        peer: The other rank of a send or receive, ANY_SOURCE of a receive from any, shape (N,).
+        peer: The other rank of a send or receive, -1 of a receive from any, shape (N,).
         amount: Bytes or picoseconds, shape (N,).
         stream: Number of the tag and label of a send or receive, shape (N,).
         tag: Matching tag of each stream, ANY_TAG of receives with any, shape (streams,).

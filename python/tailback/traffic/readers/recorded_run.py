@@ -10,13 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailback.arrays import Bools, Ints
 from tailback.traffic.readers.narrow_columns import narrow_columns
 from tailback.traffic.readers.otf2.names import normalised_call
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _STARTUP = ("mpi_init", "mpi_init_thread", "mpi_initialized")
 _SHUTDOWN = ("mpi_finalize", "mpi_finalized")

@@ -8,10 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from tailback.arrays import Bools, Ints
 from tailback.traffic.readers.posts import UNKNOWN, Posts, guess_sources, in_order
 from tailback.traffic.readers.recorded_run import (
-    Bools,
-    Ints,
     RecordedCalls,
     RecordedCollectives,
     RecordedTransfers,

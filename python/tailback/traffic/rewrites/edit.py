@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.identity_cache import PerObject
 from tailback.traffic.collectives import CollectiveStep
 from tailback.traffic.program import POSTS, Label, Op, Program
 from tailback.traffic.rewrites.rewrite import MIN_SENDERS, DoesNotApplyError, Focus
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

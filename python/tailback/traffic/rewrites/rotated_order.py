@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.traffic.program import Op, Program
-from tailback.traffic.rewrites.edit import Ints, messages_of, posts_of_waits, rank_within_key
+from tailback.traffic.rewrites.edit import messages_of, posts_of_waits, rank_within_key
 from tailback.traffic.rewrites.rewrite import (
     MIN_SENDERS,
     REWRITES,

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.traffic.program import Op, Program
-from tailback.traffic.rewrites.edit import Ints, messages_of, posts_of_waits, waited_at
+from tailback.traffic.rewrites.edit import messages_of, posts_of_waits, waited_at
 from tailback.traffic.rewrites.rewrite import (
     REWRITES,
     DoesNotApplyError,

@@ -6,10 +6,10 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
+from tailback.arrays import Ints
 from tailback.traffic.collectives import barrier_partners
 from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.rewrites.edit import (
-    Ints,
     MessageSet,
     ProgramEdit,
     fresh_tag,

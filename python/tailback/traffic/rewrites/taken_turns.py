@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tailback.arrays import Ints
 from tailback.traffic.collectives import CollectiveStep
 from tailback.traffic.program import Label, Program
 from tailback.traffic.rewrites.edit import (
-    Ints,
     MessageSet,
     ProgramEdit,
     fan_in_receivers,

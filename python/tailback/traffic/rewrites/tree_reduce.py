@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Program
 from tailback.traffic.rewrites.edit import (
-    Ints,
     MessageSet,
     ProgramEdit,
     fan_in_receivers,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tailback.arrays import Bools, Ints
 from tailback.errors import TraceError
 from tailback.traffic.readers.dumpi.compile import read_files
 from tailback.traffic.readers.dumpi.header import (
@@ -19,8 +20,6 @@ from tailback.traffic.readers.dumpi.header import (
 from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import UNKNOWN, Posts
 from tailback.traffic.readers.recorded_run import (
-    Bools,
-    Ints,
     RecordedCollectives,
     RecordedRun,
     measured_time,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tailback.arrays import Bools, Ints
 from tailback.errors import TraceError
 from tailback.traffic.program import Label
 from tailback.traffic.readers.collective_posts import Calls
@@ -19,8 +20,6 @@ from tailback.traffic.readers.nsight.compile import (
 from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import UNKNOWN, Posts
 from tailback.traffic.readers.recorded_run import (
-    Bools,
-    Ints,
     RecordedCollectives,
     RecordedRun,
     measured_time,

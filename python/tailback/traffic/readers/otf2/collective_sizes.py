@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Ints
 from tailback.errors import TraceError
 from tailback.traffic.collectives_of_counts import Counts
 from tailback.traffic.readers.otf2.columns import Trace
@@ -27,17 +28,15 @@ _EXCHANGES = tuple(map(OPERATIONS.index, ("MPI_Alltoallv", "MPI_Alltoallw")))
 _ALLGATHERV = OPERATIONS.index("MPI_Allgatherv")
 _REDUCE_SCATTER = OPERATIONS.index("MPI_Reduce_scatter")
 
-_Numbers = NDArray[np.int64]
-
 
 def sizes_by_partner(
     trace: Trace,
-    row: _Numbers,
-    instance: _Numbers,
-    me: _Numbers,
+    row: Ints,
+    instance: Ints,
+    me: Ints,
     notes: list[str],
     file: Path,
-) -> tuple[_Numbers, list[Counts]]:
+) -> tuple[Ints, list[Counts]]:
     """What the calls of a trace move to and from each partner.
 
     Args:
@@ -61,7 +60,7 @@ def sizes_by_partner(
     first = np.flatnonzero(np.diff(instance[order], prepend=-1))
     text = _texts(trace, row)
     counts: list[Counts] = []
-    known: dict[tuple[int, bytes, bytes, bytes], _Numbers | None] = {}
+    known: dict[tuple[int, bytes, bytes, bytes], Ints | None] = {}
     even: Counter[str] = Counter()
     for begin, end in pairwise([*first.tolist(), len(order)]):
         mine = order[begin:end]
@@ -95,7 +94,7 @@ def sizes_by_partner(
     return out, counts
 
 
-def _texts(trace: Trace, row: _Numbers) -> _Numbers:
+def _texts(trace: Trace, row: Ints) -> Ints:
     """Number of the text of each message record, -1 without, shape like ``row``."""
     if trace.sizes is None or not len(trace.sizes.rows):
         return np.full(len(row), -1, np.int64)
@@ -104,7 +103,7 @@ def _texts(trace: Trace, row: _Numbers) -> _Numbers:
 
 
 def _shares(
-    trace: Trace, operation: int, sent: _Numbers, received: _Numbers, text: _Numbers
+    trace: Trace, operation: int, sent: Ints, received: Ints, text: Ints
 ) -> list[Counts] | None:
     """Counts of each rank; empty if all messages are equal, None if they are not known."""
     size = len(sent)
@@ -143,7 +142,7 @@ def _agreeing(sent: NDArray[np.object_], received: NDArray[np.object_], n: int) 
     return None
 
 
-def _exchange(trace: Trace, sent: _Numbers, text: _Numbers) -> list[Counts] | None:
+def _exchange(trace: Trace, sent: Ints, text: Ints) -> list[Counts] | None:
     size = len(sent)
     if trace.sizes is None:
         return None

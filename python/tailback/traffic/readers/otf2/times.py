@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tailback.arrays import Bools, Ints
 from tailback.traffic.readers.narrow_columns import narrowed
 from tailback.traffic.readers.otf2.collectives import agreement, locate
 from tailback.traffic.readers.otf2.columns import Trace
@@ -22,8 +23,6 @@ from tailback.traffic.readers.otf2.compile import (
 from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import Posts, guess_sources, in_order
 from tailback.traffic.readers.recorded_run import (
-    Bools,
-    Ints,
     RecordedCalls,
     RecordedCollectives,
     RecordedRun,

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import FabricError
-from tailback.fabric.model import Fabric
-from tailback.telemetry.hashed import CandidateLinks
+from tailback.fabric import Fabric
+from tailback.telemetry import CandidateLinks
 
 STAGES = ("leaf up", "core up", "core down", "leaf down", "host")
 """Stages of a three-level tree, in the order a packet meets them after the injection link."""

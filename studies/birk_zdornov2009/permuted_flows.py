@@ -1,4 +1,4 @@
-"""Permutations on k-ary n-trees with horizontal links: congestion, and time to complete."""
+"""Permutations on k-ary n-trees with horizontal links: congestion, and rounds to complete."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.fabric import Fabric
-from tailback.fabric.builders import from_arrays
-from tailback.fabric.core_errors import translate_core_error
-from tailback.fluid.paths import FlowPaths
+from tailback.fluid import FlowPaths
 
 
 @dataclass(frozen=True)
@@ -39,30 +36,13 @@ class KaryTree:
     @property
     def ports(self) -> int:
         """Switch ports in use, both ends of every cable counted."""
-        with translate_core_error("the fluid model"):
-            return _core.tree_ports(self.shape)[1]
+        return _core.tree_ports(self.shape)[1]
 
     @property
     def extra_ports(self) -> float:
         """Ports of the horizontal links by those of the plain tree."""
-        with translate_core_error("the fluid model"):
-            plain, modified = _core.tree_ports(self.shape)
+        plain, modified = _core.tree_ports(self.shape)
         return modified / plain - 1
-
-    def fabric(self, gbps: float = 100.0, delay_ps: int = 0) -> Fabric:
-        """The tree as a fabric, levels as tiers; raises ScenarioError for an impossible shape."""
-        with translate_core_error("the fluid model"):
-            arrays = _core.tree_fabric(self.shape, gbps, delay_ps)
-        n_nodes = arrays["n_nodes"]
-        names = [f"n{node:0{len(str(n_nodes - 1))}d}" for node in range(n_nodes)]
-        tiers = arrays["switch_tier"]
-        per_level = len(tiers) // self.levels
-        return from_arrays(
-            arrays,
-            f"{self.arity}-ary {self.levels}-tree, horizontal width {self.width}",
-            [f"s{tier}-{s % per_level}" for s, tier in enumerate(tiers.tolist())],
-            host_name=names,
-        )
 
 
 @dataclass(frozen=True)
@@ -114,21 +94,17 @@ def permutation_congestion(
         copies: Permutations superposed in a run.
         first: Number of the first run.
         seed: Seed of everything.
-
-    Raises:
-        ScenarioError: An impossible tree or a margin of 0.
     """
-    with translate_core_error("the fluid model"):
-        out = _core.tree_permutations(
-            tree.shape,
-            table=routing.table,
-            adaptive=routing.adaptive,
-            margin=routing.margin,
-            copies=copies,
-            first=first,
-            runs=runs,
-            seed=seed,
-        )
+    out = _core.tree_permutations(
+        tree.shape,
+        table=routing.table,
+        adaptive=routing.adaptive,
+        margin=routing.margin,
+        copies=copies,
+        first=first,
+        runs=runs,
+        seed=seed,
+    )
     return PermutationCongestion(out["max"], out["mean"], out["mean_links"])
 
 
@@ -153,20 +129,37 @@ class SuperposedFlows:
 def superpose_permutations(
     tree: KaryTree, routing: TreeRouting, copies: int, run: int = 0, seed: int = 1
 ) -> SuperposedFlows:
-    """Route ``copies`` random permutations: run ``run`` of :func:`permutation_congestion`.
-
-    Raises:
-        ScenarioError: An impossible tree or a margin of 0.
-    """
-    with translate_core_error("the fluid model"):
-        out = _core.tree_paths(
-            tree.shape,
-            table=routing.table,
-            adaptive=routing.adaptive,
-            margin=routing.margin,
-            copies=copies,
-            run=run,
-            seed=seed,
-        )
+    """Route ``copies`` random permutations: run ``run`` of :func:`permutation_congestion`."""
+    out = _core.tree_paths(
+        tree.shape,
+        table=routing.table,
+        adaptive=routing.adaptive,
+        margin=routing.margin,
+        copies=copies,
+        run=run,
+        seed=seed,
+    )
     paths = FlowPaths(out["start"], out["link"], out["share"])
     return SuperposedFlows(out["n_links"], out["node"], paths, out["rank"])
+
+
+def rounds_to_completion(
+    n_links: int, paths: FlowPaths, cells: int, buffer: int = 8, *, assigned: bool = False
+) -> NDArray[np.uint64]:
+    """Rounds until the last of ``cells`` cells of each flow has arrived.
+
+    In a round each link moves one cell, if the buffer at its far end has room. Switches have
+    virtual output queues and serve their inputs in turn; a node serves its flows in turn. All flows
+    are equal and start at once; divide by ``cells`` to compare with ``W``.
+
+    Args:
+        n_links: Number of links L.
+        paths: Single paths of F flows.
+        cells: Cells of each flow.
+        buffer: Cells that fit at the far end of each link.
+        assigned: Inject a cell of flow f every ``W_f`` rounds at most, as the assignment says.
+
+    Returns:
+        Rounds, shape (F,).
+    """
+    return np.asarray(_core.fluid_rounds(n_links, paths.columns, cells, buffer, assigned))

@@ -1,26 +1,30 @@
-"""Stall and bandwidth of links: definitions 2.1 to 2.3, distributions, correlations, comparisons.
+"""Tables of both counter studies: shares and boxes by class, distributions, correlations, tests.
 
+Alali et al., *A Measurement Study of Congestion in an InfiniBand Network* (2017), section IV, and
 Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA
-2018). Works on any number of intervals: everything is a pass over pieces
-(:mod:`tailback.port_counters.analysis.passes`); distributions are counted in bins of 0.01 percent.
+2018). Every function takes rows of ``counter_intervals``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.port_counters.analysis.classes import axis_of
-from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Piece
-from tailback.port_counters.schema import ROUNDING, CounterError
+from tailback.fabric import Fabric
+from tailback.port_counters.analysis import tier_panels
 
-BINS_A_PERCENT: Final = 100
+ROUNDING: Final = 1e-12
+"""Relative rounding error of sums that are equal."""
+
+CLASS: Final = ("category", "port_type")
+
+CATEGORY_ORDER: Final = ("Spine", "Leaf", "ToR", "DAVSpine", "DAVLeaf", "GladeSpine", "GladeLeaf")
+"""Order of the tables of Alali et al.; other categories follow by name."""
 
 MEASURES: Final = {
     "credit": ("stall_fraction", "percent of time stalled for credit (%)"),
@@ -30,197 +34,159 @@ MEASURES: Final = {
 """Name of a measure: its column of ``counter_intervals`` and its axis label."""
 
 
-def _measure(name: str) -> pl.Expr:
-    if name not in MEASURES:
-        raise CounterError(f"no measure {name!r}", remedy="one of " + ", ".join(MEASURES))
-    return pl.col(MEASURES[name][0])
-
-
-def _group(by: str) -> pl.Expr:
-    if by == "axis":
-        return axis_of(pl.col("direction")).fill_null("unknown").alias("group")
-    return pl.col(by).cast(pl.String).fill_null("unknown").alias("group")
-
-
-def _key(by: str) -> str:
-    """The column whose values :func:`_group` sorts into groups."""
-    return "direction" if by == "axis" else by
-
-
-def _bins(piece: Piece, measure: str, by: str) -> pl.LazyFrame:
-    # A value on the border of a bin is in the lower bin; one just above 0 is not counted as 0.
-    bins = _measure(measure) * (100 * BINS_A_PERCENT * (1 - ROUNDING))
+def _ordered(frame: pl.DataFrame) -> pl.DataFrame:
+    rank = {name: index for index, name in enumerate(CATEGORY_ORDER)}
     return (
-        piece.rows.select(_key(by), bin=bins.ceil().clip(0, 2**31 - 2).cast(pl.Int32))
-        .filter(pl.col("bin").is_not_null())
-        .group_by(_key(by), "bin")
-        .agg(n=pl.len().cast(pl.Int64))
+        frame.with_columns(
+            _rank=pl.col("category").replace_strict(rank, default=len(rank), return_dtype=pl.Int32)
+        )
+        .sort("_rank", "category", "port_type")
+        .drop("_rank")
     )
 
 
-def _add_bins(parts: pl.LazyFrame, by: str) -> pl.LazyFrame:
-    return parts.group_by(_key(by), "bin").agg(pl.col("n").sum())
-
-
-def ccdf_pass(measure: str, by: str = "axis", members: tuple[str, ...] | None = None) -> Aggregate:
-    """Pass of :func:`ccdf`; ``members`` restricts it to the links of some nodes."""
-    _measure(measure)
-    columns = (_key(by), MEASURES[measure][0])
-    return Aggregate(
-        partial(_bins_of, measure=measure, by=by, members=members),
-        partial(_add_bins, by=by),
-        (*columns, "node_name") if members is not None else columns,
-    )
-
-
-def _bins_of(piece: Piece, measure: str, by: str, members: tuple[str, ...] | None) -> pl.LazyFrame:
-    if members is not None:
-        piece = Piece(piece.rows.filter(pl.col("node_name").is_in(members)), piece.carried)
-    return _bins(piece, measure, by)
-
-
-def ccdf_table(counts: pl.DataFrame, by: str = "axis") -> pl.DataFrame:
-    """The distribution of :func:`ccdf` from the total of :func:`ccdf_pass`."""
-    total = pl.col("n").sum().over("group")
-    above = total - pl.col("n").cum_sum().over("group")
-    return (
-        counts.select(_group(by), "bin", "n")
-        .group_by("group", "bin")
-        .agg(pl.col("n").sum())
-        .sort("group", "bin")
-        .select("group", percent=pl.col("bin") / BINS_A_PERCENT, ccdf=above / total, rows=total)
-    )
-
-
-def ccdf(intervals: pl.LazyFrame | Archive, measure: str, by: str = "axis") -> pl.DataFrame:
-    """Complementary cumulative distribution of a measure for each direction (Figures 4, 5, 7, 8).
+def zero_shares(ports: pl.DataFrame) -> pl.DataFrame:
+    """Figure 5 of Alali et al.: percentage of intervals with a stall, of each class.
 
     Args:
-        intervals: Rows of ``counter_intervals``.
+        ports: A row per port: ``category, port_type, intervals, nonzero``.
+
+    Returns:
+        ``category, port_type, intervals, nonzero_percent``; null for a class without intervals.
+    """
+    sums = ports.group_by(CLASS).agg(pl.col("intervals", "nonzero").sum())
+    share = 100.0 * pl.col("nonzero") / pl.col("intervals")
+    known = pl.when(pl.col("intervals") > 0).then(share)
+    return _ordered(sums.select(*CLASS, "intervals", nonzero_percent=known))
+
+
+def boxes(ports: pl.DataFrame, value: str) -> pl.DataFrame:
+    """Figures 6 (``maximum``) and 7 (``average``) of Alali et al.: a box plot of each class.
+
+    An outlier is a value more than 1.5 interquartile ranges above the 75 % or below the 25 %
+    number (IV-D); whiskers end at the last value that is not an outlier.
+
+    Args:
+        ports: A row per port; those without a stall are left out.
+        value: The column of values.
+
+    Returns:
+        ``category, port_type, q1, median, q3, low, high, outliers``.
+    """
+    x = pl.col(value)
+    # Linear interpolation between order statistics, as in NumPy and matplotlib's box plots.
+    marked = (
+        ports.filter(pl.col("nonzero") > 0)
+        .with_columns(
+            q1=x.quantile(0.25, interpolation="linear").over(CLASS),
+            q3=x.quantile(0.75, interpolation="linear").over(CLASS),
+        )
+        .with_columns(reach=1.5 * (pl.col("q3") - pl.col("q1")))
+        .with_columns(
+            out=(x > pl.col("q3") + pl.col("reach")) | (x < pl.col("q1") - pl.col("reach"))
+        )
+    )
+    inside = x.filter(~pl.col("out"))
+    return _ordered(
+        marked.group_by(CLASS).agg(
+            q1=pl.col("q1").first(),
+            median=x.median(),
+            q3=pl.col("q3").first(),
+            low=inside.min(),
+            high=inside.max(),
+            outliers=pl.col("out").sum(),
+        )
+    )
+
+
+def tier_stalls(rows: pl.DataFrame, fabric: Fabric, names: dict[int, str]) -> pl.DataFrame:
+    """Mean stall of every link of a tree, percent, and its position in the panels of its tier.
+
+    Args:
+        rows: Intervals with link numbers of the fabric.
+        fabric: The fabric.
+        names: What to call a tier, by its number.
+
+    Returns:
+        ``panel, order, column, row, link, percent``.
+    """
+    measured = rows.drop_nulls(["link", "stall_ns"])
+    means = measured.group_by("link").agg(
+        percent=100.0 * pl.col("stall_ns").sum() / pl.col("interval_ns").sum()
+    )
+    places = []
+    for order, panel in enumerate(tier_panels(fabric, names)):
+        row, column = np.nonzero(panel.links >= 0)
+        links = panel.links[row, column].astype(np.uint32)
+        columns = {"column": column, "row": row, "link": links}
+        places.append(
+            pl.DataFrame(columns).select(
+                pl.lit(panel.title).alias("panel"), pl.lit(order).alias("order"), pl.all()
+            )
+        )
+    return pl.concat(places).join(means, on="link", how="left", maintain_order="left")
+
+
+def _by_axis(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(group=pl.col("direction").str.head(1))
+
+
+def ccdf(rows: pl.DataFrame, measure: str) -> pl.DataFrame:
+    """Complementary cumulative distribution of a measure by axis (Jha et al., Figures 4 to 8).
+
+    Args:
+        rows: Intervals with directions.
         measure: ``credit``, ``inq`` or ``bandwidth``.
-        by: ``axis`` (X, Y, Z of a torus; up, down, flat of a tree) or a column.
 
     Returns:
-        ``group, percent, ccdf, rows``: the share of link-intervals whose value is *above*
-        ``percent``, at each value that occurs, rounded up to 0.01 percentage points.
+        ``group, percent, ccdf``: the share of link-intervals whose value is *above* ``percent``,
+        at each value that occurs.
     """
-    return ccdf_table(_total(intervals, ccdf_pass(measure, by)), by)
+    counts = (
+        _by_axis(rows)
+        .select("group", percent=100 * pl.col(MEASURES[measure][0]))
+        .drop_nulls("percent")
+        .group_by("group", "percent")
+        .len()
+        .sort("group", "percent")
+    )
+    total = pl.col("len").sum().over("group")
+    above = total - pl.col("len").cum_sum().over("group")
+    return counts.select("group", "percent", ccdf=above / total)
 
 
-def _total(intervals: pl.LazyFrame | Archive, one: Aggregate) -> pl.DataFrame:
-    return LOCAL_ENGINE.add_up(Archive.of(intervals).pieces(), [one])[0]
+def correlations(rows: pl.DataFrame) -> pl.DataFrame:
+    """Table I of Jha et al.: Pearson correlation of utilization with each kind of stall, by axis.
+
+    Returns:
+        ``group, credit, inq``; null where a group has fewer than 3 rows with both values or no
+        variation.
+    """
+
+    def pearson(name: str) -> pl.Expr:
+        stall, used = pl.col(MEASURES[name][0]), pl.col("utilization")
+        both = stall.is_not_null() & used.is_not_null()
+        x, y = used.filter(both), stall.filter(both)
+        varied = (both.sum() >= 3) & (x.min() < x.max()) & (y.min() < y.max())
+        return pl.when(varied).then(pl.corr(x, y)).fill_nan(None).alias(name)
+
+    return _by_axis(rows).group_by("group").agg(pearson("credit"), pearson("inq")).sort("group")
 
 
-_STALLS: Final = {"credit": "stall_fraction", "inq": "internal_stall_fraction"}
-
-
-def correlation_pass(by: str = "axis") -> Aggregate:
-    """Pass of :func:`correlations`: moments about means, which can be merged exactly."""
-    columns = (_key(by), "utilization", *_STALLS.values())
-    return Aggregate(partial(_moments, by=by), partial(_add_moments, by=by), columns)
-
-
-def _moments(piece: Piece, by: str) -> pl.LazyFrame:
-    """Count, means, and sums of squares and products about the means, for each group."""
-    used = pl.col("utilization")
-    about: list[pl.Expr] = []
-    sums: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
-    out: list[pl.Expr] = [pl.col("rows")]
-    for name, column in _STALLS.items():
-        x, y, n, mean_x, mean_y = (
-            pl.col(f"{name}_{s}") for s in ("x", "y", "n", "mean_x", "mean_y")
-        )
-        both = used.is_not_null() & pl.col(column).is_not_null()
-        # Centred on the means of the piece first: sums about 0 would lose precision where values
-        # vary little.
-        for own, part in ((used, "x"), (pl.col(column), "y")):
-            about.append(pl.when(both).then(own - own.mean()).alias(f"{name}_{part}"))
-            about.append(own.mean().alias(f"{name}_mean_{part}"))
-        sums.append(x.count().cast(pl.Int64).alias(f"{name}_n"))
-        for part, value in (("x", x), ("y", y)):
-            sums.append(pl.col(f"{name}_mean_{part}").first())
-            sums.append(value.min().alias(f"{name}_{part}0"))
-            sums.append(value.max().alias(f"{name}_{part}1"))
-            sums.append(value.sum().alias(f"{name}_{part}"))
-        for part, value in (("xx", x * x), ("yy", y * y), ("xy", x * y)):
-            sums.append(value.sum().alias(f"{name}_{part}"))
-        of_none = pl.when(n > 0)
-        values = {
-            "n": n,
-            "x": of_none.then(mean_x + x / n),
-            "y": of_none.then(mean_y + y / n),
-            **{
-                key: pl.when(n > 0).then(pl.col(f"{name}_{key}") - one * other / n).otherwise(0.0)
-                for key, one, other in (("xx", x, x), ("yy", y, y), ("xy", x, y))
-            },
-            **{
-                f"{part}{end}": pl.col(f"{name}_{part}{end}") + pl.col(f"{name}_mean_{part}")
-                for part in "xy"
-                for end in "01"
-            },
-        }
-        out += [value.alias(f"{name}_{key}") for key, value in values.items()]
-    return piece.rows.select(_key(by), *about).group_by(_key(by)).agg(sums).select(_key(by), *out)
-
-
-def _add_moments(parts: pl.LazyFrame, by: str) -> pl.LazyFrame:
-    """Merge the moments of parts about their means (Chan, Golub, LeVeque, 1979)."""
-    return parts.group_by(_key(by)).agg(_whole())
-
-
-def _whole() -> list[pl.Expr]:
-    out: list[pl.Expr] = [pl.col("rows").sum()]
-    for name in _STALLS:
-        n, x, y, xx, yy, xy, x0, x1, y0, y1 = (
-            pl.col(f"{name}_{s}") for s in ("n", "x", "y", "xx", "yy", "xy", "x0", "x1", "y0", "y1")
-        )
-        weight = n.cast(pl.Float64)
-        # A part without rows has no mean and adds nothing.
-        mean_x, mean_y = ((weight * v).sum() / weight.sum() for v in (x, y))
-        dx, dy = x - mean_x, y - mean_y
-        values = {
-            "n": n.sum(),
-            "x": mean_x,
-            "y": mean_y,
-            "xx": xx.sum() + (weight * dx * dx).sum(),
-            "yy": yy.sum() + (weight * dy * dy).sum(),
-            "xy": xy.sum() + (weight * dx * dy).sum(),
-            "x0": x0.min(),
-            "x1": x1.max(),
-            "y0": y0.min(),
-            "y1": y1.max(),
-        }
-        out += [value.alias(f"{name}_{key}") for key, value in values.items()]
-    return out
-
-
-def correlation_table(moments: pl.DataFrame, by: str = "axis") -> pl.DataFrame:
-    """The table of :func:`correlations` from the total of :func:`correlation_pass`."""
-    table = moments.with_columns(_group(by)).group_by("group").agg(_whole()).sort("group")
-    return table.select("group", _pearson("credit"), _pearson("inq"), "rows")
-
-
-def correlations(intervals: pl.LazyFrame | Archive, by: str = "axis") -> pl.DataFrame:
-    """Table I: Pearson correlation of link utilization with each kind of stall.
+def worst_slices(rows: pl.DataFrame, coordinates: pl.DataFrame) -> pl.DataFrame:
+    """Stall of each router in the interval of the largest stall: ``x, y, z, percent``.
 
     Args:
-        intervals: Rows of ``counter_intervals``.
-        by: ``axis`` or a column.
-
-    Returns:
-        ``group, credit, inq, rows``; null where a group has fewer than 3 rows with both values or
-        no variation.
+        rows: Intervals of one direction that end at the same instants for all links.
+        coordinates: ``node_name, x, y, z`` of the routers.
     """
-    return correlation_table(_total(intervals, correlation_pass(by)), by)
-
-
-def _pearson(name: str) -> pl.Expr:
-    n, xx, yy, xy, x0, x1, y0, y1 = (
-        pl.col(f"{name}_{s}") for s in ("n", "xx", "yy", "xy", "x0", "x1", "y0", "y1")
+    known = rows.drop_nulls("stall_fraction")
+    worst = known.sort("stall_fraction", "time_ns", descending=[True, False])["time_ns"].head(1)
+    return (
+        known.filter(pl.col("time_ns").is_in(worst.implode()))
+        .join(coordinates, on="node_name")
+        .select("x", "y", "z", percent=100 * pl.col("stall_fraction"))
     )
-    varied = (n >= 3) & (x0 < x1) & (y0 < y1)
-    value = xy / (xx * yy).sqrt()
-    return pl.when(varied).then(value.clip(-1.0, 1.0)).fill_nan(None).alias(name)
 
 
 SHUFFLES: Final = 9999
@@ -285,17 +251,9 @@ class GroupTest:
         )
         return f"no difference found: {means}{times}; p = {self.p_value:.2g}; {found}"
 
-    def to_dict(self) -> dict[str, float | str | None]:
-        """The result as plain values; null where there is no finite number."""
-        values = {**asdict(self), "ratio": self.ratio}
-        return {
-            "verdict": self.verdict(),
-            **{name: value if np.isfinite(value) else None for name, value in values.items()},
-        }
-
 
 def compare_groups(
-    intervals: pl.LazyFrame | Archive,
+    rows: pl.DataFrame,
     members: Iterable[str],
     *,
     measure: str = "credit",
@@ -313,41 +271,24 @@ def compare_groups(
     without the test finding a difference. It assumes that the groups differ by a factor.
 
     Args:
-        intervals: Rows of ``counter_intervals``.
+        rows: The intervals.
         members: Names of the nodes of the group.
         measure: ``credit``, ``inq`` or ``bandwidth``.
         seed: Seed of the draws.
 
     Raises:
-        CounterError: A group without links, or no others.
+        ValueError: A group without links, or no others.
     """
-    return comparison(_total(intervals, means_pass(measure)), members, seed=seed)
-
-
-def means_pass(measure: str = "credit") -> Aggregate:
-    """Pass of :func:`compare_groups`: sum and number of the values of each link."""
-    _measure(measure)
-    columns = ("node_guid", "node_name", "port", MEASURES[measure][0])
-    return Aggregate(partial(_sums, measure=measure), _add_sums, columns)
-
-
-_LINK: Final = ("node_guid", "node_name", "port")
-
-
-def _sums(piece: Piece, measure: str) -> pl.LazyFrame:
-    value = _measure(measure)
-    return piece.rows.group_by(_LINK).agg(total=value.sum(), n=value.count().cast(pl.Int64))
-
-
-def _add_sums(parts: pl.LazyFrame) -> pl.LazyFrame:
-    return parts.group_by(_LINK).agg(pl.col("total", "n").sum())
+    value = pl.col(MEASURES[measure][0])
+    sums = rows.group_by("node_guid", "node_name", "port").agg(total=value.sum(), n=value.count())
+    return comparison(sums, members, seed=seed)
 
 
 def comparison(sums: pl.DataFrame, members: Iterable[str], *, seed: int = 1) -> GroupTest:
-    """The result of :func:`compare_groups` from the total of :func:`means_pass`.
+    """The result of :func:`compare_groups` from ``node_name``, sum and number of each link.
 
     Raises:
-        CounterError: A group without links, or no others.
+        ValueError: A group without links, or no others.
     """
     nodes = (
         sums.filter(pl.col("n") > 0)
@@ -358,9 +299,8 @@ def comparison(sums: pl.DataFrame, members: Iterable[str], *, seed: int = 1) -> 
     inside = nodes["node_name"].is_in(list(set(members))).to_numpy()
     total, links = (nodes[name].to_numpy().astype(np.float64) for name in ("total", "links"))
     if not inside.any() or inside.all():
-        raise CounterError(
-            f"{links[inside].sum():.0f} links in the group and {links[~inside].sum():.0f} others",
-            remedy="name some, but not all, of the nodes the counters are of",
+        raise ValueError(
+            f"{links[inside].sum():.0f} links in the group and {links[~inside].sum():.0f} others"
         )
     random = np.random.default_rng([seed, 0x6B73])
     mine, others = np.where(inside, total, 0.0), np.where(inside, 0.0, total)
