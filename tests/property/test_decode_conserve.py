@@ -62,7 +62,6 @@ def test_it_never_adds_error(width: int, seed: int) -> None:
     assert after <= before * (1 + 1e-9)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 8), st.integers(3, 20), st.booleans(), SEEDS)
 def test_links_shared_by_classes(classes: int, width: int, weighted: bool, seed: int) -> None:
     """The solution is possible, no possible point is nearer, and the stated residual holds."""

@@ -20,11 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path
     if missing:
         pytest.skip(f"{' and '.join(missing)} not installed")
     work = tmp_path_factory.mktemp("recorders")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-            patch.setenv(name, "1")
-        patch.setenv("XDG_CACHE_HOME", str(work / "cache"))
-        return work, recorders.recorded(work, RANKS, STEPS)
+    return work, recorders.recorded(work, RANKS, STEPS)
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ counter = st.one_of(st.integers(0, TOP), st.integers(TOP - 5, TOP), st.integers(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(before=counter, growth=st.integers(0, 10**8), resets=st.booleans())
 def test_no_number_is_larger_than_the_truth(before: int, growth: int, resets: bool) -> None:
     """Whatever a latching counter goes through, a number without a flag is exact, and one with

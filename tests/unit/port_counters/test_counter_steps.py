@@ -147,7 +147,7 @@ value = st.one_of(st.integers(0, TOP), st.integers(TOP - 9, TOP), st.integers(0,
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     before=st.tuples(value, value, value),
     after=st.tuples(value, value, value),

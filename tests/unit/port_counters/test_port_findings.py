@@ -122,7 +122,7 @@ INTERVALS_READ = 38
 """Intervals of each port below."""
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=8)
 @given(
     at=st.one_of(st.integers(1, INTERVALS_READ), st.floats(0.01, INTERVALS_READ - 0.01)),
     reset=st.sampled_from([("a",), ("b",), ("a", "b", "c")]),
@@ -155,7 +155,7 @@ def test_a_reset_makes_no_slow_link(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     at=st.one_of(st.integers(1, 9), st.floats(0.01, 8.99)),
     begin=st.integers(0, 2**32 - 10**6),

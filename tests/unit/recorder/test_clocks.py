@@ -59,7 +59,6 @@ def test_clocks_are_compared_again_where_they_drift(
 ) -> None:
     if not shutil.which("mpirun.mpich") or not shutil.which("mpicc.mpich"):
         pytest.skip("needs Debian packages mpich, libmpich-dev")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # MPICH takes the two ranks for those of two hosts.
     monkeypatch.setenv("MPIR_CVAR_NUM_CLIQUES", "2")
     (tmp_path / "drift.c").write_text(DRIFTING)

@@ -93,9 +93,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(f'#!/bin/sh\n{line}\nexec "$@"\n')
         (folder / name).chmod(0o755)
     patch = pytest.MonkeyPatch()
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        patch.setenv(name, "1")
-    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     # The ranks of MPICH run on two hosts, as it believes.
     patch.setenv("MPIR_CVAR_NUM_CLIQUES", "2")
     yield folder

@@ -71,14 +71,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
     folder = tmp_path_factory.mktemp("program")
-    patch = pytest.MonkeyPatch()
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        patch.setenv(name, "1")
-    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (folder / "app.c").write_text(PROGRAM)
     subprocess.run(["mpicc", "-g", "app.c", "-o", "app"], cwd=folder, check=True)
-    yield ["mpirun", "--oversubscribe", "-np", "2", str(folder / "app")]
-    patch.undo()
+    return ["mpirun", "--oversubscribe", "-np", "2", str(folder / "app")]
 
 
 @pytest.mark.tools

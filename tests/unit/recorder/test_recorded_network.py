@@ -188,9 +188,6 @@ def test_the_recorder_writes_what_the_reader_needs(
 ) -> None:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     device = tmp_path / "devices" / "fake_0"
     counters = device / "ports" / "1" / "counters"
     counters.mkdir(parents=True)

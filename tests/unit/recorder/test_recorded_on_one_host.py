@@ -48,9 +48,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("freed")
     (folder / "app.c").write_text(FREED)
     subprocess.run(["mpicc.mpich", "app.c", "-o", "app"], cwd=folder, check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        record(["mpirun.mpich", "-n", "2", str(folder / "app")], folder / "out")
+    record(["mpirun.mpich", "-n", "2", str(folder / "app")], folder / "out")
     return folder / "out"
 
 

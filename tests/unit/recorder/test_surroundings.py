@@ -58,9 +58,6 @@ def test_pauses_discards_and_marks_of_drivers_are_recorded(
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
     if not any(one.name != "lo" for one in Path("/sys/class/net").iterdir()):
         pytest.skip("needs a network interface")
-    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     program = idle_program(tmp_path, 500_000)
     driver = library_to_preload(tmp_path, DRIVER)
     monkeypatch.setenv("LD_PRELOAD", str(driver))

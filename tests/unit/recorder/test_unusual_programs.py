@@ -135,19 +135,10 @@ PLAIN = "integer q(2), s(MPI_STATUS_SIZE, 2)"
 TYPED = "type(MPI_Status) s(2)\ntype(MPI_Request) q(2)"
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled recorder, once for all programs."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def tools(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tools(tmp_path: Path) -> Path:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     return tmp_path
 
 

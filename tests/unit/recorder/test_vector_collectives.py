@@ -157,11 +157,9 @@ LIBRARIES = pytest.mark.parametrize("compiler", ["mpicc", "mpicc.mpich"])
 
 
 @pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tools(tmp_path: Path) -> Path:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        monkeypatch.setenv(name, "1")
     return tmp_path
 
 

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from tailback.cli import cli
+from tests.factories.repository import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -63,15 +64,15 @@ def options_of(command: click.Command) -> set[str]:
     return {name for name in names if name.startswith("--")}
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def texts(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every string that is no docstring; values of f-strings are left out."""
     inner = {
         id(part)
-        for node in ast.walk(tree)
+        for node in nodes(source)
         if isinstance(node, (ast.JoinedStr, ast.Expr))
         for part in (node.values if isinstance(node, ast.JoinedStr) else [node.value])
     }
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else "" for part in node.values)
             yield node.lineno, "".join(map(str, parts))
@@ -79,11 +80,11 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, str(node.value)
 
 
-def literal_options(tree: ast.AST, options: set[str]) -> list[str]:
+def literal_options(source: str, options: set[str]) -> list[str]:
     """Options of Tailback in texts of a module, other than in a command for a shell."""
     return [
         f"line {line}: {match[0]}"
-        for line, text in texts(tree)
+        for line, text in texts(source)
         for match in _OPTION.finditer(text)
         if match[0] in options and not _COMMAND.search(text[: match.start()])
     ]
@@ -96,13 +97,13 @@ def test_messages_below_the_command_line_name_no_literal_option() -> None:
     for file in sorted(PACKAGE.rglob("*.py")):
         name = file.relative_to(PACKAGE).as_posix()
         if name.split("/")[0] not in OF_THE_COMMAND_LINE and name not in COMMANDS:
-            offences[name] = literal_options(ast.parse(file.read_text("utf-8")), options)
+            offences[name] = literal_options(file.read_text("utf-8"), options)
     offences = {name: lines for name, lines in offences.items() if lines}
     assert not offences, f"{offences}: tailback.errors.option names it for either interface"
 
 
 def test_a_literal_option_in_a_message_is_detected() -> None:
-    module = ast.parse(
+    module = (
         '"""--out of a docstring."""\n'
         "give = f'give {x} with --out'\n"
         "run = 'tailback simulate --out wrote it; nsys export --type=sqlite'\n"

@@ -85,7 +85,7 @@ def concurrent(messages: list[list[int]], **engine: Any) -> Any:
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     n=st.integers(1, 8),
     size=st.integers(1, 2**24),
@@ -105,7 +105,7 @@ def test_concurrent_messages_take_as_long_as_the_memory_says(
     assert took(model(concurrent(messages, **rates))) == pytest.approx(expected, abs=2, rel=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     messages=st.lists(
         st.tuples(
