@@ -113,7 +113,7 @@ def test_simulation_conserves_bytes_and_respects_capacity(case: Case, data: st.D
 
 
 @given(cases())
-def test_all_at_once_the_assignment_ends_at_the_heaviest_link(case: Case) -> None:
+def test_the_assignment_ends_at_the_heaviest_link(case: Case) -> None:
     capacity, paths, size = case
     ends = simulate_flows(capacity, paths, size, rates="assignment").end_ps
     heaviest = assignment(capacity, paths, size).completion_ns * 1000
@@ -143,9 +143,7 @@ def ends_one_by_one(
 
 
 @given(cases(), st.data())
-def test_rates_kept_as_flows_come_and_go_are_those_solved_from_nothing(
-    case: Case, data: st.DataObject
-) -> None:
+def test_updated_rates_are_those_solved_from_nothing(case: Case, data: st.DataObject) -> None:
     capacity, paths, size = case
     starts = st.lists(st.integers(0, 3_000_000), min_size=len(size), max_size=len(size))
     start = np.array(data.draw(starts), np.uint64)

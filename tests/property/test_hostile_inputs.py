@@ -81,7 +81,7 @@ def _peak_bytes() -> int:
 
 
 @pytest.mark.parametrize("name", TEXT)
-def test_expanding_file_stays_within_the_memory_for_one_input(
+def test_expanding_file_stays_within_its_memory(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = INPUTS[name]

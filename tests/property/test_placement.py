@@ -131,7 +131,7 @@ def test_swaps_are_those_of_the_plain_search(
 
 @pytest.mark.parametrize("per_part", [7, 40, 130])
 @pytest.mark.parametrize("unit", [1.0, 1e6 / 3])
-def test_swaps_in_large_parts_are_those_of_the_plain_search(per_part: int, unit: float) -> None:
+def test_swaps_in_large_parts_match_plain_search(per_part: int, unit: float) -> None:
     """More vertices in a part than are looked at, and many equal gains."""
     rng = np.random.default_rng(per_part)
     n_parts = 6

@@ -90,7 +90,7 @@ cases = given(size=st.integers(1, 70), pick=st.integers(0, 10**6), nbytes=BYTES)
 
 @pytest.mark.parametrize("call", sorted(CALLS))
 @cases
-def test_runs_to_its_end_and_informs_who_must_know(
+def test_a_collective_ends_and_informs_its_ranks(
     call: str, size: int, pick: int, nbytes: int
 ) -> None:
     root = pick % size
@@ -108,9 +108,7 @@ def test_runs_to_its_end_and_informs_who_must_know(
 
 
 @cases
-def test_every_rank_gets_as_many_bytes_as_the_call_gives_it(
-    size: int, pick: int, nbytes: int
-) -> None:
+def test_every_rank_gets_the_bytes_of_its_call(size: int, pick: int, nbytes: int) -> None:
     root = pick % size
     others = size - 1
     for call in ("MPI_Allgather", "MPI_Bcast", "MPI_Reduce"):
@@ -158,7 +156,7 @@ def test_vector_calls_fit_together_whatever_each_rank_brings(
     assert spread.mismatched == 0
 
 
-def test_this_check_notices_a_deadlock_and_a_lost_message() -> None:
+def test_this_check_notices_deadlocks_and_lost_messages() -> None:
     crossed = CollectiveStep((), ((1, 8),)), CollectiveStep(((1, 8),), ())
     mirror = CollectiveStep((), ((0, 8),)), CollectiveStep(((0, 8),), ())
     assert not Outcome([list(crossed), list(mirror)]).finished
