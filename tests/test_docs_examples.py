@@ -212,7 +212,7 @@ def command(name: str) -> click.Command:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_of_a_help_name_what_there_is(name: str) -> None:
+def test_examples_of_a_help_name_existing_things(name: str) -> None:
     """Files below examples/ exist, commands and options are known."""
     lines = [line.split() for line in (command(name).help or "").split("\n")]
     for words in (line for line in lines if line[:1] == ["tailback"]):
