@@ -43,7 +43,7 @@ def test_three_recorders_agree_in_what_they_record(made: tuple[Path, dict[str, P
 
 @pytest.mark.slow
 @pytest.mark.tools
-def test_the_diagnosis_of_each_recording_says_what_it_lacks(
+def test_each_recordings_diagnosis_says_what_it_lacks(
     made: tuple[Path, dict[str, Path]],
 ) -> None:
     work, paths = made
