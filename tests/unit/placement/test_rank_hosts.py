@@ -88,9 +88,7 @@ rank: 2: { host: 2; cpu: {0-3} } : app 0
     ],
 )
 @pytest.mark.parametrize("option", ["--rankfile", "--placement"])
-def test_what_launchers_print_gives_the_host_of_each_rank(
-    tmp_path: Path, text: str, option: str
-) -> None:
+def test_launcher_output_gives_each_ranks_host(tmp_path: Path, text: str, option: str) -> None:
     assert hosts(tmp_path, text) == ["n0", "n0", "n1", "n1"]
     assert placed(tmp_path, text, option, "n0:2,n1:2") == ["n0", "n0", "n1", "n1"]
 
