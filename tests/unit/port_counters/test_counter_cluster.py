@@ -138,7 +138,7 @@ def test_the_command_on_a_cluster(
     assert "X+" in said[0]
 
 
-def test_a_file_that_a_worker_cannot_read_is_an_error(tmp_path: Path, address: str) -> None:
+def test_a_file_unreadable_to_workers_is_an_error(tmp_path: Path, address: str) -> None:
     path = split(tmp_path / "a", archive.part(0, 20), [700, 1300])
     pieces = rounds.archive(path)
     (path / "part-00001.parquet").write_bytes(b"PAR1 no more")
@@ -153,9 +153,7 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("plan", ["sweep", "rounds"])
-def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
-    tmp_path: Path, address: str, plan: str
-) -> None:
+def test_a_clusters_collection_has_fabric_names(tmp_path: Path, address: str, plan: str) -> None:
     folder = collected(tmp_path / "c", 5, rounds=plan == "rounds")
     (tmp_path / "fabric").write_text(FILE)
     places = port_inventory.from_discovery(tmp_path / "fabric")
@@ -168,7 +166,7 @@ def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
 
 
 @pytest.mark.parametrize("given", ["not an address", "http://localhost:8787"])
-def test_what_is_no_address_of_a_scheduler_is_refused_at_once(given: str) -> None:
+def test_no_scheduler_address_is_refused_at_once(given: str) -> None:
     # In a process of its own: a client that is given up waits when the interpreter ends.
     began = time.monotonic()
     ended = subprocess.run(

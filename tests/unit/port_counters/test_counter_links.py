@@ -162,7 +162,7 @@ def quick_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_tests")
-def test_groups_that_are_alike_differ_in_one_case_of_twenty() -> None:
+def test_like_groups_differ_in_one_case_of_twenty() -> None:
     random = np.random.default_rng(46)
     cases = [drawn_means(random, 1.0, zeros) for zeros in (0.0, 0.6, 0.9) for _ in range(40)]
     found = [links.comparison(*case, seed=n).p_value < 0.05 for n, case in enumerate(cases)]
@@ -172,7 +172,7 @@ def test_groups_that_are_alike_differ_in_one_case_of_twenty() -> None:
 
 @pytest.mark.usefixtures("quick_tests")
 @pytest.mark.parametrize("zeros", [0.0, 0.6, 0.9])
-def test_ten_times_the_stall_is_found_where_the_test_states_so(zeros: float) -> None:
+def test_the_test_finds_tenfold_stall(zeros: float) -> None:
     random = np.random.default_rng(14)
     found = stated = 0
     for n in range(30):
@@ -186,7 +186,7 @@ def test_ten_times_the_stall_is_found_where_the_test_states_so(zeros: float) -> 
 
 
 @pytest.mark.usefixtures("quick_tests")
-def test_interval_of_the_ratio_contains_the_truth_in_nineteen_cases_of_twenty() -> None:
+def test_interval_of_the_ratio_has_95_percent_coverage() -> None:
     random = np.random.default_rng(7)
     inside = 0
     for n in range(60):
@@ -197,7 +197,7 @@ def test_interval_of_the_ratio_contains_the_truth_in_nineteen_cases_of_twenty() 
     assert inside >= 53
 
 
-def test_stated_smallest_difference_is_found_in_four_cases_of_five(
+def test_the_smallest_difference_is_found_as_stated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(links, "SHUFFLES", 499)
@@ -230,7 +230,7 @@ def test_groups_without_any_stall_have_no_ratio() -> None:
     assert "stall less" in never.verdict()
 
 
-def test_groups_that_are_alike_and_one_that_is_not() -> None:
+def test_a_different_group_is_found_among_like_ones() -> None:
     rows, coordinates = torus()
     names = coordinates["node_name"].to_list()
     tests = [links.compare_groups(rows.lazy(), names[first::7]) for first in range(7)]
@@ -295,7 +295,7 @@ def test_one_link_is_one_link() -> None:
         assert said in drawn.axes[0].get_title("left")
 
 
-def test_a_ring_wraps_around_and_a_line_does_not() -> None:
+def test_a_ring_wraps_and_a_line_does_not() -> None:
     assert ring([[0, 7]]).features["extent"].to_list() == [2]
     assert ring([[0, 7]], wrap=False).features["extent"].to_list() == [1, 1]
 
@@ -333,7 +333,7 @@ def test_torus_features_stay_in_their_ring() -> None:
         evolution.from_torus(rows, coordinates, "W+")
 
 
-def test_links_of_a_tree_are_neighbours_where_one_feeds_the_other() -> None:
+def test_tree_links_neighbour_where_one_feeds_another() -> None:
     fabric = fat_tree(next(iter(PRESETS)).part)
     pairs = evolution.fabric_neighbours(fabric)
     assert np.array_equal(fabric.link_dst[pairs[:, 0]], fabric.link_src[pairs[:, 1]])

@@ -94,7 +94,7 @@ def test_slices_do_not_matter(monkeypatch: pytest.MonkeyPatch, rows: int) -> Non
 
 
 @pytest.mark.parametrize("pausing", [False, True])
-def test_rounds_side_by_side_are_put_together_file_by_file(
+def test_rounds_are_joined_file_by_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pausing: bool
 ) -> None:
     frame = small(40)
@@ -218,7 +218,7 @@ def test_tables_of_an_archive() -> None:
     assert third["increase_ticks"][0] == third["xmit_wait_ticks"][1] - third["xmit_wait_ticks"][0]
 
 
-def test_table_iii_takes_the_tick_of_the_readings_and_what_the_summary_counts() -> None:
+def test_table_iii_takes_tick_and_counts_as_summarised() -> None:
     time = 10**8 * np.arange(20)
     wait = 10**7 * np.arange(20)  # half of the time at 5 ns
     flags = np.zeros(20, np.int64)
@@ -272,7 +272,7 @@ def test_mistakes(tmp_path: Path) -> None:
         yellowstone_tables.table_i(pl.DataFrame({"maximum": [0.1]}))
 
 
-def test_a_damaged_part_is_an_error_not_a_traceback(tmp_path: Path) -> None:
+def test_a_damaged_part_gives_no_traceback(tmp_path: Path) -> None:
     path = archive.write(tmp_path / "a", 20_000)
     file = path / "part-00000.parquet"
     content = bytearray(file.read_bytes())
@@ -314,7 +314,7 @@ def test_rows_of_unknown_ports_are_told() -> None:
 
 
 @pytest.mark.data
-def test_classes_of_a_real_discovery_meet_the_counters_of_the_same_fabric() -> None:
+def test_classes_of_a_discovery_match_its_counters() -> None:
     from tailback.port_counters.readers import read_counters
 
     fabric = read_fabric(real("ibsim-samples/ys135.ibnetdiscover.txt"))
