@@ -271,7 +271,7 @@ def test_one_sided_calls_become_messages(tools: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.tools
 @pytest.mark.parametrize("compiler", ["mpicc", "mpicc.mpich"])
-def test_epochs_of_windows_on_several_communicators_are_told_apart(
+def test_epochs_of_several_windows_are_distinguished(
     tools: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which(compiler) is None:

@@ -108,7 +108,7 @@ def test_a_recording_needs_nothing_else(recording: Path) -> None:
     assert "fabric: from the recording" in "\n".join(diagnosis_lines(found, recording))
 
 
-def test_a_second_adapter_that_the_fabric_does_not_have_is_not_joined(tmp_path: Path) -> None:
+def test_an_adapter_outside_the_fabric_is_not_joined(tmp_path: Path) -> None:
     trace, now = infiniband_recording(tmp_path, ADAPTERS)
     alone = diagnosed(trace).diagnosis.explanation
     file = trace / "counters" / "infiniband-a-0.csv"
@@ -134,7 +134,7 @@ def test_given_options_replace_what_was_recorded(recording: Path, tmp_path: Path
     assert scenario.fabric.forwarding == tables
 
 
-def test_counters_of_the_kind_of_the_fabric_come_first(recording: Path) -> None:
+def test_counters_of_the_fabrics_kind_come_first(recording: Path) -> None:
     (recording / "counters" / "ethernet-a-0.csv").write_text("")
     for interfaces, first in ((False, "infiniband"), (True, "ethernet")):
         kinds = recorded_counters(recording, ["a", "b", "c"], interfaces=interfaces)

@@ -106,7 +106,7 @@ def _program(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_the_topology_and_nodes_of_a_slurm_job_are_recorded(
+def test_slurm_topology_and_nodes_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs, out = tmp_path / "bin", tmp_path / "out"
@@ -134,7 +134,7 @@ def test_the_topology_and_nodes_of_a_slurm_job_are_recorded(
     assert not (tmp_path / "job.env").exists()
 
 
-def test_the_fabric_is_recorded_where_permitted_else_who_can_is_told(
+def test_an_unreadable_fabric_names_who_can_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs, devices = tmp_path / "bin", tmp_path / "infiniband"

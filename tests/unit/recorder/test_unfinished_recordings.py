@@ -160,7 +160,7 @@ def test_files_of_ranks_outlive_a_full_disk(program: list[str], tmp_path: Path) 
     assert len(load(out).calls.rank) == 2 * 102
 
 
-def test_trace_that_reads_back_differently_keeps_the_files_of_ranks(
+def test_trace_that_differs_keeps_the_rank_files(
     program: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose_an_event_file(ranks, folder, *rest) -> int:

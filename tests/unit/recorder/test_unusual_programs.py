@@ -187,7 +187,7 @@ def test_null_partners_empty_messages_and_equal_tags(tools: Path) -> None:
 
 
 @pytest.mark.tools
-def test_a_program_that_aborts_keeps_the_calls_of_the_rank_that_aborts(tools: Path) -> None:
+def test_an_aborting_rank_keeps_its_calls(tools: Path) -> None:
     (tools / "app.c").write_text(NULL_AND_ZERO)
     subprocess.run(["mpicc", "app.c", "-o", "app"], cwd=tools, check=True, capture_output=True)
     command = ["mpirun", "--oversubscribe", "-np", "4", str(tools / "app"), "abort"]
@@ -219,7 +219,7 @@ def needs_mpich(*tools: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.tools
-def test_calls_of_mpi_4_are_recorded_where_the_library_has_them(tools: Path) -> None:
+def test_calls_of_mpi_4_are_recorded_where_available(tools: Path) -> None:
     needs_mpich()
     program = recorded(tools, "mpicc.mpich", "four.c", MPI_4)
     assert sends(program, "MPI_Sendrecv_c") == {100: 4}
