@@ -135,7 +135,7 @@ def test_no_import_climbs_back(rules, tmp_path: Path, line: str, broken: bool) -
         ("use super::Settings;\npub struct Port;", False),
     ],
 )
-def test_files_of_a_crate_use_each_other_one_way(  # type: ignore[no-untyped-def]
+def test_crate_files_use_each_other_one_way(  # type: ignore[no-untyped-def]
     rules, tmp_path: Path, low: str, broken: bool
 ) -> None:
     crate = "crates/engine/src"

@@ -90,7 +90,7 @@ def literal_options(source: str, options: set[str]) -> list[str]:
     ]
 
 
-def test_messages_below_the_command_line_name_no_literal_option() -> None:
+def test_messages_below_the_cli_name_no_option() -> None:
     options = options_of(cli)
     assert {"--fabric", "--cable-rate", "--out"} <= options
     offences = {}
@@ -111,7 +111,7 @@ def test_a_literal_option_in_a_message_is_detected() -> None:
     assert literal_options(module, {"--out"}) == ["line 2: --out"]
 
 
-def test_python_interface_imports_no_package_of_the_command_line() -> None:
+def test_python_interface_imports_no_command_line_package() -> None:
     packages = "|".join(OF_THE_COMMAND_LINE)
     imports = re.compile(rf"^from tailback\.(?:{packages})\b.*", re.MULTILINE)
     found = {
