@@ -37,7 +37,7 @@ def test_without_control_a_quarter_above_the_optimum(buffer: int) -> None:
     assert paths.link_sum(np.ones(len(flows)), len(names)).max() == 4
 
 
-def test_protocol_needs_a_round_trip_and_then_one_probe() -> None:
+def test_protocol_needs_a_round_trip_and_probe() -> None:
     """A first rate after a round trip, the final one a probe after the last start.
 
     Birk and Zdornov (2009).
