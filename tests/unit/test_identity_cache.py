@@ -8,7 +8,7 @@ import weakref
 from tailback.identity_cache import IdentityCache, PerObject
 
 
-def test_equal_objects_are_computed_each_and_the_same_object_once() -> None:
+def test_only_the_same_object_is_cached() -> None:
     asked: list[list[int]] = []
 
     def total(given: list[int]) -> int:
@@ -32,7 +32,7 @@ class _Number:
         raise AssertionError("objects are not compared")
 
 
-def test_results_for_an_object_are_kept_as_long_as_it_lives() -> None:
+def test_results_live_as_long_as_their_object() -> None:
     asked: list[int] = []
 
     def doubled(given: _Number) -> int:
