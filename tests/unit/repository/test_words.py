@@ -121,3 +121,26 @@ def test_python_interface_imports_no_command_line_package() -> None:
         for line in imports.findall(file.read_text("utf-8"))
     }
     assert found == {"from tailback.recorder.job_list import JOBS_FILE"}
+
+
+# --- names of tests ---------------------------------------------------------------------------
+
+NAME_WORDS = 8
+"""A name is a statement of what is true: one subject and one verb, as a line of a failed run."""
+_TEST = re.compile(r"^\s*def test_(\w+)\(", re.MULTILINE)
+
+
+def long_names(text: str) -> list[str]:
+    """Names of tests in a module that have too many words."""
+    return [name for name in _TEST.findall(text) if len(name.split("_")) > NAME_WORDS]
+
+
+def test_names_of_tests_are_short() -> None:
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    offences = [name for file in files for name in long_names(file.read_text("utf-8"))]
+    assert files and offences == [], f"say it in {NAME_WORDS} words"
+
+
+def test_a_long_name_is_detected() -> None:
+    text = "def test_a_b_c_d_e_f_g_h():\n    def test_a_b_c_d_e_f_g_h_i():\n"
+    assert long_names(text) == ["a_b_c_d_e_f_g_h_i"]
