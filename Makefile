@@ -38,8 +38,8 @@ test: ## set up and check everything (what CI runs)
 	@$(MAKE) --jobs=2 --output-sync=target rust-lint rust-test py-lint web-check docs-check
 	@$(MAKE) py-test
 
-test-all: export PYTEST_SELECTION =
-test-all: test ## the same with the slow tests: nightly, and before a release
+test-all: export PYTEST_SELECTION = --hypothesis-profile=thorough
+test-all: test ## the same with slow tests and eight times the examples: nightly, before a release
 
 setup: ## make the development environment .venv
 	@scripts/setup.sh dev

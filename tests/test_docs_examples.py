@@ -32,6 +32,13 @@ PAGES = [
     *sorted((ROOT / "docs").glob("**/*.md")),
     *sorted((ROOT / "studies").glob("*/README.md")),
 ]
+SLOW_PAGES = {
+    "README.md": "diagnoses the laboratory's run at length, docs/how-to/diagnose.md briefly",
+    "docs/how-to/captures.md": "writes and reads the packets of a run",
+    "docs/how-to/forecast.md": "searches placements by simulation",
+    "docs/how-to/report.md": "searches all remedies",
+}
+"""Pages whose commands take more than 5 s."""
 FENCE = re.compile(r"^( *)(`{3,})(\S*)(.*)$")
 EXIT = re.compile(r"\s+# exit (\d+)\s*$")
 TIMEOUT_S = 300
@@ -134,7 +141,17 @@ def missing_data(command: Command) -> bool:
     return "shared/data/" in command.text and not DATA.is_dir()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            path,
+            id=str(path.relative_to(ROOT)),
+            marks=[pytest.mark.slow] * (str(path.relative_to(ROOT)) in SLOW_PAGES),
+        )
+        for path in PAGES
+    ],
+)
 def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
     """The commands of one page, one after the other, as a reader would type them.
 
@@ -195,7 +212,7 @@ def command(name: str) -> click.Command:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_of_a_help_name_what_there_is(name: str) -> None:
+def test_examples_of_a_help_name_existing_things(name: str) -> None:
     """Files below examples/ exist, commands and options are known."""
     lines = [line.split() for line in (command(name).help or "").split("\n")]
     for words in (line for line in lines if line[:1] == ["tailback"]):

@@ -33,7 +33,7 @@ def test_output_that_changed_is_seen(tutorial: ModuleType) -> None:
     assert tutorial.executed(page, "page.md") == page.replace("3", "2")
 
 
-def test_a_picture_that_no_block_saves_is_an_error(tutorial: ModuleType, tmp_path: Path) -> None:
+def test_an_unsaved_picture_is_an_error(tutorial: ModuleType, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("![a](images/a.png)\n\n```python\nopen('b.png', 'w').close()\n```\n")
     folder = tmp_path / "folder"

@@ -72,7 +72,7 @@ def test_opens_without_complaint_and_draws(browser: webdriver.Browser, page: Pat
         assert shades > 10, canvas
 
 
-def test_the_worst_feature_is_chosen_and_keys_follow_it(
+def test_the_worst_feature_is_chosen_and_keys_follow(
     browser: webdriver.Browser, page: Path
 ) -> None:
     browser.open(page)
@@ -101,9 +101,7 @@ def test_the_slider_moves_the_network(browser: webdriver.Browser, page: Path) ->
     assert browser.run("return document.getElementById('now').textContent").startswith("3")
 
 
-def test_the_network_can_be_read_by_keyboard_and_click(
-    browser: webdriver.Browser, page: Path
-) -> None:
+def test_keyboard_and_clicks_read_the_network(browser: webdriver.Browser, page: Path) -> None:
     """Arrow keys go from link to link, and what is said is of the step that is shown."""
     said = "return document.getElementById('place').textContent"
     browser.open(page)
@@ -182,7 +180,7 @@ def test_one_link_is_one_link(browser: webdriver.Browser, page: Path) -> None:
     assert "from 1 feature before" in seen and "from 1 features before" not in seen
 
 
-def test_links_stand_in_the_order_in_which_congestion_reached_them(
+def test_links_stand_in_the_order_of_their_congestion(
     browser: webdriver.Browser, page: Path
 ) -> None:
     browser.open(page)

@@ -145,7 +145,7 @@ def test_rows_are_sorted_by_the_time_they_waited(
     assert found != list(range(16))
 
 
-def test_a_rank_and_a_span_of_time_are_chosen_everywhere(
+def test_rank_and_time_span_are_chosen_everywhere(
     browser: webdriver.Browser, measured: Path
 ) -> None:
     browser.open(measured)

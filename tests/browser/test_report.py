@@ -148,7 +148,7 @@ def test_no_congested_sample_is_an_upper_bound(browser: webdriver.Browser, plain
     assert bound in said, said
 
 
-def test_a_span_of_time_has_an_interval_of_its_own(browser: webdriver.Browser, plain: Path) -> None:
+def test_a_time_span_has_its_own_interval(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     browser.run("document.querySelectorAll('tr[data-link]')[2].click()")
     seen = set()
@@ -218,9 +218,7 @@ def test_a_link_chosen_anywhere_is_marked_everywhere(
     assert differ(before, pictures(browser)) == set()
 
 
-def test_a_span_of_time_changes_what_the_links_show(
-    browser: webdriver.Browser, plain: Path
-) -> None:
+def test_a_time_span_changes_the_links(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     before = pictures(browser)
     drag(browser, "course", 0.6, 0.9, 0.5)
@@ -262,9 +260,7 @@ def test_every_frame_together_is_the_whole_run(browser: webdriver.Browser, plain
     assert samples[0] == samples[1] != samples[2]
 
 
-def test_a_phase_chosen_in_the_strip_is_chosen_everywhere(
-    browser: webdriver.Browser, plain: Path
-) -> None:
+def test_a_phase_in_the_strip_is_chosen_everywhere(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     before = pictures(browser)
     drag(browser, "course", 0.5, 0.5, 40 / 500)
@@ -385,7 +381,7 @@ def test_keyboard_reaches_everything(browser: webdriver.Browser, plain: Path) ->
     assert set(browser.run(roles)) == {"application"}
 
 
-def test_a_choice_survives_a_reload_and_can_be_sent_on(
+def test_a_choice_survives_a_reload_and_is_shareable(
     browser: webdriver.Browser, plain: Path
 ) -> None:
     browser.open(plain)
@@ -474,9 +470,7 @@ def test_fits_1280_by_720(browser: webdriver.Browser, plain: Path) -> None:
     assert tall < 600
 
 
-def test_a_narrow_window_scrolls_tables_and_not_the_page(
-    browser: webdriver.Browser, plain: Path
-) -> None:
+def test_a_narrow_window_scrolls_tables_only(browser: webdriver.Browser, plain: Path) -> None:
     size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     browser.command("Emulation.setDeviceMetricsOverride", **size)
     try:
@@ -603,7 +597,7 @@ def test_tables_sort_and_filter(browser: webdriver.Browser, plain: Path) -> None
     assert 0 < len(left) < len(opened)
 
 
-def test_plots_out_of_sight_follow_when_the_pointer_is_released(
+def test_hidden_plots_follow_when_the_pointer_is_released(
     browser: webdriver.Browser, plain: Path
 ) -> None:
     browser.open(plain)

@@ -29,9 +29,7 @@ def test_back_and_forward_step_through_choices(browser: webdriver.Browser, plain
     browser.wait(f"return document.getElementById('detail').dataset.link === '{first}'")
 
 
-def test_an_address_says_how_far_a_part_is_scrolled(
-    browser: webdriver.Browser, plain: Path
-) -> None:
+def test_an_address_holds_the_scroll_position(browser: webdriver.Browser, plain: Path) -> None:
     place = (
         "const part = document.getElementById('when').getBoundingClientRect();"
         "return (document.getElementById('tools').getBoundingClientRect().bottom - part.top)"

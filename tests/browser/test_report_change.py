@@ -36,9 +36,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_course_of_a_change_is_the_difference_of_the_tables(
-    browser: webdriver.Browser, pages: Path
-) -> None:
+def test_the_course_of_change_is_that_of_tables(browser: webdriver.Browser, pages: Path) -> None:
     before, after = FigureData(make_run()), FigureData(make_run(tiled=True))
     frames = after.windows.height
     loads = [
@@ -74,7 +72,7 @@ def test_the_course_of_a_change_is_the_difference_of_the_tables(
     assert seen >= 3
 
 
-def test_a_comparison_is_a_page_of_the_same_viewer(browser: webdriver.Browser, pages: Path) -> None:
+def test_a_comparison_uses_the_same_viewer(browser: webdriver.Browser, pages: Path) -> None:
     browser.open(pages / "changes" / "compare.html")
     background = "return getComputedStyle(document.body).backgroundColor"
     light = browser.run(background)
@@ -94,9 +92,7 @@ def test_a_comparison_is_a_page_of_the_same_viewer(browser: webdriver.Browser, p
     assert link == (pages / "report.html").resolve().as_uri()
 
 
-def test_what_is_copied_as_a_command_computes_what_is_shown(
-    browser: webdriver.Browser, pages: Path
-) -> None:
+def test_a_copied_command_computes_what_is_shown(browser: webdriver.Browser, pages: Path) -> None:
     run = make_run()
     estimates = link_estimates(run.tables["samples"].filter(label=2))
     row = estimates.filter(estimates["congested_samples"] > 3).row(0, named=True)
@@ -126,7 +122,7 @@ def test_what_is_copied_as_a_command_computes_what_is_shown(
     assert float(alone[1]) == pytest.approx(100 * float(cells[3]), abs=0.06)
 
 
-def test_every_rank_of_the_flame_graph_has_a_name(browser: webdriver.Browser, pages: Path) -> None:
+def test_every_flame_graph_rank_has_a_name(browser: webdriver.Browser, pages: Path) -> None:
     """Boxes of ranks name them all, and add up to their line."""
     stalled = set().union(*(line.ranks for line in attribute(make_run()).lines))
     browser.open(pages / "report.html")

@@ -20,9 +20,7 @@ from tests.factories.report_data import make_diagnosis, make_run
 pytestmark = webdriver.needed()
 
 
-def test_the_course_that_is_drawn_is_that_of_the_tables(
-    browser: webdriver.Browser, plain: Path
-) -> None:
+def test_the_drawn_course_is_that_of_the_tables(browser: webdriver.Browser, plain: Path) -> None:
     """Numbers read off the tip of the time course, against the samples of that window."""
     evidence = FigureData(make_run())
     # Both runs of the report have as many frames as the shorter one has windows.
@@ -103,7 +101,7 @@ def reached_and_met(run: Run, links: list[int]) -> tuple[list[float], list[float
     return reached.tolist(), met.tolist()
 
 
-def test_the_course_on_the_page_is_that_of_the_simulator(
+def test_the_drawn_course_is_that_of_the_simulator(
     browser: webdriver.Browser, tmp_path: Path
 ) -> None:
     """Within 2 percent of table truth; by time of arrival it is more than 10 percent off."""
@@ -153,7 +151,7 @@ return found;
 
 # In a narrow window cells are small, and are drawn as one picture.
 @pytest.mark.parametrize(("width", "pitch"), [(1280, 28), (400, 5)])
-def test_ten_links_have_the_colour_and_the_number_of_their_estimate(
+def test_ten_links_have_the_colour_of_their_estimate(
     browser: webdriver.Browser, plain: Path, width: int, pitch: int
 ) -> None:
     evidence = FigureData(make_run())

@@ -29,7 +29,7 @@ def steps(browser: webdriver.Browser) -> dict[str, dict[str, Any]]:
     return {step["name"]: step for step in browser.run(STEPS)}
 
 
-def test_the_first_screen_leads_from_the_cause_to_the_remedy(
+def test_the_first_screen_leads_from_cause_to_remedy(
     browser: webdriver.Browser, plain: Path
 ) -> None:
     run = make_run()
@@ -91,7 +91,7 @@ return out;
 """
 
 
-def test_the_measured_time_is_divided_as_in_the_diagnosis(
+def test_the_measured_time_is_divided_as_diagnosed(
     browser: webdriver.Browser, explained: Path
 ) -> None:
     browser.open(explained)
@@ -119,7 +119,7 @@ def test_the_measured_time_is_divided_as_in_the_diagnosis(
     assert browser.run("return window.hacked === undefined")
 
 
-def test_links_of_real_packets_stand_beside_the_expected_ones(
+def test_links_of_real_packets_stand_beside_expected_ones(
     browser: webdriver.Browser, explained: Path
 ) -> None:
     fraction = FigureData(make_run()).load().fraction

@@ -59,7 +59,7 @@ def test_more_congested_packets_than_packets_is_unknown(
     assert not np.isnan(fraction[link]), "with its own samples it is known"
 
 
-def test_intervals_that_fall_short_of_their_promise_are_in_red(
+def test_intervals_that_break_their_promise_are_red(
     browser: webdriver.Browser, tmp_path: Path
 ) -> None:
     run = make_run()
@@ -101,7 +101,7 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     return written(tmp_path_factory.mktemp("sparse"), few), few
 
 
-def test_windows_with_fewer_than_ten_samples_are_in_no_figure(
+def test_windows_with_few_samples_are_in_no_figure(
     browser: webdriver.Browser, sparse: tuple[Path, Run]
 ) -> None:
     path, run = sparse
@@ -142,7 +142,7 @@ def test_windows_with_fewer_than_ten_samples_are_in_no_figure(
     assert "arrival of the packets" in browser.saved("time_course")
 
 
-def test_an_upper_bound_is_said_where_no_sample_was_congested(
+def test_links_without_congested_samples_have_an_upper_bound(
     browser: webdriver.Browser, sparse: tuple[Path, Run]
 ) -> None:
     path, run = sparse

@@ -161,7 +161,7 @@ def test_tables_lines_hold_on_traces_too(
         assert np.array_equal(place(name, blind), place(name, problem)), name
 
 
-def test_two_level_tiling_is_optimal_and_how_the_thesis_counts_it(
+def test_two_level_tiling_has_the_thesis_optimum(
     fabric: Fabric, program: Program, problem: PlacementProblem
 ) -> None:
     """Table 4.1's 1.374 divides by four messages from every rank, those on the rim included.

@@ -23,7 +23,7 @@ def test_time_is_within_what_is_allowed(found: dict[str, dict[str, Any]], mappin
     assert found[mapping]["within"], found[mapping]
 
 
-def test_path_lengths_that_leave_nothing_open_agree_to_three_decimals(
+def test_determined_path_lengths_agree_to_three_decimals(
     found: dict[str, dict[str, Any]],
 ) -> None:
     for mapping in ("Row major", "One level tiling"):

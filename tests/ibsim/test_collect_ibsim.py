@@ -114,7 +114,7 @@ def drive(
         subnet.collect("driven", sweeps=1)
 
 
-def test_a_simulated_run_drives_the_counters_and_its_stalls_come_back(subnet: Subnet) -> None:
+def test_stalls_of_a_simulated_run_come_back(subnet: Subnet) -> None:
     """The engine's truth goes into ibsim tick by tick and comes out of ``tailback collect``."""
     scenario = Scenario.model_validate(
         {
@@ -168,7 +168,7 @@ def test_a_simulated_run_drives_the_counters_and_its_stalls_come_back(subnet: Su
     assert step.max() < 0.01  # type: ignore[operator]
 
 
-def test_a_live_collector_misses_nothing_and_says_at_least(subnet: Subnet) -> None:
+def test_a_live_collector_misses_nothing(subnet: Subnet) -> None:
     row = table(subnet, "first", "readings").filter(~pl.col("node_name").str.contains("HCA"))
     port = row.sort("node_guid", "port").to_dicts()[0]
     at = f'PerformanceSet "{key(port)}"[{port["port"]}] PortCounters.PortXmitWait'
@@ -219,7 +219,7 @@ def test_a_live_collector_misses_nothing_and_says_at_least(subnet: Subnet) -> No
     assert set(mine.filter(pl.col("time_ns") > jump["time_ns"][0])["stall_fraction"]) == {None}
 
 
-def test_a_switch_that_is_cut_off_costs_its_own_readings(subnet: Subnet) -> None:
+def test_a_cut_off_switch_costs_its_own_readings(subnet: Subnet) -> None:
     """ibsim drops half of what one device gets, and all of another's: only they lose readings."""
     first = table(subnet, "first", "readings")
     host = first.filter(pl.col("node_name").str.contains("ys001n02")).to_dicts()[0]
@@ -255,7 +255,7 @@ def test_a_switch_that_is_cut_off_costs_its_own_readings(subnet: Subnet) -> None
     assert said["sweeps"] == 12
 
 
-def test_the_ports_of_a_discovery_file_are_the_discovered_ones(subnet: Subnet) -> None:
+def test_ports_of_a_discovery_file_are_those_discovered(subnet: Subnet) -> None:
     path = fabric_file(subnet)
     subnet.collect("file", sweeps=1, fabric=str(path))
     columns = ["node_guid", "port", "node_name", "capacity_gbps", "tick_ns"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tailback.calibration import FittedValue, Placed, Series, estimate
@@ -62,7 +62,6 @@ thresholds = st.sampled_from(
 
 
 @given(measurements(), thresholds, st.sampled_from((None, 100.0)))
-@settings(max_examples=60)
 def test_any_times_give_finite_intervals(
     placed: list[Placed], eager: FittedValue | None, adapter_gbps: float | None
 ) -> None:

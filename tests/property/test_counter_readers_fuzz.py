@@ -45,7 +45,7 @@ BYTES = st.binary(max_size=6) | st.sampled_from(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TEXTS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_damaged_text(name: str, data: st.DataObject) -> None:
     content = TEXTS[name].encode()
@@ -206,7 +206,6 @@ def test_damaged_folders(name: str, data: st.DataObject, request: pytest.Fixture
             assert found.all_intervals().columns == list(INTERVALS.polars_schema)
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_archives(data: st.DataObject) -> None:
     """Archives in Parquet, cut or with other columns and types."""
@@ -238,7 +237,6 @@ def test_damaged_archives(data: st.DataObject) -> None:
             assert len(str(error)) < 3000
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.binary(max_size=24), min_size=5, max_size=5))
 def test_damaged_sysfs(contents: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tailback import _core
@@ -32,7 +32,6 @@ def definition(ids, hashes, weights, links, bits, field):
     return out
 
 
-@settings(max_examples=60, deadline=None)
 @given(arrived())
 def test_every_decoder_follows_the_definition(case) -> None:
     truth = definition(*case)
@@ -40,7 +39,6 @@ def test_every_decoder_follows_the_definition(case) -> None:
         assert np.array_equal(_core.decode(*case, how), truth), how
 
 
-@settings(max_examples=30, deadline=None)
 @given(arrived(), st.integers(1, 6), st.integers(0, 1000))
 def test_classes_add_up(case, count: int, seed: int) -> None:
     ids, hashes, weights, links, bits, field = case

@@ -57,7 +57,7 @@ def test_estimates_add_up_and_bounds_hold_the_estimate(
 
 
 @given(RECEIVED)
-def test_windows_and_links_can_be_added_in_any_order(
+def test_windows_and_links_add_in_any_order(
     received: list[tuple[int, int, int, int]],
 ) -> None:
     whole = link_estimates(table(received))
@@ -84,7 +84,7 @@ def test_more_packets_never_widen_the_interval(
 
 
 @given(st.floats(0, 1e9), st.floats(0, 12))
-def test_a_count_and_its_bounds_satisfy_the_score_equation(weight: float, excess: float) -> None:
+def test_bounds_of_a_count_satisfy_the_score_equation(weight: float, excess: float) -> None:
     w, b = np.array([weight]), np.array([excess])
     low, high = count_interval(w, w * b, b, excess)
     for bound in (low[0], high[0]):

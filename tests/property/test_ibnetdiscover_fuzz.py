@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailback.errors import FabricError
@@ -132,13 +132,13 @@ def read_bytes(data: bytes) -> Fabric | None:
     return fabric
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(st.sampled_from([BLOCKS, PORTS]), changes)
 def test_mutations_of_small_files(text: str, steps: list[Change]) -> None:
     read_bytes(changed(text, steps).encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(st.binary(max_size=400))
 @example(b"\xff")
 @example(b"[1]")
@@ -147,7 +147,7 @@ def test_any_bytes(data: bytes) -> None:
     read_bytes(data)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]), max_size=70))
 @example("</script><script>alert(1)</script>")
 @example("../../etc/passwd\r")
@@ -168,12 +168,7 @@ def real_small_files() -> list[Path]:
 
 
 @pytest.mark.data
-@settings(
-    max_examples=100,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@settings(derandomize=True)
 @given(st.integers(0, 2), changes)
 def test_mutations_of_real_files(which: int, steps: list[Change]) -> None:
     files = real_small_files()

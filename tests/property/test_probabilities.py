@@ -155,7 +155,6 @@ def outcomes(draw: st.DrawFn) -> Outcome:
 
 
 @given(st.lists(outcomes(), min_size=1, max_size=5), outcomes(), times_ps, st.booleans())
-@settings(max_examples=60)
 def test_verdicts_have_probabilities(
     alone: list[Outcome], slowed: Outcome, measured_ps: int, lossy: bool
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tailback.errors import FabricError
@@ -51,7 +51,6 @@ def trees(draw: st.DrawFn) -> dict[str, Any]:
     return {"kind": "pgft", "children": children, "parents": parents, "cables": cables}
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.one_of(grids(), dragonflies(), trees()), st.integers(0, 2**16))
 def test_routes_arrive_and_never_deadlock(options: dict[str, Any], pick: int) -> None:
     topology = parse(options)
@@ -75,7 +74,6 @@ def _lengths(options: dict[str, Any]) -> list[int]:
     return list(options.get("dims", [3]))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.one_of(

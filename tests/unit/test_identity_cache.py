@@ -16,7 +16,7 @@ class _Number:
         raise AssertionError("objects are not compared")
 
 
-def test_results_for_an_object_are_kept_as_long_as_it_lives() -> None:
+def test_results_live_as_long_as_their_object() -> None:
     asked: list[int] = []
 
     def doubled(given: _Number) -> int:

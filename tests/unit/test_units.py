@@ -24,7 +24,7 @@ from tailback.units import format_bytes, format_time, percent
         (2**62, "4,611,686 s"),
     ],
 )
-def test_a_time_is_in_the_unit_it_is_written_in(ps: float, text: str) -> None:
+def test_a_time_has_its_written_unit(ps: float, text: str) -> None:
     assert format_time(ps) == text
 
 
@@ -38,7 +38,7 @@ def test_a_time_is_in_the_unit_it_is_written_in(ps: float, text: str) -> None:
         (12 * 2**40, "12,288 GiB"),
     ],
 )
-def test_a_size_is_in_the_unit_it_is_written_in(size: float, text: str) -> None:
+def test_a_size_has_its_written_unit(size: float, text: str) -> None:
     assert format_bytes(size) == text
 
 

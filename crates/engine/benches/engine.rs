@@ -3,11 +3,12 @@
 //!     cargo bench -p tailback-engine
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tailback_engine::events::queue::{Event, EventKind, EventQueue};
 use tailback_engine::{Arbitration, Routing, Settings};
 use tailback_fabric::{RouteState, Routes, RoutingRule, fat_tree};
+use tailback_program::Program;
 
 #[allow(dead_code)] // what only the tests use
 #[path = "../tests/suite/common/mod.rs"]
@@ -16,11 +17,29 @@ mod common;
 use common::burst;
 use common::fabrics::{CABLE, Case, every_topology, up_down, wired};
 
+/// Prints the median time of an element over 25 samples, and its quartiles.
+///
+/// One sample repeats `call` for at least 10 ms, so that the clock's resolution does not count.
+fn measure(name: &str, elements: u64, mut call: impl FnMut()) {
+    let mut repeats = 1u32;
+    let mut sample = |repeats: u32| {
+        let start = Instant::now();
+        (0..repeats).for_each(|_| call());
+        start.elapsed()
+    };
+    while sample(repeats) < Duration::from_millis(10) {
+        repeats *= 2;
+    }
+    let mut times: Vec<f64> = (0..25)
+        .map(|_| sample(repeats).as_secs_f64() * 1e9 / f64::from(repeats) / elements as f64)
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!("{name:60} {:10.1} ns ({:.1} to {:.1})", times[12], times[6], times[18]);
+}
+
 /// The hold model (Jones, 1986): a queue of constant size; the first event is taken and one put back
 /// a random time later.
-fn event_queue(c: &mut Criterion) {
-    let mut group = c.benchmark_group("event queue, take one and put one back");
-    group.throughput(Throughput::Elements(1));
+fn event_queue() {
     for pending in [100u32, 1_000, 10_000] {
         // All within the horizon, as in a shard that is not starved: some sixty windows, in each a few
         // events for every tenth entity.
@@ -35,27 +54,22 @@ fn event_queue(c: &mut Criterion) {
         for entity in 0..pending {
             queue.push_for(entity % groups, Event::new(later(), EventKind::Arrival, entity, 0));
         }
-        group.bench_function(format!("{pending} pending"), |b| {
-            b.iter(|| {
-                let event = loop {
-                    match queue.pop() {
-                        Some((event, _)) => break event,
-                        None => queue.open_window(queue.next_window()),
-                    }
-                };
-                let time = event.time() + later();
-                queue.push(Event::new(time, EventKind::Arrival, event.entity(), 0));
-                black_box(event)
-            });
+        measure(&format!("event queue, one out and one in, {pending} pending"), 1, || {
+            let event = loop {
+                match queue.pop() {
+                    Some((event, _)) => break event,
+                    None => queue.open_window(queue.next_window()),
+                }
+            };
+            let time = event.time() + later();
+            queue.push(Event::new(time, EventKind::Arrival, event.entity(), 0));
+            black_box(event);
         });
     }
-    group.finish();
 }
 
 /// Candidates, lane and state of one step, over all pairs of a switch and a node.
-fn routing_rules(c: &mut Criterion) {
-    let mut group = c.benchmark_group("routing step");
-    group.throughput(Throughput::Elements(1));
+fn routing_rules() {
     let mut cases = every_topology();
     let tapered = fat_tree::build(&fat_tree::Shape::TAPERED).expect("a preset");
     let by_arithmetic = Routes::arithmetic(&tapered).expect("attached").expect("a regular tree");
@@ -75,31 +89,29 @@ fn routing_rules(c: &mut Criterion) {
         // In no order, as packets come.
         let stride = pairs.len() / 2 + usize::from(pairs.len().is_multiple_of(2));
         let mut at = 0;
-        group.bench_function(format!("{name}, {} rule", plan.name()), |b| {
-            b.iter(|| {
-                at = (at + stride + 17) % pairs.len();
-                let (switch, node) = pairs[at];
-                black_box(plan.next(switch, node, u32::MAX, RouteState::START))
-            });
+        measure(&format!("routing step, {name}, {} rule", plan.name()), 1, || {
+            at = (at + stride + 17) % pairs.len();
+            let (switch, node) = pairs[at];
+            black_box(plan.next(switch, node, u32::MAX, RouteState::START));
         });
     }
-    group.finish();
 }
 
 /// Full cost of a packet at a switch: a long message through one switch, and heavy traffic through
 /// a small tree by each routing mode.
-fn one_hop(c: &mut Criterion) {
-    let mut group = c.benchmark_group("one hop");
+fn one_hop() {
+    let hop = |name: &str, case: &Case, settings: &Settings, program: &Program| {
+        let hops = case.run(settings, program).packet_hops;
+        measure(&format!("one hop, {name}"), hops, || {
+            black_box(case.run(settings, program));
+        });
+    };
     let quiet = Settings { measure: false, ..common::settings() };
     let star = wired(2, 1, CABLE, &[(0, 2, 100.0), (1, 2, 100.0)]);
-    let message = burst(2, &[(0, 1, 20_000 * 4096)]);
-    group.throughput(Throughput::Elements(star.run(&quiet, &message).packet_hops));
-    group.bench_function("one switch, nobody else", |b| b.iter(|| star.run(&quiet, &message)));
+    hop("one switch, nobody else", &star, &quiet, &burst(2, &[(0, 1, 20_000 * 4096)]));
 
     let tree = up_down("small tree", fat_tree::build(&common::SMALL).expect("a tree"));
-    let message = burst(16, &[(0, 15, 20_000 * 4096)]);
-    group.throughput(Throughput::Elements(tree.run(&quiet, &message).packet_hops));
-    group.bench_function("small tree, nobody else", |b| b.iter(|| tree.run(&quiet, &message)));
+    hop("small tree, nobody else", &tree, &quiet, &burst(16, &[(0, 15, 20_000 * 4096)]));
 
     let crowd: Vec<_> =
         (0..16).flat_map(|src| (1..16).map(move |k| (src, (src + k) % 16, 40 * 4096))).collect();
@@ -107,14 +119,13 @@ fn one_hop(c: &mut Criterion) {
     for routing in [Routing::Deterministic, Routing::Random, Routing::Adaptive] {
         for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
             let settings = Settings { routing, arbitration, ..quiet.clone() };
-            group.throughput(Throughput::Elements(tree.run(&settings, &crowd).packet_hops));
-            group.bench_function(format!("full tree, {routing:?}, {arbitration:?}"), |b| {
-                b.iter(|| tree.run(&settings, &crowd));
-            });
+            hop(&format!("full tree, {routing:?}, {arbitration:?}"), &tree, &settings, &crowd);
         }
     }
-    group.finish();
 }
 
-criterion_group!(benches, event_queue, routing_rules, one_hop);
-criterion_main!(benches);
+fn main() {
+    event_queue();
+    routing_rules();
+    one_hop();
+}

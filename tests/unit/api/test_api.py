@@ -81,13 +81,13 @@ def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(blocks) >= 2 and (tmp_path / "diagnosis" / "report.html").is_file()
 
 
-def test_no_subpackage_has_the_name_of_a_public_function() -> None:
+def test_no_subpackage_is_named_as_a_public_function() -> None:
     """The import system would make the subpackage what the name means."""
     names = {module.name for module in pkgutil.iter_modules(tb.__path__)}
     assert "simulation" in names and not names & set(tb.__all__)
 
 
-def test_a_scenario_is_a_file_or_data_and_options_change_a_copy(tiny: Path) -> None:
+def test_options_change_a_copy_of_the_scenario(tiny: Path) -> None:
     scenario = tb.load_scenario(tiny)
     data = {
         "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
@@ -102,9 +102,7 @@ def test_a_scenario_is_a_file_or_data_and_options_change_a_copy(tiny: Path) -> N
         tb.load_scenario("missing.toml")
 
 
-def test_a_mistake_found_late_names_the_scenario_unless_an_option_may_be_it(
-    tiny: Path, tmp_path: Path
-) -> None:
+def test_a_late_mistake_names_scenario_or_option(tiny: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(TOML + 'hosts = "0-3"\n')
     with pytest.raises(tb.TailbackError) as caught:
@@ -201,7 +199,7 @@ def test_a_comparison_is_that_of_the_command_line(
     assert found.frame.height > 0 and (tmp_path / "changes" / "compare.html").is_file()
 
 
-def test_counters_of_a_run_are_those_of_the_command_line(
+def test_run_counters_are_those_of_the_command_line(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tb.simulate(tiny).write(tmp_path / "run")

@@ -57,7 +57,7 @@ def ranks_of_hosts(ready: PreparedScenario, node: np.ndarray) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("placement", ["block", "round-robin", "round-robin-leaves", "random"])
-def test_every_method_keeps_the_hosts_and_the_ranks_on_each(placement: str) -> None:
+def test_every_method_keeps_hosts_and_their_ranks(placement: str) -> None:
     """32 ranks, 8 a host, on 4 of 128 hosts; or, as the job has them, on 32."""
     ready = prepared(placement=placement)
     now = ranks_of_hosts(ready, ready.observed.node)
@@ -69,7 +69,7 @@ def test_every_method_keeps_the_hosts_and_the_ranks_on_each(placement: str) -> N
         assert ranks_of_hosts(ready, node) == now
 
 
-def test_a_partly_filled_host_and_other_slots_of_hosts_are_kept() -> None:
+def test_partly_filled_hosts_and_slots_are_kept() -> None:
     ready = prepared(hosts="4-5:3,20-30:7,90-100", placement="shift", placement_options={"by": 5})
     now = ranks_of_hosts(ready, ready.observed.node)
     assert len(set(now.values())) > 1
@@ -177,7 +177,7 @@ def storage_fabric() -> Any:
     return fabric
 
 
-def test_storage_login_and_unnamed_hosts_are_no_default_hosts() -> None:
+def test_storage_and_login_hosts_are_no_default_hosts() -> None:
     fabric = storage_fabric()
     found = compute_hosts(fabric)
     assert list(found.hosts) == [0, 1, 2, 3, 4, 5] == hosts_from_spec("all", fabric)
@@ -189,13 +189,13 @@ def test_storage_login_and_unnamed_hosts_are_no_default_hosts() -> None:
     assert hosts_from_spec("all,login1", fabric) == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_hosts_that_are_alike_are_all_taken_whatever_their_names() -> None:
+def test_equal_hosts_are_taken_whatever_their_names() -> None:
     for names in (None, ["0c42a10300303df7", "a b", "c d"], ["oss1", "oss2", "oss3"]):
         fabric = fabric_of([(0,), (0,), (1,)], [0, 0], names)
         assert compute_hosts(fabric) == type(compute_hosts(fabric))((0, 1, 2), "")
 
 
-def test_a_slow_cable_that_a_scenario_states_leaves_no_host_out() -> None:
+def test_a_stated_slow_cable_excludes_no_host() -> None:
     port = "leaf00[1]"
     fabric = {"fat_tree": TREE, "degraded": [{"cable": port, "rate": "10 Gb/s"}]}
     pattern = {"kind": "ring", "ranks": 8, "size": "64 KiB"}
@@ -237,7 +237,7 @@ def discovery(folder: Path) -> Path:
     return file
 
 
-def test_the_screen_says_which_hosts_were_left_out_and_how_to_have_them(
+def test_the_screen_names_excluded_hosts_and_their_option(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fabric = discovery(tmp_path)
@@ -286,7 +286,7 @@ def test_the_commands_take_the_hosts_to_allow(
     assert "--allow-hosts" in capsys.readouterr().err
 
 
-def test_slots_of_a_job_are_those_its_ranks_have() -> None:
+def test_a_jobs_slots_are_those_of_its_ranks() -> None:
     fabric = fabric_of([(0, 1), (0, 1), (0, 1)], [0, 0])
     problem = problem_for(fabric, pairs(4, []), [0, 1, 2], 4, 1)
     node = np.array([2, 2, 5, 4], np.uint32)
@@ -295,7 +295,7 @@ def test_slots_of_a_job_are_those_its_ranks_have() -> None:
     assert own.slot_host.tolist() == [1, 1, 2, 2]
 
 
-def test_what_ranks_of_one_host_send_each_other_is_no_adapters_work() -> None:
+def test_traffic_within_a_host_is_no_adapters_work() -> None:
     """Rows of the grid stay within hosts: only the columns' messages cross the network."""
     ready = prepared()
     run = simulate(ready)

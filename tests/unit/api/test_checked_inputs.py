@@ -103,7 +103,7 @@ def test_every_flipped_bit_is_detected(
     read(folder)
 
 
-def test_each_file_is_checked_where_it_is_named_alone(
+def test_each_file_is_checked_where_it_is_named(
     recording: Path, case: Path, tmp_path: Path
 ) -> None:
     recorded = shutil.copytree(recording, tmp_path / "recording")

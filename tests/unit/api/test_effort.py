@@ -44,7 +44,7 @@ def test_large_simulations_are_made_once_unless_asked(
         (51_000_000, 1_000_000, True),
     ],
 )
-def test_short_messages_of_a_large_run_are_not_estimated_first(
+def test_short_messages_of_large_runs_skip_the_estimate(
     events: int, messages: int, worth: bool
 ) -> None:
     run = placement_run(log=False)

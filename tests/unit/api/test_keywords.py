@@ -176,7 +176,7 @@ def test_invalid_assignments_are_refused(
     assert changed.model_dump_json() == before
 
 
-def test_fields_that_depend_on_each_other_change_one_by_one() -> None:
+def test_fields_that_depend_on_others_change_singly() -> None:
     changed = scenario()
     changed.fabric.preset = None
     with pytest.raises(tb.TailbackError, match="exactly one of preset"):

@@ -45,7 +45,7 @@ def interval(folder: Path, text: str, **telemetry: str) -> tuple[float, float]:
     return row["fraction_low"], row["fraction_high"]
 
 
-def test_samples_by_flow_have_the_intervals_of_one_reservoir(tmp_path: Path) -> None:
+def test_samples_by_flow_have_intervals_of_one_reservoir(tmp_path: Path) -> None:
     low, high = interval(tmp_path, FLOW.format(free=60, hot=140))
     fabric = prepare(
         load_scenario(
@@ -62,7 +62,7 @@ def test_samples_by_flow_have_the_intervals_of_one_reservoir(tmp_path: Path) -> 
     assert two["fraction_high"] - two["fraction_low"] > WIDTH * (high - low)
 
 
-def test_samples_by_rank_need_the_scheme_of_the_scenario(tmp_path: Path) -> None:
+def test_samples_by_rank_need_the_scenarios_scheme(tmp_path: Path) -> None:
     known = interval(tmp_path, RANK, scheme="coordinated")
     unknown, full = interval(tmp_path, RANK), interval(tmp_path, RANK, scheme="full")
     assert unknown == full

@@ -47,7 +47,7 @@ def test_what_is_no_study_is_refused(over: dict[str, list[int]], message: str) -
         points_of(over)
 
 
-def test_a_key_reaches_every_table_and_a_wrong_one_is_refused() -> None:
+def test_keys_reach_every_table_or_are_refused() -> None:
     two = {**BASE, "job": [{**BASE["job"][0], "observed": False, "hosts": "0-1"}, BASE["job"][0]]}  # type: ignore[index,dict-item]
     found = scenario_at(
         two, {"job.placement": "rcm", "job.0.hosts": "2-3", "engine.buffer": "8 KiB"}
@@ -66,7 +66,7 @@ def children() -> list[int]:
 
 
 @pytest.mark.slow
-def test_five_hundred_scenarios_on_two_workers_and_one_of_them_killed(tmp_path: Path) -> None:
+def test_five_hundred_scenarios_survive_a_killed_worker(tmp_path: Path) -> None:
     over = {"seed": range(1, 126), "job.pattern.size": ["1 KiB", "2 KiB", "4 KiB", "8 KiB"]}
     study = plan_sweep(BASE, over, tmp_path / "s", tables=["messages"])
     before = set(children())
@@ -92,7 +92,7 @@ def test_five_hundred_scenarios_on_two_workers_and_one_of_them_killed(tmp_path: 
     assert frame["elapsed_ps"][123] == one.elapsed_ps
 
 
-def test_a_study_goes_on_where_it_stopped_and_no_other_takes_its_place(tmp_path: Path) -> None:
+def test_a_study_resumes_and_is_not_replaced(tmp_path: Path) -> None:
     over = {"seed": [1, 2, 3]}
     half = continue_sweep(plan_sweep(BASE, over, tmp_path / "s").path, workers=1, part=(0, 2))
     assert half.frame["seed"].to_list() == [1, 3]

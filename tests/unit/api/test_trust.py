@@ -363,7 +363,7 @@ def test_path_is_one_word_that_is_no_option(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES + BROKEN_NAMES)
-def test_name_cannot_add_lines_or_options_to_a_batch_script(name: str) -> None:
+def test_name_adds_nothing_to_a_batch_script(name: str) -> None:
     lines = batch_script(name, 2, "true").splitlines()
     plain = batch_script("plain", 2, "true").splitlines()
     assert len(lines) == len(plain)
@@ -372,7 +372,7 @@ def test_name_cannot_add_lines_or_options_to_a_batch_script(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_sweep_script_runs_in_a_folder_of_any_name(
+def test_sweep_script_runs_in_any_folder(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

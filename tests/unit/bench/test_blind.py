@@ -56,9 +56,7 @@ def counted(case: Case) -> Run:
     return blind_reality.run(case.reality, counters_ps=case.interval_ps // blind_counters.STEPS)
 
 
-def test_the_measured_time_of_the_trace_is_the_true_one(
-    folder: Path, truth: dict[str, Any]
-) -> None:
+def test_the_traces_measured_time_is_the_true_one(folder: Path, truth: dict[str, Any]) -> None:
     measured = measure(folder / "seen" / "trace").measured
     # Clocks drift by 20 ppm, ticks are nanoseconds.
     slack = truth["elapsed_ps"] * 40e-6 + 2_000
@@ -68,7 +66,7 @@ def test_the_measured_time_of_the_trace_is_the_true_one(
     assert measured.hosts.source == "the trace"
 
 
-def test_the_clocks_of_the_hosts_are_apart_as_drawn(folder: Path, truth: dict[str, Any]) -> None:
+def test_host_clocks_are_apart_as_drawn(folder: Path, truth: dict[str, Any]) -> None:
     run = measure(folder / "seen" / "trace")
     offset = truth["clock_offset_ps"]
     hosts = run.tables["hosts"]
@@ -111,7 +109,7 @@ def test_marks_delay_nobody(case: Case) -> None:
 
 @pytest.mark.parametrize("form", blind_counters.FORMS)
 @pytest.mark.parametrize("narrow", [False, True])
-def test_counters_of_every_form_count_what_the_engine_sent(
+def test_counters_of_every_form_count_sent_data(
     case: Case, counted: Run, tmp_path: Path, form: str, narrow: bool
 ) -> None:
     sampling = blind_counters.Sampling(form, case.interval_ps, 3_000_000, True, narrow, 0.2, 5)
@@ -153,7 +151,7 @@ def test_forwarding_tables_lead_everywhere(folder: Path, case: Case) -> None:
     require_deadlock_free(case.reality.fabric, _core.NetworkRouting.of_network(network))
 
 
-def test_the_job_list_has_our_job_on_its_hosts(folder: Path, truth: dict[str, Any]) -> None:
+def test_the_job_list_has_our_job_and_hosts(folder: Path, truth: dict[str, Any]) -> None:
     jobs = read_jobs(folder / "seen" / "jobs.csv").jobs
     ours = jobs.filter(pl.col("job") == "4711").row(0, named=True)
     start = truth["utc_ns"] + truth["start_ps"] // 1000
@@ -162,9 +160,7 @@ def test_the_job_list_has_our_job_on_its_hosts(folder: Path, truth: dict[str, An
     assert len(ours["hosts"]) * truth["drawn"]["ranks_per_host"] == truth["drawn"]["ranks"]
 
 
-def test_the_truth_is_what_the_run_takes_without_its_cause(
-    case: Case, truth: dict[str, Any]
-) -> None:
+def test_the_truth_is_the_run_without_its_cause(case: Case, truth: dict[str, Any]) -> None:
     without = blind_reality.run(case.reality, [CAUSE]).elapsed_ps
     assert truth["causes"][CAUSE]["removed_ps"] == truth["elapsed_ps"] - without
     assert truth["causes"][CAUSE]["removed_ps"] >= blind_draw.WORTH * truth["elapsed_ps"]
@@ -218,7 +214,7 @@ def _diagnosis(cause: str, confidence: float = 0.9, **shares: float) -> dict[str
     return {"cause": cause, "confidence": confidence, "explanation": {"costs": costs}}
 
 
-def test_not_determined_is_right_only_where_two_causes_fit() -> None:
+def test_not_determined_needs_two_causes_that_fit() -> None:
     unsure = _diagnosis("undetermined")
     assert blind.judge(_truth(), unsure, "trace").right
     assert not blind.judge(_truth(), unsure, "all").right
@@ -248,7 +244,7 @@ def test_figures_of_answers() -> None:
     assert "slow_cable" in blind.text(found)
 
 
-def test_a_fifth_of_the_cases_is_healthy_and_every_kind_comes() -> None:
+def test_a_fifth_of_cases_is_healthy() -> None:
     sequence = blind_draw.SEQUENCE
     assert set(sequence) == set(blind_draw.KINDS)
     assert sequence.count("healthy") / len(sequence) >= 0.2

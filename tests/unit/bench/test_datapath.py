@@ -41,7 +41,7 @@ def case(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_last_estimates_are_compared_with_what_was_sent(case: Path) -> None:
+def test_last_estimates_are_compared_with_what_was_sent(case: Path) -> None:
     rows = links_of(case, 4, "coordinated:4", 3)
     assert rows["sent"].to_list() == [1000, 400, 4]
     assert rows["estimate"].to_list() == [1100.0, 700.0, 0.0]

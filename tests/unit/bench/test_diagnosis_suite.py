@@ -34,7 +34,7 @@ def test_a_scenario_follows_from_its_number() -> None:
         assert set(labels[split::2]) == set(diagnosis_suite.LABELS)
 
 
-def test_labels_are_kept_only_where_counterfactuals_bear_them_out() -> None:
+def test_labels_need_counterfactuals_that_confirm_them() -> None:
     clear = {
         "lost": 0.5,
         "pattern": 0.0,
@@ -54,7 +54,7 @@ def test_labels_are_kept_only_where_counterfactuals_bear_them_out() -> None:
     assert not diagnosis_suite.confirm("not-network", rest)
 
 
-def test_what_a_user_knows_has_no_other_job_no_slow_cable_and_no_truth() -> None:
+def test_a_user_knows_no_job_cable_or_truth() -> None:
     other, slow = diagnosis_suite.make(4), diagnosis_suite.make(8)
     assert len(other.scenario.job) == 2 and len(other.as_known().job) == 1
     assert slow.scenario.fabric.degraded and not slow.as_known().fabric.degraded

@@ -16,7 +16,7 @@ def test_intervals_hold_in_scenarios_that_were_not_fitted() -> None:
     assert np.median([row["half"] for row in stated]) < 0.6
 
 
-def test_a_further_scenario_is_beside_the_interval_as_often_as_stated() -> None:
+def test_further_scenarios_leave_the_interval_as_stated() -> None:
     rng = np.random.default_rng(1)
     beside = []
     for _ in range(300):

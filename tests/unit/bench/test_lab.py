@@ -59,7 +59,7 @@ def _found(cause: str, *links: str) -> dict[str, Any]:
         (["noise:5%,60ms"], "imbalance", [], False),
     ],
 )
-def test_a_verdict_is_right_when_it_names_what_was_wrong(
+def test_a_right_verdict_names_what_was_wrong(
     written: list[str], cause: str, links: list[str], right: bool
 ) -> None:
     assert judge(_causes(*written), _found(cause, *links)) is right

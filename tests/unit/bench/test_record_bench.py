@@ -7,7 +7,7 @@ import record
 import record_halo
 
 
-def test_the_added_time_is_that_of_runs_that_follow_one_another() -> None:
+def test_the_added_time_is_of_consecutive_runs() -> None:
     found = {
         "plain": [[2.0, 1.0, 0.1], [4.0, 2.0, 0.2], [2.0, 1.0, 0.1]],
         "record": [[2.2, 1.01, 0.101], [4.2, 2.02, 0.202], [2.2, 1.01, 0.101]],
@@ -22,7 +22,7 @@ def test_the_added_time_is_that_of_runs_that_follow_one_another() -> None:
     assert out["added_percent_of_ranks"]["record"]["pairs"] == [10.0, 5.0, 10.0]
 
 
-def test_the_interval_of_the_median_holds_it_and_narrows_with_more_runs() -> None:
+def test_the_medians_interval_holds_it_and_narrows() -> None:
     values = [float(one % 10) for one in range(20)]
     low, high = record.interval_of_median(values)
     assert low <= 4.5 <= high
@@ -30,7 +30,7 @@ def test_the_interval_of_the_median_holds_it_and_narrows_with_more_runs() -> Non
     assert more[1] - more[0] < high - low
 
 
-def test_steps_of_a_pair_are_compared_with_each_other() -> None:
+def test_steps_of_a_pair_are_compared() -> None:
     """Two rows of four columns: processor and elapsed time, recorded and not."""
     times = np.array([[1.01, 2.0, 1.0, 2.0], [3.02, 4.4, 3.0, 4.0], [2.02, 4.0, 2.0, 4.0]])
     cpu, elapsed = record_halo.added(times, 0), record_halo.added(times, 1)

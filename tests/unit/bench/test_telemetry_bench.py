@@ -23,7 +23,7 @@ def test_hop_counts_with_the_sums_of_a_row(truth: list[int]) -> None:
     assert [int((power * found).sum()) for power in (g**0, g, g * (g - 1))] == sums
 
 
-def test_packets_keep_the_sums_and_have_ids_of_their_own() -> None:
+def test_packets_keep_sums_and_have_own_ids() -> None:
     rows = pl.DataFrame(
         {
             "label": [7, 7, 9],
@@ -56,7 +56,7 @@ def test_errors_shrink_with_bits_on_other_networks(network: str) -> None:
         assert exact[tier] == 0 < ours[tier] < one[tier]
 
 
-def test_one_in_k_tagged_scales_the_error_by_its_root() -> None:
+def test_tagging_one_in_k_scales_the_error() -> None:
     traffic = make_traffic("tapered", "uniform", 100_000, 3)
     entry = Entry("coordinated", 5)
     whole = errors(estimate(traffic, entry, 1, 1, False).counts, traffic)

@@ -54,7 +54,7 @@ def test_mean_times_are_read(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["osu_bw", "osu_bibw", "osu_mbw_mr", "ib_write_bw", "ib_write_bw_gbits"]
 )
-def test_rates_of_one_adapter_are_read_whatever_the_unit(tmp_path: Path, name: str) -> None:
+def test_rates_of_an_adapter_have_any_unit(tmp_path: Path, name: str) -> None:
     (found,) = read_benchmark(put(tmp_path, OUTPUTS[name][1]())).series
     assert found.quantity == "stream"
     rate = found.size_bytes[-1] / found.time_ps[-1] * 1e6
@@ -155,9 +155,7 @@ def test_damage_is_refused_with_file_and_place(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_cut_output_gives_fewer_rows_or_an_error_and_no_other_value(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_cut_output_gives_no_other_value(tmp_path: Path, name: str) -> None:
     text = OUTPUTS[name][1]()
     whole = {
         (i, size): time

@@ -84,7 +84,7 @@ def test_a_machine_is_found_again(tmp_path: Path) -> None:
     assert found.frame["parameter"].to_list() == list(told)
 
 
-def test_without_a_second_distance_switches_stay_and_widen_the_software(tmp_path: Path) -> None:
+def test_one_distance_leaves_switches_and_widens_the_software(tmp_path: Path) -> None:
     files = machine(tmp_path)
     both = tb.calibrate([files["at1"], files["at5"]], fabric=tmp_path / "net.toml")
     one = tb.calibrate(files["at5"], fabric=tmp_path / "net.toml")
@@ -125,7 +125,7 @@ def test_a_slow_adapter_is_told(tmp_path: Path) -> None:
     assert "50% of the line rate" in found.notes[0]
 
 
-def test_verbs_tell_switches_and_packets_but_not_the_library(tmp_path: Path) -> None:
+def test_verbs_tell_switches_and_packets_only(tmp_path: Path) -> None:
     (tmp_path / "net.toml").write_text(NETWORK)
     for name, text in (("lat", outputs.ib_write_lat(2048)), ("bw", outputs.ib_write_bw(mtu=2048))):
         (tmp_path / name).write_text(text)
@@ -151,7 +151,7 @@ def test_hosts_that_share_the_work_share_the_rate(tmp_path: Path) -> None:
     assert rates[0].value == pytest.approx(2 * rates[1].value, rel=1e-4)
 
 
-def test_nccl_rates_are_of_the_hosts_that_its_output_names(tmp_path: Path) -> None:
+def test_nccl_rates_are_of_the_named_hosts(tmp_path: Path) -> None:
     (tmp_path / "net.toml").write_text(NETWORK)
     path = tmp_path / "nccl.txt"
     path.write_text(outputs.nccl_text(("n0", "n7")))
@@ -172,7 +172,7 @@ def test_gpcnet_is_a_mean_over_the_machine(tmp_path: Path) -> None:
     assert found["send_delay"].value == pytest.approx((1.9 - mean_us) * 1e6, rel=1e-3)
 
 
-def test_the_file_comes_back_and_goes_into_a_scenario(tmp_path: Path) -> None:
+def test_the_calibration_file_goes_into_a_scenario(tmp_path: Path) -> None:
     files = machine(tmp_path)
     found = tb.calibrate(list(files.values()), fabric=tmp_path / "net.toml")
     path = found.write(tmp_path / "machine.toml")

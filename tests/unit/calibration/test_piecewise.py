@@ -45,7 +45,7 @@ def test_another_slope_beyond_a_size_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+def test_intervals_hold_the_truth_as_often_as_stated() -> None:
     # Of 400 draws 95 % ± 3 % are 368 to 392; chance adds 4.4 (one standard deviation).
     inside = np.zeros(2)
     for seed in range(400):
@@ -111,7 +111,7 @@ def test_a_known_change_point_leaves_the_slope_unbiased() -> None:
     assert inside >= 136
 
 
-def test_headers_of_small_messages_are_fitted_with_the_slope() -> None:
+def test_headers_of_small_messages_join_the_slope() -> None:
     data = noisy(40e3 + 80 * WIRE, 1e-4, 1)
     value, draws = fit(STREAM, data, np.zeros(21), rate=LineRate(80, PACKET)).byte_time(
         np.random.default_rng(0)
@@ -161,7 +161,7 @@ def test_draws_of_known_errors_go_through_the_lines() -> None:
     assert np.quantile(draws, 0.975) < 1e6 + 1.5e4
 
 
-def test_known_errors_that_explain_the_times_leave_no_further_one() -> None:
+def test_known_errors_leave_no_further_one() -> None:
     # The same error in picoseconds for all: the long times determine the slope.
     rng = np.random.default_rng(0)
     size = np.array([8.0, 512, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 18, 1 << 20])

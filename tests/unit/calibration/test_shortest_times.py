@@ -23,7 +23,7 @@ def cell(
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_end_point_as_often_as_they_say() -> None:
+def test_intervals_hold_end_points_as_often_as_stated() -> None:
     rng = np.random.default_rng(0)
     inside, error = [], []
     for _ in range(40):
@@ -54,7 +54,7 @@ def test_few_pairs_are_not_later_than_many() -> None:
     assert abs(mean[1] - mean[2:].mean()) < 0.25 * NOISE_PS
 
 
-def test_messages_that_met_others_do_not_widen_all_intervals() -> None:
+def test_messages_that_met_others_widen_few_intervals() -> None:
     errors = []
     for late_ps in (0, 3e6):
         rng = np.random.default_rng(2)
@@ -66,7 +66,7 @@ def test_messages_that_met_others_do_not_widen_all_intervals() -> None:
 
 
 @pytest.mark.slow
-def test_messages_that_met_a_little_leave_the_noise_of_those_that_met_nothing() -> None:
+def test_messages_that_met_little_keep_the_noise() -> None:
     # Delays of the size of the noise itself, for all messages with others' traffic about them.
     rng = np.random.default_rng(5)
     error, width = [], []

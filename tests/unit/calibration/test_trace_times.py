@@ -118,7 +118,7 @@ def test_ranks_of_one_host_tell_times_within_it(write: Build, tmp_path: Path) ->
     assert "send_delay" not in found
 
 
-def test_a_diagnosis_calibrates_from_its_trace_and_says_so(write: Build, tmp_path: Path) -> None:
+def test_a_diagnosis_calibrates_from_its_trace(write: Build, tmp_path: Path) -> None:
     trace = write(ping_pong(), hosts=["n0", "n1"])
     found = tb.diagnose(trace, fabric=network(tmp_path), seeds=1)
     explanation = found.diagnosis.explanation
@@ -184,7 +184,7 @@ US = 10**6
         ("queue at the receiver", (2, 1, 1 << 20, 0, 0, 5 * US)),
     ],
 )
-def test_messages_that_met_others_or_waited_do_not_count(
+def test_messages_that_met_others_or_waited_are_excluded(
     why: str, extra: tuple[int, int, int, int, int, int]
 ) -> None:
     there, back = (0, 1, 8, 0, 0, 2 * US), (1, 0, 8, 50 * US, 40 * US, 52 * US)
@@ -201,7 +201,7 @@ def test_messages_that_met_others_or_waited_do_not_count(
         assert found.placed[0].series.n == 2
 
 
-def test_bytes_of_others_count_as_far_as_they_were_on_their_way_at_the_time() -> None:
+def test_bytes_of_others_count_while_under_way() -> None:
     # The second overlaps the first by half, the third is within a host, the last is alone.
     size, start = np.array([1000, 400, 800, 600]), np.array([0, 50, 0, 300])
     done = np.array([100, 150, 100, 400])
@@ -213,7 +213,7 @@ def test_one_direction_alone_tells_nothing() -> None:
     assert not trace_times(*rows((0, 1, 8, 0, 0, 2 * US)), HOSTS, None).placed
 
 
-def test_times_of_several_pairs_have_end_points_with_errors() -> None:
+def test_end_points_of_several_pairs_have_errors() -> None:
     rng = np.random.default_rng(0)
     hosts = [f"h{rank}" for rank in range(40)]
     some = []
@@ -232,7 +232,7 @@ def test_times_of_several_pairs_have_end_points_with_errors() -> None:
     assert one.series.error_ps.max() < US / 20
 
 
-def test_a_distance_with_few_sizes_has_the_slopes_and_threshold_of_the_others() -> None:
+def test_few_sizes_share_slopes_and_threshold_of_others() -> None:
     sizes = {5: [8, 512, 4096, 8192, 65536, 1 << 18, 1 << 20], 1: [4096, 65536, 1 << 18]}
     rng = np.random.default_rng(0)
     some = []

@@ -62,7 +62,7 @@ def demo(diagnosed_demo: Diagnosed) -> Path:
     return diagnosed_demo.folder
 
 
-def test_the_demo_finds_the_placement_problem_and_proves_a_better_one(demo: Path) -> None:
+def test_the_demo_finds_and_improves_the_placement(demo: Path) -> None:
     diagnosis = json.loads((demo / "diagnosis.json").read_text())
     assert diagnosis["cause"] == "placement"
     assert diagnosis["remedy"]["gain"] > 0.1
@@ -89,7 +89,7 @@ def test_text_fits_eighty_columns_and_one_screen(diagnosed_demo: Diagnosed) -> N
     assert lines[0].startswith("MEASURED ") and "VERDICT  PLACEMENT" in lines[:6]
 
 
-def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
+def test_a_remedy_without_rank_file_says_why(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -134,7 +134,7 @@ def test_compare_and_report_read_what_diagnose_wrote(
     assert out.read_bytes() == (demo / "report.html").read_bytes()
 
 
-def test_a_bare_run_has_a_report_and_its_figures(tmp_path: Path) -> None:
+def test_a_bare_run_has_report_and_figures(tmp_path: Path) -> None:
     run = simulated(tmp_path, 'scheme = "full"')
     assert tailback(["report", str(run), "--figures", "png"]) == 0
     assert (tmp_path / "run.html").stat().st_size > 10_000
@@ -194,7 +194,7 @@ def test_place_weighs_by_packets(capsys: pytest.CaptureFixture[str]) -> None:
         assert simulated == pytest.approx(expected, abs=5e-4)
 
 
-def test_place_judges_hosts_that_no_rank_file_can_name(
+def test_place_judges_hosts_without_usable_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fabric = tmp_path / "fabric.txt"
@@ -226,7 +226,7 @@ def test_place_judges_the_file_it_is_given(
     refused(capsys, [*words, "--method", "file"], "--placement FILE")
 
 
-def test_place_says_which_method_does_not_fit_whose_job(
+def test_place_says_which_method_fits_no_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "ring.toml"
@@ -423,11 +423,13 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == there
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Path) -> None:
+def test_signals_end_a_command_cleanly(tmp_path: Path) -> None:
     path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20000, size = "1 MiB"')
     there = set(tmp_path.iterdir())
-    for command, says in (("diagnose", "interrupted"), ("simulate", "INTERRUPTED")):
+    for command, number, says in (
+        ("diagnose", signal.SIGTERM, "interrupted"),
+        ("simulate", signal.SIGINT, "INTERRUPTED"),
+    ):
         child = process([command, path, "--out", tmp_path / "run"], SIMULATING)
         assert child.stderr is not None and child.stderr.readline() == "simulating\n"
         child.send_signal(number)
@@ -450,14 +452,14 @@ from tailback.io.folders import AtomicDirectory
 end_on_signals()
 with AtomicDirectory(sys.argv[1]) as folder:
     (folder / "table").write_text("half")
-    threading.Timer(1.0, os.kill, (os.getpid(), int(sys.argv[2]))).start()
+    threading.Timer(0.2, os.kill, (os.getpid(), int(sys.argv[2]))).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 """
-"""Minutes in one call of compiled code, which lets other threads run; after a second, a signal."""
+"""Minutes in one call of compiled code, which lets other threads run; soon, a signal."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_compiled_code_that_does_not_look_for_it(number: int, tmp_path: Path) -> None:
+def test_a_signal_ends_deaf_compiled_code(number: int, tmp_path: Path) -> None:
     command = [sys.executable, "-c", DEAF, tmp_path / "run", str(int(number))]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (130, "tailback: error: interrupted\n")

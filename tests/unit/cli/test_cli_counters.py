@@ -52,7 +52,7 @@ def pair(folder: Path) -> list[Path]:
     ]
 
 
-def test_the_verdict_names_the_link_the_share_and_the_cost(
+def test_the_verdict_names_link_share_and_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = said(capsys, *pair(tmp_path), "--every", "60 s", "--fabric", FABRIC)
@@ -104,7 +104,7 @@ def test_what_counters_cannot_tell_is_said(
     assert "tailback counters" in capsys.readouterr().err
 
 
-def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
+def test_a_full_port_without_waits_may_start_congestion(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "naive.toml"
@@ -120,7 +120,7 @@ def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
     assert "1 port downstream of those that wait was 70 % full" in facts["may_begin"]
 
 
-def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
+def test_nothing_is_claimed_without_a_tick(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = pair(tmp_path)
@@ -130,7 +130,7 @@ def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
     assert "UNDETERMINED" in text and "--tick" in text
 
 
-def test_a_tick_that_is_given_counts_for_a_collection_and_an_archive_too(
+def test_a_given_tick_counts_for_collections_and_archives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     collection = Collection(tmp_path / "sweep")
@@ -199,7 +199,7 @@ def test_latched_wrapped_and_reset_counters_are_told(
     assert "≥" in next(line for line in text.split("\n") if "leaf08[1]" in line)
 
 
-def test_a_port_at_its_top_for_ever_is_not_passed_over(
+def test_a_port_always_full_is_not_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [plain(tmp_path / f"{n}.txt", 136, {1: (5 + n, 100), 17: (5 + n, TOP)}) for n in (1, 2)]
@@ -232,7 +232,7 @@ def test_torus_is_listed_by_direction(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "cannot be combined with other files" in refused(capsys, path, path)
 
 
-def test_an_archive_of_a_tree_is_not_read_at_once(
+def test_an_archive_of_a_tree_is_read_piecewise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = pl.DataFrame(

@@ -23,7 +23,7 @@ def diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "d"
 
 
-def test_a_diagnosis_is_read_as_the_run_it_is_of(
+def test_a_diagnosis_is_read_as_its_run(
     diagnosis: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = json.loads(said(capsys, diagnosis, "--format", "json"))
@@ -58,7 +58,7 @@ def test_options_without_effect_are_refused(
 
 
 @pytest.mark.parametrize("name", READERS.names())
-def test_a_reader_that_is_named_says_what_it_wants(
+def test_a_named_reader_says_what_it_wants(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever it is given: a folder of files, or a file where it wants a folder."""
@@ -81,7 +81,7 @@ def tree(folder: Path, count: int) -> Path:
 HEADER = "#Time, X+_SAMPLE_GEMINI_LINK_CREDIT_STALL (% x1e6)"
 
 
-def test_a_header_without_rows_is_no_look_at_a_counter(
+def test_a_header_without_rows_is_no_reading(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.HEADER").write_text(f"{HEADER}\n")
@@ -113,7 +113,7 @@ def test_files_the_wrong_way_round_get_a_hint(
     assert hint not in said(capsys, *files[:2], "--every", "60 s", code=3)
 
 
-def test_copies_of_a_sysfs_tree_with_one_time_are_told_apart(
+def test_sysfs_copies_with_one_time_are_distinguished(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Not taken for one look, of which nothing could be said."""

@@ -66,7 +66,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.data
-def test_the_slow_cable_of_the_laboratory_is_named_with_its_cost(slow: Path) -> None:
+def test_the_labs_slow_cable_is_named_with_cost(slow: Path) -> None:
     found = diagnosed(slow, counters=True).diagnosis
     truth = json.loads((slow / "truth" / "truth.json").read_text())
     assert "l2" in str(truth) and "s1" in str(truth)
@@ -87,7 +87,7 @@ def test_the_slow_cable_of_the_laboratory_is_named_with_its_cost(slow: Path) -> 
 
 @pytest.mark.data
 @pytest.mark.parametrize("counters", [True, False])
-def test_the_healthy_run_of_the_laboratory_has_no_fault(healthy: Path, counters: bool) -> None:
+def test_the_labs_healthy_run_has_no_fault(healthy: Path, counters: bool) -> None:
     found = diagnosed(healthy, counters=counters).diagnosis
     assert found.cause == "healthy" and "No fault found" in found.headline
     assert contradictions(found) == []
@@ -100,7 +100,7 @@ def test_the_healthy_run_of_the_laboratory_has_no_fault(healthy: Path, counters:
 
 
 @pytest.mark.data
-def test_errors_of_ports_that_the_job_crosses_are_evidence(healthy: Path, tmp_path: Path) -> None:
+def test_port_errors_on_the_jobs_path_are_evidence(healthy: Path, tmp_path: Path) -> None:
     rows = pl.read_csv(gzip.decompress((healthy / "counters.csv.gz").read_bytes()))
     faulty = pl.col("node").eq("l2") & pl.col("iface").eq("s1")
     elsewhere = rows.filter(faulty).with_columns(node=pl.lit("store9"), iface=pl.lit("eth0"))
@@ -125,7 +125,7 @@ def test_errors_of_ports_that_the_job_crosses_are_evidence(healthy: Path, tmp_pa
 
 
 @pytest.mark.data
-def test_the_trace_alone_names_no_other_cable_as_certain(slow: Path) -> None:
+def test_the_trace_alone_is_certain_of_no_cable(slow: Path) -> None:
     found = diagnosed(slow, counters=False).diagnosis
     assert found.explanation is not None
     named = found.headline
@@ -204,7 +204,7 @@ def traced(folder: Path, trace: Path, keys: str = "", hosts: int = 4) -> Path:
     return path
 
 
-def test_a_trace_is_placed_on_the_hosts_that_it_names(
+def test_a_trace_is_placed_on_its_hosts(
     write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = write(late_sender(), hosts=["n6", "n2"])
@@ -225,9 +225,7 @@ def test_a_trace_is_placed_on_the_hosts_that_it_names(
     assert "2, from the trace" in " ".join(ran["own"].split())
 
 
-def test_the_recorded_placement_is_a_candidate_by_its_own_name(
-    write: Build, tmp_path: Path
-) -> None:
+def test_the_recorded_placement_is_a_named_candidate(write: Build, tmp_path: Path) -> None:
     ready = prepare(load(traced(tmp_path, write(late_sender(), hosts=["n6", "n2"]))))
     made, errors = make_candidates(ready, ["block"], None, lambda *_: None)
     # Block changes nothing: hosts are in the order in which the ranks ran on them.
@@ -246,9 +244,7 @@ def test_advice_names_the_placement_in_use() -> None:
         assert text == f"Use placement tile instead of {words}: 20 % less time by re-simulation."
 
 
-def test_hosts_that_the_fabric_does_not_have_leave_the_default(
-    write: Build, tmp_path: Path
-) -> None:
+def test_hosts_missing_from_the_fabric_leave_the_default(write: Build, tmp_path: Path) -> None:
     trace = write(late_sender(), hosts=["elsewhere1", "elsewhere2"])
     assert prepare(load(traced(tmp_path, trace))).observed.node.tolist() == [0, 1]
     domain = write(late_sender(), hosts=["n6.cluster.example", "n2.cluster.example"])

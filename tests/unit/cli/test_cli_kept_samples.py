@@ -88,7 +88,7 @@ def test_headers_that_cannot_be_decoded_say_why(
     assert "cannot be decoded" in capsys.readouterr().err
 
 
-def test_headers_that_cannot_be_decoded_are_not_called_missing(
+def test_undecodable_headers_are_not_called_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Telemetry is on: to say "switch it on" would send the reader the wrong way."""
@@ -131,7 +131,7 @@ def test_report_names_the_damaged_file_of_a_result(
     )
 
 
-def test_what_was_not_looked_at_is_not_said_to_be_short(
+def test_data_nobody_looked_at_is_not_called_short(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without telemetry nobody knows how long queues were."""

@@ -105,7 +105,7 @@ def test_calls_that_last_longer_give_another_diagnosis(
     assert calls.height == 4 * 3 * 3
 
 
-def test_a_run_that_was_not_recorded_so_is_not_compared(
+def test_a_run_recorded_otherwise_is_not_compared(
     write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found, screen, folder = diagnosed(tmp_path, write(scripts()), capsys, "compute_scale = 0.5")
@@ -136,7 +136,7 @@ def test_nothing_is_measured_without_a_trace(
 
 
 @pytest.mark.data
-def test_equal_messages_that_took_other_times_are_told_apart(
+def test_equal_messages_with_other_times_are_distinguished(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tailback.evidence import measure
@@ -150,7 +150,7 @@ def test_equal_messages_that_took_other_times_are_told_apart(
     assert parts[0].part("computation") == parts[1].part("computation")
 
 
-def test_agreement_is_whole_within_the_error_of_the_clocks(write: Build) -> None:
+def test_agreement_is_complete_within_the_clock_error(write: Build) -> None:
     from tailback.evidence import measure
 
     measured = measure(write(scripts()), environment={}).measured
@@ -160,7 +160,7 @@ def test_agreement_is_whole_within_the_error_of_the_clocks(write: Build) -> None
     assert agreement(1_600_000_000, wide) == pytest.approx(0.5)
 
 
-def test_a_measured_run_compared_with_one_of_skipped_steps_says_what_is_not_compared(
+def test_comparisons_with_skipped_steps_say_what_is_missing(
     write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = write(scripts(turns=60))

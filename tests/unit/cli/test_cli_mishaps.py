@@ -37,7 +37,7 @@ def test_what_needs_no_command_loads_none(arguments: list[str]) -> None:
     assert ended.stderr.endswith("[]\n"), ended.stderr
 
 
-def test_commands_load_what_they_use_when_they_use_it() -> None:
+def test_commands_load_modules_when_they_use_them() -> None:
     """Statistics and plots take a second to load: most runs of these commands need neither."""
     look = (
         "import sys, tailback.cli.counters, tailback.cli.diagnose, tailback.cli.place; "
@@ -48,7 +48,7 @@ def test_commands_load_what_they_use_when_they_use_it() -> None:
     assert ended.stdout == "set()\n"
 
 
-def test_a_package_registers_all_of_a_kind_at_once() -> None:
+def test_a_package_registers_its_kind_at_once() -> None:
     # In a process of its own: here most of them have been imported.
     look = """
 from importlib import import_module
@@ -64,7 +64,7 @@ for package in PACKAGES:
     subprocess.run([sys.executable, "-c", look], check=True)
 
 
-def test_list_of_a_kind_loads_no_more_than_that(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_a_kind_loads_only_that(capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "tailback", "list", "placement"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert tailback(["list", "placement"]) == 0
@@ -109,7 +109,7 @@ def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} == {"small.toml", "link", "real"}
 
 
-def test_what_stood_there_is_back_when_the_new_one_cannot_take_its_name(
+def test_an_old_folder_returns_if_the_new_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
@@ -152,7 +152,7 @@ def test_a_reader_that_has_enough(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_reader_that_has_enough_does_not_change_the_verdict(form: str) -> None:
+def test_a_reader_that_stops_keeps_the_verdict(form: str) -> None:
     """One look at counters is no rate: exit code 3, which a script may wait for."""
     one = ROOT / "examples" / "counters" / "leaf06-12h00.txt"
     reading, writing = os.pipe()
@@ -163,12 +163,12 @@ def test_a_reader_that_has_enough_does_not_change_the_verdict(form: str) -> None
     assert (ended.returncode, ended.stderr) == (3, b"")
 
 
-def test_a_scenario_is_known_by_its_jobs_whatever_its_name(tmp_path: Path) -> None:
+def test_a_scenario_is_recognised_by_its_jobs(tmp_path: Path) -> None:
     path = scenario(tmp_path).rename(tmp_path / "small.scenario")
     assert tailback(["simulate", str(path), "--quiet"]) == 0
 
 
-def test_a_mistake_in_a_scenario_of_any_name_is_told_with_it(
+def test_mistakes_name_scenarios_of_any_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(tmp_path, options="dims = [400, 4]").rename(tmp_path / "small")
@@ -217,7 +217,7 @@ def test_no_line_ends_before_a_per_cent_sign() -> None:
     assert len(lines) > 9 and not any(line.lstrip().startswith("%") for line in lines)
 
 
-def test_a_host_that_is_not_there_brings_no_list_of_a_machine(
+def test_a_missing_host_lists_no_machine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["place", DEMO / "demo.toml", "--hosts", "zzz", "--quiet"]
@@ -244,7 +244,7 @@ def test_a_damaged_run_says_what_to_do(
         refused(capsys, command, "run", expected, "run the scenario again")
 
 
-def test_a_scenario_s_name_reaches_the_terminal_as_text(
+def test_a_scenarios_name_reaches_the_terminal_as_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(tmp_path)
@@ -280,7 +280,7 @@ def test_a_run_fits_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "95 %" in shown and max(map(len, shown.splitlines())) <= 80
 
 
-def test_limit_below_what_the_libraries_need_is_refused_at_once() -> None:
+def test_a_limit_below_the_libraries_need_is_refused() -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (700_000 << 10, 700_000 << 10))
 

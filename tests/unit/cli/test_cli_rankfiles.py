@@ -13,9 +13,7 @@ from tailback.cli import run as tailback
 from tests.factories.repository import DEMO
 
 
-def test_commands_of_place_can_be_typed_where_one_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_of_place_can_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "my ranks"
     words = ["place", str(DEMO / "demo.toml"), "--method", "block", "--out", str(out), "--quiet"]
     assert tailback(words) == 0
@@ -33,7 +31,7 @@ def test_commands_of_place_can_be_typed_where_one_is(
     assert commands["cray"].startswith(f"cp '{out / 'MPICH_RANK_ORDER'}' . && MPICH_RANK_REORDER")
 
 
-def test_a_diagnosis_shows_the_hosts_of_slurm_where_they_are() -> None:
+def test_a_diagnosis_shows_slurm_hosts_in_place() -> None:
     command = "SLURM_HOSTFILE=hosts.slurm srun --ntasks=4 --distribution=arbitrary ./app"
     shown = command_with_path(command, "hosts.slurm", Path("d"))
     assert shown == command.replace("hosts.slurm", "d/hosts.slurm")

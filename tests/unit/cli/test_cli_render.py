@@ -57,7 +57,7 @@ def test_table_is_as_wide_as_the_terminal(
     assert align_columns(("link", "line", "share"), short)[1] == "  a     b     7 %"
 
 
-def test_short_column_leaves_its_room_to_the_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_column_leaves_room_to_the_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     name = "node001 of a cluster with a name of sixty-five characters in all."
     table = align_columns(("a", "b"), [(name, "short")], names=(0, 1))
@@ -89,7 +89,7 @@ def bar(name: str, end: int, delta: int) -> WaterfallBar:
     )
 
 
-def test_the_steps_shown_add_up_to_the_observed_time() -> None:
+def test_shown_steps_add_up_to_the_observed_time() -> None:
     """What the run differs by from the last re-simulation is a step of its own."""
     bars = [
         bar("ideal", 2_000_000, 2_000_000),
@@ -135,7 +135,7 @@ def test_everything_proved_is_shown_also_what_is_slower() -> None:
     assert any("-45 %" in row for row in rows)
 
 
-def test_a_link_is_not_said_to_be_of_one_phase() -> None:
+def test_no_link_is_assigned_to_one_phase() -> None:
     """Its numbers are of the whole run, its phase is where most of them come from."""
     lines = diagnosis_lines(make_diagnosis(make_run()), Path("out"))
     head = lines[lines.index("MOST CONGESTED LINKS (95 % intervals)") + 1]

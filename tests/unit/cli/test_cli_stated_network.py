@@ -62,7 +62,7 @@ def test_a_taper_is_a_number_from_1(taper: str, tmp_path: Path) -> None:
     assert got.value.place == "[fabric] taper" and got.value.remedy
 
 
-def test_rates_within_hosts_can_be_stated_for_every_network_that_is_read(tmp_path: Path) -> None:
+def test_rates_within_hosts_fit_every_network(tmp_path: Path) -> None:
     """Only edge lists have such rates themselves."""
     (tmp_path / "network").write_text(LLDP)
     (tmp_path / "s.toml").write_text(
@@ -74,7 +74,7 @@ def test_rates_within_hosts_can_be_stated_for_every_network_that_is_read(tmp_pat
     assert dict(zip(fabric.host_name, fabric.host_gbps.tolist(), strict=True))["n2"] == 900
 
 
-def test_a_file_with_nothing_but_a_network_serves_as_one(tmp_path: Path) -> None:
+def test_a_file_of_a_network_alone_serves(tmp_path: Path) -> None:
     given(tmp_path)
     (tmp_path / "net.toml").write_text('[fabric]\nfile = "topology.conf"\ncable_rate = "5 Gb/s"\n')
     scenario = load_scenario(tmp_path / "ring.toml", fabric=tmp_path / "net.toml")

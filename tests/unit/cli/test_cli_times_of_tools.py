@@ -93,7 +93,7 @@ def with_slow_cable() -> tuple[list[Script], list[str]]:
 
 
 @pytest.mark.parametrize("form", ["binary", "text", "nsight"])
-def test_the_verdict_on_a_slow_cable_is_that_of_the_same_run_as_otf2(
+def test_dumpi_gives_the_slow_cable_verdict_of_otf2(
     otf2: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     scripts, hosts = with_slow_cable()
@@ -119,7 +119,7 @@ def test_the_verdict_on_a_slow_cable_is_that_of_the_same_run_as_otf2(
     assert same_screen == screen
 
 
-def test_a_calibration_from_dumpi_is_that_of_the_same_run_as_otf2(
+def test_dumpi_gives_the_calibration_of_otf2(
     otf2: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now, scripts = 10_000, list[Script]([[], []])
@@ -145,7 +145,7 @@ def test_a_calibration_from_dumpi_is_that_of_the_same_run_as_otf2(
 
 
 @pytest.mark.data
-def test_the_test_trace_of_dumpi_is_shown_as_measured(
+def test_the_dumpi_test_trace_counts_as_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")

@@ -11,7 +11,7 @@ from tailback.cli import run as tailback
 from tests.factories.cli import scenario
 
 
-def test_diagnose_shows_its_stages_and_keeps_them_with_the_diagnosis(
+def test_diagnose_shows_and_keeps_its_stages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out = str(scenario(tmp_path)), tmp_path / "out"

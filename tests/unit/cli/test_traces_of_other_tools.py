@@ -28,7 +28,7 @@ def test_a_trace_of_every_format_is_simulated(
     assert f"messages             {SAMPLES[name].messages}\n" in capsys.readouterr().out
 
 
-def test_a_diagnosis_of_a_trace_without_times_says_that_nothing_was_measured(
+def test_a_trace_without_times_is_called_unmeasured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(tmp_path, "goal")
@@ -36,7 +36,7 @@ def test_a_diagnosis_of_a_trace_without_times_says_that_nothing_was_measured(
     assert "no recorded times were used" in capsys.readouterr().out
 
 
-def test_the_list_of_readers_says_what_each_can_tell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_says_what_readers_can_tell(capsys: pytest.CaptureFixture[str]) -> None:
     assert tailback(["list", "reader"]) == 0
     out = capsys.readouterr().out
     for what in ("times", "sources", "completion", "call site", "compute"):

@@ -83,7 +83,7 @@ def test_a_broken_line_of_a_fabric_is_named(
 
 
 @pytest.mark.parametrize("name", [*TOPOLOGIES.names(), "Dragonfly", "fat_tree", "dragonfy"])
-def test_a_shape_given_as_fabric_is_told_how_to_write_it(
+def test_a_shape_given_as_fabric_gets_the_syntax(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "trace").mkdir()
@@ -114,7 +114,7 @@ def test_an_unknown_fabric_is_told_what_there_is(
         ("n4608", ["did you mean 'n4607'?"]),
     ],
 )
-def test_hosts_of_a_preset_are_told_by_their_names(spec: str, expected: list[str]) -> None:
+def test_hosts_of_a_preset_are_named(spec: str, expected: list[str]) -> None:
     fabric = fat_tree(PRESETS["tapered"])
     with command_line(), pytest.raises(PlacementError) as caught:
         hosts_from_spec(spec, fabric)
@@ -139,7 +139,7 @@ def test_hosts_of_a_preset_are_told_by_their_names(spec: str, expected: list[str
         (["list", "patern"], "did you mean 'pattern'?"),
     ],
 )
-def test_a_slip_of_the_keyboard_is_answered_with_the_nearest(
+def test_a_typing_mistake_gets_the_nearest_word(
     words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tailback(words) == 2
@@ -234,9 +234,7 @@ REMEDIES = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("within", [False, True])
-def test_a_trace_of_another_tool_is_called_by_its_name(
-    name: str, within: bool, tmp_path: Path
-) -> None:
+def test_a_trace_of_another_tool_gets_its_name(name: str, within: bool, tmp_path: Path) -> None:
     file, content = SAMPLES[name]
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / file).write_bytes(content)
@@ -257,12 +255,12 @@ def test_a_trace_of_another_tool_is_called_by_its_name(
         ("cases/nccl-profiler-json/rank0.json", "NCCL's profiler plugin"),
     ],
 )
-def test_traces_of_real_tools_are_called_by_their_names(path: str, name: str) -> None:
+def test_traces_of_real_tools_get_their_names(path: str, name: str) -> None:
     with pytest.raises(TraceError, match=name):
         read_trace(real(path))
 
 
-def test_what_is_of_no_known_tool_is_not_called_one(tmp_path: Path) -> None:
+def test_a_file_of_no_known_tool_gets_none(tmp_path: Path) -> None:
     for number, content in enumerate((b"hello, world, again\nthis is a letter\n", b"\0\1,,\n")):
         (tmp_path / f"{number}.dat").write_bytes(content)
         with pytest.raises(TraceError, match="no reader recognises this format"):

@@ -43,7 +43,7 @@ def quick(subnet: FakeSubnet) -> MadExchange:
     return MadExchange(subnet, timeout_ms=5, retries=1, clock=subnet.clock)
 
 
-def test_a_discovery_file_that_is_being_written_does_not_end_a_collector(tmp_path: Path) -> None:
+def test_an_unfinished_discovery_file_ends_no_collector(tmp_path: Path) -> None:
     subnet = row_of_switches(1, 1)
     file = tmp_path / "fabric"
     file.write_text(FILE)
@@ -77,7 +77,7 @@ def test_ports_behind_an_answer_that_was_lost_stay() -> None:
     assert there == everything and "kept ports that could not be seen: 7" in problems
 
 
-def test_ports_that_are_down_and_devices_that_are_gone_do_not_stay() -> None:
+def test_down_ports_and_vanished_devices_are_dropped() -> None:
     everything, _ = found_again(row_of_switches(3, 1))
     subnet = row_of_switches(3, 1)
     # The cable between the second and the third switch is pulled, and all that was asked answers.
@@ -87,7 +87,7 @@ def test_ports_that_are_down_and_devices_that_are_gone_do_not_stay() -> None:
     assert problems == []
 
 
-def test_an_address_that_another_device_has_now_is_not_asked_as_before() -> None:
+def test_a_reassigned_address_is_asked_anew() -> None:
     subnet = row_of_switches(3, 1)
     subnet.devices[0x1002].dead = True
     subnet.devices[0x2010].lid = subnet.devices[0x1002].lid
@@ -95,7 +95,7 @@ def test_an_address_that_another_device_has_now_is_not_asked_as_before() -> None
     assert (0x1002, 1) not in there and (0x2020, 1) in there
 
 
-def test_an_agent_that_is_busy_is_not_left_out() -> None:
+def test_a_busy_agent_is_not_left_out() -> None:
     class Busy(FakeSubnet):
         def _performance(self, device: object, attribute: int, mad: bytearray) -> None:
             mad[4:6] = b"\0\1"
@@ -106,7 +106,7 @@ def test_an_agent_that_is_busy_is_not_left_out() -> None:
     assert [problem for _, problem in found.problems] == 2 * ["no performance agent: busy"]
 
 
-def test_a_change_elsewhere_is_no_gap_in_the_series_of_other_ports(tmp_path: Path) -> None:
+def test_a_change_elsewhere_leaves_series_without_gaps(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 1)
     collection, board = Collection(tmp_path / "c"), MetricsBoard()
     settings = CollectorSettings(interval_ns=20 * MS, sweeps=8)
@@ -119,7 +119,7 @@ def test_a_change_elsewhere_is_no_gap_in_the_series_of_other_ports(tmp_path: Pat
     assert not (intervals["flags"] & int(Flag.GAP)).sum()
 
 
-def test_a_hangup_is_answered_between_sweeps_and_moves_none(tmp_path: Path) -> None:
+def test_a_hangup_between_sweeps_moves_none(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 1)
     collection, board, lines = Collection(tmp_path / "c"), MetricsBoard(), []
     settings = CollectorSettings(interval_ns=300 * MS, sweeps=3)
@@ -244,7 +244,7 @@ def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
     assert table(tmp_path / "c", "intervals").height == 22
 
 
-def test_a_dead_device_is_said_once_and_once_more_when_it_answers_again(tmp_path: Path) -> None:
+def test_a_dead_device_is_reported_once_each_time(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
     board, collection, lines = MetricsBoard(), Collection(tmp_path / "c"), []
     made = session(
@@ -267,7 +267,7 @@ HOUR_NS = 3600 * 10**9
 
 @pytest.mark.parametrize("step_ns", [0, -HOUR_NS, HOUR_NS])
 @pytest.mark.parametrize("same_boot", [True, False])
-def test_clock_step_between_sessions_invents_no_interval_and_blanks_no_series(
+def test_clock_steps_invent_no_interval_and_blank_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_ns: int, same_boot: bool
 ) -> None:
     subnet = row_of_switches(1, 1)
@@ -290,7 +290,7 @@ def test_clock_step_between_sessions_invents_no_interval_and_blanks_no_series(
         assert across.height == (0 if step_ns < 0 else 1)
 
 
-def test_board_shows_a_port_of_an_earlier_session_only_once_it_is_read() -> None:
+def test_board_shows_ports_only_once_read() -> None:
     target = PortTarget(1, "n1", True, 1, 1, 100.0, 10.0, "given")
     earlier = np.zeros(1, RAW)
     earlier["time_ns"], earlier["wait"] = 1000, 5

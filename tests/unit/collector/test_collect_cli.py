@@ -94,7 +94,7 @@ def test_compacting_an_empty_collection(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Parquet" in capsys.readouterr().out
 
 
-def test_a_session_says_what_it_did_and_what_was_lost(
+def test_a_session_reports_its_work_and_losses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subnet = row_of_switches(2, 1)
@@ -129,7 +129,7 @@ def test_no_answer_however_odd_is_a_crash() -> None:
         assert len(mads.node_description(answer)) <= 64
 
 
-def test_a_device_that_goes_away_ends_the_session_and_keeps_what_was_read(
+def test_a_vanished_device_ends_the_session_with_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subnet = row_of_switches(2, 1)

@@ -88,7 +88,7 @@ def test_a_counter_of_32_bits(before: int, after: int, ticks: int | None, flags:
     assert (row["stall_fraction"] is None) == (ticks is None)
 
 
-def test_a_counter_of_64_bits_at_2_to_the_32_is_no_special_number() -> None:
+def test_a_64_bit_counter_passes_32_bits_unflagged() -> None:
     row = step({"wait": TOP}, {"wait": TOP + 500}, extended_wait=True).row(0, named=True)
     assert row["xmit_wait_ticks"] == 500 and row["flags"] == 0
 
@@ -100,13 +100,13 @@ def test_a_reset_beside_it_denies_a_wrap() -> None:
     assert (row["xmit_wait_ticks"], row["data_bytes"]) == (5, 32)
 
 
-def test_data_of_32_bits_that_latched_are_not_zero_but_unknown() -> None:
+def test_latched_32_bit_data_are_unknown_not_zero() -> None:
     row = step({"words": TOP, "packets": 3}, {"words": TOP, "packets": 9}, extended=False)
     assert row["data_bytes"].to_list() == [None] and row["utilization"].to_list() == [None]
     assert row["packets"].to_list() == [6]
 
 
-def test_a_port_without_the_counter_has_null_and_not_zero() -> None:
+def test_a_port_without_the_counter_has_null() -> None:
     flag = int(Flag.NO_COUNTER)
     row = step({"flags": flag}, {"flags": flag}).row(0, named=True)
     assert row["stall_fraction"] is None and row["xmit_wait_ticks"] is None
@@ -150,7 +150,7 @@ counter = st.one_of(st.integers(0, TOP), st.integers(TOP - 5, TOP), st.integers(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(before=counter, growth=st.integers(0, 10**8), resets=st.booleans())
 def test_no_number_is_larger_than_the_truth(before: int, growth: int, resets: bool) -> None:
     """Whatever a latching counter goes through, a number without a flag is exact, and one with
@@ -169,7 +169,7 @@ def test_no_number_is_larger_than_the_truth(before: int, growth: int, resets: bo
         assert ticks == growth
 
 
-def test_a_reading_of_two_halves_is_complete_with_both() -> None:
+def test_a_reading_of_two_halves_needs_both() -> None:
     subnet = row_of_switches(1, 1, clock=Clock())
     port = subnet.devices[0x1000].ports[1]
     port.words, port.packets, port.wait = 2**40, 2**33, 99
@@ -195,7 +195,7 @@ def test_a_reading_of_two_halves_is_complete_with_both() -> None:
 
 
 @pytest.mark.parametrize("narrow_first", [False, True])
-def test_of_two_halves_the_wait_and_its_instant_are_the_narrow_ones(narrow_first: bool) -> None:
+def test_the_narrow_half_gives_wait_and_instant(narrow_first: bool) -> None:
     """An agent without a 64-bit PortXmitWait answers whatever it likes in its place."""
     wide, narrow = bytearray(mads.MAD_BYTES), bytearray(mads.MAD_BYTES)
     struct.pack_into(">QQQQ", wide, mads.DATA + 8, 2**40, 0, 2**33, 0)

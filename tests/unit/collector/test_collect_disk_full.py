@@ -46,9 +46,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_full_disk_is_waited_for_and_nothing_is_lost(
-    tmp_path: Path, disk: Disk, torn: bool
-) -> None:
+def test_a_full_disk_loses_nothing(tmp_path: Path, disk: Disk, torn: bool) -> None:
     subnet = row_of_switches(2, 1)
     board, collection, lines = MetricsBoard(), Collection(tmp_path / "c"), []
     settings = CollectorSettings(interval_ns=500 * MS, sweeps=12)
@@ -80,9 +78,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(
     assert "tailback_collector_readings_lost_total 0" in board.metrics()
 
 
-def test_a_disk_that_is_full_when_a_new_segment_is_due_is_waited_for(
-    tmp_path: Path, disk: Disk
-) -> None:
+def test_a_full_disk_delays_a_new_segment(tmp_path: Path, disk: Disk) -> None:
     subnet = row_of_switches(2, 1)
     board, collection = MetricsBoard(), Collection(tmp_path / "c")
     made = session(subnet, CollectorSettings(interval_ns=500 * MS, sweeps=8), collection, board)
@@ -107,7 +103,7 @@ def block(second: int) -> Rows:
     return out
 
 
-def test_what_waits_is_bounded_and_the_latest_is_kept(tmp_path: Path, disk: Disk) -> None:
+def test_waiting_data_is_bounded_and_the_latest_kept(tmp_path: Path, disk: Disk) -> None:
     collection, lines = Collection(tmp_path / "c"), []
     journal = Journal(collection, lines.append, lambda path: None, 10 * 2 * RAW.itemsize)
     journal.begin(TARGETS, {})
@@ -128,7 +124,7 @@ def test_what_waits_is_bounded_and_the_latest_is_kept(tmp_path: Path, disk: Disk
     assert [bool(flags & int(Flag.GAP)) for flags in found["flags"]] == [True] + 10 * [False]
 
 
-def test_what_is_said_while_a_segment_begins_is_written_into_that_segment(tmp_path: Path) -> None:
+def test_messages_at_a_segments_start_enter_that_segment(tmp_path: Path) -> None:
     """A compaction that failed is told of where the next segment begins: within a write."""
     collection = Collection(tmp_path / "c")
 
@@ -149,7 +145,7 @@ def test_what_is_said_while_a_segment_begins_is_written_into_that_segment(tmp_pa
     assert [len(file.read_text("utf-8").splitlines()) for file in events] == [1, 1]
 
 
-def test_what_cannot_be_written_at_the_end_is_said(tmp_path: Path, disk: Disk) -> None:
+def test_unwritten_data_at_the_end_is_reported(tmp_path: Path, disk: Disk) -> None:
     subnet = row_of_switches(1, 1)
     board, collection = MetricsBoard(), Collection(tmp_path / "c")
     made = session(subnet, CollectorSettings(interval_ns=500 * MS, sweeps=4), collection, board)

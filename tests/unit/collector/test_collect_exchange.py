@@ -30,7 +30,7 @@ def by_lid(replies: list[Reply]) -> dict[int, list[str]]:
     return found
 
 
-def test_windows_are_kept_and_every_request_is_settled_once() -> None:
+def test_transmission_windows_hold_and_requests_settle_once() -> None:
     subnet = row_of_switches(4, clock=Clock())
     exchange = make(subnet, window=5, per_node=2)
     for number in range(240):
@@ -68,7 +68,7 @@ def test_a_dead_node_costs_its_own_reads_only(silent: bool) -> None:
     assert exchange.unresponsive_nodes == [5]
 
 
-def test_a_node_that_was_given_up_is_tried_again_with_one_request() -> None:
+def test_an_abandoned_node_is_retried_with_one_request() -> None:
     subnet = row_of_switches(clock=Clock())
     device = next(d for d in subnet.devices.values() if d.lid == 4)
     device.dead = True
@@ -111,7 +111,7 @@ def test_lost_requests_are_repeated() -> None:
     assert exchange.totals.repeated == exchange.totals.sent - 90 > 10
 
 
-def test_an_answer_that_comes_too_late_is_not_taken_for_another() -> None:
+def test_a_late_answer_is_taken_for_no_other() -> None:
     subnet = row_of_switches(clock=Clock(), silent=True)
     device = next(d for d in subnet.devices.values() if d.lid == 1)
     device.delay_ns = 400 * MS
@@ -141,7 +141,7 @@ def test_the_rate_cap_holds() -> None:
     assert worst <= 100 + 21, "a pause is made up for by 20 ms' worth at most"
 
 
-def test_discovery_finds_every_port_that_is_up_and_what_its_agent_can() -> None:
+def test_discovery_finds_active_ports_and_their_abilities() -> None:
     subnet = row_of_switches(3, 2, clock=Clock())
     subnet.devices[0x1001].mask2 = 2
     subnet.devices[0x2001].mask = 0x1100
@@ -166,7 +166,7 @@ def test_discovery_finds_every_port_that_is_up_and_what_its_agent_can() -> None:
     assert [name for name, _ in found.problems] == ["host1-0 HCA-1"]
 
 
-def test_discovery_goes_around_a_dead_switch_and_says_so() -> None:
+def test_discovery_reports_and_bypasses_a_dead_switch() -> None:
     subnet = row_of_switches(4, 2, clock=Clock())
     subnet.devices[0x1002].dead = True
     found = discover(make(subnet, timeout_ms=5))
@@ -178,7 +178,7 @@ def test_discovery_goes_around_a_dead_switch_and_says_so() -> None:
     assert found.problems == [("switch1", "port 4: the device behind it is not known: timeout")]
 
 
-def test_a_device_whose_agent_is_silent_stays_on_the_list() -> None:
+def test_a_device_with_silent_agent_stays_listed() -> None:
     subnet = row_of_switches(2, 1, clock=Clock())
     exchange = make(subnet, timeout_ms=5)
     first = survey(exchange, discover(exchange))
@@ -190,7 +190,7 @@ def test_a_device_whose_agent_is_silent_stays_on_the_list() -> None:
     assert {t.extended for t in fresh.targets if t.guid == 0x1001} == {False}
 
 
-def test_an_unanswered_request_is_repeated_as_often_as_was_asked() -> None:
+def test_unanswered_requests_are_repeated_as_configured() -> None:
     subnet = row_of_switches(1, clock=Clock())
     next(d for d in subnet.devices.values() if d.lid == 1).dead = True
     exchange = make(subnet, retries=2)
@@ -199,7 +199,7 @@ def test_an_unanswered_request_is_repeated_as_often_as_was_asked() -> None:
     assert (subnet.sent, exchange.totals.sent, exchange.totals.repeated) == (3, 3, 2)
 
 
-def test_only_requests_lost_in_a_row_give_a_node_up() -> None:
+def test_only_consecutive_losses_abandon_a_node() -> None:
     """An answer between two that were lost says that the node is there."""
     subnet = row_of_switches(1, clock=Clock())
     device = next(d for d in subnet.devices.values() if d.lid == 1)
@@ -212,7 +212,7 @@ def test_only_requests_lost_in_a_row_give_a_node_up() -> None:
     assert problems == ["timeout", "", "timeout", ""]
 
 
-def test_the_instant_of_a_reading_is_half_way_between_question_and_answer() -> None:
+def test_the_reading_instant_is_halfway_to_the_answer() -> None:
     subnet = row_of_switches(1, clock=Clock())
     next(d for d in subnet.devices.values() if d.lid == 1).delay_ns = 30_000
     exchange = make(subnet)

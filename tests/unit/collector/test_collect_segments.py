@@ -56,7 +56,7 @@ def test_a_segment_cut_anywhere_holds_a_whole_beginning(tmp_path: Path) -> None:
     assert lengths == {0, 4, 8, 12, 16} - {16}
 
 
-def test_a_flipped_bit_costs_one_record_wherever_it_is(tmp_path: Path) -> None:
+def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
     whole = small_segment(tmp_path / "a")
     bad = tmp_path / "bad"
     blocks = [list(range(first, first + 4)) for first in (0, 4, 8, 12)]
@@ -84,7 +84,7 @@ def test_a_flipped_bit_costs_one_record_wherever_it_is(tmp_path: Path) -> None:
     assert lost == {"head", *map(str, blocks)}
 
 
-def test_a_damaged_head_costs_the_readings_but_not_the_file(tmp_path: Path) -> None:
+def test_a_damaged_head_costs_readings_not_the_file(tmp_path: Path) -> None:
     collection = _with_a_segment(tmp_path)
     path = collection.segments()[0]
     data = bytearray(path.read_bytes())
@@ -101,7 +101,7 @@ def test_a_damaged_head_costs_the_readings_but_not_the_file(tmp_path: Path) -> N
     collection.close()
 
 
-def test_a_compaction_after_a_damaged_segment_can_be_done_again(tmp_path: Path) -> None:
+def test_compaction_after_a_damaged_segment_is_repeatable(tmp_path: Path) -> None:
     collection = _with_a_segment(tmp_path)
     assert collection.compact() == []
     lost = collection.begin(TARGETS, {})
@@ -123,7 +123,7 @@ def test_a_compaction_after_a_damaged_segment_can_be_done_again(tmp_path: Path) 
     collection.close()
 
 
-def test_a_loss_of_power_that_leaves_zeros_does_not_stop_the_next_collector(tmp_path: Path) -> None:
+def test_zeros_after_power_loss_stop_no_collector(tmp_path: Path) -> None:
     collection = _with_a_segment(tmp_path)
     path = collection.segments()[0]
     path.write_bytes(bytes(path.stat().st_size))
@@ -132,7 +132,7 @@ def test_a_loss_of_power_that_leaves_zeros_does_not_stop_the_next_collector(tmp_
     collection.close()
 
 
-def test_a_clock_that_was_set_back_between_sessions_makes_no_interval(tmp_path: Path) -> None:
+def test_a_clock_set_back_makes_no_interval(tmp_path: Path) -> None:
     collection = Collection(tmp_path)
     for start, waits in ((7_200_000, [100, 200]), (3_600_000, [300, 400]), (3_600_100, [500, 600])):
         rows = block(0, 2)
@@ -171,7 +171,7 @@ def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     collection.close()
 
 
-def test_a_collection_that_could_not_be_begun_can_be_begun_later(
+def test_a_collection_that_failed_to_begin_begins_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_arguments: object) -> None:
@@ -184,7 +184,7 @@ def test_a_collection_that_could_not_be_begun_can_be_begun_later(
     Collection(tmp_path / "c").close()
 
 
-def test_a_file_system_without_locks_is_not_another_collector(
+def test_a_file_system_without_locks_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_arguments: object) -> None:
@@ -225,7 +225,7 @@ ROUND_NS = 40_000_000
 
 
 @pytest.mark.slow
-def test_a_collector_killed_again_and_again_loses_a_second_at_most(tmp_path: Path) -> None:
+def test_a_killed_collector_loses_a_second_at_most(tmp_path: Path) -> None:
     """SIGKILL at random moments: segments, rolls and compactions are caught at every stage."""
     out = tmp_path / "out"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -301,7 +301,7 @@ def _with_a_segment(path: Path) -> Collection:
     return collection
 
 
-def test_a_full_disk_keeps_the_segment_and_leaves_no_part(
+def test_a_full_disk_keeps_the_segment_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collection = _with_a_segment(tmp_path)
@@ -372,7 +372,7 @@ def test_a_folder_is_one_collectors(tmp_path: Path) -> None:
         Collection(tmp_path / "c")
 
 
-def test_a_segment_without_readings_does_not_break_the_chain(tmp_path: Path) -> None:
+def test_a_segment_without_readings_keeps_the_chain(tmp_path: Path) -> None:
     collection = Collection(tmp_path / "c")
     for first in (0, None, 4):
         writer = collection.begin(TARGETS, {})
@@ -384,7 +384,7 @@ def test_a_segment_without_readings_does_not_break_the_chain(tmp_path: Path) -> 
     assert pl.read_parquet(tmp_path / "c/intervals/000003.parquet").height == 4
 
 
-def test_the_interval_in_which_a_port_got_another_speed_is_flagged(tmp_path: Path) -> None:
+def test_the_interval_of_a_speed_change_is_flagged(tmp_path: Path) -> None:
     slower = [replace(TARGETS[0], gbps=13.6), TARGETS[1], replace(TARGETS[1], port=3)]
     faster = [TARGETS[0], TARGETS[1], replace(TARGETS[1], port=3)]
     collection = Collection(tmp_path)

@@ -81,7 +81,7 @@ def test_sweeps_see_what_the_counters_did(tmp_path: Path) -> None:
     assert again.equals(intervals.sort(order).drop("flags"))
 
 
-def test_a_node_that_dies_costs_its_own_readings_and_is_named(tmp_path: Path) -> None:
+def test_a_dead_node_costs_its_own_readings(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
     board = MetricsBoard()
     after_sweeps(subnet, board, 1, lambda: setattr(subnet.devices[0x1002], "dead", True))
@@ -102,7 +102,7 @@ def test_a_node_that_dies_costs_its_own_readings_and_is_named(tmp_path: Path) ->
     assert {event["node"] for event in events} == {"switch2"}
 
 
-def test_names_that_differ_in_control_characters_only_are_different_samples() -> None:
+def test_names_differing_in_control_characters_are_distinct() -> None:
     names = ["a\x01", "a\x02", "a\u202e", "a\\x01", "a\\u202e", "a\n", "a\\n", "a?"]
     board = MetricsBoard()
     board.failed.update({name: place + 1 for place, name in enumerate(names)})
@@ -122,7 +122,7 @@ def test_consecutive_requests_go_to_different_devices() -> None:
     assert len({targets[i].guid for i in order[:17]}) == 17
 
 
-def test_changes_are_found_when_asked_and_carry_no_false_interval(tmp_path: Path) -> None:
+def test_changes_found_on_request_carry_true_intervals(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 1)
     collection, board = Collection(tmp_path / "c"), MetricsBoard()
     lines: list[str] = []
@@ -184,7 +184,7 @@ def test_no_name_breaks_out_of_a_metric(tmp_path: Path) -> None:
     assert len(label("x" * 1_000_000)) == 128
 
 
-def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
+def test_the_endpoint_is_a_loopback_page() -> None:
     endpoint = Endpoint("0", lambda: "page ü\n", lambda: 0)
     try:
         assert endpoint._server.server_address[0] == "127.0.0.1"
@@ -200,7 +200,7 @@ def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
         endpoint.close()
 
 
-def test_slow_clients_share_one_page_and_are_limited_and_cut() -> None:
+def test_slow_clients_share_one_page_and_are_limited() -> None:
     made: list[int] = []
 
     def page() -> str:
@@ -342,7 +342,7 @@ SW    11  7 0x0000000000001000 4x ???                                    'leaf'
 """
 
 
-def test_ports_from_a_discovery_file_of_one_line_a_port(tmp_path: Path) -> None:
+def test_a_discovery_file_gives_a_port_per_line(tmp_path: Path) -> None:
     path = tmp_path / "fabric"
     path.write_text(PORTS)
     found = {(t.guid, t.port): t for t in read_targets(path).targets}
@@ -365,7 +365,7 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
         read_targets(path)
 
 
-def test_a_wrap_and_a_reset_are_told_apart_on_the_board(tmp_path: Path) -> None:
+def test_wrap_and_reset_are_distinct_on_the_board(tmp_path: Path) -> None:
     subnet = row_of_switches(1, 2)
     subnet.devices[0x1000].ports[1].wait = 5_000_000
     subnet.script[0x1000, 1] = [5_000_000, 7]

@@ -123,9 +123,7 @@ def test_tick_follows_model_rate_and_width(
 @pytest.mark.parametrize("device", [SWITCH_X, SWITCH_IB, QUANTUM, QUANTUM_2, QUANTUM_3])
 @pytest.mark.parametrize("lanes", [1, 2, 4])
 @pytest.mark.parametrize("speed", ["QDR", "FDR", "EDR", "HDR", "NDR"])
-def test_interval_of_an_unknown_device_contains_the_tick_of_every_model(
-    device: int, lanes: int, speed: str
-) -> None:
+def test_unknown_devices_have_an_interval_of_all_ticks(device: int, lanes: int, speed: str) -> None:
     gbps = data_rate_gbps(f"{lanes}x", speed)
     assert gbps is not None
     counts_by_lane = device in (SWITCH_X, SWITCH_IB)
@@ -142,7 +140,7 @@ def test_interval_of_an_unknown_device_contains_the_tick_of_every_model(
     assert unrated.low_ns <= truth.low_ns <= unrated.high_ns
 
 
-def test_speed_alone_tells_the_tick_of_a_split_switch_port() -> None:
+def test_speed_tells_the_tick_of_a_split_port() -> None:
     split = tick_of(100.0, lanes=2, switch=True)
     assert split.exact and split.low_ns == pytest.approx(0.64) and split.source == "speed"
     assert not tick_of(100.0, lanes=2).exact, "adapters are not known to follow the rule"

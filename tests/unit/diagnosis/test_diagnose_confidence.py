@@ -44,7 +44,7 @@ def costs(*pairs: tuple[float, float]) -> list[dict[Cause, float]]:
     return [{"pattern": pattern, "placement": placement} for pattern, placement in pairs]
 
 
-def test_agreement_counts_the_variations_with_the_same_main_cause() -> None:
+def test_agreement_counts_variations_of_the_same_cause() -> None:
     variations = [varied(10, 40)] * 7 + [varied(40, 10)] * 2 + [varied(1, 2)]
     found = count_agreement(
         "placement", costs_in(variations, COMMUNICATING), NOTHING, COMMUNICATING
@@ -52,7 +52,7 @@ def test_agreement_counts_the_variations_with_the_same_main_cause() -> None:
     assert (found.holds, found.of, found.otherwise) == (7, 10, "pattern")
 
 
-def test_a_wide_margin_is_surer_than_a_narrow_one() -> None:
+def test_a_wide_margin_is_surer() -> None:
     """Placement costs most in all seven variations of either."""
     spread = [0.0, 0.05, -0.05, 0.04, -0.04, 0.03, -0.03]
     wide = costs(*((0.1 - x, 0.4 + x) for x in spread))
@@ -62,7 +62,7 @@ def test_a_wide_margin_is_surer_than_a_narrow_one() -> None:
     assert 0.6 < unsure < 0.9
 
 
-def test_costs_that_rise_and_fall_together_are_surer_than_independent_ones() -> None:
+def test_correlated_costs_are_surer_than_independent_ones() -> None:
     spread = [0.0, 0.06, -0.06, 0.05, -0.05]
     together = costs(*((0.20 + x, 0.30 + x) for x in spread))
     against = costs(*((0.20 + x, 0.30 - x) for x in spread))
@@ -77,7 +77,7 @@ def test_one_variation_does_not_show_how_costs_vary() -> None:
     assert alone < chances(costs((0.1, 0.4), (0.1, 0.4)), NOTHING, COMMUNICATING)["placement"]
 
 
-def test_the_right_cause_may_be_none_of_the_hypotheses() -> None:
+def test_the_right_cause_may_be_no_hypothesis() -> None:
     found = chances(costs((0.0, 0.5), (0.0, 0.5)), NOTHING, COMMUNICATING)
     assert found == {"placement": pytest.approx(MODELLED)}
 
@@ -89,13 +89,13 @@ def test_unexplained_time_counts_in_every_variation() -> None:
     assert (found.holds, found.otherwise) == (1, "placement")
 
 
-def test_unexplained_time_is_the_cost_of_slow_cables_or_of_other_traffic() -> None:
+def test_slow_cables_or_other_traffic_cost_unexplained_time() -> None:
     found = chances(costs((0.0, 0.1), (0.0, 0.1)), Unexplained(0.5, slow=0.8), COMMUNICATING)
     assert found["slow-link"] == pytest.approx(0.8 * MODELLED, abs=0.02)
     assert found["other-traffic"] == pytest.approx(0.2 * MODELLED, abs=0.02)
 
 
-def test_little_unexplained_time_may_be_an_error_of_the_simulation() -> None:
+def test_little_unexplained_time_may_be_simulation_error() -> None:
     """The simulated time is known to 5 %: 6 % are mostly an error, 20 % are none."""
     little, much = (
         chances(costs((0.0, 0.0), (0.0, 0.0)), Unexplained(share), COMMUNICATING)
@@ -104,14 +104,14 @@ def test_little_unexplained_time_may_be_an_error_of_the_simulation() -> None:
     assert little["not-network"] > 0.7 > 0.05 > much.get("not-network", 0.0)
 
 
-def test_contention_that_does_not_fit_into_the_time_of_the_run_is_scaled_down() -> None:
+def test_contention_is_scaled_down_to_the_run() -> None:
     """Adapters need 50 of 52 units, so contention costs at most 2, less than is worth fixing."""
     fits = costs_in([varied(10, 40, run_ps=52)], COMMUNICATING)
     found = count_agreement("not-network", fits, NOTHING, COMMUNICATING)
     assert found.holds == 1
 
 
-def test_a_better_placement_may_need_the_adapters_for_less_time() -> None:
+def test_a_better_placement_may_relieve_the_adapters() -> None:
     """The run takes no longer than its adapters need, and half of that with another placement."""
     assert contention_scale({"injection": 50, "other traffic": 80}, 50) == 0.0
     relieved = {"injection": 50, "network": 20, "other traffic": 80}
@@ -136,7 +136,7 @@ def test_the_most_expensive_cause_must_be_worth_fixing(
     assert main_cause(cost, TimeUse(communication, wire)) == told
 
 
-def test_samples_alone_are_less_sure_the_more_stays_open() -> None:
+def test_samples_are_less_sure_the_more_stays_open() -> None:
     clear, thin = diagnose_cause(other_run()), diagnose_cause(other_run(seed=2, log=False))
     assert clear.basis == thin.basis == "samples"
     assert 0 < clear.confidence < 1 and clear.agreement is None

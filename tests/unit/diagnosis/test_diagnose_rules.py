@@ -80,7 +80,7 @@ def memory_run() -> Run:
     return host_run("memory")
 
 
-def test_the_port_within_a_host_is_named_with_its_rate() -> None:
+def test_a_host_port_is_named_with_its_rate() -> None:
     runs = {sharing: host_run(sharing) for sharing in ("memory", "ports")}
     # One message takes 168 µs; the port of the receiver takes three, one after another.
     alone = 2**23 * 8000 // 400
@@ -123,7 +123,7 @@ def cases(table: dict[str, list[Callable[[], Run]]]) -> list[object]:
     ]
 
 
-def test_every_rule_has_a_case_where_it_fires_and_one_where_it_does_not() -> None:
+def test_every_rule_has_a_positive_and_negative_case() -> None:
     assert set(RULES.names()) == set(FIRES) == set(SILENT)
 
 
@@ -180,14 +180,14 @@ def test_neighbours_that_meet_are_told_to_take_turns() -> None:
     assert finding is not None and "take turns" in finding.advice
 
 
-def test_all_to_all_in_lock_step_is_told_to_stagger() -> None:
+def test_lock_step_alltoall_is_advised_to_stagger() -> None:
     flows = [Flow(a, b, 20, "fft") for a in range(NODES) for b in range(NODES) if a // 8 != b // 8]
     hot = {eject(n): 0.5 for n in range(NODES)}
     finding = RULES["TB001"](RunAnalysis(make_run(flows, hot)))
     assert finding is not None and "different partner" in finding.advice
 
 
-def test_a_thin_endpoint_is_a_slow_cable_for_nobody_else_sends_there() -> None:
+def test_a_thin_unshared_endpoint_is_a_slow_cable() -> None:
     healthy = [Flow(16 + n, 24 + n, 30, last=0) for n in range(4)]
     thin = [Flow(8, 0, 200), Flow(16, 1, 100)]
     evidence = RunAnalysis(make_run([*thin, *healthy], {eject(0): 0.9}))
@@ -198,7 +198,7 @@ def test_a_thin_endpoint_is_a_slow_cable_for_nobody_else_sends_there() -> None:
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_a_thin_endpoint_is_not_slow_where_its_node_was_fast_or_all_were_slow(fast: bool) -> None:
+def test_fast_or_uniform_endpoints_are_not_slow(fast: bool) -> None:
     """One message at line rate, of the node's own, proves its cable; slow equals prove nothing."""
     other = Flow(0, 16, 30, last=0) if fast else Flow(0, 16, 30)
     healthy = [Flow(16 + n, 24 + n, 30, last=0 if fast else 19) for n in range(4)]
@@ -226,18 +226,18 @@ def test_the_slow_adapter_is_named() -> None:
     assert finding is not None and "node3 " in finding.explanation and "25 %" in finding.explanation
 
 
-def test_a_node_with_one_partner_is_not_called_slow() -> None:
+def test_a_node_with_one_partner_is_not_slow() -> None:
     flows = [Flow(n, n + 8, 30, first=0, last=3 if n == 3 else 0) for n in range(8)]
     assert RULES["TB007"](RunAnalysis(make_run(flows, {}))) is None
 
 
-def test_an_imbalance_names_the_full_link_and_counts_the_idle_ones() -> None:
+def test_an_imbalance_names_full_and_idle_links() -> None:
     finding = RULES["TB006"](RunAnalysis(routing_run()))
     assert finding is not None and [link.link for link in finding.links] == [ups(0)[0]]
     assert "3 of its 3 equivalents carried" in finding.explanation
 
 
-def test_the_same_traffic_spread_over_the_bundle_is_no_imbalance() -> None:
+def test_evenly_spread_traffic_is_no_imbalance() -> None:
     run = make_run([Flow(n, 8 + n, 305) for n in range(2)], dict.fromkeys(ups(0), 0.85))
     assert RULES["TB006"](RunAnalysis(run)) is None
 
@@ -270,7 +270,7 @@ def test_so_many_more_packets_do_settle_it() -> None:
     assert RULES["TB005"](RunAnalysis(make_run(flows, dict.fromkeys(ups(0), 0.5)))) is None
 
 
-def test_what_stays_open_is_too_few_only_where_it_is() -> None:
+def test_the_note_says_whether_open_samples_matter() -> None:
     assert diagnose_cause(placement_run()).sampling.note.endswith(
         "in unsettled trees, too few to matter."
     )
@@ -292,7 +292,7 @@ def test_telemetry_off_is_said() -> None:
     assert RULES["TB004"](RunAnalysis(run)) is None
 
 
-def test_ranks_that_share_hosts_are_not_told_to_switch_telemetry_on() -> None:
+def test_hosts_shared_by_ranks_need_no_telemetry_advice() -> None:
     run = quiet_run()
     run.tables["samples"] = run.tables["samples"].clear()
     inside = replace(run, summary={**run.summary, "average_path_length": 0.0})

@@ -46,7 +46,7 @@ def stencil_run() -> Run:
     return simulate(stencil())
 
 
-def test_row_major_stencil_is_placement_rooted_at_leaf_up_links(stencil_run: Run) -> None:
+def test_row_major_stencil_blames_placement_at_leaf_uplinks(stencil_run: Run) -> None:
     diagnosis = diagnose_cause(stencil_run)
     assert diagnosis.cause == "placement" and diagnosis.sampling.sufficient
     finding = diagnosis.findings[0]
@@ -85,7 +85,7 @@ def test_ring_with_background_is_other_traffic() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cause", ["placement", "pattern", "other-traffic"])
-def test_six_bits_a_packet_lead_to_the_same_verdicts(cause: str) -> None:
+def test_six_bits_give_the_same_verdicts(cause: str) -> None:
     """Scheme coordinated, 5 hash bits and a congestion bit.
 
     On the samples alone where whole links are sure; of the ring they leave much open, too.

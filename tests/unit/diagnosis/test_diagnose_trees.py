@@ -70,7 +70,7 @@ def test_two_roots_share_by_traffic() -> None:
     assert forest.attributed == pytest.approx(80 + 37.5 + 12.5)
 
 
-def test_a_trickle_onto_a_congested_link_does_not_explain_a_dark_one() -> None:
+def test_a_trickle_explains_no_dark_link() -> None:
     topology = drawn([(0, 1), (1, 2), (1, 3)])
     assert forest_of(topology, [0.9, 0.6, 0.0], [100, 5, 95]).root.tolist() == [True, True]
     assert forest_of(topology, [0.9, 0.6, 0.0], [100, 50, 50]).root.tolist() == [False, True]
@@ -92,7 +92,7 @@ def test_traffic_does_not_go_back_nor_up_again() -> None:
     assert forest_of(down_up, [0.9, 0.9]).root.all()
 
 
-def test_a_ring_of_waiting_links_is_headed_by_its_darkest() -> None:
+def test_a_ring_is_headed_by_its_darkest_link() -> None:
     forest = forest_of(drawn([(0, 1), (1, 2), (2, 3), (3, 0)]), [0.5, 0.7, 0.9, 0.6])
     assert forest.links[forest.root].tolist() == [2]
     assert forest.attributed == pytest.approx(270)
@@ -121,7 +121,7 @@ def test_bundles_are_what_routing_spreads_over() -> None:
     assert t.bundle[eject(0)] != t.bundle[eject(1)]
 
 
-def test_a_link_with_few_samples_is_judged_with_its_bundle() -> None:
+def test_a_sparse_link_is_judged_with_its_bundle() -> None:
     # About 5 hop samples on each up-link, 20 on the bundle.
     run = make_run([Flow(0, HOSTS, 64)], dict.fromkeys(ups(0), 1.0))
     whole = RunAnalysis(run).whole
@@ -151,7 +151,7 @@ def test_a_phase_may_wait_for_another_phase() -> None:
     assert b.roots["link"].to_list() == [eject(0)]
 
 
-def test_activity_counts_only_the_time_messages_were_under_way() -> None:
+def test_activity_counts_only_time_of_messages() -> None:
     run = make_run([Flow(0, 8, 20, first=2, last=3), Flow(1, 9, 20, first=6, last=6)], {})
     activity = MessageActivity(run.tables, LinkTopology.of(run.tables))
     links = np.array([eject(8), LINK[leaf(0), spine(0)], eject(5)])
@@ -163,7 +163,7 @@ def test_activity_counts_only_the_time_messages_were_under_way() -> None:
     assert part.tolist() == [window, window]
 
 
-def test_a_short_burst_in_a_long_window_still_fills_the_link() -> None:
+def test_a_short_burst_still_fills_the_link() -> None:
     # Everything happens in one of 20 windows, and windows are merged to one of 20 times the length.
     flows = [Flow(n, HOSTS + n, 15, first=4, last=4) for n in range(HOSTS)]
     run = make_run(flows, dict.fromkeys(ups(0), 0.9))
@@ -177,7 +177,7 @@ def test_a_short_burst_in_a_long_window_still_fills_the_link() -> None:
     assert set(RunAnalysis(run).roots["verdict"]) == {"others"}
 
 
-def test_others_are_blamed_only_when_nothing_of_ours_is_in_the_way() -> None:
+def test_others_are_blamed_only_if_we_are_absent() -> None:
     # Leaf 0 sends little and waits; the down-links into leaf 1 are full of ours, lightly congested,
     # and by proportion take only a third of what leaf 0 sends up.
     fill = 305

@@ -82,7 +82,7 @@ def test_rules_alone_give_the_cause(make, cause: str) -> None:  # type: ignore[n
     assert diagnosis.sampling.sufficient == (cause != "undetermined")
 
 
-def test_several_causes_that_fit_equally_are_not_a_lack_of_samples(
+def test_equally_fitting_causes_are_no_lack_of_samples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     equal = SampledVerdict("undetermined", {"pattern": 0.3, "placement": 0.3})
@@ -92,7 +92,7 @@ def test_several_causes_that_fit_equally_are_not_a_lack_of_samples(
     assert diagnose(sparse_run()).headline.endswith("see TB005 for how many more are needed.")
 
 
-def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
+def test_the_waterfall_adds_up_without_empty_steps() -> None:
     run = placement_run()
     evaluate, asked = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
     bars = diagnose_cause(run, evaluate, seeds=3).waterfall
@@ -135,7 +135,7 @@ def test_deltas_are_taken_within_a_repetition() -> None:
     assert placement.low_ps == placement.high_ps == placement.delta_ps
 
 
-def test_shorter_paths_of_the_ideal_switch_are_no_gain() -> None:
+def test_shorter_paths_of_the_ideal_are_no_gain() -> None:
     run = placement_run()
     bars = diagnose_cause(run, answers(run, 0.5, 0.45, 1.0, 1.0, 1.0)[0], seeds=1).waterfall
     step = {bar.name: bar.delta_ps for bar in bars}
@@ -174,7 +174,7 @@ def test_time_decides_without_any_tree() -> None:
     assert "too short" in large.headline and "longer paths" in large.headline
 
 
-def test_a_rule_that_sees_no_congestion_is_not_left_beside_a_verdict_that_does() -> None:
+def test_a_rule_without_congestion_contradicts_no_verdict() -> None:
     """Where few packets meet congestion TB004 fires, and the time may say otherwise."""
     scenario = load(EXAMPLES / "congestion" / "hot-spot.toml")
     prepared = prepare(scenario)
@@ -194,7 +194,7 @@ def test_compute_bound_runs_are_not_the_network() -> None:
     assert diagnosis.communication_fraction == pytest.approx(0.02)
 
 
-def test_a_small_share_of_the_time_counts_where_it_is_much_of_the_communication() -> None:
+def test_a_large_share_of_communication_counts() -> None:
     # The miniGhost case: contention takes 4.2 % of a time step that is nearly all computation.
     busy, idle = placement_run(wait=0.1), placement_run(wait=0.9)
     some = diagnose_cause(busy, answers(busy, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
@@ -204,7 +204,7 @@ def test_a_small_share_of_the_time_counts_where_it_is_much_of_the_communication(
     assert least.cause == "not-network"
 
 
-def test_the_best_placement_is_a_step_of_its_own() -> None:
+def test_the_best_placement_is_its_own_step() -> None:
     run = placement_run()
     before, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
 
@@ -223,7 +223,7 @@ def test_the_best_placement_is_a_step_of_its_own() -> None:
     assert share.removed == pytest.approx(0.4) and share.charged == pytest.approx(0.45)
 
 
-def test_a_placement_better_than_all_that_are_tried_is_not_to_blame() -> None:
+def test_the_best_placement_tried_is_not_to_blame() -> None:
     """What others would cost is charged to nobody: nothing is in the way of the one in use."""
     run = placement_run()
     before, _ = answers(run, 0.98, 0.98, 0.99, 0.99, 1.0)
@@ -242,7 +242,7 @@ def test_a_placement_better_than_all_that_are_tried_is_not_to_blame() -> None:
     assert share.charged == pytest.approx(0.01) and share.removed == 0.0
 
 
-def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
+def test_the_network_is_not_called_the_placement() -> None:
     """An all-to-all on a tapered tree: the best placement tried costs what the one in use does."""
     run = placement_run()
     before, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
@@ -262,7 +262,7 @@ def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
         assert diagnosis.cause == "placement" and words in diagnosis.headline
 
 
-def test_the_placement_in_use_is_no_other_that_was_tried() -> None:
+def test_the_placement_in_use_is_none_tried() -> None:
     run = placement_run()
     nodes = np.arange(32, dtype=np.uint32)
     evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
@@ -311,7 +311,7 @@ def test_shares_show_that_the_order_matters() -> None:
     assert shares["other-traffic"].removed == pytest.approx(0.4)
 
 
-def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
+def test_an_unknown_cause_goes_to_the_samples() -> None:
     run = other_run(log=False)
     diagnosis = diagnose_cause(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
     assert diagnosis.cause == "other-traffic" and diagnosis.basis == "hypothesis"
@@ -323,7 +323,7 @@ def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
     )
 
 
-def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:
+def test_a_model_slower_than_the_run_is_wrong() -> None:
     run = placement_run()
     slow = diagnose_cause(run, answers(run, 0.5, 0.55, 1.3, 1.3, 1.3)[0], seeds=2)
     assert any("30 % longer than the run" in warning for warning in slow.warnings)

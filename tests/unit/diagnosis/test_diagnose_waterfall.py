@@ -55,7 +55,7 @@ def observed(low_ps: int, delta_ps: int, high_ps: int) -> list[WaterfallBar]:
     ]
 
 
-def test_what_a_repetition_may_differ_by_is_neither_hidden_nor_a_wrong_model() -> None:
+def test_a_repetitions_spread_is_shown_and_no_error() -> None:
     assert (
         unexplained_share(observed(5, 20, 40)) == 0.05 and overshoot_share(observed(5, 20, 40)) == 0
     )
@@ -83,7 +83,7 @@ def test_a_step_shows_its_smallest_and_largest_delta() -> None:
     assert unexplained_share(list(bars.values())) == 0.25
 
 
-def test_the_busiest_adapters_bytes_are_a_step_before_all_contention() -> None:
+def test_adapter_bytes_come_before_all_contention() -> None:
     """580 packets of 0.32768 µs each, longer than the ideal network's share of the time."""
     run = line_run()
     bars = {
@@ -95,7 +95,7 @@ def test_the_busiest_adapters_bytes_are_a_step_before_all_contention() -> None:
     assert bars["injection"].delta_ps == 580 * 327_680 - 120_000_000
 
 
-def test_what_is_taken_away_alone_is_taken_from_everything() -> None:
+def test_a_lone_cause_is_removed_from_everything() -> None:
     """The cable's repair saves 10 % with the other job there; a worse placement saves nothing."""
     run = placement_run(background=True)
     stated = [Degraded.model_validate({"cable": "leaf0[33]", "rate": "10 Gb/s"})]
@@ -126,9 +126,7 @@ def test_what_is_taken_away_alone_is_taken_from_everything() -> None:
         ({"": 1000, "valiant": 900, "ugal": 900}, "ugal"),
     ],
 )
-def test_another_rule_spreads_better_only_where_it_clearly_does(
-    times: dict[str, int], rule: str | None
-) -> None:
+def test_another_rule_must_spread_clearly_better(times: dict[str, int], rule: str | None) -> None:
     run = placement_run()
 
     def evaluate(change: Change) -> Run:
@@ -156,7 +154,7 @@ def agreement(found: Waterfall) -> Agreement:
     return count_agreement("placement", costs_in(found.variations, use), Unexplained(), use)
 
 
-def test_every_repetition_and_every_other_engine_is_a_variation() -> None:
+def test_every_repetition_and_engine_is_a_variation() -> None:
     """The pattern costs 30 % with the own engine, 50 % where buffers are halved.
 
     Placement costs 40 %, so it is the main cause in the three repetitions.
@@ -181,7 +179,7 @@ def test_every_repetition_and_every_other_engine_is_a_variation() -> None:
     ("star", "best", "holds", "needed"),
     [(40, 60, 2, False), (75, 80, 1, True), (75, 30, 2, True)],
 )
-def test_an_engine_is_simulated_with_the_best_placement_only_where_that_decides(
+def test_engines_simulate_the_best_placement_where_it_decides(
     star: int, best: int, holds: int, needed: bool
 ) -> None:
     """The star takes ``star`` with the other engine, the best placement ``best``, the run 90.
@@ -221,7 +219,7 @@ def test_findings_are_in_the_order_of_their_shares() -> None:
 
 
 @pytest.mark.parametrize(("leaves", "named"), [((0, 3), (0,)), ((2, 3), (2, 3))])
-def test_of_the_slow_links_stated_those_of_our_traffic_are_named(
+def test_stated_slow_links_of_our_traffic_are_named(
     leaves: tuple[int, ...], named: tuple[int, ...]
 ) -> None:
     """Leaf 0 sends to leaf 1; where no link that is stated carries that, all of them are named."""
@@ -254,7 +252,7 @@ def filled(shares: list[float], dark: list[int]) -> RunAnalysis:
     return RunAnalysis(make_run(flows, {ups(0)[at]: 0.85 for at in dark}, windows=100))
 
 
-def test_a_link_fuller_than_its_full_bundle_is_no_imbalance() -> None:
+def test_a_full_bundles_link_is_no_imbalance() -> None:
     """Nothing can take its place: the bundle is 80 % full as well. At 43 % it can."""
     full = filled([1.0, 0.74, 0.74, 0.74], [0])
     assert full.roots["link"].to_list() == [ups(0)[0]]
@@ -262,20 +260,20 @@ def test_a_link_fuller_than_its_full_bundle_is_no_imbalance() -> None:
     assert filled([1.0, 0.24, 0.24, 0.24], [0]).roots["verdict"].to_list() == ["routing"]
 
 
-def test_a_dark_link_is_slow_only_among_equivalents_that_carry_as_much() -> None:
+def test_a_slow_dark_link_has_equally_loaded_equivalents() -> None:
     """Those that carry a third of it say nothing of what they would do with all of it."""
     assert filled([0.4, 0.4, 0.4, 0.4], [0]).roots["verdict"].to_list() == ["slow"]
     assert filled([0.4, 0.13, 0.13, 0.13], [0]).roots["verdict"].to_list() == ["others"]
 
 
-def test_samples_wanted_to_tell_that_a_root_is_not_filled() -> None:
+def test_an_unfilled_root_needs_samples() -> None:
     """A bound 0.35 above is to come down to 0.175, a quarter of what counts as full: 4 times."""
     value, error = np.array([0.6, 0.6]), np.array([0.35, 0.05]) / Z95
     assert _growth(value, error, value + error * Z95) == pytest.approx([4.0, 0.0])
 
 
 @pytest.mark.parametrize("pattern", ["ring", "uniform", "alltoall"])
-def test_no_step_undoes_what_a_placement_in_shared_hosts_saves(pattern: str) -> None:
+def test_no_step_undoes_the_saving_of_shared_hosts(pattern: str) -> None:
     scenario = tb.load_scenario(
         {
             "fabric": {"preset": "full"},

@@ -65,7 +65,7 @@ def test_a_time_below_the_ideal_is_refused(told: Diagnosis) -> None:
     assert told.model_copy(update={"remedy": remedy}).remedy == remedy
 
 
-def test_a_remedy_without_a_proof_that_it_helps_is_refused(told: Diagnosis) -> None:
+def test_an_unproved_remedy_is_refused(told: Diagnosis) -> None:
     remedy = told.remedy
     assert remedy is not None
     worse = next(c for c in remedy.candidates if c.elapsed_ps > remedy.before_ps)
@@ -81,7 +81,7 @@ def test_a_remedy_without_a_proof_that_it_helps_is_refused(told: Diagnosis) -> N
         remedy.model_copy(update={"after_ps": remedy.after_ps - 1})
 
 
-def test_what_makes_a_run_slower_takes_no_cause_away() -> None:
+def test_a_slower_run_removes_no_cause() -> None:
     with pytest.raises(ValidationError, match="removing routing cannot save"):
         CauseShare(cause="routing", charged=0.3, low=0.3, high=0.3, removed=-2.6)
 
@@ -102,7 +102,7 @@ def beside_others(run: Run, adaptive: float) -> Evaluate:
     return evaluate
 
 
-def test_adaptive_routing_that_is_proved_worse_is_nowhere_recommended() -> None:
+def test_worse_adaptive_routing_is_nowhere_recommended() -> None:
     run = routing_run()
     job = run.scenario.job[0]
     jobs = [job, job.model_copy(update={"observed": False, "name": "others"})]
@@ -132,7 +132,7 @@ def test_adaptive_routing_that_is_proved_worse_is_nowhere_recommended() -> None:
     assert share.removed == pytest.approx(0.4)
 
 
-def test_the_ideal_holds_for_every_placement_that_is_tried() -> None:
+def test_the_ideal_holds_for_every_placement() -> None:
     """Under the other placement ways are shorter, and nothing beats that without contention."""
     run = placement_run()
 
@@ -174,7 +174,7 @@ def test_a_proof_below_the_ideal_is_none() -> None:
     assert near.elapsed_ps == 0 and "less than the ideal" in near.reason
 
 
-def test_a_run_quicker_than_the_model_bounds_the_ideal() -> None:
+def test_a_run_quicker_than_modelled_bounds_the_ideal() -> None:
     run = placement_run()
 
     def evaluate(change: Change) -> Run:
@@ -185,7 +185,7 @@ def test_a_run_quicker_than_the_model_bounds_the_ideal() -> None:
     assert any("longer than the run" in warning for warning in found.warnings)
 
 
-def test_a_cause_that_only_the_time_tells_is_listed() -> None:
+def test_a_cause_told_by_time_alone_is_listed() -> None:
     """TB001 fired, the time says placement: that is a finding, and the first one."""
     run = endpoint_run()
 
@@ -201,7 +201,7 @@ def test_a_cause_that_only_the_time_tells_is_listed() -> None:
     assert json.loads(found.model_dump_json())["findings"][0]["code"] == CODE
 
 
-def test_other_kinds_that_are_worse_say_nothing_against_a_placement() -> None:
+def test_worse_kinds_count_against_no_placement() -> None:
     def candidate(name: str, kind: Any, time: int) -> Candidate:
         return Candidate(name=name, kind=kind, elapsed_ps=time, low_ps=time, high_ps=time)
 

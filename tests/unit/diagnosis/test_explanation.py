@@ -102,7 +102,7 @@ def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
     return found
 
 
-def test_time_is_unexplained_to_the_same_amount_wherever_it_is_stated() -> None:
+def test_unexplained_time_is_the_same_everywhere() -> None:
     """The causes together cost 2 ms less than one after the other: the model's own remainder."""
     one_by_one = expected(80, share("slow-link", 0.25))
     modelled = one_by_one.model_copy(
@@ -120,7 +120,7 @@ def test_time_is_unexplained_to_the_same_amount_wherever_it_is_stated() -> None:
     assert more.parts["slow links"] == whole.parts["slow links"] + 10 * MS
 
 
-def test_a_run_that_mostly_computes_is_not_advised_to_communicate_less() -> None:
+def test_a_computing_run_gets_no_communication_advice() -> None:
     found = explained(expected(100, share("placement", 0.02)), measured(100, computing_ms=60))
     assert found.cause == "healthy" and "idle network" not in found.headline
 
@@ -157,7 +157,7 @@ def test_a_fault_that_costs_enough_is_the_cause() -> None:
 
 
 @pytest.mark.parametrize("cause", ["placement", "other-traffic"])
-def test_just_under_the_threshold_is_no_fault_and_just_above_is_one(cause: str) -> None:
+def test_the_threshold_separates_fault_from_no_fault(cause: str) -> None:
     for off, verdict in ((-0.02, "healthy"), (0.02, cause)):
         value = fault_share(cause) + off
         assert explained(expected(100, share(cause, value)), measured(100)).cause == verdict
@@ -170,7 +170,7 @@ def test_much_that_nothing_explains_is_undetermined() -> None:
     assert found.explanation is not None and found.explanation.parts["not explained"] == 150 * MS
 
 
-def test_an_undetermined_cause_asks_for_evidence_and_has_no_remedy_of_the_model() -> None:
+def test_an_undetermined_cause_asks_for_evidence() -> None:
     """What helps a model that does not describe the run need not help the run."""
     change = ChangeOverTime(0.2, 0.01, 0.99, 2.0, 160e9, None)
     run = expected(100, share("placement", 0.08))
@@ -193,13 +193,13 @@ def test_an_undetermined_cause_asks_for_evidence_and_has_no_remedy_of_the_model(
         assert told.title == "The evidence does not determine the cause"
 
 
-def test_set_up_and_end_are_no_time_that_the_network_is_blamed_for() -> None:
+def test_the_network_is_not_blamed_for_setup() -> None:
     found = explained(expected(100), measured(1100, outside_ms=1000))
     assert found.cause == "healthy"
     assert found.explanation is not None and found.explanation.not_explained_ps == 0
 
 
-def test_ranks_that_end_before_others_are_part_of_what_a_slow_cable_costs() -> None:
+def test_ranks_ending_early_share_the_cables_cost() -> None:
     """Ranks far from it run ahead and end early; in the simulation they do as well."""
     run = measured(100, outside_ms=40).model_copy(update={"ended_early_ps": 40 * MS})
     found = explained(expected(100, share("slow-link", 0.4)), run, found=SLOW)
@@ -208,7 +208,7 @@ def test_ranks_that_end_before_others_are_part_of_what_a_slow_cable_costs() -> N
     assert found.explanation.not_explained_ps == 0
 
 
-def test_a_model_that_expects_more_than_was_measured_says_so() -> None:
+def test_a_model_above_the_measurement_says_so() -> None:
     found = explained(expected(130), measured(100))
     assert found.explanation is not None and found.explanation.not_explained_ps == -30 * MS
     # Simulated with a slow cable, it takes longer still: the cable is a suspect, not the cause.
@@ -218,7 +218,7 @@ def test_a_model_that_expects_more_than_was_measured_says_so() -> None:
     assert "a (20 of 100)" in told.headline and "no cause can be ruled out" in told.headline
 
 
-def test_links_of_which_one_is_slow_are_all_named() -> None:
+def test_all_links_that_may_be_slow_are_named() -> None:
     two = EvidenceSummary(
         slow=SLOW.slow, slow_shown_by="", candidates=("a (20 of 100)", "b (25 of 100)")
     )
@@ -227,7 +227,7 @@ def test_links_of_which_one_is_slow_are_all_named() -> None:
     assert found.remedy is not None and "a (20 of 100); b (25 of 100)" in found.remedy.action
 
 
-def test_a_slow_link_whose_place_is_open_is_not_said_to_be_among_those_tried() -> None:
+def test_an_unlocated_slow_link_is_not_among_candidates() -> None:
     found = EvidenceSummary(slow=SLOW.slow, candidates=("a (20 of 100)",), place_open=True)
     run = expected(100, share("slow-link", 0.5)).model_copy(update={"slow_links": ["a"]})
     said = explained(run, measured(100), found=found)
@@ -249,7 +249,7 @@ def test_links_that_may_be_slow_are_checked_first() -> None:
     assert "If they are sound, get the evidence" in said.remedy.action
 
 
-def test_a_second_cause_that_costs_as_much_halves_the_confidence() -> None:
+def test_an_equally_costly_second_cause_halves_confidence() -> None:
     alone = explained(expected(100, share("slow-link", 0.3)), measured(100), found=SLOW)
     both = explained(
         expected(100, share("slow-link", 0.3), share("placement", 0.295)), measured(100), found=SLOW
@@ -269,14 +269,14 @@ def test_computation_is_a_cause_like_others(cause: str) -> None:
     assert len(found.explanation.costs) == 1
 
 
-def test_imbalance_costs_what_the_run_saves_without_it_not_what_ranks_wait() -> None:
+def test_imbalance_costs_what_the_run_saves_without() -> None:
     run = measured(100).model_copy(update={"slow_rank_waits_ps": 20 * MS})
     cost = FurtherCosts(imbalance_ps=(11 * MS,), noise_ps=(0,))
     found = explained(expected(100), run, cost=cost)
     assert found.cause == "imbalance" and "(11 ms of 100 ms)" in found.headline
 
 
-def test_waits_for_slow_ranks_are_imbalance_though_the_model_hides_them() -> None:
+def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
     """Ranks that compute while messages are under way do not progress them, which no model has."""
     run = measured(100)
     parts = [
@@ -297,7 +297,7 @@ def test_waits_for_slow_ranks_are_imbalance_though_the_model_hides_them() -> Non
     }
 
 
-def test_what_every_pattern_costs_does_not_hide_a_fault() -> None:
+def test_the_patterns_cost_hides_no_fault() -> None:
     found = explained(
         expected(100, share("pattern", 0.23), share("other-traffic", 0.2)), measured(100)
     )
@@ -308,7 +308,7 @@ def test_what_every_pattern_costs_does_not_hide_a_fault() -> None:
     assert crowded.cause == "pattern"
 
 
-def test_waiting_behind_other_messages_in_an_adapter_is_not_the_patterns_cost() -> None:
+def test_queueing_behind_own_messages_is_no_pattern_cost() -> None:
     halo = expected(100, share("pattern", 0.3))
     order = replace(NOTHING, adapter_order_ps=(28 * MS, 26 * MS))
     assert explained(halo, measured(100)).cause == "pattern"
@@ -326,9 +326,7 @@ def test_waiting_behind_other_messages_in_an_adapter_is_not_the_patterns_cost() 
 
 
 @pytest.mark.parametrize(("inside_ms", "verdict"), [(14, "healthy"), (16, "undetermined")])
-def test_waits_in_one_sided_calls_that_the_trace_does_not_tell_leave_the_verdict_open(
-    inside_ms: int, verdict: str
-) -> None:
+def test_unknown_one_sided_waits_leave_the_verdict_open(inside_ms: int, verdict: str) -> None:
     """The model waits there too: the measured time is as expected, whoever is late."""
     run = measured(100, outside_ms=inside_ms)
     parts = [
@@ -340,7 +338,7 @@ def test_waits_in_one_sided_calls_that_the_trace_does_not_tell_leave_the_verdict
     assert ("inside calls that synchronise" in found.headline) == (verdict == "undetermined")
 
 
-def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -> None:
+def test_a_run_a_third_too_long_is_unhealthy() -> None:
     assert explained(expected(100), measured(108)).cause == "healthy"
     assert explained(expected(100), measured(133)).cause == "undetermined"
     near, far = (explained(expected(100), measured(ms)).confidence for ms in (100, 110))
@@ -351,7 +349,7 @@ def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -
     assert explained(expected(100), measured(220), found=lossy).cause == "undetermined"
 
 
-def test_placements_that_go_round_a_slow_link_are_no_bad_placement() -> None:
+def test_placements_around_a_slow_link_are_not_bad() -> None:
     away = CauseShare(
         cause="placement",
         charged=0.01,
@@ -370,9 +368,7 @@ def test_placements_that_go_round_a_slow_link_are_no_bad_placement() -> None:
 
 
 @pytest.mark.parametrize(("uneven", "cause"), [(0.1, "placement"), (1.2, "routing")])
-def test_what_placement_and_routes_cost_together_is_charged_by_the_tables(
-    uneven: float, cause: str
-) -> None:
+def test_joint_cost_is_charged_by_the_tables(uneven: float, cause: str) -> None:
     placement = CauseShare(
         cause="placement",
         charged=0.01,
@@ -392,7 +388,7 @@ def test_what_placement_and_routes_cost_together_is_charged_by_the_tables(
     assert [("120 %" in one) for one in shown] == [True] * (cause == "routing")
 
 
-def test_collisions_that_another_placement_avoids_with_even_tables_are_not_the_routes() -> None:
+def test_collisions_of_the_placement_are_not_the_routes() -> None:
     placement = CauseShare(
         cause="placement",
         charged=0.01,
@@ -410,7 +406,7 @@ def test_collisions_that_another_placement_avoids_with_even_tables_are_not_the_r
     assert explained(run, measured(100), cost=kept).cause == "routing"
 
 
-def test_interruptions_in_every_computation_are_stated_if_they_are_likely() -> None:
+def test_likely_interruptions_in_every_computation_are_stated() -> None:
     def found(probability: float) -> Diagnosis:
         hidden = Interruptions(np.array([0.15]), np.array([probability]))
         return explained(expected(100), measured(100), cost=replace(NOTHING, interruptions=hidden))
@@ -422,7 +418,7 @@ def test_interruptions_in_every_computation_are_stated_if_they_are_likely() -> N
     assert unlikely.explanation.cost("noise") is None
 
 
-def test_traffic_of_others_costs_no_more_than_the_measured_time_allows() -> None:
+def test_other_traffic_costs_at_most_the_measured_time() -> None:
     beside = EvidenceSummary(others="job 7 on h1", rests_on={"other-traffic": ("counters",)})
     run = expected(110, share("other-traffic", 0.3))
     found = explained(run, measured(100), found=beside)
@@ -432,7 +428,7 @@ def test_traffic_of_others_costs_no_more_than_the_measured_time_allows() -> None
     assert found.explanation.parts["other traffic"] == 23 * MS
 
 
-def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
+def test_uneven_routes_add_to_the_expectation() -> None:
     cost = FurtherCosts((0,), (0,), (40 * MS,), uneven=0.9)
     found = explained(expected(100), measured(140), cost=cost)
     assert found.cause == "routing"
@@ -468,7 +464,7 @@ def test_an_unknown_job_is_traffic_of_others() -> None:
     assert whole.not_explained_ps == 10 * MS
 
 
-def test_a_job_that_fits_as_well_as_the_adapters_alone_leaves_it_open() -> None:
+def test_a_job_fitting_like_the_adapters_is_open() -> None:
     taken = Alternative(0.0, 98 * MS)
     job = Alternative(0.3, 98 * MS, {"other-traffic": 15 * MS})
     found = EvidenceSummary(alternatives=(taken,), missing=("port counters",))
@@ -480,7 +476,7 @@ def test_a_job_that_fits_as_well_as_the_adapters_alone_leaves_it_open() -> None:
     assert said.remedy is not None and "port counters" in said.remedy.action
 
 
-def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> None:
+def test_inner_cost_of_few_receivers_joins_the_pattern() -> None:
     run = expected(100, share("pattern", 0.25), share("placement", 0.20), share("routing", 0.06))
     moved = explained(run, measured(100)).explanation
     fan_in = explained(run, measured(100), cost=FurtherCosts((0,), (0,), hot_receivers=1.0))
@@ -493,7 +489,7 @@ def test_what_few_receivers_cost_inside_the_network_goes_with_the_pattern() -> N
     assert after.high_ps == pytest.approx(51 * MS, abs=MS)
 
 
-def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
+def test_a_run_with_a_likelier_fault_is_unhealthy() -> None:
     # 12 % that nothing explains, and three causes just below what would be a fault.
     near = [share("placement", 0.09), share("routing", 0.055), share("pattern", 0.14)]
     found = explained(expected(88, *near), measured(100))
@@ -501,7 +497,7 @@ def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
     assert "is not explained by any cause with evidence" in found.headline
 
 
-def test_what_other_traffic_costs_is_open_where_the_model_overshoots() -> None:
+def test_an_overshooting_model_leaves_other_traffic_open() -> None:
     """Without it the model expects what was measured, with it a fifth more."""
     found = EvidenceSummary(
         others="unknown senders", rests_on={"other-traffic": ("counters", "model")}
@@ -515,7 +511,7 @@ def test_what_other_traffic_costs_is_open_where_the_model_overshoots() -> None:
     assert explained(little, measured(100), found=found).cause == "healthy"
 
 
-def test_hosts_that_are_assumed_are_said_and_lower_the_confidence_of_the_network() -> None:
+def test_assumed_hosts_are_stated_and_lower_the_confidence() -> None:
     why = "This assumes that the ranks ran on the hosts of the fabric in order"
     known = explained(expected(100, share("placement", 0.4)), measured(100))
     found = EvidenceSummary(assumed_hosts=why)
@@ -525,7 +521,7 @@ def test_hosts_that_are_assumed_are_said_and_lower_the_confidence_of_the_network
     assert assumed.confidence < 0.7 < known.confidence
 
 
-def test_a_slow_link_of_a_lossy_network_is_less_sure_without_counters() -> None:
+def test_a_lossy_slow_link_needs_counters_for_certainty() -> None:
     def sure(lossy: bool, origin: str) -> float:
         found = EvidenceSummary(
             slow=("a → b",), lossy=lossy, rests_on={"slow-link": (origin, "model")}
@@ -538,14 +534,14 @@ def test_a_slow_link_of_a_lossy_network_is_less_sure_without_counters() -> None:
     assert sure(False, "trace") == sure(False, "counters") > ASSUMED
 
 
-def test_a_trace_without_calls_or_of_one_rank_says_nothing() -> None:
+def test_a_trace_without_calls_or_partners_says_nothing() -> None:
     idle = explained(expected(1), measured(100, computing_ms=0, outside_ms=99))
     assert idle.cause == "undetermined" and "99 % of its time" in idle.headline
     alone = explained(expected(100), measured(100).model_copy(update={"n_ranks": 1}))
     assert alone.cause == "undetermined" and "single rank" in alone.headline
 
 
-def test_every_cause_has_advice_and_a_healthy_run_has_none() -> None:
+def test_every_cause_has_advice_and_health_none() -> None:
     assert explained(expected(100), measured(100)).remedy is None
     waits = FurtherCosts((40 * MS,), (0,))
     late = explained(expected(100), measured(100), cost=waits)
@@ -556,7 +552,7 @@ def test_every_cause_has_advice_and_a_healthy_run_has_none() -> None:
     assert "one by one" in unknown.remedy.action
 
 
-def test_shared_cores_and_a_single_host_are_looked_at_before_the_network() -> None:
+def test_shared_cores_and_hosts_precede_the_network() -> None:
     run, cores = expected(50).model_copy(update={"remedy": None}), "4 ranks share 2 cores on a"
     shared = explained(run, measured(150), found=EvidenceSummary(shared_cores=cores))
     assert shared.remedy is not None
@@ -585,7 +581,7 @@ def test_the_remedy_is_one_for_the_measured_cause() -> None:
     assert kept is not None and kept.action.startswith(run.remedy.action)
 
 
-def test_the_gain_of_a_remedy_is_also_stated_of_the_measured_time() -> None:
+def test_a_gain_is_also_stated_of_measured_time() -> None:
     remedy = expected(100).remedy
     assert remedy is not None and remedy.gain > 0
     before, after = remedy.before_ps, remedy.after_ps
@@ -599,7 +595,7 @@ def test_the_gain_of_a_remedy_is_also_stated_of_the_measured_time() -> None:
     assert slower is not None and slower.action.endswith(f"measured {format_time(0.9 * after)}.")
 
 
-def test_ranks_that_cost_little_are_not_named_and_hosts_are() -> None:
+def test_costly_ranks_and_hosts_are_named() -> None:
     late = [
         LateRank(rank=39, waited_ps=100, host="n010"),
         LateRank(rank=38, waited_ps=90, host="n010"),
@@ -629,7 +625,7 @@ def test_costs_have_the_interval_of_extrapolated_steps() -> None:
 
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize(("times", "told"), [(1.0, True), (1.15, True), (3.0, False), (8.0, False)])
-def test_a_model_far_above_the_measured_time_has_no_verdict(
+def test_a_model_far_above_measurement_has_no_verdict(
     times: float, told: bool, lossy: bool
 ) -> None:
     """Counters show a slow cable, with which the run should take so many times as long."""

@@ -7,7 +7,7 @@ from tailback.inference.measured_verdict import with_interval
 from tests.factories.report_data import make_run
 
 
-def test_a_range_includes_the_interval_of_the_expected_time() -> None:
+def test_a_range_includes_the_expected_times_interval() -> None:
     cost = Cost(
         cause="slow-link",
         ps=40,

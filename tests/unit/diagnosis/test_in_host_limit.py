@@ -62,7 +62,7 @@ def diagnosed(scenario: Scenario) -> tuple[Diagnosis, Any]:
     return diagnose(evaluate(Change(measure=True)), evaluate, seeds=1), evaluate
 
 
-def test_transfers_within_hosts_are_the_cause_where_they_take_the_time() -> None:
+def test_slow_transfers_within_hosts_are_the_cause() -> None:
     diagnosis, evaluate = diagnosed(tensor_parallel("400 Gb/s"))
     assert diagnosis.cause == "in-host"
     bars = {bar.name: bar for bar in diagnosis.waterfall}
@@ -78,7 +78,7 @@ def test_transfers_within_hosts_are_the_cause_where_they_take_the_time() -> None
     assert diagnosis.agreement.holds == diagnosis.agreement.of
 
 
-def test_a_fast_switch_in_the_host_is_not_the_cause() -> None:
+def test_a_fast_host_switch_is_not_the_cause() -> None:
     diagnosis, _ = diagnosed(tensor_parallel("400 Tb/s"))
     assert diagnosis.cause != "in-host"
     step = next(bar for bar in diagnosis.waterfall if bar.name == "in-host")
@@ -116,7 +116,7 @@ def run_of(log: list[tuple[int, int, int, int]], finish: int, began: dict[str, l
     return Run(scenario, tables, {}, computations=pl.DataFrame(began))
 
 
-def test_hidden_communication_is_computation_during_messages_of_the_rank() -> None:
+def test_hidden_communication_is_computation_during_messages() -> None:
     builder = ProgramBuilder("overlap", 2)
     label = builder.label(Label("phase", "MPI_Isend", 0, ""))
     for rank in range(2):
@@ -140,7 +140,7 @@ def test_hidden_communication_is_computation_during_messages_of_the_rank() -> No
     assert hidden_fraction(run_of(log, 400, other), program) is None
 
 
-def test_a_program_that_waits_before_it_computes_hides_nothing() -> None:
+def test_a_program_waiting_before_computing_hides_nothing() -> None:
     builder = ProgramBuilder("blocking", 2)
     label = builder.label(Label("phase", "MPI_Isend", 0, ""))
     for rank in range(2):
@@ -152,9 +152,7 @@ def test_a_program_that_waits_before_it_computes_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("times", [6, 60])
-def test_hidden_communication_is_known_where_steps_could_be_skipped_but_none_were(
-    tmp_path: Path, times: int
-) -> None:
+def test_hidden_communication_is_known_without_skipped_steps(tmp_path: Path, times: int) -> None:
     trace = tmp_path / "ahead.ti"
     # Rank 0 runs ahead of rank 1, which computes for longer, so no step can be skipped.
     trace.write_text(

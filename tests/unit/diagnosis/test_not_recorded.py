@@ -34,7 +34,7 @@ def screen(diagnosis: Diagnosis) -> str:
     return " ".join(" ".join(diagnosis_lines(diagnosis, Path("out"))).split())
 
 
-def test_a_profile_does_not_show_that_ranks_send_at_the_same_time(tmp_path: Path) -> None:
+def test_a_profile_shows_no_simultaneous_sending(tmp_path: Path) -> None:
     """Everyone sends to everyone: no receiver has more to do than any sender."""
     everyone = {(a, b): SIZE for a in range(RANKS) for b in range(RANKS) if a != b}
     diagnosis = diagnosed(monitored(tmp_path / "all", everyone))
@@ -46,7 +46,7 @@ def test_a_profile_does_not_show_that_ranks_send_at_the_same_time(tmp_path: Path
     )
 
 
-def test_a_receiver_of_more_than_anybody_sends_is_a_pattern_in_any_order(tmp_path: Path) -> None:
+def test_a_receiver_of_most_bytes_is_a_pattern(tmp_path: Path) -> None:
     one = {(rank, 0): SIZE for rank in range(1, RANKS)}
     diagnosis = diagnosed(monitored(tmp_path / "one", one))
     assert diagnosis.cause == "pattern"

@@ -63,7 +63,7 @@ OURS: dict[Cause, tuple[float, float]] = dict.fromkeys(
 PLACEMENT: dict[Cause, tuple[float, float]] = {"pattern": (0.1, 0.5), "placement": (0.5, 0.5)}
 
 
-def test_trees_and_message_log_together_are_surer_than_either() -> None:
+def test_trees_with_log_are_surer_than_either() -> None:
     both = verdict(losses=lost(0.2, 0.0), costs=PATTERN)
     trees = verdict(losses=None, costs=PATTERN)
     log = verdict(losses=lost(0.2, 0.0))
@@ -71,7 +71,7 @@ def test_trees_and_message_log_together_are_surer_than_either() -> None:
     assert both.confidence > max(trees.confidence, log.confidence)
 
 
-def test_nodes_are_not_to_blame_where_hardly_anything_is_lost_at_them() -> None:
+def test_nodes_that_lose_little_are_not_blamed() -> None:
     """However many packets they mark."""
     assert verdict(losses=lost(0.19, 0.01), costs=PATTERN).cause == "pattern"
     assert verdict(losses=lost(0.01, 0.19), costs=PATTERN).cause == "placement"
@@ -93,7 +93,7 @@ def test_the_cause_fills_its_links_with_our_traffic() -> None:
     assert told(0.2, 0.1, 0.1) == "other-traffic"
 
 
-def test_trees_say_little_about_time_that_is_lost_without_them() -> None:
+def test_trees_say_little_about_losses_without_them() -> None:
     """Roots at nodes are congested for half of the time that is lost, or a twentieth."""
     found = [
         verdict(losses=lost(0.0, 0.5), costs={"pattern": (hot / 2, hot)}) for hot in (0.25, 0.025)
@@ -102,13 +102,13 @@ def test_trees_say_little_about_time_that_is_lost_without_them() -> None:
     assert rivals[0] > 2.5 * rivals[1]
 
 
-def test_contention_costs_no_more_than_the_time_spent_communicating() -> None:
+def test_contention_costs_at_most_the_communication_time() -> None:
     """However little of it is free of delays."""
     found = verdict(losses=lost(0.0, 0.03), communication_fraction=0.03)
     assert found.cause == "not-network" and found.confidence > 1.0 - UNINFORMATIVE
 
 
-def test_one_cable_is_to_blame_where_it_explains_who_is_late() -> None:
+def test_one_cable_is_blamed_for_late_ranks() -> None:
     costs = {"other-traffic": (0.5, 0.5), "slow-link": (0.1, 0.5)}
 
     def told(late: MessageDelays, one: float, only: float) -> Cause:
@@ -122,7 +122,7 @@ def test_one_cable_is_to_blame_where_it_explains_who_is_late() -> None:
     assert told(lost(0.2, 0.0), 0.95, 0.5) == "other-traffic"
 
 
-def test_switches_that_choose_by_load_do_not_route_unevenly() -> None:
+def test_switches_that_choose_by_load_route_evenly() -> None:
     costs = {"placement": (0.3, 0.5), "routing": (0.4, 0.5)}
     told = [
         verdict(losses=lost(), costs=costs, routing=routing)
@@ -152,7 +152,7 @@ def test_what_is_open_makes_every_verdict_less_sure() -> None:
         (lost(0.0, 0.3), {}, 1.0, "other-traffic"),
     ],
 )
-def test_a_quiet_network_is_believed_unless_trees_or_log_contradict(
+def test_a_quiet_network_is_believed_unless_contradicted(
     losses: MessageDelays,
     costs: dict[Cause, tuple[float, float]],
     communicating: float,
@@ -162,7 +162,7 @@ def test_a_quiet_network_is_believed_unless_trees_or_log_contradict(
 
 
 @pytest.mark.parametrize(("wire", "told"), [(0.5, "injection"), (0.49, "not-network")])
-def test_without_contention_line_rate_or_nothing_takes_the_time(wire: float, told: Cause) -> None:
+def test_without_contention_rate_or_nothing_takes_time(wire: float, told: Cause) -> None:
     found = verdict(losses=lost(0.0, 0.0), wire_share=wire)
     assert found.cause == told and found.confidence <= 1.0 - UNINFORMATIVE * 5 / 6
 

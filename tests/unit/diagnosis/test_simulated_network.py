@@ -22,13 +22,13 @@ def fired(run: Run, network: SimulatedNetwork | None) -> list[str]:
     return sorted(entry.name for entry in RULES if entry.part(analysis) is not None)
 
 
-def test_no_traffic_of_others_is_inferred_where_no_other_job_sends() -> None:
+def test_other_traffic_needs_another_job() -> None:
     assert fired(other_run(), None) == ["TB003"]
     assert fired(other_run(), SimulatedNetwork({}, other_jobs=True)) == ["TB003"]
     assert "TB003" not in fired(other_run(), SimulatedNetwork({}, other_jobs=False))
 
 
-def test_congestion_at_a_slow_link_that_we_fill_is_not_of_others() -> None:
+def test_our_full_slow_link_is_no_others_congestion() -> None:
     """At its nominal rate the link is hardly used, at the rate at which it serves it is full."""
     run = other_run()
     rate = float(RunAnalysis(run).topology.rate_gbps[downs(1)[0]])
@@ -43,7 +43,7 @@ def test_congestion_at_a_slow_link_that_we_fill_is_not_of_others() -> None:
     assert "TB003" in fired(run, loose) and "TB007" not in fired(run, loose)
 
 
-def test_a_link_that_is_not_slow_is_not_called_slow() -> None:
+def test_a_healthy_link_is_not_called_slow() -> None:
     assert fired(slow_run(), None) == ["TB007"]
     for others, code in ((True, ["TB003"]), (False, [])):
         network = SimulatedNetwork({}, other_jobs=others)
@@ -87,7 +87,7 @@ def test_the_simulated_network_is_that_of_the_run(
     assert sorted(bool(into[link]) for link in network.slow_gbps) == [False, True]
 
 
-def test_queues_in_front_of_a_slow_cable_are_charged_to_it(
+def test_a_slow_cable_is_charged_with_its_queues(
     behind_a_slow_cable: tuple[Run, SimulatedNetwork],
 ) -> None:
     run, network = behind_a_slow_cable

@@ -74,7 +74,7 @@ def beside(prepared: PreparedScenario, load: float, length_ps: int) -> Run:
     return make_evaluate(prepared.with_other_traffic("other", messages))(CHANGE)
 
 
-def test_a_hidden_job_is_found_with_what_it_costs(tmp_path: Path) -> None:
+def test_a_hidden_job_is_found_with_its_cost(tmp_path: Path) -> None:
     prepared = world({"pattern": PATTERN})
     alone = make_evaluate(prepared)(CHANGE)
     happened = beside(prepared, 0.5, 2 * alone.elapsed_ps)
@@ -100,7 +100,7 @@ def test_a_slow_host_cable_is_no_hidden_job(tmp_path: Path) -> None:
     assert posterior.of_cause("slow-link") > 0.9
 
 
-def test_others_are_hosts_that_we_do_not_use_those_beside_ours_first() -> None:
+def test_assumed_hosts_are_unused_and_nearest_first() -> None:
     prepared = world({"pattern": PATTERN})
     nodes = hosts_of_others(prepared.fabric, prepared.observed.node)
     names = {prepared.fabric.host_name[prepared.fabric.node_host[node]] for node in nodes}
@@ -113,7 +113,7 @@ def test_others_are_hosts_that_we_do_not_use_those_beside_ours_first() -> None:
     assert (large.fabric.node_switch[some[:2]] == ours).all()
 
 
-def test_assumed_messages_have_the_load_and_one_partner_each() -> None:
+def test_assumed_messages_have_load_and_one_partner() -> None:
     fabric = world({"pattern": PATTERN}).fabric
     nodes = np.arange(2, 8)
     length = 10**10

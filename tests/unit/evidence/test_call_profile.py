@@ -53,7 +53,7 @@ def profiled(recorded: tuple[Run, Program, Path]) -> tuple[CallProfile, Program,
     return call_profile(measure(recorded[2], environment={}).tables, program), program, run
 
 
-def test_a_simulation_and_a_trace_of_it_have_the_same_profile(
+def test_a_simulation_has_the_profile_of_its_trace(
     recorded: tuple[Run, Program, Path], profiled: tuple[CallProfile, Program, Run]
 ) -> None:
     profile, program, _ = profiled
@@ -65,7 +65,7 @@ def test_a_simulation_and_a_trace_of_it_have_the_same_profile(
     assert profile.quantiles_ps.min() > 1e6
 
 
-def test_the_program_compiled_of_a_trace_simulates_to_nearly_its_times(
+def test_a_traces_program_simulates_to_its_times(
     profiled: tuple[CallProfile, Program, Run],
 ) -> None:
     profile, program, run = profiled
@@ -86,7 +86,7 @@ def test_repetitions_of_a_site_are_one(profiled: tuple[CallProfile, Program, Run
         assert (np.repeat(np.arange(8), profile.stretches)[profile.site_of == number] == rank).all()
 
 
-def test_ranks_whose_calls_are_not_those_of_the_program_are_left_out(
+def test_ranks_with_other_calls_are_left_out(
     recorded: tuple[Run, Program, Path], profiled: tuple[CallProfile, Program, Run]
 ) -> None:
     run, program, path = recorded
@@ -102,7 +102,7 @@ def test_ranks_whose_calls_are_not_those_of_the_program_are_left_out(
     np.testing.assert_allclose(found, profile.quantiles_ps, atol=2)
 
 
-def test_a_run_of_another_program_or_without_its_computations_is_not_compared(
+def test_another_program_or_missing_computations_prevent_comparison(
     recorded: tuple[Run, Program, Path], profiled: tuple[CallProfile, Program, Run]
 ) -> None:
     profile, _, run = profiled
@@ -112,7 +112,7 @@ def test_a_run_of_another_program_or_without_its_computations_is_not_compared(
     assert profile.of_run(replace(run, computations=None), recorded[1]) is None
 
 
-def test_stretches_and_computations_fill_the_time_of_each_rank(
+def test_stretches_and_computations_fill_each_ranks_time(
     recorded: tuple[Run, Program, Path],
 ) -> None:
     run, program, _ = recorded

@@ -68,7 +68,7 @@ def test_offsets_that_the_tracer_recorded_are_applied(write: Build) -> None:
     assert b.measured.clocks.unit == "none"
 
 
-def test_a_shifted_clock_is_found_and_its_waits_are_those_of_true_clocks(write: Build) -> None:
+def test_a_shifted_clock_gives_the_true_waits(write: Build) -> None:
     scripts = late_sender()
     true = measure(write(scripts), environment={}).measured
     path = write([scripts[0], shifted(scripts[1], 7_000_000)])
@@ -88,7 +88,7 @@ def test_a_shifted_clock_is_found_and_its_waits_are_those_of_true_clocks(write: 
     assert row["low_ps"] <= 3 * MS <= row["high_ps"]
 
 
-def test_a_rank_may_begin_before_the_first_clock_does(write: Build) -> None:
+def test_a_rank_may_begin_before_the_first_clock(write: Build) -> None:
     scripts = late_sender()
     before = [(-1_000_000, *event[1:]) if event[0] == 0 else event for event in scripts[1]]
     run = measure(write([scripts[0], shifted(before, 7_000_000)]), environment={})
@@ -98,7 +98,7 @@ def test_a_rank_may_begin_before_the_first_clock_does(write: Build) -> None:
     assert run.tables["hosts"]["start_ps"].min() == 0
 
 
-def test_the_measured_time_begins_at_zero_whatever_the_clocks_say(write: Build) -> None:
+def test_the_measured_time_begins_at_zero(write: Build) -> None:
     """Counters are cut to the time from 0 on: messages before or after it would be lost."""
     ahead, behind = late_sender()
     run = measure(write([shifted(ahead, 9_000_000), behind]), environment={})
@@ -107,7 +107,7 @@ def test_the_measured_time_begins_at_zero_whatever_the_clocks_say(write: Build) 
     assert run.tables["transfers"]["recv_enter_ps"].max() <= run.measured.elapsed_ps
 
 
-def test_no_wait_is_claimed_that_the_clocks_cannot_tell(write: Build) -> None:
+def test_no_wait_is_claimed_beyond_the_clocks(write: Build) -> None:
     # The barriers leave the clocks open by 0.4 ms; the sender is 0.3 ms late.
     first, last = collective(0, 400_000), collective(800_000, 1_200_000)
     path = write(
@@ -175,7 +175,7 @@ def test_what_neither_offset_nor_drift_mends_is_repaired(write: Build) -> None:
     assert report.left == 0
 
 
-def test_bounds_by_way_of_one_clock_hold_those_of_all_pairs(
+def test_bounds_through_one_clock_hold_all_pairs(
     write: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(5)
@@ -203,7 +203,7 @@ def test_bounds_by_way_of_one_clock_hold_those_of_all_pairs(
 
 
 @pytest.mark.data
-def test_traces_whose_ranks_begin_their_clocks_apart_are_put_together() -> None:
+def test_traces_with_distant_clocks_are_joined() -> None:
     report = measure(real(EZTRACE16), environment={}).measured.clocks
     assert report.unit == "rank"
     assert report.largest_offset_ps > 100 * MS
@@ -212,7 +212,7 @@ def test_traces_whose_ranks_begin_their_clocks_apart_are_put_together() -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "pairs_up_to"), [("r8", 10**7), ("r9", 10**7), ("r9", 0)])
-def test_offsets_found_hold_the_true_ones_within_their_bounds(
+def test_offsets_hold_the_truth_within_their_bounds(
     name: str, pairs_up_to: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of large collectives only the last to enter and the first to leave are compared with all.

@@ -33,13 +33,13 @@ def test_the_first_that_tells_is_taken(tmp_path: Path) -> None:
     assert find_hosts(EZTRACE, 2, environment={}) is None
 
 
-def test_an_environment_of_another_size_is_not_the_job_that_was_traced() -> None:
+def test_an_environment_of_another_size_is_another_job() -> None:
     assert find_hosts(EZTRACE, 3, environment=SLURM) is None
     cyclic = {**SLURM, "SLURM_DISTRIBUTION": "cyclic"}
     assert find_hosts(EZTRACE, 2, environment=cyclic) is None
 
 
-def test_a_list_of_nodes_that_cannot_be_read_is_no_source() -> None:
+def test_an_unreadable_node_list_is_no_source() -> None:
     for nodes in ("x[0-99999999]", "x[0-1", "x[a-b]"):
         variables = {**SLURM, "SLURM_JOB_NODELIST": nodes}
         assert find_hosts(EZTRACE, 2, environment=variables) is None

@@ -59,7 +59,7 @@ def test_a_receive_waits_for_a_sender_that_computes(write: Build) -> None:
     assert (row["low_ps"], row["high_ps"]) == (3 * MS - 900_000, 3 * MS + 900_000)
 
 
-def test_a_sender_held_up_in_mpi_is_a_late_sender(write: Build) -> None:
+def test_a_sender_delayed_in_mpi_is_late(write: Build) -> None:
     # Rank 0 is in a send to rank 2 for 3 ms before it sends to rank 1.
     first, last = collective(0, 1_000), collective(3_003_000, 3_004_000)
     out = run(
@@ -77,7 +77,7 @@ def test_a_sender_held_up_in_mpi_is_a_late_sender(write: Build) -> None:
     assert part(out, 0, "transfer") + part(out, 0, "wait_barrier") >= 3 * MS
 
 
-def test_a_send_waits_for_its_receive_unless_it_left_before(write: Build) -> None:
+def test_a_send_waits_for_its_receive_unless_gone(write: Build) -> None:
     first, last = collective(0, 1_000), collective(4_003_000, 4_004_000)
     receiver = [*first, *receive(2_001_000, 2_002_000, source=0), *last]
     held = run(write([[*first, *send(1_000, 2_002_000, to=1), *last], receiver]))
@@ -112,7 +112,7 @@ def test_members_of_an_allreduce_wait_for_the_last(write: Build) -> None:
     assert out.measured.efficiency.parallel == pytest.approx(useful.mean() / (2_401 * US))
 
 
-def test_the_root_counts_in_a_broadcast_and_a_reduction(write: Build) -> None:
+def test_the_root_counts_in_broadcast_and_reduction(write: Build) -> None:
     first, last = collective(0, 1_000), collective(9_000_000, 9_001_000)
     enters = (3_001_000, 1_000, 2_001_000)
     broadcast = run(
@@ -127,7 +127,7 @@ def test_the_root_counts_in_a_broadcast_and_a_reduction(write: Build) -> None:
     assert waits(reduction, "early_reduce") == {1: 3 * MS}
 
 
-def test_ranks_that_end_before_others_are_counted_apart_from_late_starts(write: Build) -> None:
+def test_early_ends_are_separate_from_late_starts(write: Build) -> None:
     first = collective(0, 1_000)
     out = run(
         write(
@@ -178,7 +178,7 @@ def test_imbalance_comes_again_and_noise_does_not(write: Build) -> None:
     assert together.measured.part("noise") == together.measured.part("imbalance") == 0
 
 
-def test_a_wait_for_one_that_waited_is_traced_to_who_computed(write: Build) -> None:
+def test_a_wait_is_traced_to_the_computing_rank(write: Build) -> None:
     # Rank 0 computes 3 ms; rank 1 waits for it, and rank 2 for rank 1.
     first, last = collective(0, 1_000), collective(3_010_000, 3_011_000)
     out = run(
@@ -202,7 +202,7 @@ def test_a_wait_for_one_that_waited_is_traced_to_who_computed(write: Build) -> N
     assert [late.rank for late in out.measured.latecomers] == [0]
 
 
-def test_ranks_that_wait_for_a_slow_transfer_are_not_imbalanced(write: Build) -> None:
+def test_waiting_for_a_slow_transfer_is_no_imbalance(write: Build) -> None:
     # Each iteration rank 1 receives for 8 ms, then all compute 2 ms, then they reduce.
     scripts: list[list[tuple[Any, ...]]] = [list(collective(0, 1_000)) for _ in range(3)]
     time = 1_000
@@ -220,7 +220,7 @@ def test_ranks_that_wait_for_a_slow_transfer_are_not_imbalanced(write: Build) ->
     assert part(out, 1, "transfer") >= 5 * 8 * MS - 5 * 2 * US
 
 
-def test_calls_that_move_no_data_and_pauses_have_parts_of_their_own(write: Build) -> None:
+def test_dataless_calls_and_pauses_have_their_parts(write: Build) -> None:
     from otf2.enums import MeasurementMode
 
     script = [

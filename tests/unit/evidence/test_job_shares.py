@@ -53,7 +53,7 @@ def case(varying: float, seed: int, noise: float = 0.02) -> tuple[np.ndarray, pl
 
 
 @pytest.mark.parametrize(("varying", "right", "answered"), [(0.3, 0.95, 0.9), (0.1, 0.95, 0.5)])
-def test_the_job_with_most_bytes_is_named_where_jobs_vary(
+def test_the_largest_job_is_named_where_jobs_vary(
     varying: float, right: float, answered: float
 ) -> None:
     hits, asked, inside, intervals = 0, 0, 0, 0
@@ -88,7 +88,7 @@ def test_too_few_windows_say_nothing() -> None:
     assert job_shares(counted(np.ones((len(INNER), WINDOWS))), FABRIC, few, injected).is_empty()
 
 
-def test_ports_of_hosts_and_links_that_nobody_read_to_the_end_are_left_out() -> None:
+def test_host_ports_and_unread_links_are_left_out() -> None:
     injected = rates(0.3, np.random.default_rng(2))
     carried = np.tile(sum(injected.values()) / 20, (len(INNER), 1))
     rows = counted(carried)
@@ -115,7 +115,7 @@ def bursts_between(nodes: list[int], seed: int) -> list[tuple[int, int, int, int
     )
 
 
-def test_shares_are_those_of_a_simulation_with_adaptive_routes() -> None:
+def test_shares_are_those_of_adaptive_simulation() -> None:
     tree = {"hosts_per_leaf": 4, "leaves": 8, "aggregation": 4}
     halo = {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB", "rounds": 40, "compute": "20 us"}
     job = {"pattern": halo, "placement": "random"}

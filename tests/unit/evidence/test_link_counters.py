@@ -17,7 +17,7 @@ FABRIC = small_tree()
 OWN = bursts([(0, 5, 4e7), (1, 6, 3e7), (5, 0, 2e7)], 10.0)
 
 
-def test_bytes_before_and_behind_the_job_do_not_count() -> None:
+def test_bytes_outside_the_job_do_not_count() -> None:
     others = bursts([(0, 7, 9e8)], 20.0)
     before = replace(others, start_ps=others.start_ps - 21e12, end_ps=others.end_ps - 21e12)
     everything = type(OWN)(
@@ -35,7 +35,7 @@ def test_bytes_before_and_behind_the_job_do_not_count() -> None:
     assert np.isnan(found.sent_bytes[FABRIC.link_src >= FABRIC.n_nodes]).any()
 
 
-def test_intervals_that_reach_over_the_ends_count_in_part() -> None:
+def test_intervals_across_the_ends_count_partly() -> None:
     steady = type(OWN)(
         np.array([0]), np.array([5]), np.array([40e9]), np.array([-15e12]), np.array([25e12])
     )
@@ -65,7 +65,7 @@ def test_intervals_with_a_reset_are_left_out() -> None:
     assert any("counters of 1 port were reset during the run" in note for note in found.notes)
 
 
-def test_a_link_counted_for_a_part_of_the_time_is_filled_up_and_less_is_unknown() -> None:
+def test_a_partly_counted_link_is_extrapolated_or_unknown() -> None:
     steady = type(OWN)(
         np.array([0]), np.array([5]), np.array([10e9]), np.array([0.0]), np.array([10e12])
     )
@@ -79,7 +79,7 @@ def test_a_link_counted_for_a_part_of_the_time_is_filled_up_and_less_is_unknown(
 
 @pytest.mark.parametrize("every", [0.1, 1.0])
 @pytest.mark.parametrize("late_s", [0.0, 37.4, 213.0])
-def test_a_trace_without_utc_is_found_within_the_stated_error(every: float, late_s: float) -> None:
+def test_a_trace_without_utc_is_located_within_error(every: float, late_s: float) -> None:
     rows = counted(
         FABRIC,
         OWN,
@@ -102,7 +102,7 @@ def test_a_trace_without_utc_is_found_within_the_stated_error(every: float, late
 
 
 @pytest.mark.parametrize("shift_ms", [-25, 0, 8, 30])
-def test_clocks_that_are_a_little_off_are_put_right_by_the_bytes(shift_ms: int) -> None:
+def test_bytes_correct_clocks_that_are_slightly_off(shift_ms: int) -> None:
     rows = counted(FABRIC, OWN, zero_ns=UTC + shift_ms * 10**6, every_s=0.01, error=0.02)
     found = joined(FABRIC, rows, OWN)
     assert abs(found.alignment.zero_ns - UTC - shift_ms * 10**6) <= found.alignment.error_ns
@@ -110,7 +110,7 @@ def test_clocks_that_are_a_little_off_are_put_right_by_the_bytes(shift_ms: int) 
     assert ("by the bytes sent" in found.alignment.source) == (found.alignment.zero_ns != UTC)
 
 
-def test_a_short_job_and_its_counters_may_miss_each_other_by_their_clocks() -> None:
+def test_a_short_job_may_miss_its_counters() -> None:
     """Nine milliseconds, by a clock that is twelve behind the collector's."""
     length = 9 * 10**9
     begins = np.linspace(0.0, 0.8 * length, 40)
@@ -128,7 +128,7 @@ def test_a_short_job_and_its_counters_may_miss_each_other_by_their_clocks() -> N
         join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC - 10**9, lossy=False)
 
 
-def test_a_clock_that_is_a_second_off_is_put_right_by_the_bytes_and_said() -> None:
+def test_bytes_correct_a_second_and_report_it() -> None:
     short = OWN.of(OWN.start_ps < 1e12)
     rows = counted(FABRIC, short, zero_ns=UTC + 2 * 10**9, start_s=-5.0, end_s=5.0, every_s=0.05)
     found = join_counters(rows, FABRIC, short, elapsed_ps=10**12, origin_unix_ns=UTC, lossy=False)
@@ -136,7 +136,7 @@ def test_a_clock_that_is_a_second_off_is_put_right_by_the_bytes_and_said() -> No
     assert "UTC time is off by +2 s" in found.notes[0]
 
 
-def test_counters_that_were_idle_while_the_job_sent_are_refused() -> None:
+def test_idle_counters_during_sending_are_refused() -> None:
     idle = counted(FABRIC, OWN, start_s=0.0).with_columns(data_bytes=pl.lit(64, pl.UInt64))
     with pytest.raises(JoinError, match=r"hosts sent .*, but their ports counted") as error:
         joined(FABRIC, idle, OWN)
@@ -148,7 +148,7 @@ def test_counters_that_were_idle_while_the_job_sent_are_refused() -> None:
     assert "compare the rates of the fabric" in str(error.value.remedy)
 
 
-def test_counters_of_a_tenth_of_the_bytes_are_not_shifted_past_a_short_run() -> None:
+def test_counters_of_few_bytes_are_not_shifted_away() -> None:
     """A run of five milliseconds is shorter than the shift that clocks allow."""
     length = 5 * 10**9
     begins = np.linspace(0.0, 0.8 * length, 40)
@@ -161,7 +161,7 @@ def test_counters_of_a_tenth_of_the_bytes_are_not_shifted_past_a_short_run() -> 
         join_counters(rows.clear(), FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
 
 
-def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
+def test_counters_of_another_day_or_fabric_are_refused() -> None:
     day = 86_400 * 10**9
     # The same bytes at the same times, a day later: both tell UTC, so these are not of the job.
     with pytest.raises(
@@ -179,7 +179,7 @@ def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
     assert "names must agree" in str(error.value.remedy)
 
 
-def test_bytes_under_way_are_spread_over_the_time_of_their_message() -> None:
+def test_bytes_under_way_spread_over_their_message() -> None:
     edges = np.array([-1.0, 0.0, 2.5e12, 5e12, 10e12, 20e12])
     one = type(OWN)(
         np.array([0]), np.array([1]), np.array([100.0]), np.array([0.0]), np.array([10e12])
@@ -188,7 +188,7 @@ def test_bytes_under_way_are_spread_over_the_time_of_their_message() -> None:
 
 
 @pytest.mark.parametrize(("every_s", "outside"), [(0.001, False), (0.05, True)])
-def test_intervals_longer_than_the_job_lie_mostly_outside_it(every_s: float, outside: bool) -> None:
+def test_long_intervals_lie_mostly_outside_the_job(every_s: float, outside: bool) -> None:
     length = 9 * 10**9
     begins = np.linspace(0.0, 0.8 * length, 40)
     job = type(OWN)(np.zeros(40, np.int64), np.full(40, 5), np.full(40, 1e6), begins, begins + 1e9)

@@ -32,7 +32,7 @@ def _table(number: list[int], size: list[int]) -> _Table:
     return _Table(np.array(number), np.array(size, np.uint64), np.arange(len(number)))
 
 
-def test_narrow_columns_are_read_wide_and_keep_what_does_not_fit() -> None:
+def test_narrow_columns_widen_where_values_need_it() -> None:
     table = _table([-1, 2**31 - 1], [0, 2**32 - 1])
     assert {one.dtype for one in vars(table).values()} == {
         np.dtype(np.int32),
@@ -58,7 +58,7 @@ def test_columns_that_are_narrow_already_are_not_copied(dtype: Any) -> None:
     assert narrowed(values) is values
 
 
-def test_the_measured_time_takes_at_most_100_bytes_an_event(tmp_path: Path) -> None:
+def test_measuring_takes_at_most_100_bytes_per_event(tmp_path: Path) -> None:
     if not shutil.which("cc"):
         pytest.skip("needs a C compiler")
     small, large = tmp_path / "small", tmp_path / "large"

@@ -29,7 +29,7 @@ def carried(first: float, second: float) -> LinkCounters:
     return replace(joined(FABRIC, counted(FABRIC, OWN), OWN), sent_bytes=out)
 
 
-def test_everything_on_one_of_two_links_halves_what_they_carry() -> None:
+def test_one_used_link_of_two_halves_the_rate() -> None:
     limits, uneven = limited_by_routes(carried(1.0, 0.0), FABRIC)
     assert uneven == pytest.approx(1.0)
     # Six leaves' worth of groups up and down, two links each; 2 x 50 Gb/s pass what one did.

@@ -89,7 +89,7 @@ def part(out: MeasuredRun, name: str) -> int:
     return out.measured.part(name)
 
 
-def test_ranks_wait_in_a_fence_for_the_one_that_computes(write: Build) -> None:
+def test_ranks_in_a_fence_wait_for_the_computing(write: Build) -> None:
     out = measure(written(write, fenced(late=0)))
     # Three of four ranks wait from 182 to 902 µs of each epoch.
     assert part(out, "imbalance") == EPOCHS * 720 * US * 3 // 4
@@ -97,7 +97,7 @@ def test_ranks_wait_in_a_fence_for_the_one_that_computes(write: Build) -> None:
     assert [late.rank for late in out.measured.latecomers] == [0]
 
 
-def test_fences_of_several_windows_are_matched_only_within_one_communicator(
+def test_unmarked_fences_match_within_one_communicator_only(
     write: Build,
 ) -> None:
     mixed = fenced(late=0)
@@ -111,7 +111,7 @@ def test_fences_of_several_windows_are_matched_only_within_one_communicator(
     assert part(apart, "imbalance") == 0 and part(apart, "one_sided") > 0
 
 
-def test_fences_of_windows_on_several_communicators_are_matched_where_they_are_recorded(
+def test_recorded_fences_match_across_communicators(
     write: Build,
 ) -> None:
     """Two pairs of ranks, of which the second has more epochs than the first."""
@@ -146,7 +146,7 @@ def test_fences_of_windows_on_several_communicators_are_matched_where_they_are_r
     assert drawn.get("one_sided", 0) == 0
 
 
-def test_ranks_with_different_numbers_of_fences_are_not_matched(write: Build) -> None:
+def test_ranks_with_unequal_fence_counts_are_unmatched(write: Build) -> None:
     uneven = fenced(late=0)
     uneven[1] += during("MPI_Win_fence", 30_000, 30_001)
     out = measure(written(write, uneven))
@@ -171,7 +171,7 @@ def test_the_timeline_has_the_parts_of_the_split(write: Build) -> None:
 
 
 @pytest.mark.parametrize("scripts", [fenced(late=None), exposed()], ids=["fenced", "exposed"])
-def test_a_program_that_is_in_one_sided_calls_most_of_the_time_is_not_called_healthy(
+def test_mostly_one_sided_programs_are_not_called_healthy(
     scripts: list[Script], write: Build, tmp_path: Path
 ) -> None:
     """820 of 1000 µs are in calls for messages that need less than a microsecond."""

@@ -42,7 +42,7 @@ def test_our_own_bytes_are_nobody_elses(overhead: float) -> None:
     assert others.own_overhead == pytest.approx(overhead, rel=0.01)
 
 
-def test_what_collectives_may_have_sent_is_not_taken_for_other_jobs() -> None:
+def test_possible_collective_bytes_belong_to_no_other_job() -> None:
     """A gather over a tree instead of directly: more bytes, all between our own hosts."""
     tree = bursts([(1, 0, 3e8), (4, 0, 6e8), (5, 4, 3e8)], 10.0)
     direct = bursts([(1, 0, 3e8), (4, 0, 3e8), (5, 0, 3e8)], 10.0)
@@ -61,13 +61,13 @@ def test_what_collectives_may_have_sent_is_not_taken_for_other_jobs() -> None:
     assert jobs(both(tree, foreign), collective=True) == ([UNKNOWN], ())
 
 
-def test_counters_of_half_of_our_bytes_are_said_to_be_that() -> None:
+def test_counters_of_half_our_bytes_are_named_so() -> None:
     (note,) = found(OWN, overhead=0.5, error=0.0).notes
     assert "counted 50 % of the bytes" in note
     assert not found(OWN, overhead=1.0, error=0.02).notes
 
 
-def test_bytes_of_other_jobs_are_found_job_by_job() -> None:
+def test_bytes_of_other_jobs_are_found_per_job() -> None:
     """Also on hosts that run ours: hosts 1 and 5 are shared."""
     loud = bursts([(2, 8, 6e8), (8, 2, 6e8), (3, 9, 3e8)], 10.0, seed=3)
     quiet = bursts([(6, 10, 1.5e8)], 10.0, seed=4)
@@ -84,7 +84,7 @@ def test_bytes_of_other_jobs_are_found_job_by_job() -> None:
     assert set(by["quiet"].hosts) == {host[6], host[10]}
 
 
-def test_gravity_stays_inside_of_jobs_and_nobody_sends_to_itself() -> None:
+def test_gravity_stays_within_jobs_and_excludes_self() -> None:
     jobs = {FABRIC.host_name[n]: "a" if n in (2, 8) else "b" for n in (2, 3, 6, 8, 9, 10)}
     first = bursts([(2, 8, 5e8), (8, 2, 5e8)], 10.0, seed=3)
     second = bursts([(3, 9, 5e8), (9, 6, 5e8)], 10.0, seed=4)
@@ -121,7 +121,7 @@ def test_bursts_carry_the_same_bytes_at_fewer_instants() -> None:
     assert senders.median() == 2
 
 
-def test_a_trickle_of_management_is_not_made_into_traffic() -> None:
+def test_management_traffic_makes_no_job() -> None:
     assert found(both(OWN, bursts([(2, 8, 1e6)], 10.0))).messages().is_empty()
 
 

@@ -89,7 +89,7 @@ def sends_of(run: Run) -> dict[str, pl.DataFrame]:
     }
 
 
-def test_sends_single_out_the_slow_cable_among_ranks_that_wait_for_each_other() -> None:
+def test_sends_identify_the_slow_cable_among_waiters() -> None:
     prepared, evaluate = world({"pattern": {**PATTERN, "post": "sequence"}})
     runs = [evaluate(replace(CHANGE, slow=(slow_host(prepared, node),))) for node in range(8)]
     alone = evaluate(CHANGE)
@@ -101,7 +101,7 @@ def test_sends_single_out_the_slow_cable_among_ranks_that_wait_for_each_other() 
     assert all(other is not None and other > 0.02 for other in others)
 
 
-def test_the_distribution_over_senders_tells_how_slow_and_not_which() -> None:
+def test_the_sender_distribution_tells_the_slowdown_only() -> None:
     prepared, evaluate = world({"pattern": {**PATTERN, "post": "sequence"}})
     runs = {node: evaluate(replace(CHANGE, slow=(slow_host(prepared, node),))) for node in (3, 5)}
     alone = evaluate(CHANGE)
@@ -125,7 +125,7 @@ def test_a_simulation_without_its_messages_is_not_compared(
     assert profile is not None and SendTimes(profile)(fewer) is None
 
 
-def test_a_trace_without_completions_of_sends_has_no_profile(
+def test_a_trace_without_send_completions_has_no_profile(
     traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
 ) -> None:
     tables = dict(traced[0].tables)
@@ -133,7 +133,7 @@ def test_a_trace_without_completions_of_sends_has_no_profile(
     assert send_profile(tables, simulated[2]) is None
 
 
-def test_from_the_last_post_on_only_calls_over_the_slow_cable_take_longer(
+def test_after_the_last_post_slow_cable_calls_lag(
     traced: tuple[MeasuredRun, Path], simulated: tuple[PreparedScenario, Evaluate, Run]
 ) -> None:
     """Waits for partners that post late spread over the grid; transfers do not."""
@@ -163,7 +163,7 @@ def test_from_the_last_post_on_only_calls_over_the_slow_cable_take_longer(
 
 
 @pytest.mark.parametrize("tables", [False, True])
-def test_the_slow_cable_explains_best_which_sends_are_late(
+def test_the_slow_cable_best_explains_late_sends(
     traced: tuple[MeasuredRun, Path],
     simulated: tuple[PreparedScenario, Evaluate, Run],
     tables: bool,

@@ -7,7 +7,7 @@ import numpy as np
 from tailback.evidence.site_quantiles import QUANTILES, site_quantiles
 
 
-def test_quantiles_of_each_site_are_those_of_its_repetitions() -> None:
+def test_site_quantiles_are_those_of_its_repetitions() -> None:
     rng = np.random.default_rng(3)
     site = rng.integers(0, 7, 500)
     ps = rng.exponential(1e6, 500)
@@ -16,7 +16,7 @@ def test_quantiles_of_each_site_are_those_of_its_repetitions() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-def test_a_single_repetition_is_every_quantile_and_none_is_zero() -> None:
+def test_a_single_repetition_is_every_quantile() -> None:
     found = site_quantiles(np.array([2]), np.array([5.0]), 4)
     assert found[2].tolist() == [5.0] * len(QUANTILES)
     assert not found[[0, 1, 3]].any()

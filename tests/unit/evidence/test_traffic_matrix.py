@@ -62,7 +62,7 @@ def test_links_that_nobody_counted_say_nothing() -> None:
     assert fitted.share == pytest.approx(first.share, abs=1e-3)
 
 
-def test_a_usual_matrix_is_kept_where_hosts_send_less() -> None:
+def test_a_usual_matrix_stays_where_hosts_send_less() -> None:
     flow = of_partners()
     everyone = np.ones(N, np.bool_)
     prior = gravity(flow.sum(axis=1), flow.sum(axis=0), everyone)

@@ -39,7 +39,7 @@ def two_islands() -> Fabric:
     return in_port_order(replace(fabric, **changed, link_reverse=reverse))
 
 
-def test_places_without_a_path_are_named_as_the_user_knows_them() -> None:
+def test_places_without_a_path_have_user_names() -> None:
     fabric = two_islands()
     routing = _core.NetworkRouting.of_network(network_of(fabric))
     with pytest.raises(FabricError) as caught, translate_core_error("[engine]", fabric=fabric):
@@ -68,7 +68,7 @@ def test_the_wording_does_not_matter(kind: type[Exception], becomes: type[Tailba
     assert caught.value.place == ("[engine]" if becomes is ScenarioError else None)
 
 
-def test_ranks_that_wait_for_ever_are_the_fault_of_the_traffic() -> None:
+def test_ranks_waiting_for_ever_are_the_traffics_fault() -> None:
     scenario = parse(
         {
             "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
@@ -93,7 +93,7 @@ def test_nodes_switches_and_links_are_named() -> None:
     assert caught.value.message == f"{node!r}, {switch!r}, {fabric.link_name(0)}"
 
 
-def test_a_node_with_two_cables_is_named_with_a_remedy() -> None:
+def test_a_node_with_two_cables_gets_a_remedy() -> None:
     fabric = fat_tree(FatTree(hosts_per_leaf=2, leaves=2, aggregation=1))
     twice = replace(fabric, link_src=fabric.link_src.copy(), link_dst=fabric.link_dst.copy())
     # The second node's cable, plugged into the first node as well.
@@ -123,9 +123,7 @@ def test_a_node_with_two_cables_is_named_with_a_remedy() -> None:
         ),
     ],
 )
-def test_a_delay_in_the_wrong_unit_names_link_and_setting(
-    section: dict[str, Any], place: str
-) -> None:
+def test_a_delay_in_a_wrong_unit_is_named(section: dict[str, Any], place: str) -> None:
     job = {"pattern": {"kind": "ring", "ranks": 4, "size": "64 KiB"}}
     scenario = parse({"fabric": section, "job": [job]})
     with pytest.raises(FabricError, match=r"\[\d+\] → .* has a delay of 5 ms") as caught:

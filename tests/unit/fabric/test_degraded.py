@@ -30,7 +30,7 @@ def rate(run: Run, name: str) -> float:
     return float(mine["rate_gbps"][0])
 
 
-def test_a_slow_cable_costs_time_and_the_tables_do_not_tell() -> None:
+def test_a_slow_cable_costs_time_unseen_in_tables() -> None:
     slow = simulate(scenario([{"cable": "leaf00[9]", "rate": "10 Gb/s"}]))
     well = simulate(scenario([]))
     assert slow.elapsed_ps > 1.2 * well.elapsed_ps
@@ -38,7 +38,7 @@ def test_a_slow_cable_costs_time_and_the_tables_do_not_tell() -> None:
     assert slow.tables["links"].equals(well.tables["links"])
 
 
-def test_both_directions_of_a_cable_are_slow_and_one_of_a_link() -> None:
+def test_a_cable_slows_both_directions_a_link_one() -> None:
     cable = prepare(scenario([{"cable": "n03[1]", "rate": "25 Gb/s"}])).fabric
     link = prepare(scenario([{"link": "n03[1]", "rate": "25 Gb/s"}])).fabric
     for fabric, count in ((cable, 2), (link, 1)):
@@ -47,7 +47,7 @@ def test_both_directions_of_a_cable_are_slow_and_one_of_a_link() -> None:
     assert link.vertex_name(int(link.link_src[np.flatnonzero(link.link_gbps < 100)[0]])) == "n03"
 
 
-def test_a_cable_given_twice_is_refused_and_its_directions_may_differ() -> None:
+def test_a_cable_given_twice_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"'agg04\[1\]' is slow already, by 'leaf00\[9\]'"):
         prepare(
             scenario(
@@ -68,7 +68,7 @@ def test_a_cable_given_twice_is_refused_and_its_directions_may_differ() -> None:
     assert sorted(fabric.link_gbps[fabric.link_gbps < 100]) == [10.0, 50.0]
 
 
-def test_healthy_and_slow_are_changes_one_undoes_the_other() -> None:
+def test_healthy_undoes_slow() -> None:
     given = prepare(scenario([{"cable": "leaf00[9]", "rate": "10 Gb/s"}]))
     well = prepare(scenario([]))
     link = int(np.flatnonzero(given.fabric.link_gbps < 100)[0])
@@ -80,7 +80,7 @@ def test_healthy_and_slow_are_changes_one_undoes_the_other() -> None:
     assert star == make_evaluate(well)(Change(network="star")).elapsed_ps
 
 
-def test_a_slow_cable_nobody_knows_of_is_found_with_its_rate() -> None:
+def test_a_hidden_slow_cable_is_found_with_rate() -> None:
     run = simulate(scenario([{"cable": "leaf01[12]", "rate": "20 Gb/s"}]))
     known = prepare(scenario([]))
     diagnosis = diagnose_cause(
@@ -148,7 +148,7 @@ def test_the_slowest_cable_that_is_taken_is_simulated() -> None:
     assert run.elapsed_ps > 0
 
 
-def test_a_switch_of_a_large_fabric_is_guessed_at_too() -> None:
+def test_a_large_fabrics_switch_is_guessed_too() -> None:
     slow = [{"cable": "leaf0023[40]", "rate": "10 Gb/s"}]
     data = {"fabric": {"preset": "tapered", "degraded": slow}, "job": [SHIFT]}
     with pytest.raises(ScenarioError) as caught:
@@ -162,7 +162,7 @@ def test_a_place_is_needed_and_only_one() -> None:
             scenario([section])
 
 
-def test_a_rate_in_the_wrong_unit_names_its_link_and_file(tmp_path: Path) -> None:
+def test_a_rate_in_a_wrong_unit_is_named(tmp_path: Path) -> None:
     links = tmp_path / "links.csv"
     links.write_text("src,dst,rate_gbps\nh0,s0,0.0005\nh1,s0,10\n")
     section = {"pattern": {"kind": "stencil2d", "dims": [2, 1], "size": "64 KiB"}}

@@ -71,7 +71,7 @@ def test_names_and_identifiers_follow_their_links(tmp_path: Path) -> None:
     assert ends["1"] == ("h0[e0] → l0[h0]", "e0")
 
 
-def test_a_line_for_each_cable_and_names_of_an_inventory(tmp_path: Path) -> None:
+def test_a_cable_takes_one_line_with_inventory_names(tmp_path: Path) -> None:
     fabric = read(tmp_path, CABLES)
     found = rates(fabric)
     assert fabric.host_name == ["n1", "n2", "n3"]
@@ -230,7 +230,7 @@ def test_negotiated_rate_replaces_missing_nominal(tmp_path: Path) -> None:
     assert "links that run at more than their nominal rate: 1 ('l1' to 's1')" in fabric.notes
 
 
-def test_every_cut_of_a_list_is_read_or_refused(tmp_path: Path) -> None:
+def test_every_truncated_list_is_read_or_refused(tmp_path: Path) -> None:
     for end in range(len(DIRECTED)):
         try:
             read(tmp_path, DIRECTED[:end])

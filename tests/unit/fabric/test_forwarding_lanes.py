@@ -62,7 +62,7 @@ def _all_to_all(folder: Path) -> Scenario:
     return parse_scenario({"fabric": given, "job": [job], "engine": {"buffer": "8 KiB"}})
 
 
-def test_paths_take_the_links_of_the_tables_on_two_lanes() -> None:
+def test_paths_follow_tables_on_two_lanes() -> None:
     fabric, forward = minimal_tables()
     network = forwarding_network(fabric, forward)
     assert network.lanes == 2
@@ -80,7 +80,7 @@ def test_paths_take_the_links_of_the_tables_on_two_lanes() -> None:
     assert used == {0, 1}
 
 
-def test_a_network_with_other_rates_has_the_same_lanes() -> None:
+def test_lanes_do_not_depend_on_rates() -> None:
     fabric, forward = minimal_tables()
     first = forwarding_network(fabric, forward)
     slower = replace(fabric, link_gbps=fabric.link_gbps / 2)
@@ -101,7 +101,7 @@ def test_a_tree_keeps_to_one_lane() -> None:
     assert forwarding_network(fabric, forward).lanes == 1
 
 
-def test_runs_on_a_dragonflys_tables_complete_and_name_the_assumption(files: Path) -> None:
+def test_runs_on_dragonfly_tables_name_the_assumption(files: Path) -> None:
     scenario = _all_to_all(files)
     run = simulate(scenario)
     assert any(note.startswith(NOTE) for note in run.notes), run.notes
@@ -117,7 +117,7 @@ def test_runs_on_a_dragonflys_tables_complete_and_name_the_assumption(files: Pat
     assert (pair == 1).sum() == 2
 
 
-def test_a_measured_run_on_a_dragonflys_tables_is_diagnosed(
+def test_a_measured_run_on_dragonfly_tables_is_diagnosed(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fabric, _ = minimal_tables()
@@ -146,7 +146,7 @@ def test_a_measured_run_on_a_dragonflys_tables_is_diagnosed(
     assert NOTE in (out / "report.html").read_text()
 
 
-def test_tables_that_need_too_many_lanes_are_refused_by_name() -> None:
+def test_tables_of_too_many_lanes_are_refused() -> None:
     """To each node a depth-first tree of a torus, drawn at random: paths of dozens of hops."""
     fabric = build({"kind": "torus", "dims": [7, 7]})
     draw, n = Random(1), fabric.n_nodes

@@ -73,7 +73,7 @@ def rate(fabric: Fabric, a: str, b: str) -> float:
     return found.pop()
 
 
-def test_a_system_belongs_to_the_block_it_stands_before() -> None:
+def test_a_system_belongs_to_the_following_block() -> None:
     """Boards of a director share it: an own one of 0 is none, nor is that of the block before."""
     found = BlockFormat().parse(
         'sysimgguid=0x00a1\nSwitch 36 "S-01" # "a"\nSwitch 36 "S-02" # "b"\n'
@@ -82,7 +82,7 @@ def test_a_system_belongs_to_the_block_it_stands_before() -> None:
     assert [device.chassis for device in found.devices.values()] == ["a1", None, None, "a1"]
 
 
-def test_of_speeds_that_are_as_common_the_slower_is_taken_for_one_that_is_not_told(
+def test_an_untold_speed_is_the_slower_common_one(
     tmp_path: Path,
 ) -> None:
     """Once 4xFDR and once 12xQDR: 54.5 Gb/s and not 96."""
@@ -121,7 +121,7 @@ def test_rates_after_line_coding(speed: str, four_lanes: float) -> None:
     assert data_rate_gbps("12x", speed.lower()) == pytest.approx(four_lanes * 3, rel=1e-15)
 
 
-def test_every_width_and_speed_has_a_rate_and_others_none() -> None:
+def test_every_known_width_and_speed_has_a_rate() -> None:
     for width, lanes in WIDTHS.items():
         for speed in LANE_SIGNAL_GBPS:
             one = data_rate_gbps("1x", speed)
@@ -143,7 +143,7 @@ def test_ends_have_width_speed_local_identifier_and_model() -> None:
 
 
 @pytest.mark.parametrize("kept", ["Switch", "Ca"])
-def test_one_end_of_a_cable_tells_speed_and_identifier_of_both(kept: str) -> None:
+def test_one_cable_end_tells_speed_and_identifier(kept: str) -> None:
     blocks = re.split(r"(?m)^(?=Switch|Ca\t)", SMALL)
     discovery = BlockFormat().parse("".join(b for b in blocks if b.startswith(kept)))
     adapters = [key for key in discovery.devices if key.startswith("H-")]
@@ -152,7 +152,7 @@ def test_one_end_of_a_cable_tells_speed_and_identifier_of_both(kept: str) -> Non
     assert discovery.lid_of("S-00000000000000a1", 2) == 1
 
 
-def test_identifier_of_more_than_16_bits_is_not_read() -> None:
+def test_identifier_beyond_16_bits_is_not_read() -> None:
     text = SMALL.replace("lid 4 ", f"lid {'9' * 4400} ")
     discovery = BlockFormat().parse(text)
     assert discovery.lid_of("H-00000000000000b1", 1) is None
@@ -229,7 +229,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     assert "not UTF-8 (first in line 7); read as Latin-1" in fabric.notes
 
 
-def test_generic_and_shared_names_are_told_apart_by_guid(tmp_path: Path) -> None:
+def test_guids_distinguish_generic_and_shared_names(tmp_path: Path) -> None:
     text = SMALL.replace("luna-10 mlx5_0", "MT25408 ConnectX Mellanox Technologies")
     assert read(tmp_path, text).host_name == [
         "MT25408 ConnectX Mellanox Technologies 0x00000000000000b1",
@@ -246,7 +246,7 @@ def test_generic_and_shared_names_are_told_apart_by_guid(tmp_path: Path) -> None
     ]
 
 
-def test_an_adapter_with_two_ports_is_two_nodes_of_one_host(tmp_path: Path) -> None:
+def test_a_two_port_adapter_is_two_nodes(tmp_path: Path) -> None:
     text = SMALL.replace(
         '[3]\t"H-00000000000000d1"[1](d2) \t\t# "luna-2 mlx5_0"',
         '[3]\t"H-00000000000000b1"[2](b3) \t\t# "luna-10 mlx5_0"',
@@ -257,7 +257,7 @@ def test_an_adapter_with_two_ports_is_two_nodes_of_one_host(tmp_path: Path) -> N
     assert fabric.host_name == ["luna-2", "luna-10"]
 
 
-def test_a_link_seen_from_one_side_is_completed_and_noted(tmp_path: Path) -> None:
+def test_a_one_sided_link_is_completed_and_noted(tmp_path: Path) -> None:
     text = SMALL.replace("4xFDR", "4xEDR")
     fabric = read(tmp_path, text[: text.index("Ca\t1")])
     assert same(fabric, read(tmp_path, text))
@@ -277,7 +277,7 @@ def test_the_slower_speed_wins(tmp_path: Path) -> None:
     assert any("speed, the slower taken: 1 ('leaf[1]')" in note for note in fabric.notes)
 
 
-def test_an_unknown_speed_takes_the_other_ends_or_the_commonest(tmp_path: Path) -> None:
+def test_an_unknown_speed_is_inferred_from_others(tmp_path: Path) -> None:
     fabric = read(tmp_path, SMALL.replace('"leaf" lid 1 4xFDR', '"leaf" lid 1 4x???'))
     assert rate(fabric, "luna-2 mlx5_1", "leaf") == 600 / 11
     fabric = read(tmp_path, SMALL.replace("4xFDR", "4x???"))
@@ -390,7 +390,7 @@ def test_a_compressed_file_is_read(tmp_path: Path) -> None:
     assert read_fabric(tmp_path / "fabric.gz").n_links == read(tmp_path, SMALL).n_links
 
 
-def test_a_directory_a_missing_file_and_a_wrong_format(tmp_path: Path) -> None:
+def test_a_directory_or_foreign_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FabricError, match="this is a directory"):
         read_fabric(tmp_path)
     with pytest.raises(FabricError, match="No such file"):
@@ -399,7 +399,7 @@ def test_a_directory_a_missing_file_and_a_wrong_format(tmp_path: Path) -> None:
         read(tmp_path, SMALL, format="ibnetdiscover-ports")
 
 
-def test_islands_are_kept_noted_and_can_be_cut_off(tmp_path: Path) -> None:
+def test_islands_are_kept_noted_and_removable(tmp_path: Path) -> None:
     island = (
         '\nSwitch\t36 "S-00000000000000f1"\t# "alone"\n'
         '[1]\t"H-00000000000000f2"[1](f3) # "far HCA-1" lid 9 4xEDR\n'

@@ -60,7 +60,7 @@ def test_ends_have_width_speed_and_local_identifier() -> None:
     assert lids == {133, 134, 1516, 1719}
 
 
-def test_two_ports_of_one_adapter_have_two_guids_and_one_host(tmp_path: Path) -> None:
+def test_two_ports_of_an_adapter_have_one_host(tmp_path: Path) -> None:
     text = SMALL.replace(
         "CA   133  2 0x00000000000000c3 4x ???                                    'o0002 HCA-1'",
         "CA   133  2 0x00000000000000c3 4x EDR - SW  1719  2 0x00000000000000a1"
@@ -78,7 +78,7 @@ def test_odd_names_survive_as_text(tmp_path: Path, name: str) -> None:
     assert fabric.n_links == 6
 
 
-def test_an_unconnected_switch_is_kept_with_or_without_quotes(tmp_path: Path) -> None:
+def test_an_unconnected_switch_is_kept_however_quoted(tmp_path: Path) -> None:
     for name in ("'Infiniscale-IV Mellanox Technologies'", "Infiniscale-IV Mellanox Technologies"):
         fabric = read(tmp_path, SMALL + f"SW 478 22 0x0002c9020040f160 4x QDR     {name}\n")
         assert fabric.n_switches == 3

@@ -67,7 +67,7 @@ def test_a_missing_table_leaves_its_switch_without_routes(fabric: Fabric, tmp_pa
         routing.path(2, 0, 0, 0)
 
 
-def test_a_table_that_ends_at_another_host_is_no_route(fabric: Fabric, tmp_path: Path) -> None:
+def test_a_table_ending_elsewhere_is_no_route(fabric: Fabric, tmp_path: Path) -> None:
     text = LEFT.replace("0x0005 004", "0x0005 002") + RIGHT
     found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
     routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
@@ -88,14 +88,12 @@ def test_circles_are_refused() -> None:
         forwarding_network(ring, forward)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_table(fabric: Fabric, tmp_path: Path) -> None:
+def test_a_byte_order_mark_belongs_to_no_table(fabric: Fabric, tmp_path: Path) -> None:
     found = forwarding(fabric, read_lfts(_tables(tmp_path, "\ufeff" + LEFT + RIGHT)))
     assert found.notes == [] and found.node_lid.tolist() == [3, 4, 5]
 
 
-def test_a_run_on_tables_that_do_not_arrive_names_their_file(
-    fabric: Fabric, tmp_path: Path
-) -> None:
+def test_tables_that_do_not_arrive_are_named(fabric: Fabric, tmp_path: Path) -> None:
     lfts = _tables(tmp_path, LEFT)
     scenario = _all_to_all(fabric.n_nodes, lfts)
     message = "no path from switch 'right' to switch 'left': the forwarding tables do not lead"
@@ -104,9 +102,7 @@ def test_a_run_on_tables_that_do_not_arrive_names_their_file(
     assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
 
 
-def test_rates_over_tables_that_do_not_arrive_name_both_ends_too(
-    fabric: Fabric, tmp_path: Path
-) -> None:
+def test_rates_over_broken_tables_name_both_ends(fabric: Fabric, tmp_path: Path) -> None:
     lfts = _tables(tmp_path, LEFT)
     scenario = _all_to_all(fabric.n_nodes, lfts)
     message = "no path from node 'c HCA-1' to node '. HCA-1': the forwarding tables do not lead"
@@ -115,9 +111,7 @@ def test_rates_over_tables_that_do_not_arrive_name_both_ends_too(
     assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
 
 
-def test_where_tables_do_not_agree_a_lid_is_the_node_of_its_name(
-    fabric: Fabric, tmp_path: Path
-) -> None:
+def test_the_node_name_decides_between_disagreeing_tables(fabric: Fabric, tmp_path: Path) -> None:
     """The left switch leads LID 5 to its own host a, the right one to c, whose label it bears."""
     text = LEFT.replace("0x0005 004", "0x0005 001") + RIGHT
     found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
@@ -125,7 +119,7 @@ def test_where_tables_do_not_agree_a_lid_is_the_node_of_its_name(
     assert {name.split()[0]: number for name, number in lid.items()} == {"a": 3, "b": 4, "c": 5}
 
 
-def test_hosts_of_one_name_are_told_apart_by_the_guid_of_their_port(tmp_path: Path) -> None:
+def test_port_guids_distinguish_hosts_of_one_name(tmp_path: Path) -> None:
     """A label has the GUID of the port, one or two above the adapter's; no cable leads there."""
     file = tmp_path / "fabric.txt"
     file.write_text(
@@ -151,7 +145,7 @@ def test_tables_in_utf16_are_told_as_such(tmp_path: Path, encoding: str) -> None
     assert caught.value.file == file and "iconv" in str(caught.value.remedy)
 
 
-def test_a_run_on_tables_in_a_circle_names_file_node_and_switch(tmp_path: Path) -> None:
+def test_tables_in_a_circle_are_named_with_place(tmp_path: Path) -> None:
     (tmp_path / "fabric.txt").write_text(
         DISCOVERY.replace('[4] "S-0000000000000002"[4]', '[4] "S-0000000000000003"[4]')
         + '[4] "S-0000000000000003"[3] # "far" lid 6 4xFDR\n'

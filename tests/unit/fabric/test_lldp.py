@@ -122,7 +122,7 @@ def test_what_cannot_be_a_fabric_is_refused(text: str, said: str, tmp_path: Path
     assert got.value.file == tmp_path / "fabric.txt" and got.value.remedy
 
 
-def test_a_cut_file_is_read_to_a_device_or_refused(tmp_path: Path) -> None:
+def test_a_truncated_file_is_read_or_refused(tmp_path: Path) -> None:
     for length in range(1, len(TREE), 61):
         try:
             read(tmp_path, TREE[:length])

@@ -79,7 +79,7 @@ def vertices(tree: KaryTree, link: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("margin", [1, 2])
-def test_flows_of_the_fluid_view_take_paths_that_packets_may(margin: int) -> None:
+def test_fluid_flows_take_paths_of_packets(margin: int) -> None:
     """Every step of every flow is among the rule's candidates; some take peer links."""
     tree = KaryTree(K, N, WIDTH)
     topology = parse(TREE)
@@ -100,7 +100,7 @@ def test_flows_of_the_fluid_view_take_paths_that_packets_may(margin: int) -> Non
     assert on_peer_links > 0
 
 
-def test_without_local_load_no_packet_takes_a_peer_link() -> None:
+def test_packets_need_local_load_for_peer_links() -> None:
     for routing in ("deterministic", "random"):
         oblivious, plain = run("horizontal", routing=routing), run("up-down", routing=routing)
         assert oblivious.summary["average_path_length"] == pytest.approx(
@@ -108,7 +108,7 @@ def test_without_local_load_no_packet_takes_a_peer_link() -> None:
         )
 
 
-def test_adaptive_packets_use_the_lines_and_arrive_with_one_packet_of_buffer() -> None:
+def test_adaptive_packets_use_lines_and_arrive() -> None:
     result = run("horizontal", routing="adaptive", buffer="4 KiB")
     flat = result.tables["links"].filter(result.tables["links"]["direction"] == "flat")["link"]
     used = result.tables["truth"].filter(result.tables["truth"]["link"].is_in(flat.implode()))

@@ -78,7 +78,7 @@ def test_selene_from_ufm_is_selene(tmp_path: Path) -> None:
         assert np.array_equal(getattr(fabric, column), getattr(discovered, column)), column
 
 
-def test_selene_from_slurm_has_its_switches_and_nearly_its_cables(tmp_path: Path) -> None:
+def test_slurm_gives_selene_its_switches_and_cables(tmp_path: Path) -> None:
     discovered = read_fabric(real(SELENE))
     (tmp_path / "topology.conf").write_text(slurm_lines(discovered))
     fabric = read_fabric(tmp_path / "topology.conf", cable_gbps=200)

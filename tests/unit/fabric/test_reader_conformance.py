@@ -19,7 +19,7 @@ def test_every_registered_reader_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize(("name", "sample"), ALL)
-def test_a_file_is_recognised_by_its_own_reader_alone(name: str, sample: FabricSample) -> None:
+def test_only_its_own_reader_recognises_a_file(name: str, sample: FabricSample) -> None:
     assert [entry.name for entry in READERS if entry.part.recognises(sample.text)] == [name]
 
 
@@ -37,7 +37,7 @@ def test_hosts_switches_cables_and_rates_add_up(
 
 
 @pytest.mark.parametrize(("name", "sample"), ALL)
-def test_a_cut_file_is_read_or_refused_by_name(
+def test_a_truncated_file_is_read_or_refused(
     name: str, sample: FabricSample, tmp_path: Path
 ) -> None:
     for length in range(0, len(sample.text), 3):
@@ -49,9 +49,7 @@ def test_a_cut_file_is_read_or_refused_by_name(
 
 
 @pytest.mark.parametrize(("name", "sample"), ALL)
-def test_a_damaged_file_is_read_or_refused_and_never_a_traceback(
-    name: str, sample: FabricSample, tmp_path: Path
-) -> None:
+def test_a_damaged_file_gives_no_traceback(name: str, sample: FabricSample, tmp_path: Path) -> None:
     whole = sample.text.encode()
     generator = np.random.default_rng(11)
     file = tmp_path / "network"
@@ -67,9 +65,7 @@ def test_a_damaged_file_is_read_or_refused_and_never_a_traceback(
 
 
 @pytest.mark.parametrize(("name", "sample"), ALL)
-def test_a_rate_is_taken_exactly_where_the_file_has_none(
-    name: str, sample: FabricSample, tmp_path: Path
-) -> None:
+def test_a_rate_is_taken_if_the_file_lacks(name: str, sample: FabricSample, tmp_path: Path) -> None:
     (tmp_path / "network").write_text(sample.text)
     if sample.cable_gbps is None:
         with pytest.raises(FabricError, match=r"the file states that of every link") as got:

@@ -46,7 +46,7 @@ def notes(fabric: Fabric) -> list[str]:
     return [n for n in fabric.notes if "slower than" in n or "fewer cables" in n]
 
 
-def test_cable_slower_than_its_parallel_ones_is_marked_and_noted(tmp_path: Path) -> None:
+def test_cable_slower_than_parallel_ones_is_noted(tmp_path: Path) -> None:
     fabric = read(tmp_path, cable_list(with_rate(cable_tree(spines=1, parallel=8), 16, 2)))
     assert marked(fabric) == {"leaf0[p2] → spine0[q2]"}
     assert notes(fabric) == [
@@ -63,7 +63,7 @@ def test_cable_slower_than_its_parallel_ones_is_marked_and_noted(tmp_path: Path)
         ([9], {"n1[p9] → leaf0[q9]"}),
     ],
 )
-def test_cable_without_parallel_ones_is_compared_with_its_siblings(
+def test_cable_without_parallels_is_compared_with_siblings(
     tmp_path: Path, slow: list[int], names: set[str]
 ) -> None:
     fabric = read(tmp_path, cable_list(with_rate(cable_tree(), 40, *slow)))
@@ -234,7 +234,7 @@ def scenario(folder: Path, cables: Cables) -> dict[str, Any]:
     }
 
 
-def test_stated_slow_cable_is_the_cause_and_never_other_traffic(tmp_path: Path) -> None:
+def test_stated_slow_cable_is_no_other_traffic(tmp_path: Path) -> None:
     cables = cable_tree(leaves=2, spines=1, parallel=4)
     given = diagnose(scenario(tmp_path, with_rate(cables, 10, 1)), methods=["block"], seeds=1)
     assert given.cause == "slow-link" and "leaf0[p1] → spine0[q1]" in given.headline

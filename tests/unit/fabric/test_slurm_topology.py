@@ -41,7 +41,7 @@ def test_both_forms_describe_the_same_network(text: str, tmp_path: Path) -> None
     assert "numbers of cables are not in the file: 8 assumed" in fabric.notes[0]
 
 
-def test_cables_upwards_are_as_many_as_below_divided_by_the_taper(tmp_path: Path) -> None:
+def test_uplinks_are_downlinks_divided_by_the_taper(tmp_path: Path) -> None:
     text = (
         "SwitchName=leaf1 Nodes=n[1-18]\nSwitchName=leaf2 Nodes=n[19-36]\n"
         "SwitchName=mid Switches=leaf[1-2]\nSwitchName=leaf3 Nodes=n[37-40]\n"
@@ -111,7 +111,7 @@ def test_blocks_become_leaves_below_one_switch(tmp_path: Path) -> None:
         assert any("not how they are cabled" in note for note in fabric.notes)
 
 
-def test_the_default_topology_is_read_and_the_others_named(tmp_path: Path) -> None:
+def test_the_default_topology_is_read_others_are_named(tmp_path: Path) -> None:
     text = YAML.replace("cluster_default: true", "cluster_default: false") + (
         "- topology: other\n  cluster_default: yes\n  tree:\n    switches:\n"
         "      - switch: only\n        nodes: n[1-2]\n"
@@ -172,7 +172,7 @@ TREE = "- topology: t\n  tree:\n    switches:\n      - switch: a\n"
         ("- topology: " + "[" * 5000, "nested too deeply|not YAML", None),
     ],
 )
-def test_what_is_wrong_is_refused_with_line_and_remedy(
+def test_mistakes_are_refused_with_line_and_remedy(
     text: str, said: str, place: str | None, tmp_path: Path
 ) -> None:
     with pytest.raises(FabricError, match=said) as got:
@@ -182,7 +182,7 @@ def test_what_is_wrong_is_refused_with_line_and_remedy(
     assert len(str(got.value)) < 600
 
 
-def test_many_hosts_at_many_switches_are_refused_before_memory_is_full(tmp_path: Path) -> None:
+def test_too_many_hosts_are_refused_before_allocation(tmp_path: Path) -> None:
     text = "".join(f"SwitchName=s{i} Nodes=n[1-500000]\n" for i in range(3))
     with pytest.raises(FabricError, match="more than") as got:
         read(tmp_path, text)

@@ -85,13 +85,13 @@ def test_hosts_on_every_spine_of_a_pod() -> None:
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
-def test_login_hosts_on_a_core_leave_it_a_core(hosts: int) -> None:
+def test_login_hosts_leave_a_core_a_core(hosts: int) -> None:
     tree = Tree(6, 8, 4, 8, 8)
     tree.hosts[tree.cores[3]] = hosts
     assert any("with hosts above the leaves: 1" in note for note in tree.check())
 
 
-def test_a_stray_leaf_on_a_core_does_not_drag_it_down() -> None:
+def test_a_stray_leaf_lowers_no_core() -> None:
     tree = Tree(4, 8, 4, 8, 16)
     stray = tree.add(0, 99, 3)
     tree.cables.append((stray, tree.cores[0]))
@@ -117,7 +117,7 @@ def test_an_empty_leaf_in_a_pod() -> None:
     assert any("treated as empty leaves: 1" in note for note in tree.check())
 
 
-def test_an_empty_leaf_of_a_two_tier_tree_is_known_by_its_name() -> None:
+def test_an_empty_leaf_is_recognised_by_name() -> None:
     cables = [(leaf, spine) for leaf in (0, 1, 2) for spine in (3, 4)]
     hosts = [9, 9, 0, 0, 0]
     names = ["leaf-01", "leaf-02", "leaf-03", "spine-01", "spine-02"]
@@ -159,7 +159,7 @@ def test_boards_of_a_director() -> None:
     assert find_tiers(cables + tors, hosts, None, system).tier.tolist() == truth
 
 
-def test_boards_that_do_not_fall_into_two_sides_are_left_alone() -> None:
+def test_boards_without_two_sides_are_left_alone() -> None:
     found = find_tiers([(0, 1), (1, 2), (2, 0)], [5, 5, 5], None, ["ab"] * 3)
     assert found.tier.tolist() == [0, 0, 0]
 

@@ -180,7 +180,7 @@ def test_planes_have_no_cable_between_them() -> None:
         routing.path(0, 4, 0, 0)
 
 
-def test_a_ring_without_datelines_is_refused_and_its_links_named() -> None:
+def test_a_ring_without_datelines_is_refused() -> None:
     fabric = build({"kind": "torus", "dims": [4]})
     network = network_of(fabric)
     routing = _core.NetworkRouting.dimension_order(network, [4], "positive", False, False)
@@ -193,7 +193,7 @@ def test_a_ring_without_datelines_is_refused_and_its_links_named() -> None:
     require_deadlock_free(fabric, dateline)
 
 
-def test_up_down_descends_where_it_can_though_climbing_on_is_shorter() -> None:
+def test_up_down_prefers_descending_to_shorter_climbs() -> None:
     # In a ring of five "up" is towards higher numbers: 3 → 4 → 0 is allowed, 3 → 2 → 1 → 0 taken.
     fabric = build({"kind": "torus", "dims": [5]})
     routing = _core.NetworkRouting.of_network(network_of(fabric))
@@ -205,7 +205,7 @@ def test_up_down_descends_where_it_can_though_climbing_on_is_shorter() -> None:
     assert [len(routing.path(0, node, 0, 0)) for node in (1, 2, 7)] == [0, 2, 4]
 
 
-def test_few_pairs_of_a_dragonfly_take_a_hop_more_than_up_down_needs() -> None:
+def test_few_dragonfly_pairs_need_an_extra_hop() -> None:
     # Against all up/down paths of the breadth-first order.
     fabric = build(
         {"kind": "dragonfly", "nodes_per_router": 1, "routers": 4, "global_ports": 2, "groups": 9}

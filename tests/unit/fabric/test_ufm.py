@@ -74,7 +74,7 @@ def test_boards_of_a_director_have_their_own_names(tmp_path: Path) -> None:
     assert read(tmp_path, ports).switch_name == ["orca1/L05/U1", "orca1/L06/U1", "orca1/S01/U1"]
 
 
-def test_a_peer_by_guid_and_label_is_taken_too(tmp_path: Path) -> None:
+def test_a_peer_by_guid_and_label_is_accepted(tmp_path: Path) -> None:
     ports = [dict(port) for port in UFM_PORTS]
     for port in ports:
         if "peer" in port:
@@ -124,7 +124,7 @@ def test_what_is_not_a_network_is_refused(content: object, said: str, tmp_path: 
     assert got.value.file == tmp_path / "ports.json" and got.value.remedy
 
 
-def test_tables_of_ufm_are_to_be_saved_as_json(tmp_path: Path) -> None:
+def test_ufm_tables_must_be_saved_as_json(tmp_path: Path) -> None:
     with pytest.raises(FabricError) as got:
         read(tmp_path, "source_guid,source_port,destination_guid,destination_port,width\n")
     assert got.value.remedy is not None and "/ufmRest/resources/ports" in got.value.remedy

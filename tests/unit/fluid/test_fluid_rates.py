@@ -52,7 +52,7 @@ def test_max_min_fills_what_others_cannot_use() -> None:
     assert got == pytest.approx([1.0, 1.0, 1.0, 9.0, 4.0])
 
 
-def test_a_flow_split_over_two_links_is_held_by_the_fuller() -> None:
+def test_the_fuller_link_holds_a_split_flow() -> None:
     """Half of flow 0 on each of two links of 4; flow 1 shares one: x/2 + x = 4."""
     paths = FlowPaths(
         np.array([0, 2, 3], np.uint64), np.array([0, 1, 1], np.uint32), np.array([0.5, 0.5, 1.0])
@@ -120,7 +120,7 @@ def test_ranks_of_one_host_use_memory() -> None:
     assert times.link_bytes.sum() == 0
 
 
-def test_ports_within_a_host_take_one_message_after_another() -> None:
+def test_ports_within_a_host_serve_messages_in_turn() -> None:
     """Three ranks of a host send to the fourth at once: its port receives them in turn."""
     builder = ProgramBuilder("gather", 4)
     label = builder.label(Label("gather", "MPI_Isend"))
@@ -137,7 +137,7 @@ def test_ports_within_a_host_take_one_message_after_another() -> None:
         assert times.elapsed_ps == 1_000_000 + 1000 + turns * 100_000
 
 
-def test_a_quantum_delays_starts_by_no_more_than_itself() -> None:
+def test_a_quantum_delays_starts_by_at_most_itself() -> None:
     """The same program with and without: never sooner, later by at most one quantum a message."""
     network = network_of(fat_tree(SMALL))
     ends = [
@@ -150,7 +150,7 @@ def test_a_quantum_delays_starts_by_no_more_than_itself() -> None:
 
 
 @pytest.mark.parametrize("choice", ["deterministic", "random", "least-flows", "split", "spread"])
-def test_paths_carry_all_of_a_flow_from_end_to_end(choice: str) -> None:
+def test_paths_carry_a_flow_end_to_end(choice: str) -> None:
     """At every switch as much enters as leaves."""
     fabric = fat_tree(SMALL)
     src, dst = np.arange(16), np.arange(16)[::-1]
@@ -186,7 +186,7 @@ def test_mistakes_are_named() -> None:
         simulate_program(network, builder.build(), [0, 1])
 
 
-def test_phases_under_the_assignment_end_one_after_the_other() -> None:
+def test_assigned_phases_end_one_by_one() -> None:
     """Two phases of random flows, a barrier between (Birk and Zdornov, 2009): each takes its W."""
     rng = np.random.default_rng(7)
     capacity = np.full(6, 8.0)
@@ -206,7 +206,7 @@ def test_phases_under_the_assignment_end_one_after_the_other() -> None:
     assert int(times.end_ps[:12].max()) <= starts[-1]
 
 
-def test_least_flows_takes_the_default_port_when_it_is_among_the_best() -> None:
+def test_least_flows_prefers_the_default_port() -> None:
     """On an idle tree every flow takes its D-mod-k path; the next one there goes elsewhere."""
     network = network_of(fat_tree(SMALL))
     for src, dst in ((0, 15), (0, 14), (3, 8), (12, 1)):
@@ -218,7 +218,7 @@ def test_least_flows_takes_the_default_port_when_it_is_among_the_best() -> None:
 
 
 @pytest.mark.parametrize("choice", ["least-flows", "random"])
-def test_a_start_or_an_end_costs_what_it_changes(choice: str) -> None:
+def test_a_start_or_end_costs_its_changes(choice: str) -> None:
     """Flows whose rate is set anew, of those under way: a few, however many there are."""
     shape = FatTree(
         hosts_per_leaf=32, leaves=24, aggregation=16, pods=6, cores=48, aggregation_uplinks=24

@@ -40,7 +40,7 @@ def test_the_round_constants_are_the_softwares(replay: ModuleType) -> None:
 
 
 @without("iverilog")
-def test_the_port_gives_every_header_that_the_engine_gives(replay: ModuleType) -> None:
+def test_the_port_gives_the_engines_headers(replay: ModuleType) -> None:
     visits = replay.visits_of(2)
     hot = visits["congested"].sum()
     assert 0 < hot < visits.height and visits["hop"].max() == 4
@@ -51,7 +51,7 @@ def test_the_port_gives_every_header_that_the_engine_gives(replay: ModuleType) -
 
 
 @without("iverilog")
-def test_the_vcrc_is_updated_to_that_of_the_packet_encoded_anew() -> None:
+def test_the_vcrc_is_that_of_fresh_encoding() -> None:
     checks = script("check_vcrc")
     cases = checks.cases(200)
     assert any(change for change, *_ in cases) and len({words for _, words, *_ in cases}) > 40

@@ -13,7 +13,7 @@ from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 
 
 @pytest.mark.parametrize("tables", [True, False])
-def test_links_of_the_same_pairs_of_hosts_are_in_series(tmp_path: Path, tables: bool) -> None:
+def test_links_of_equal_host_pairs_are_in_series(tmp_path: Path, tables: bool) -> None:
     (tmp_path / "fabric.txt").write_text(DISCOVERY)
     (tmp_path / "lfts.txt").write_text(LEFT + RIGHT)
     given = {"file": str(tmp_path / "fabric.txt")}

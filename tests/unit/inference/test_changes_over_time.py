@@ -73,7 +73,7 @@ STEP = np.where(np.arange(STEPS) < 25, 100.0, 180.0)
 ELAPSED = 25 * 100.0 + 15 * 180.0 + COMPUTE * (STEPS - 1)
 
 
-def test_a_step_is_found_where_it_is_with_what_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_found_with_place_and_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     change = found(monkeypatch, noisy(STEP))
     assert change is not None and change.is_fault and change.probability > 0.99
     assert change.factor == pytest.approx(1.8, rel=0.1)
@@ -88,7 +88,7 @@ def test_a_step_is_found_where_it_is_with_what_it_costs(monkeypatch: pytest.Monk
     assert middle.start_ps is not None and middle.end_ps is not None
 
 
-def test_a_machine_that_is_slower_throughout_does_not_change(
+def test_a_uniformly_slower_machine_does_not_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for seed in range(8):
@@ -101,7 +101,7 @@ def test_what_the_expected_run_shows_is_no_change(monkeypatch: pytest.MonkeyPatc
     assert change is None or not change.is_fault
 
 
-def test_a_phase_whose_calls_the_model_misjudges_is_no_change(
+def test_a_misjudged_phase_is_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only repetitions of the same calls are compared."""
@@ -111,7 +111,7 @@ def test_a_phase_whose_calls_the_model_misjudges_is_no_change(
     assert change is None or not change.is_fault
 
 
-def test_a_change_that_other_settings_bring_about_too_is_none(
+def test_a_change_that_settings_explain_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     change = found(monkeypatch, noisy(STEP))

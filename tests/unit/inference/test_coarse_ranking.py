@@ -61,7 +61,7 @@ def test_only_large_messages_are_simulated_in_coarse_packets(
     assert coarse_size(run_of(*sizes), engine(**settings)) == size
 
 
-def test_cables_are_ranked_where_one_clearly_fits_better_than_none() -> None:
+def test_cables_are_ranked_where_one_clearly_fits() -> None:
     good = Outcome(MEASURED, {"calls": 0.02, "sends": 0.02})
     assert MODEL.log_shape(good) > MODEL.log_shape(HEALTHY) + CLEAR
     assert one_stands_out([HEALTHY, good], HEALTHY, MODEL)
@@ -88,7 +88,7 @@ def ranked(misfits: dict[int, float]) -> Any:
     return rank(trials, list(misfits), 16 << 10, lambda *_: None)
 
 
-def test_cables_that_clearly_fit_worse_are_left_out_of_a_ranking() -> None:
+def test_clearly_worse_cables_leave_the_ranking() -> None:
     misfits = {link: 0.2 + link / 1000 for link in range(40)} | {30: 0.02}
     found = ranked(misfits)
     assert found.considered == 40 and found.trials >= 40 and found.size_bytes == 16 << 10
@@ -96,23 +96,23 @@ def test_cables_that_clearly_fit_worse_are_left_out_of_a_ranking() -> None:
     assert found.suspects == [*range(FEWEST_KEPT - 1), 30]
 
 
-def test_all_cables_that_fit_about_as_well_as_the_best_are_kept() -> None:
+def test_cables_about_as_good_as_the_best_stay() -> None:
     misfits = {link: 0.05 + link / 1000 for link in range(20)} | dict.fromkeys(range(20, 40), 0.3)
     assert ranked(misfits).suspects == list(range(20))
 
 
-def test_cables_after_one_that_explains_everything_are_not_ruled_out() -> None:
+def test_cables_after_a_full_explanation_stay_possible() -> None:
     misfits = dict.fromkeys(range(20), 0.2) | {20: 0.001} | dict.fromkeys(range(21, 30), 0.2)
     found = ranked(misfits)
     assert 20 in found.suspects and found.suspects[-9:] == list(range(21, 30))
     assert len(found.suspects) == FEWEST_KEPT + 9
 
 
-def test_as_many_are_kept_as_a_search_looks_at_later() -> None:
+def test_a_search_keeps_as_many_as_it_examines() -> None:
     assert FEWEST_KEPT >= SUSPECTS_PER_ROUTING
 
 
-def test_a_diagnosis_says_that_cables_were_ranked_in_coarse_packets() -> None:
+def test_a_diagnosis_mentions_coarse_ranking() -> None:
     ranking = CoarseRanking(list(range(12)), considered=160, size_bytes=16 << 10, trials=200)
     said = explain_wording.ruled_out_coarsely(ranking)
     assert said.startswith("of 160 cables, 148 were ruled out") and "of 16 KiB" in said

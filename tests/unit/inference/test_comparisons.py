@@ -74,7 +74,7 @@ def test_links_without_samples_tell_nothing() -> None:
     assert blind(run) is None
 
 
-def test_a_stall_that_larger_buffers_take_up_is_no_difference() -> None:
+def test_a_stall_absorbed_by_buffers_is_no_difference() -> None:
     """Nobody says how large buffers are: a buffer's time a message may be stalled, or not."""
     run = run_with(None)
     links = run.tables["links"]
@@ -101,7 +101,7 @@ def sums_of(run: Run, column: str) -> np.ndarray:
     return out
 
 
-def test_simulations_are_compared_with_each_other_as_with_the_measurement() -> None:
+def test_simulations_are_compared_like_the_measurement() -> None:
     one, other = run_with("leaf0[5]"), run_with(None)
     n = one.tables["links"].height
     none = np.full(n, 0.0)

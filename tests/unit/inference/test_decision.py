@@ -49,20 +49,20 @@ def decided(
     return decide(costs, ensemble, known)
 
 
-def test_a_cause_that_costs_much_more_than_others_holds_in_every_draw() -> None:
+def test_a_dominant_cause_holds_in_every_draw() -> None:
     found = decided(cost("slow-link", 0.5), cost("noise", 0.02))
     assert found.cause == "slow-link" and found.confidence == MODELLED
     assert sum(found.chances.values()) == pytest.approx(1.0)
 
 
-def test_of_two_equal_causes_each_holds_in_half_of_the_draws() -> None:
+def test_equal_causes_hold_in_half_the_draws() -> None:
     found = decided(cost("slow-link", 0.3), cost("noise", 0.3))
     assert found.chances["slow-link"] == pytest.approx(0.5, abs=0.04)
     assert found.chances["noise"] == pytest.approx(0.5, abs=0.04)
     assert found.confidence < 0.6
 
 
-def test_a_placement_competes_by_all_that_a_better_one_saves() -> None:
+def test_a_placement_competes_with_all_it_saves() -> None:
     # A placement is only at fault from 10 % on, but then it is compared by its whole cost.
     found = decided(cost("placement", 0.2), cost("noise", 0.2))
     assert found.chances["placement"] == pytest.approx(found.chances["noise"], abs=0.06)
@@ -72,14 +72,14 @@ def test_a_placement_competes_by_all_that_a_better_one_saves() -> None:
 
 
 @pytest.mark.parametrize("cause", ["slow-link", "pattern", "placement", "late-partner"])
-def test_a_cause_at_its_threshold_holds_in_half_of_the_draws(cause: str) -> None:
+def test_a_cause_at_threshold_holds_in_half(cause: str) -> None:
     found = decided(cost(cause, fault_share(cause)))
     assert found.chances[cause] == pytest.approx(0.5, abs=0.06)
     assert decided(cost(cause, fault_share(cause) + 0.1)).cause == cause
     assert decided(cost(cause, FAULT / 2)).cause == "healthy"
 
 
-def test_interruptions_in_every_computation_are_noise_by_their_probability() -> None:
+def test_interruptions_are_noise_by_their_probability() -> None:
     def with_interruptions(probability: float) -> Decision:
         hidden = Interruptions(np.array([0.2]), np.array([probability]))
         ensemble = Ensemble.of((Alternative(0.0, S),), ErrorModel(S), S)
@@ -102,7 +102,7 @@ def test_what_programs_usually_pay_is_no_rival() -> None:
     assert decided(cost("slow-link", 0.14), cost("pattern", 0.16)).cause == "slow-link"
 
 
-def test_time_of_an_unknown_cause_leaves_the_verdict_open() -> None:
+def test_an_unknown_cause_leaves_the_verdict_open() -> None:
     def split(unknown: float, *costs: Cost) -> Decision:
         short = round(0.7 * S)
         return decided(
@@ -120,13 +120,13 @@ def test_time_of_an_unknown_cause_leaves_the_verdict_open() -> None:
     assert split(0.8, cost("noise", 0.6)).cause == "noise"
 
 
-def test_a_run_that_more_likely_has_a_fault_is_not_called_healthy() -> None:
+def test_a_run_with_a_likelier_fault_is_unhealthy() -> None:
     near = [cost(name, fault_share(name)) for name in ("noise", "imbalance", "routing")]
     found = decided(*near)
     assert found.cause != "healthy" and found.chances["healthy"] < 0.5
 
 
-def test_a_healthy_run_is_no_surer_than_searches_find_faults() -> None:
+def test_health_is_no_surer_than_searches() -> None:
     found = decided(cost("noise", 0.001))
     assert found.chances["healthy"] > 0.99 and found.confidence == 1.0 - UNUSUAL
 
@@ -141,7 +141,7 @@ def test_hypotheses_share_the_verdict_by_their_probability() -> None:
     assert found.chances["other-traffic"] == pytest.approx(1 / 3, abs=0.03)
 
 
-def test_a_smaller_cost_under_another_hypothesis_counts_with_its_probability() -> None:
+def test_hypotheses_weigh_smaller_costs_by_probability() -> None:
     """Of two ways in which traffic of others came, one costs next to nothing."""
     dear = Alternative(0.0, S, {"other-traffic": round(0.2 * S)})
     cheap = Alternative(0.0, S, {"other-traffic": round(0.01 * S)})
@@ -161,7 +161,7 @@ def test_the_measured_time_weighs_hypotheses() -> None:
     assert unknown.mean_scale == 1.0 and unknown.missing[0] == pytest.approx(0.5)
 
 
-def test_what_rests_on_an_assumption_is_no_surer_than_that() -> None:
+def test_a_verdict_is_no_surer_than_its_assumption() -> None:
     sure, assumed = (
         decided(cost("placement", 0.5), known=known) for known in (None, {"placement": 0.6})
     )
@@ -172,7 +172,7 @@ def test_equal_evidence_gives_equal_confidence() -> None:
     assert decided(cost("noise", 0.1)) == decided(cost("noise", 0.1))
 
 
-def test_waits_for_slow_ranks_may_conceal_a_fault_that_was_not_found() -> None:
+def test_waits_may_conceal_an_unfound_fault() -> None:
     """Whatever repairs one of the two then waits for the other: neither is the main cause."""
     imbalance = cost("imbalance", 0.34)
     seen, concealed = (
@@ -190,7 +190,7 @@ def test_waits_for_slow_ranks_may_conceal_a_fault_that_was_not_found() -> None:
     assert concealed.chances["imbalance"] == pytest.approx(0.43, abs=0.05)
 
 
-def test_what_waits_conceal_does_not_count_against_causes_of_the_network() -> None:
+def test_concealed_time_does_not_weaken_network_causes() -> None:
     alternatives = (Alternative(0.0, round(0.99 * S), unexplained=True, concealed=1.0),)
     found = decided(cost("pattern", 0.5), alternatives=alternatives)
     assert (found.cause, found.confidence) == ("pattern", MODELLED)

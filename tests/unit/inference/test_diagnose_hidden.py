@@ -66,7 +66,7 @@ def test_other_traffic_is_not_several_slow_cables() -> None:
     assert "slow cables" in diagnosis.headline
 
 
-def test_a_fit_does_not_explain_where_the_time_does_not_agree() -> None:
+def test_a_fit_explains_only_agreeing_time() -> None:
     one, two = ((1, 10.0),), ((1, 10.0), (2, 10.0))
     assert SlowCableFit(one, 0.6, 1.0).explains
     assert not SlowCableFit(one, 0.2, 1.0).explains
@@ -101,7 +101,7 @@ def bars(**elapsed: int) -> list[WaterfallBar]:
     ]
 
 
-def test_no_more_is_charged_than_the_observed_time_has_room_for() -> None:
+def test_charges_fit_into_the_observed_time() -> None:
     share = CauseShare(cause="pattern", charged=0.5, low=0.5, high=0.5)
     fits = bars(injection=90, other_traffic=99, observed=100)
     beyond = bars(injection=98, other_traffic=148, observed=100)

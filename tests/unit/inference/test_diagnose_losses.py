@@ -32,14 +32,14 @@ def lost(run: Run) -> MessageDelays:
     return found
 
 
-def test_what_no_node_was_busy_for_is_lost_inside() -> None:
+def test_time_without_busy_nodes_is_lost_inside() -> None:
     found = lost(make_run([QUICK, Flow(0, HOSTS, 30, last=3)], {}))
     assert found.inside == pytest.approx(30 / 200) and found.endpoint == 0
     assert found.endpoint_share == 0
     assert found.messages["expected"].to_list() == pytest.approx([10e6, 10e6])
 
 
-def test_what_a_node_was_busy_for_with_others_is_lost_there() -> None:
+def test_time_of_nodes_busy_with_others_is_theirs() -> None:
     """Two send to one: each waits for the other's bytes, and neither sender is busy."""
     flows = [QUICK, *(Flow(HOSTS * n, 0, 30, last=1) for n in (1, 2))]
     found = lost(make_run(flows, {}))
@@ -60,7 +60,7 @@ def test_the_node_that_lost_most_counts() -> None:
     assert few.total == pytest.approx(many.total) == pytest.approx(30 / 200)
 
 
-def test_messages_in_flight_at_once_lose_the_same_time() -> None:
+def test_simultaneous_messages_lose_the_same_time() -> None:
     flows = [QUICK, Flow(0, HOSTS, 30, last=3), Flow(0, HOSTS + 1, 30, first=2, last=5)]
     found = lost(make_run(flows, {}))
     sent = found.messages.filter(pl.col("src") == 0)
@@ -91,7 +91,7 @@ def test_what_delays_all_messages_alike_is_no_latency() -> None:
     assert lost(measured).inside == 0
 
 
-def test_the_slower_of_two_adapters_is_what_a_message_can_reach() -> None:
+def test_the_slower_adapter_limits_a_message() -> None:
     run = make_run([Flow(0, HOSTS, 30, last=1)], {})
     links = run.tables["links"]
     rate = pl.when(pl.col("link") == eject(HOSTS)).then(50.0).otherwise(pl.col("rate_gbps"))
@@ -140,7 +140,7 @@ def test_receiver_and_call_are_those_of_most_bytes() -> None:
     assert fan_in(make_run(flows, {}), 5, ["exchange"]) is None
 
 
-def test_congestion_of_a_phase_with_few_receivers_is_theirs() -> None:
+def test_few_receivers_own_their_phases_congestion() -> None:
     """All to node 0, and then everybody to a partner of its own."""
     gather = [Flow(n, 0, 30, "gather") for n in range(HOSTS, NODES)]
     shift = [Flow(n, (n + HOSTS) % NODES, 30, "shift") for n in range(NODES)]
@@ -153,7 +153,7 @@ def test_congestion_of_a_phase_with_few_receivers_is_theirs() -> None:
 
 
 @pytest.mark.parametrize(("senders", "advice"), [(8, "MPI_Reduce"), (7, "take turns")])
-def test_from_eight_senders_on_it_is_many_to_one(senders: int, advice: str) -> None:
+def test_eight_senders_make_it_many_to_one(senders: int, advice: str) -> None:
     share = round(20 * 30.5 / senders)
     flows = [Flow(HOSTS + n, 0, share, "sum", "MPI_Send") for n in range(senders)]
     finding = RULES["TB001"](RunAnalysis(make_run(flows, {eject(0): 0.95})))

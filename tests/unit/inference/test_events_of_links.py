@@ -9,7 +9,7 @@ from tailback.port_counters.findings.port_events import READINGS, port_events
 from tailback.port_counters.schema import INTERVALS, conform
 
 
-def test_rises_begin_at_the_last_reading_before_the_job() -> None:
+def test_rises_begin_at_the_reading_before_the_job() -> None:
     """One port is read just before the job, the other long before: both rose within it."""
     rows = [
         (time, 1, "sw", port, None, "SymbolErrorCounter", value)

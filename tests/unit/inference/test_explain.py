@@ -50,7 +50,7 @@ def compared(*misfits: float, job: float | None = None, other: tuple[float, ...]
     return Posterior([alone, *slow], model, Prior(10, FABRIC.link_reverse))
 
 
-def test_several_links_may_be_slow_unless_one_or_an_unknown_job_explains_the_run() -> None:
+def test_several_links_are_slow_unless_one_explains() -> None:
     def named(posterior: Posterior) -> list[int]:
         return [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)]
 
@@ -59,7 +59,7 @@ def test_several_links_may_be_slow_unless_one_or_an_unknown_job_explains_the_run
     assert named(compared(0.05, 0.05, job=0.0001)) == []
 
 
-def test_the_place_is_open_if_paths_are_unknown_and_no_cable_agrees_as_usual(
+def test_unknown_paths_leave_the_place_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def is_open(posterior: Posterior, *, stated: bool = False, switches: int = 2) -> bool:
@@ -84,7 +84,7 @@ def test_the_place_is_open_if_paths_are_unknown_and_no_cable_agrees_as_usual(
     assert [one.link for one in explain._candidates(badly, FABRIC, place_open=True)] == [0]
 
 
-def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
+def test_counted_slow_links_are_in_every_alternative() -> None:
     def costs(counted: tuple[SlowLink, ...]) -> list[bool]:
         search: Any = SimpleNamespace(
             machines={MACHINE: SimpleNamespace(slow=counted)},
@@ -98,7 +98,7 @@ def test_slow_links_that_counters_show_are_in_every_alternative() -> None:
     assert costs(())[0] and not any(costs((SlowLink(0, 20.0),)))
 
 
-def test_of_two_causes_neither_is_charged_with_what_they_cost_only_together() -> None:
+def test_joint_cost_is_charged_to_neither_cause() -> None:
     """A cable and counted traffic: 600 ps without either, 700 with one of them, 1000 with both."""
 
     def alone(_: tuple[str, str], __: int | None, *, with_others: bool = True) -> Any:
@@ -117,7 +117,7 @@ def test_of_two_causes_neither_is_charged_with_what_they_cost_only_together() ->
     assert alone_costs and all(one == {"other-traffic": 100} for one in alone_costs)
 
 
-def test_counted_traffic_costs_the_mean_over_the_ways_in_which_it_may_have_come() -> None:
+def test_counted_traffic_costs_the_mean_of_arrangements() -> None:
     def of(*ways: tuple[float, int]) -> int:
         said = [(p, Alternative(0.0, 1000, {"other-traffic": ps})) for p, ps in ways]
         other = 0.9, Alternative(0.0, 1000, {"slow-link": 500})
@@ -145,7 +145,7 @@ def lossy_search(sent: dict[int, float], slow: tuple[SlowLink, ...] = ()) -> Any
     )
 
 
-def test_a_lossy_run_takes_no_less_than_its_slow_link_needs_for_its_bytes() -> None:
+def test_a_lossy_run_needs_its_bytes_time() -> None:
     cable = SlowLink(4, 20.0)
     best = Hypothesis(MACHINE, Outcome(700, {}), (cable,))
     search = lossy_search({4: 1.0, 5: 2.0, 6: 90.0}, (cable,))
@@ -162,7 +162,7 @@ def test_a_lossy_run_takes_no_less_than_its_slow_link_needs_for_its_bytes() -> N
     assert {one.elapsed_ps for _, one in said} == {790, 1090}
 
 
-def test_our_messages_wait_in_the_queue_of_a_link_that_others_fill() -> None:
+def test_our_messages_wait_in_others_queues() -> None:
     ours = np.zeros(40)
     ours[[2, 3]] = 4.0
     search = lossy_search({2: 12.0, 3: 6.0, 8: 90.0})
@@ -191,7 +191,7 @@ def test_only_missing_evidence_is_asked_for() -> None:
     assert asked(NetworkEvidence(counters), tables=False) == []
 
 
-def test_a_fault_that_was_not_tried_counts_against_no_place() -> None:
+def test_an_untried_fault_counts_against_no_place() -> None:
     """It may be anywhere, so the links that fit best are named beside it."""
     tried = compared(0.1)
     others = not_tried(
@@ -209,7 +209,7 @@ def test_a_fault_that_was_not_tried_counts_against_no_place() -> None:
     assert [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)] == [0]
 
 
-def test_two_causes_are_taken_out_of_the_run_together() -> None:
+def test_two_causes_are_removed_together() -> None:
     """A ring in which rank 1 computes twice as long, and a cable has a tenth of its rate."""
     data = {
         "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}},
@@ -241,7 +241,7 @@ def test_two_causes_are_taken_out_of_the_run_together() -> None:
     assert least < min(times["imbalance",], times["slow-link",]) < times[()]
 
 
-def test_what_was_not_compared_is_not_said_to_agree() -> None:
+def test_an_uncompared_quantity_is_not_called_agreeing() -> None:
     def said(removed: float, timed: bool) -> str:
         return wording.reproduced(removed, timed=timed, stalls=True, alone=True)
 
@@ -298,7 +298,7 @@ def test_rates_that_cannot_be_are_not_simulated(
     assert why in told and bool(told) == bool(why)
 
 
-def test_only_counters_of_both_ways_of_a_cable_count() -> None:
+def test_cable_counters_count_only_in_both_directions() -> None:
     evidence, fabric = slow_by_counters([], [1.0, 1.0], [1.0, 1.0, 1.0, np.nan])
     assert network_clues.are_counted(evidence, [SlowLink(0, 10.0)], fabric)
     assert not network_clues.are_counted(evidence, [SlowLink(0, 10.0), SlowLink(2, 1.0)], fabric)

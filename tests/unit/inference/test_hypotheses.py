@@ -68,7 +68,7 @@ def test_a_cause_that_predicts_all_evidence_is_sure() -> None:
     assert len({one.hypothesis.slow for one in found.credible()}) == 1
 
 
-def test_a_fault_that_was_not_tried_says_nothing_of_what_simulations_show() -> None:
+def test_untried_faults_leave_simulated_evidence_alone() -> None:
     poor = {"calls": 0.1, "sends": 0.1, "stalls": 0.1}
     plain, cable = alone(), slow(4, misfits=poor)
     model = ErrorModel.of(MEASURED, [[plain.outcome]], lossy=False)
@@ -79,7 +79,7 @@ def test_a_fault_that_was_not_tried_says_nothing_of_what_simulations_show() -> N
     assert Posterior([plain, *others], model, PRIOR).hidden_among_simulated == 0.0
 
 
-def test_two_causes_that_predict_the_same_evidence_give_no_confident_verdict() -> None:
+def test_indistinguishable_causes_give_no_confident_verdict() -> None:
     jobs = [
         Hypothesis(MACHINE, outcome(1.0, RIGHT), job=Draw(0.3, 24, seed, place=True))
         for seed in range(DRAWS)
@@ -108,7 +108,7 @@ def test_evidence_without_any_cause_stays_unexplained() -> None:
     assert 0.0 < compared(alone(0.92)).unexplained < 0.3
 
 
-def test_the_nearest_of_many_places_is_not_the_right_one() -> None:
+def test_the_nearest_of_many_is_not_certain() -> None:
     rng = np.random.default_rng(3)
     places, dimensions = 100, round(OBSERVATIONS)
     drawn = rng.standard_normal((400, places + 1, dimensions))
@@ -138,7 +138,7 @@ def test_free_parameters_and_rare_assumptions_are_charged() -> None:
     assert log_probability(slow(4), model, fewer) == pytest.approx(of(slow(4)) + np.log(10))
 
 
-def test_a_rate_is_a_parameter_and_not_another_hypothesis() -> None:
+def test_a_rate_is_a_parameter_not_a_hypothesis() -> None:
     near = [slow(4, gbps=rate, ratio=rate / 40.0) for rate in (39.0, 40.0, 41.0)]
     found = compared(alone(), *near)
     assert found.best.slow[0].gbps == 40.0
@@ -173,7 +173,7 @@ def test_a_kind_that_cannot_be_compared_explains_nothing() -> None:
     assert compared(alone(0.7, blind), slow(4)).model.kinds == ("calls", "sends")
 
 
-def test_what_is_unusual_must_agree_better_than_what_is_usual() -> None:
+def test_unusual_hypotheses_must_agree_better() -> None:
     usual, rare = (
         slow(4),
         replace(slow(4), machine=("round-robin", "random"), log_prior=np.log(0.1)),
@@ -185,12 +185,12 @@ def test_what_is_unusual_must_agree_better_than_what_is_usual() -> None:
     assert compared(alone(), rough, better).best.machine == rare.machine
 
 
-def test_networks_that_drop_packets_take_longer_than_the_model_without_a_fault() -> None:
+def test_dropping_networks_exceed_the_faultless_model() -> None:
     lossy, lossless = (compared(alone(0.75, {}), lossy=flag) for flag in (True, False))
     assert lossy.unexplained < 0.3 < 0.9 < lossless.unexplained
 
 
-def test_costs_have_a_distribution_that_depends_on_whether_they_were_found() -> None:
+def test_cost_distributions_depend_on_finding() -> None:
     model = ErrorModel(MEASURED)
     costs = np.arange(0.0, 20.0, 0.001)
     for mean in (HIDDEN_SHARE, NOT_FOUND_SHARE):
@@ -210,7 +210,7 @@ def test_costs_have_a_distribution_that_depends_on_whether_they_were_found() -> 
     assert sure(0.2) < sure(0.4) < sure(0.6)
 
 
-def test_a_model_that_takes_much_longer_than_the_run_describes_nothing() -> None:
+def test_a_model_far_slower_describes_nothing() -> None:
     for ratio in (1.2, 2.0, 13.0):
         assert compared(alone(ratio, RIGHT)).unexplained > 0.8
     assert compared(alone(1.05, RIGHT)).unexplained == 0.0
@@ -218,7 +218,7 @@ def test_a_model_that_takes_much_longer_than_the_run_describes_nothing() -> None
     assert compared(slow(4, ratio=3.0)).unexplained == 0.0
 
 
-def test_an_unknown_fault_changes_the_evidence_about_as_much_as_known_ones_do() -> None:
+def test_unknown_and_known_faults_change_evidence_alike() -> None:
     def with_change(change: float) -> Posterior:
         # Of the cable that is slow, the prediction is worse than usual.
         misfits = {"calls": 0.02, "sends": 0.03, "stalls": 0.05}
@@ -261,7 +261,7 @@ def test_an_unknown_fault_changes_the_evidence_about_as_much_as_known_ones_do() 
     assert error(0.05) == pytest.approx(0.05 / 0.5**2 * 0.3**2) and error(0.0) == 0.0
 
 
-def test_counted_traffic_costs_up_to_twice_what_was_simulated() -> None:
+def test_counted_traffic_costs_at_most_twice_its_simulation() -> None:
     model = ErrorModel(MEASURED)
     ways = [replace(alone(ratio), bursts=bursts) for bursts, ratio in ((4, 0.9), (16, 0.8))]
     between = came_otherwise(ways, 700_000, model)
@@ -276,14 +276,14 @@ def test_counted_traffic_costs_up_to_twice_what_was_simulated() -> None:
     assert [one.log_prior for one in close] == [0.0]
 
 
-def test_a_cable_whose_place_is_not_evident_leaves_the_time_unexplained() -> None:
+def test_an_unclear_place_leaves_the_time_unexplained() -> None:
     places = [replace(slow(2 * cable), alone_ps=700_000) for cable in range(2 * NAMED)]
     few, many = compared(alone(), *places[:NAMED]), compared(alone(), *places)
     assert few.of_cause("slow-link") > 0.99 and few.unexplained < 0.01
     assert many.unexplained == pytest.approx(0.5, abs=0.02)
 
 
-def test_the_best_of_many_bad_explanations_is_not_certain() -> None:
+def test_the_best_bad_explanation_is_not_certain() -> None:
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
     other = not_tried([alone()], model, PRIOR)
 
@@ -300,7 +300,7 @@ def test_the_best_of_many_bad_explanations_is_not_certain() -> None:
     assert not_tried([alone()], replace(model, lossy=True), PRIOR) == []
 
 
-def test_what_unknown_settings_change_is_no_evidence_against_a_hypothesis() -> None:
+def test_unknown_settings_disprove_no_hypothesis() -> None:
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
     chaotic = {"calls": 0.03, "sends": 0.05, "stalls": 0.0}
     misfits = {"calls": 0.03, "sends": 0.05, "stalls": 0.01}
@@ -320,7 +320,7 @@ def test_what_unknown_settings_change_is_no_evidence_against_a_hypothesis() -> N
     assert not model.agrees(replace(vague, misfits=misfits))
 
 
-def test_arrangements_of_counted_traffic_do_not_count_against_a_cable_tried_with_one() -> None:
+def test_traffic_arrangements_disprove_no_cable() -> None:
     def charged(hypothesis: Hypothesis, ways: int) -> Hypothesis:
         return replace(hypothesis, log_prior=-math.log(ways))
 
@@ -343,7 +343,7 @@ def test_arrangements_of_counted_traffic_do_not_count_against_a_cable_tried_with
     assert probability(many, each) == pytest.approx(one_way, rel=1e-6)
 
 
-def test_the_arrangement_that_agrees_without_a_cable_is_not_preferred_with_it() -> None:
+def test_an_arrangement_without_cable_is_not_preferred() -> None:
     ways = [
         replace(alone(misfits=RIGHT), log_prior=-math.log(2)),
         replace(alone(), bursts=4, log_prior=-math.log(2)),
@@ -363,7 +363,7 @@ def test_a_slow_cable_off_our_paths_is_unusual() -> None:
     assert elsewhere.log(slow(8), model) == PRIOR.log(slow(8), model)
 
 
-def test_rates_that_were_fitted_are_not_supplemented_by_one_that_explains_the_time() -> None:
+def test_fitted_rates_are_not_supplemented() -> None:
     """A cable that agrees best at a rate that leaves time open does not explain that time."""
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
     screened = [slow(4, ratio=0.8, gbps=rate) for rate in (40.0, 50.0)]

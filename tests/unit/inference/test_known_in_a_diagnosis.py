@@ -79,7 +79,7 @@ def diagnosed(
 
 
 @pytest.mark.slow
-def test_the_answer_is_the_same_as_if_all_were_simulated_again(
+def test_cached_predictions_give_the_same_answer(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -100,7 +100,7 @@ def test_the_answer_is_the_same_as_if_all_were_simulated_again(
 
 
 @pytest.mark.slow
-def test_the_expected_run_is_not_simulated_again_for_the_search(
+def test_the_search_does_not_repeat_the_expected_run(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = []
@@ -112,7 +112,7 @@ def test_the_expected_run_is_not_simulated_again_for_the_search(
     assert counts[0][0] == counts[1][0] - 1 and counts[0][1] == counts[1][1]
 
 
-def test_runs_of_the_search_are_those_of_the_explained_scenario(
+def test_search_runs_belong_to_the_explained_scenario(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def same(one: Run, other: Run) -> None:

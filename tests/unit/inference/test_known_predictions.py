@@ -60,7 +60,7 @@ def test_a_prediction_is_simulated_once(prepared: PreparedScenario) -> None:
         (False, "per-destination", "per-destination"),
     ],
 )
-def test_other_adapters_predict_the_same_where_none_had_a_choice(
+def test_adapters_without_choice_predict_the_same(
     prepared: PreparedScenario, shared: bool, injection: str, found: str
 ) -> None:
     one, other = (

@@ -18,7 +18,7 @@ def cost(cause: str, seconds: float, total_s: float = 10.0) -> Cost:
     return Cost(cause=cause, ps=ps, low_ps=ps, high_ps=ps, share=seconds / total_s, **told)
 
 
-def test_a_run_without_its_slow_cable_would_not_be_as_fast_as_the_model() -> None:
+def test_a_run_without_slow_cable_exceeds_the_model() -> None:
     """10 s measured and expected, 4 s without the cable in the model: 4.8 s under TCP."""
     (found,) = with_lossy_costs([cost("slow-link", 6.0)], 10 * S, 10 * S, 1.0)
     assert found.ps == pytest.approx(5.2 * S) and found.share == pytest.approx(0.52)
@@ -26,7 +26,7 @@ def test_a_run_without_its_slow_cable_would_not_be_as_fast_as_the_model() -> Non
     assert found.high_ps == pytest.approx(6.21 * S, rel=0.01)
 
 
-def test_time_that_the_model_does_not_expect_widens_the_range_only() -> None:
+def test_unexpected_time_widens_the_range_only() -> None:
     """The model explains 1 s of other traffic; up to 3 s more may be due to it."""
     (found,) = with_lossy_costs([cost("other-traffic", 1.0)], 10 * S, 6 * S, 1.0)
     assert found.ps == 1 * S
@@ -37,13 +37,11 @@ def test_time_that_the_model_does_not_expect_widens_the_range_only() -> None:
     ("busy_s", "more_s"),
     [(0.0, 0.0), (5.0, 0.0), (8.0, 2.0), (30.0, 4.0)],
 )
-def test_time_that_a_full_link_needs_is_at_most_that_of_a_run_that_lacks_nothing(
-    busy_s: float, more_s: float
-) -> None:
+def test_a_full_link_needs_at_most_the_run(busy_s: float, more_s: float) -> None:
     assert more_by_load_ps(round(busy_s * S), 12 * S, 6 * S) == pytest.approx(more_s * S)
 
 
-def test_small_costs_and_costs_of_two_faults_stay_as_they_are() -> None:
+def test_small_and_joint_costs_stay() -> None:
     minor = [cost("slow-link", 6.0), cost("other-traffic", 0.1), cost("noise", 0.3)]
     found = {one.cause: one for one in with_lossy_costs(minor, 10 * S, 10 * S, 1.0)}
     assert found["slow-link"].ps < 6 * S and found["noise"] == minor[2]

@@ -213,7 +213,7 @@ def test_a_slow_cable_is_found_with_its_rate(cable: str, gbps: float, stalls: bo
     assert found.posterior.of_cause("slow-link") > 0.8
 
 
-def test_a_cable_that_agrees_with_one_kind_of_evidence_only_is_tried_further() -> None:
+def test_one_kind_of_evidence_suffices_for_trials() -> None:
     """With the wrong adapters, call times may prefer any other cable."""
     fabric = prepare(parse({**KNOWN, "seed": 1})).fabric
 
@@ -237,7 +237,7 @@ def test_nothing_is_found_in_a_healthy_run() -> None:
     assert not found.cables and found.posterior.of_cause("slow-link") < 0.1
 
 
-def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
+def test_a_protocol_slowing_all_calls_is_no_cable() -> None:
     """All calls of all ranks half as long again: TCP does that."""
     seen = truth(None)
     durations = seen.profile()
@@ -292,7 +292,7 @@ class FakeRun:
     calls: float
 
 
-def test_the_rate_of_a_cable_is_one_at_which_the_run_takes_as_long_as_it_did() -> None:
+def test_the_cables_rate_reproduces_the_run() -> None:
     """Calls agree a little better at a rate at which a ninth of the time is missing."""
     measured = 1_600_000
 
@@ -313,7 +313,7 @@ def test_the_rate_of_a_cable_is_one_at_which_the_run_takes_as_long_as_it_did() -
     assert found.posterior.best.outcome.elapsed_ps == pytest.approx(measured, rel=0.04)
 
 
-def test_no_rate_is_tried_that_the_engine_cannot_simulate() -> None:
+def test_no_unsimulatable_rate_is_tried() -> None:
     """On links of 2 Mb/s a run of twenty times the time asks for a rate below 1 Mb/s."""
     tried = list[float]()
 
@@ -334,7 +334,7 @@ def test_no_rate_is_tried_that_the_engine_cannot_simulate() -> None:
     assert min(tried) == MIN_GBPS
 
 
-def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:
+def test_equal_waits_still_tell_the_cable() -> None:
     """After some rounds of a halo exchange calls differ by a few percent; before, by far more."""
 
     def evaluate(change: Change) -> Any:
@@ -355,7 +355,7 @@ def test_ranks_that_all_wait_alike_still_tell_which_cable_it_is() -> None:
     assert all(first.probability > 2 * one.probability for one in others)
 
 
-def test_evidence_that_agrees_already_does_not_hide_what_the_other_shows() -> None:
+def test_agreeing_evidence_hides_no_other_kind() -> None:
     """Calls take as long everywhere, whichever cable is slow: sends tell which."""
 
     def evaluate(change: Change) -> Any:
@@ -377,7 +377,7 @@ def test_evidence_that_agrees_already_does_not_hide_what_the_other_shows() -> No
     assert found.cables[0].link == 2 and found.credible[0].probability > 0.45
 
 
-def test_a_cable_that_comes_last_is_tried_though_many_before_it_fit_well() -> None:
+def test_the_last_cable_is_tried_despite_earlier_fits() -> None:
     """All ranks wait for any slow cable, so forty of them remove most of the misfit."""
     right = 80
 
@@ -400,7 +400,7 @@ def test_a_cable_that_comes_last_is_tried_though_many_before_it_fit_well() -> No
     assert found.tried < 90
 
 
-def test_one_direction_of_a_cable_is_found_where_the_other_did_not_stall() -> None:
+def test_one_stalled_direction_identifies_its_cable() -> None:
     def evaluate(change: Change) -> Any:
         if not change.slow:
             return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
@@ -416,7 +416,7 @@ def test_one_direction_of_a_cable_is_found_where_the_other_did_not_stall() -> No
         assert (link, both) == (21, False)
 
 
-def test_of_cables_for_which_all_ranks_wait_alike_none_is_meant() -> None:
+def test_indistinguishable_cables_are_not_named() -> None:
     """Every cable makes all ranks wait as long as they did; none makes the right ports stall."""
 
     def evaluate(change: Change) -> Any:
@@ -455,7 +455,7 @@ def search_by_misfit(misfit: Callable[[tuple[SlowLink, ...]], float], **limits: 
     )
 
 
-def test_two_cables_are_found_though_one_alone_explains_much() -> None:
+def test_two_cables_are_found_beside_a_good_one() -> None:
     def misfit(slow: tuple[SlowLink, ...]) -> float:
         return {0: 0.09, 1: 0.06, 2: 0.001}[len({one.link for one in slow} & {4, 8})]
 
@@ -463,14 +463,14 @@ def test_two_cables_are_found_though_one_alone_explains_much() -> None:
     assert {one.link for one in found.cables} == {4, 8}
 
 
-def test_a_search_ends_after_the_trials_it_may_make() -> None:
+def test_a_search_ends_after_its_trials() -> None:
     found = search_by_misfit(
         lambda slow: 0.1 + 0.001 * slow[0].link if slow else 0.3, most_trials=20
     )
     assert 12 <= found.tried <= 24
 
 
-def test_a_whole_cable_that_its_ports_confirm_comes_before_a_direction_that_they_do_not() -> None:
+def test_a_port_confirmed_cable_precedes_a_direction() -> None:
     def evaluate(change: Change) -> Any:
         if not change.slow:
             return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
@@ -493,7 +493,7 @@ def test_a_whole_cable_that_its_ports_confirm_comes_before_a_direction_that_they
 
 @pytest.mark.parametrize("most_trials", [5, 100])
 @pytest.mark.parametrize(("up", "end"), [(1, "link_src"), (-1, "link_dst")])
-def test_links_that_messages_may_take_instead_are_named_once_beside_the_best(
+def test_alternative_links_are_named_once_beside_the_best(
     up: int, end: str, most_trials: int
 ) -> None:
     """Four up-links of a switch, or down-links to one: whichever is slow, all wait as long."""
@@ -521,9 +521,7 @@ def test_links_that_messages_may_take_instead_are_named_once_beside_the_best(
 
 
 @pytest.mark.parametrize(("left", "named"), [(0.97, False), (0.05, True)])
-def test_cables_that_explain_next_to_nothing_leave_the_time_unexplained(
-    left: float, named: bool
-) -> None:
+def test_useless_cables_leave_time_unexplained(left: float, named: bool) -> None:
     found = search_by_misfit(
         lambda slow: 0.3 * (left if {one.link for one in slow} & {4, 8} else 1.0)
     )

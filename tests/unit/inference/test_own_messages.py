@@ -50,7 +50,7 @@ def measured() -> Any:
     return SimpleNamespace(tables={"transfers": transfers}, measured=SimpleNamespace(elapsed_ps=10))
 
 
-def test_messages_within_a_host_cross_no_port_even_between_its_adapters() -> None:
+def test_messages_within_a_host_cross_no_port() -> None:
     run = ring_on_rails()
     nodes = run.tables["ranks"]["node"]
     assert nodes.n_unique() == RANKS and run.tables["nodes"]["host"].n_unique() >= HOSTS

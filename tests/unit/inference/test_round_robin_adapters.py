@@ -17,7 +17,7 @@ EXCHANGE = {
 }
 
 
-def test_adapters_serve_messages_in_turn_unless_the_scenario_says_how() -> None:
+def test_adapters_alternate_messages_unless_configured() -> None:
     made = prepare(Source.of(EXCHANGE, seed=3).scenario)
     real = with_round_robin_adapters(made)
     assert made.scenario.engine.injection == "fifo"
@@ -29,7 +29,7 @@ def test_adapters_serve_messages_in_turn_unless_the_scenario_says_how() -> None:
     assert with_round_robin_adapters(same) is same
 
 
-def test_messages_to_a_busy_receiver_do_not_hold_back_the_others() -> None:
+def test_a_busy_receiver_holds_back_no_others() -> None:
     """All begin with the same receiver: in turn, the other messages go on meanwhile."""
     pattern = {"kind": "alltoall-naive", "ranks": 16, "size": "64 KiB", "post": "all"}
     made = prepare(Source.of({**EXCHANGE, "job": [{"pattern": pattern}]}).scenario)
@@ -44,7 +44,7 @@ def test_messages_to_a_busy_receiver_do_not_hold_back_the_others() -> None:
     ("pattern", "least", "most"),
     [("alltoall-naive", 0.1, 1.0), ("reduce-naive", 0.0, 0.0)],
 )
-def test_an_ideal_switch_separates_adapter_order_from_busy_receivers(
+def test_an_ideal_switch_separates_order_from_receivers(
     pattern: str, least: float, most: float
 ) -> None:
     """All ranks send to one receiver after another, or all only to the same one."""

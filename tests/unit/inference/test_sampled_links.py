@@ -41,7 +41,7 @@ def test_links_come_by_their_congested_packets() -> None:
     assert sampled_links(None, FABRIC) == ()
 
 
-def test_no_more_are_listed_than_a_reader_can_take() -> None:
+def test_the_list_is_limited_to_readable_length() -> None:
     many = [(link, 50, 1 + link) for link in range(min(FABRIC.n_links, 60))]
     found = sampled_links(link_estimates(samples(many)), FABRIC)
     assert len(found) == min(SAMPLED_LINKS, len(many))

@@ -160,7 +160,7 @@ def with_tables(one: Any) -> Any:
     return replace(one, scenario=one.scenario.model_copy(update={"fabric": fabric}))
 
 
-def test_many_cables_are_ranked_in_coarse_packets_where_one_stands_out(
+def test_coarse_packets_rank_many_cables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
@@ -183,7 +183,7 @@ def test_many_cables_are_ranked_in_coarse_packets_where_one_stands_out(
     assert set(grains) == {None}
 
 
-def test_a_network_that_is_slower_everywhere_is_no_slow_link(
+def test_a_uniformly_slower_network_has_no_slow_link(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
@@ -201,7 +201,7 @@ def test_a_network_that_is_slower_everywhere_is_no_slow_link(
     assert found.unexplained > 0.9 and found.of_cause("slow-link") < 0.1
 
 
-def test_all_links_are_slowed_until_the_run_takes_as_long_as_measured() -> None:
+def test_slowing_all_links_reproduces_the_measured_time() -> None:
     seen = []
 
     def simulate(change: Change) -> Any:
@@ -217,7 +217,7 @@ def test_all_links_are_slowed_until_the_run_takes_as_long_as_measured() -> None:
     assert slower_network(TURN, 1000, 900, simulate) == []
 
 
-def test_delays_are_raised_until_the_run_takes_as_long_as_measured() -> None:
+def test_raising_delays_reproduces_the_measured_time() -> None:
     seen = []
 
     def simulate(change: Change) -> Any:
@@ -230,7 +230,7 @@ def test_delays_are_raised_until_the_run_takes_as_long_as_measured() -> None:
     assert longer_delays(1000, 900, simulate)[1:] == []
 
 
-def test_delays_that_agree_leave_the_time_open_unless_they_are_stated(
+def test_unstated_delays_leave_the_time_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slower = Outcome(990, dict.fromkeys(("calls", "sends", "spread"), GOOD))
@@ -246,7 +246,7 @@ def test_delays_that_agree_leave_the_time_open_unless_they_are_stated(
     assert known.slower_machine == (0.0, ())
 
 
-def test_links_that_carry_the_same_messages_are_tried_without_room_in_buffers(
+def test_links_of_equal_messages_are_tried_without_buffers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
@@ -274,7 +274,7 @@ def test_links_that_carry_the_same_messages_are_tried_without_room_in_buffers(
     assert likely == {8, 10} and both.of_cause("slow-link") > 0.9
 
 
-def test_many_cables_that_agree_are_said_to_explain_the_time(
+def test_many_agreeing_cables_explain_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In a collective in which all ranks wait alike, any slow cable has the same effect."""
@@ -289,7 +289,7 @@ def test_many_cables_that_agree_are_said_to_explain_the_time(
     assert single.slow_somewhere[1] == 0
 
 
-def test_tables_with_which_the_run_takes_too_long_may_not_be_in_use(
+def test_tables_that_take_too_long_may_be_unused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Switches with adaptive routing keep their tables, and tools print them."""
@@ -310,7 +310,7 @@ def test_nothing_is_sought_where_the_time_agrees(monkeypatch: pytest.MonkeyPatch
     assert len(seen) == 2 and not found.best.cause and found.unexplained == 0.0
 
 
-def test_adapters_that_agree_are_taken_unless_the_scenario_says_others(
+def test_agreeing_adapters_are_taken_unless_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
@@ -322,7 +322,7 @@ def test_adapters_that_agree_are_taken_unless_the_scenario_says_others(
     assert told.best.machine[0] == "round-robin" and told.unexplained > 0.5
 
 
-def test_adapters_that_explain_the_time_alone_do_not_hide_a_slow_cable(
+def test_explaining_adapters_hide_no_slow_cable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The run takes as long as with messages in order, but its calls do not look like that."""
@@ -343,7 +343,7 @@ def test_adapters_that_explain_the_time_alone_do_not_hide_a_slow_cable(
     assert not found.best.cause and found.best.machine[0] == "fifo"
 
 
-def test_calls_of_a_lossy_network_that_disagree_are_not_searched_for_a_slow_cable(
+def test_disagreeing_lossy_calls_start_no_cable_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Retransmissions make those of healthy runs disagree as much."""
@@ -354,7 +354,7 @@ def test_calls_of_a_lossy_network_that_disagree_are_not_searched_for_a_slow_cabl
     assert len(seen) > search.OWN_SUSPECTS
 
 
-def test_what_other_settings_change_is_error_of_the_adapters_that_are_sensitive_to_them(
+def test_settings_add_error_to_sensitive_adapters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found, _ = explained(monkeypatch, lambda *_: (970, GOOD))
@@ -379,7 +379,7 @@ def slow_cable(right: int) -> Callable[[tuple[str, str], tuple[int, ...], bool],
 
 
 @pytest.mark.parametrize("evidence", [COUNTED, NetworkEvidence()])
-def test_a_slow_cable_is_tried_where_time_is_missing(
+def test_missing_time_makes_a_slow_cable_tried(
     monkeypatch: pytest.MonkeyPatch, evidence: NetworkEvidence
 ) -> None:
     found, _ = explained(monkeypatch, slow_cable(8), evidence)
@@ -388,7 +388,7 @@ def test_a_slow_cable_is_tried_where_time_is_missing(
     assert found.of_cause("slow-link") > 0.9 and found.unexplained < 0.05
 
 
-def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
+def test_the_second_adapters_get_the_best_cables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search, "SUSPECTS_PER_ROUTING", 3)
@@ -410,7 +410,7 @@ def test_the_second_kind_of_adapters_is_tried_with_the_best_cables_of_the_first(
     assert len(turns) < 16
 
 
-def test_an_unknown_job_is_weighed_against_adapters_that_explain_its_time(
+def test_an_unknown_job_competes_with_explaining_adapters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def simulated(machine: tuple[str, str], _: tuple[int, ...], job: bool) -> tuple[int, float]:
@@ -447,7 +447,7 @@ def test_an_unknown_job_is_tried_without_counters_alone(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("outside", [True, False])
-def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_run(
+def test_long_intervals_leave_other_traffic_open(
     monkeypatch: pytest.MonkeyPatch, outside: bool
 ) -> None:
     jobs = list[int]()
@@ -485,7 +485,7 @@ def test_counters_of_long_intervals_leave_open_how_much_others_sent_during_the_r
     assert not outside or found.best.outcome.misfits["stalls"] != BAD
 
 
-def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
+def test_an_open_search_varies_the_best_cables_adapters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     likeliest = search.CableSearch.likeliest
@@ -522,7 +522,7 @@ def test_the_best_cable_is_tried_with_other_adapters_while_the_search_is_open(
         ({}, NetworkEvidence(), ("random",), "adaptive"),
     ],
 )
-def test_other_routing_is_tried_where_nothing_explains_the_time(
+def test_unexplained_time_makes_other_routing_tried(
     monkeypatch: pytest.MonkeyPatch,
     engine: dict[str, Any],
     evidence: NetworkEvidence,
@@ -541,7 +541,7 @@ def test_other_routing_is_tried_where_nothing_explains_the_time(
         assert {machine[1] for machine in seen} == {"adaptive"}
 
 
-def test_other_routing_is_tried_where_cables_explain_the_time_but_disagree(
+def test_disagreeing_cables_make_other_routing_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cable that explains all but one kind of evidence may be the wrong one on wrong paths."""
@@ -562,7 +562,7 @@ def test_other_routing_is_tried_where_cables_explain_the_time_but_disagree(
     assert "random" not in {routing for _, routing in seen}
 
 
-def test_times_speak_about_links_only_where_the_run_was_recorded_on_them() -> None:
+def test_times_judge_only_links_the_run_used() -> None:
     def recorded_on(
         names: list[str | None], stated: str = "all", crowded_ps: int = 0, **evidence: Any
     ) -> bool:

@@ -36,7 +36,7 @@ LINKS = pl.DataFrame(
 )
 
 
-def test_links_with_both_are_listed_by_what_others_send() -> None:
+def test_shared_links_are_ordered_by_others_traffic() -> None:
     found = shared_links(replace(NOBODY, links=LINKS), FABRIC)
     assert [link.link for link in found] == [FABRIC.link_name(31), FABRIC.link_name(30)]
     # A job whose share may as well be nothing is not named.
@@ -45,7 +45,7 @@ def test_links_with_both_are_listed_by_what_others_send() -> None:
     assert shared_links(None, FABRIC) == () and shared_links(NOBODY, FABRIC) == ()
 
 
-def test_the_screen_names_jobs_and_shares_of_shared_links() -> None:
+def test_the_screen_names_jobs_and_shares() -> None:
     found = shared_links(replace(NOBODY, links=LINKS), FABRIC)
     explanation = Explanation(
         elapsed_ps=10,

@@ -45,7 +45,7 @@ def diagnosed(folder: Path, change: Change) -> Diagnosis:
     return tb.diagnose(data, methods=["block"], seeds=1)
 
 
-def test_stated_slow_cable_is_named_where_it_explains_the_run(tmp_path: Path) -> None:
+def test_stated_slow_cable_that_explains_is_named(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, Change(computations=True, measure=True))
     assert found.cause == "slow-link" and f"{NAME} serves 12.5 of 100 Gb/s" in found.headline
     assert found.explanation is not None

@@ -37,7 +37,7 @@ def tried(
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
-def test_the_load_makes_the_run_as_long_as_it_was(power: float) -> None:
+def test_the_load_reproduces_the_run_time(power: float) -> None:
     found, seen = tried(lambda load: ALONE + 900 * load**power)
     assert [one.draw.seed for one in found] == list(range(DRAWS))
     for one in found:
@@ -69,7 +69,7 @@ def test_jobs_differ_in_hosts_partners_and_bursts() -> None:
     assert BURSTS[0] <= min(bursts) < 20 and 50 < max(bursts) <= BURSTS[1]
 
 
-def test_a_job_that_shares_no_link_with_ours_is_not_tried_further() -> None:
+def test_a_job_on_other_links_is_not_tried() -> None:
     found, seen = tried(lambda load: ALONE + 10 * load)
     assert not found and [draw.load for draw in seen] == [0.3, 1.0]
 
@@ -79,7 +79,7 @@ def test_nothing_missing_is_nothing_to_explain() -> None:
     assert not found and not seen
 
 
-def test_a_job_that_cannot_cost_enough_costs_what_it_can() -> None:
+def test_an_insufficient_job_costs_what_it_can() -> None:
     found, _ = tried(lambda load: ALONE + 200 * load)
     assert {one.draw.load for one in found} == {1.0}
     assert {one.outcome.elapsed_ps for one in found} == {ALONE + 200}

@@ -28,9 +28,7 @@ def contents(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_path_through_a_folder_that_is_not_there_is_checked_where_it_leads(
-    force: bool, tmp_path: Path
-) -> None:
+def test_a_path_through_a_missing_folder_is_checked(force: bool, tmp_path: Path) -> None:
     (tmp_path / "keep").mkdir()
     (tmp_path / "keep" / "notes.txt").write_text("precious")
     with pytest.raises(RunError, match="notes" if force else "already exists"):
@@ -48,7 +46,7 @@ def test_what_appears_meanwhile_stays(force: bool, tmp_path: Path) -> None:
     assert contents(tmp_path) == ["late", "late/thesis.txt"]
 
 
-def test_a_folder_is_replaced_only_if_its_manifest_lists_all_of_it(tmp_path: Path) -> None:
+def test_a_replaced_folder_is_fully_in_its_manifest(tmp_path: Path) -> None:
     out = results(tmp_path / "out")
     assert json.loads((out / "manifest.json").read_text())["files"] == contents(out)
     with AtomicDirectory(out, force=True) as part:
@@ -63,7 +61,7 @@ def test_a_folder_is_replaced_only_if_its_manifest_lists_all_of_it(tmp_path: Pat
 
 @pytest.mark.parametrize("file", ["run.json", "manifest.json"])
 @pytest.mark.parametrize("text", ['{"exe": "a.out"}', "[1]", '{"files": 3}', "[" * 5000, "\xff"])
-def test_files_of_our_names_do_not_make_a_folder_ours(
+def test_files_of_our_names_make_no_result(
     file: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out = scenario(tmp_path), tmp_path / "project"
@@ -73,7 +71,7 @@ def test_files_of_our_names_do_not_make_a_folder_ours(
     assert contents(out) == [file]
 
 
-def test_a_result_does_not_replace_what_it_is_made_from(
+def test_a_result_replaces_no_input_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -136,7 +134,7 @@ def test_ctrl_c_between_the_renames_loses_neither_folder(
     assert contents(out) == left
 
 
-def test_ctrl_c_while_the_old_folder_goes_leaves_nothing_of_it(
+def test_an_interrupted_replacement_leaves_no_old_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = results(tmp_path / "out")
@@ -154,7 +152,7 @@ def test_ctrl_c_while_the_old_folder_goes_leaves_nothing_of_it(
     assert contents(tmp_path) == ["out", "out/manifest.json", "out/new"]
 
 
-def test_an_old_folder_that_cannot_be_removed_does_not_undo_the_new_one(
+def test_an_undeletable_old_folder_keeps_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a file that is open over NFS: unlink leaves another in its place, and rmdir fails.
@@ -169,7 +167,7 @@ def test_an_old_folder_that_cannot_be_removed_does_not_undo_the_new_one(
     assert contents(out) == ["manifest.json", "new"]
 
 
-def test_a_path_that_is_not_utf8_is_refused_before_the_work(
+def test_a_path_outside_utf8_is_refused_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, there = scenario(tmp_path), Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))

@@ -52,7 +52,7 @@ def test_a_file_that_appears_meanwhile_stays(
     assert path.read_bytes() == b"another" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_who_may_read_it_and_where_it_really_is(tmp_path: Path) -> None:
+def test_permissions_and_links_are_preserved(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     link.symlink_to("real")
     with atomic_file(link) as file:

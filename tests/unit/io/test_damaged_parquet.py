@@ -38,7 +38,7 @@ for _ in range(2000):
 """  # noqa: E501
 
 
-def test_a_page_that_counts_fewer_than_no_values_is_refused(tmp_path: Path) -> None:
+def test_a_page_of_negative_count_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     FRAME.write_parquet(path)
     content = path.read_bytes()

@@ -48,7 +48,7 @@ def test_pipe_that_is_written_again_is_read_again(pipe: Path) -> None:
         time.sleep(0.02)  # The kernel stamps files a few times in 10 ms.
 
 
-def test_pipe_is_read_to_the_end_of_a_slow_writer(pipe: Path) -> None:
+def test_pipe_is_read_to_a_slow_writers_end(pipe: Path) -> None:
     command = f"exec > {pipe}; echo one; sleep 0.3; echo two"
     with subprocess.Popen(["sh", "-c", command]):
         assert content(pipe) == b"one\ntwo\n"
@@ -60,7 +60,7 @@ def test_compressed_pipe_is_decompressed(pipe: Path) -> None:
     os.close(reader)
 
 
-def test_pipe_is_refused_where_a_library_opens_the_path(pipe: Path) -> None:
+def test_pipe_is_refused_where_libraries_open_paths(pipe: Path) -> None:
     with pytest.raises(TailbackError, match="is a pipe"):
         regular_file(pipe)
 
@@ -87,7 +87,7 @@ def test_truncated_gzip_file_is_damaged(length: int, tmp_path: Path) -> None:
         content(file)
 
 
-def test_lines_of_a_compressed_file_are_read_one_by_one(tmp_path: Path) -> None:
+def test_lines_of_compressed_files_are_streamed(tmp_path: Path) -> None:
     file = tmp_path / "text.gz"
     file.write_bytes(gzip.compress(b"one\ntwo\n"))
     with opened(file) as lines:

@@ -65,7 +65,7 @@ def same(run: Run, other: Run) -> bool:
     ) == (other.summary, other.scenario, other.notes, other.performance)
 
 
-def test_every_flipped_bit_of_a_run_is_reported_by_file(whole: Path, tmp_path: Path) -> None:
+def test_every_flipped_bit_of_a_run_is_reported(whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     good = Run.read(run)
     reported = 0
@@ -82,7 +82,7 @@ def test_every_flipped_bit_of_a_run_is_reported_by_file(whole: Path, tmp_path: P
     assert same(Run.read(run), good)
 
 
-def test_a_table_of_probes_that_is_gone_is_missed(whole: Path, tmp_path: Path) -> None:
+def test_a_missing_probe_table_is_reported(whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     (run / "queues.parquet").unlink()
     with pytest.raises(RunError, match=r"queues\.parquet: is missing"):
@@ -150,7 +150,7 @@ def test_whatever_decoding_ends_in_names_the_file(
         assert caught.value.remedy
 
 
-def test_every_cut_and_flip_of_a_parquet_file_is_refused_or_decoded(table: Path) -> None:
+def test_every_damaged_parquet_file_is_refused_or_decoded(table: Path) -> None:
     content = table.read_bytes()
     draw = random.Random(3)
     for _ in range(150):
@@ -178,7 +178,7 @@ def test_one_module_alone_opens_parquet() -> None:
     assert found == ["parquet.py"]
 
 
-def test_a_table_is_refused_before_it_takes_the_memory(
+def test_an_oversized_table_is_refused_before_allocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "bomb.parquet"
@@ -259,7 +259,7 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_kill_at_every_step_leaves_the_old_result_or_the_new(
+def test_a_kill_leaves_an_old_or_new_result(
     at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not at_once:  # NFS, say
@@ -297,7 +297,7 @@ def test_the_next_start_and_the_next_reader_recover(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "small.toml"]
 
 
-def test_what_others_hid_there_and_what_is_being_written_stays(tmp_path: Path) -> None:
+def test_foreign_and_unfinished_files_stay(tmp_path: Path) -> None:
     out = tmp_path / "run"
     alive = hidden_name(out)
     mine = tmp_path / ".run.notes"
@@ -361,7 +361,7 @@ def read_all(out: Path) -> list[pl.DataFrame]:
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_of_a_collection_is_reported_by_file(collected: Path) -> None:
+def test_every_flipped_bit_of_a_collection_is_reported(collected: Path) -> None:
     good = read_all(collected)
     # Nobody reads the log of events back; what the folder is, the collector alone asks.
     files = [
@@ -391,7 +391,7 @@ def test_every_flipped_bit_of_a_collection_is_reported_by_file(collected: Path) 
     assert reported >= 0.9 * FLIPS
 
 
-def test_a_collection_without_manifest_is_read_with_a_note_and_continued(collected: Path) -> None:
+def test_a_collection_without_manifest_is_noted_and_continued(collected: Path) -> None:
     shutil.rmtree(collected / "sha256")
     found = read_counters(collected)
     assert found.all_intervals().height == 7

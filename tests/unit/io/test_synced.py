@@ -101,7 +101,7 @@ def test_folder_is_synced_before_and_after_its_renaming(
         assert {tmp_path / "a" / "b", tmp_path / "a", tmp_path} <= set(synced)
 
 
-def test_folder_that_cannot_be_synced_is_not_put_in_place(
+def test_unsynced_folder_is_not_put_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_descriptor: int) -> None:

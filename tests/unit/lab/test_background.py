@@ -18,7 +18,7 @@ def test_it_records_until_the_block_ends() -> None:
     assert ended == [True]
 
 
-def test_an_error_is_raised_at_the_end_of_the_block_unless_the_block_failed() -> None:
+def test_an_error_surfaces_unless_the_block_failed() -> None:
     def record(wait: Wait) -> None:
         raise OSError("disk full")
 

@@ -75,7 +75,7 @@ class Packets:
         return Sums(np.array(keys, KEY), n, 1000 * n, np.array(bins))
 
 
-def test_counts_are_those_of_the_receiver_of_single_packets() -> None:
+def test_counts_are_those_of_single_packets() -> None:
     packets = Packets(1, 5000, 0.7, (0.1, 0.5, 0.0, 0.3))
     found = count(packets.sums(), PacketScheme("coordinated", BITS), routes, LINKS)
     assert found.packets.keys() == {3} and found.unrouted == 0
@@ -105,7 +105,7 @@ def test_counts_are_those_of_the_receiver_of_single_packets() -> None:
 
 
 @pytest.mark.slow
-def test_intervals_have_the_truth_in_95_of_100_cases() -> None:
+def test_intervals_have_the_truth_in_95_percent() -> None:
     inside, between, z = [], [], []
     for seed in range(300):
         packets = Packets(seed, 1500, 0.7, (0.1, 0.5, 0.02, 0.3))
@@ -125,7 +125,7 @@ def test_intervals_have_the_truth_in_95_of_100_cases() -> None:
     assert abs(np.mean(z)) < 0.15 and abs(np.std(z) - 1.0) < 0.1
 
 
-def test_two_reservoirs_of_whole_links_have_the_known_variance() -> None:
+def test_two_link_reservoirs_have_the_known_variance() -> None:
     bins = np.zeros((2, 32), np.int64)
     bins[0, [1, 9]], bins[1, 9] = [250, 240], 60
     keys = np.array(
@@ -155,7 +155,7 @@ def test_paths_that_routes_do_not_have_are_counted() -> None:
     assert (found.unrouted, found.packets) == (7, {})
 
 
-def test_the_routes_of_a_lab_are_those_of_its_hosts() -> None:
+def test_lab_routes_are_those_of_its_hosts() -> None:
     plan = Plan(tiny("tba"))
     found = telemetry.routes(plan)
     number = {(link.source, link.target): link.number for link in plan.links}
@@ -178,7 +178,7 @@ def test_the_routes_of_a_lab_are_those_of_its_hosts() -> None:
         assert found(source, interface, hops) == []
 
 
-def test_the_file_has_a_line_for_each_rank_and_link() -> None:
+def test_the_file_has_lines_for_ranks_and_links() -> None:
     assert rows(Counted({}, {}, 0), LINKS, "now") == ""
     sums = LinkSums.zero(LINKS)
     sums.samples[9], sums.packets[9], sums.variance[9], sums.idle[9] = 2.5, 10.0, -1.0, 6.0

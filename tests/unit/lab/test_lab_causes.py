@@ -49,7 +49,7 @@ def test_a_slow_cable_is_slow_both_ways(plan: Plan) -> None:
     assert setting.causes[0]["rate_mbit"] == pytest.approx(12)
 
 
-def test_a_bad_placement_leaves_no_neighbours_on_a_leaf(plan: Plan) -> None:
+def test_a_bad_placement_separates_leaf_neighbours(plan: Plan) -> None:
     setting = _applied(plan, "placement")
     good = Setting.nominal(plan).hosts
     assert sorted(setting.hosts) == sorted(good)

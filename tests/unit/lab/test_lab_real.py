@@ -56,7 +56,7 @@ def _read(plan: Plan, node: str) -> dict[str, tuple[int, ...]]:
 
 
 @fabrics
-def test_bytes_cross_the_fabric_and_the_counters_of_their_path_count_them() -> None:
+def test_counters_on_the_path_count_the_bytes() -> None:
     with up(tiny("tbr")) as plan:
         fabric.settle(plan, {}, ["s1"])
         assert _move(plan, "h00", "h11") == SENT
@@ -73,7 +73,7 @@ def test_bytes_cross_the_fabric_and_the_counters_of_their_path_count_them() -> N
 
 
 @fabrics
-def test_a_slow_link_queues_and_drops_nothing_of_another_lab() -> None:
+def test_a_slow_link_queues_without_foreign_drops() -> None:
     with up(tiny("tbs")) as plan:
         links = plan.cable("l0", "s1")
         assert links is not None
@@ -105,7 +105,7 @@ def test_a_failure_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @fabrics
-def test_down_ends_what_runs_there_and_can_be_repeated(
+def test_down_ends_processes_and_is_repeatable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = tiny("tbd")
@@ -156,7 +156,7 @@ def test_a_namespace_of_somebody_else_is_left_alone() -> None:
 
 
 @fabrics
-def test_up_that_is_killed_before_it_made_anything_is_taken_down() -> None:
+def test_an_early_killed_up_is_taken_down() -> None:
     plan = Plan(tiny("tbk"))
     (fabric.STATE / plan.spec.name).mkdir(parents=True)
     assert fabric.take_down(plan.spec.name)
@@ -204,7 +204,7 @@ def halo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @jobs
-def test_a_run_writes_what_a_diagnosis_may_see_and_the_truth_apart(
+def test_a_run_separates_evidence_from_truth(
     halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec, out = tiny("tbj"), tmp_path / "case"
@@ -280,7 +280,7 @@ def test_a_run_writes_what_a_diagnosis_may_see_and_the_truth_apart(
 
 
 @jobs
-def test_a_program_that_fails_is_quoted_and_the_lab_stays_usable(
+def test_a_failing_program_is_quoted_and_harmless(
     halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec, out = tiny("tbf"), tmp_path / "case"
@@ -312,7 +312,7 @@ def test_a_program_that_fails_is_quoted_and_the_lab_stays_usable(
 
 
 @jobs
-def test_a_run_that_is_killed_leaves_nothing_after_down(halo: Path, tmp_path: Path) -> None:
+def test_down_cleans_up_a_killed_run(halo: Path, tmp_path: Path) -> None:
     spec = tiny("tbx")
     with up(spec) as plan:
         running = subprocess.Popen(

@@ -73,7 +73,7 @@ def four_ranks(name: str, ip: int, scheme: str, rule: str = "queue") -> Iterator
 
 @jobs
 @pytest.mark.parametrize(("ip", "scheme"), [(4, "coordinated:4"), (6, "full")])
-def test_estimates_of_a_real_run_are_what_the_kernel_counted(
+def test_estimates_of_a_real_run_match_the_kernel(
     ip: int, scheme: str, halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "case"
@@ -185,7 +185,7 @@ def _marked(plan: Plan, host: str) -> int:
 
 @bpf
 @pytest.mark.parametrize(("rule", "ip"), [("ecn", 4), ("ecn", 6), ("queue", 4)])
-def test_a_port_that_marks_takes_its_mark_as_the_congested_bit(rule: str, ip: int) -> None:
+def test_a_marking_port_gives_the_congested_bit(rule: str, ip: int) -> None:
     """A sender of 50 Mb/s through cables of 40 Mb/s; acknowledgements may not be marked."""
     with four_ranks("tbe", ip, "coordinated:4", rule) as plan:
         fabric.settle(plan, {}, ["s0"])
@@ -219,7 +219,7 @@ def test_a_port_that_marks_takes_its_mark_as_the_congested_bit(rule: str, ip: in
 
 
 @bpf
-def test_a_killed_writer_loses_what_came_after_its_last_second(tmp_path: Path) -> None:
+def test_a_killed_writer_loses_its_last_second(tmp_path: Path) -> None:
     file, end = tmp_path / "samples.csv", threading.Event()
     spec = tiny("tbw")
     plan = fabric.bring_up(spec, PacketScheme.parse("full"))
@@ -280,7 +280,7 @@ def test_a_killed_writer_loses_what_came_after_its_last_second(tmp_path: Path) -
 
 
 @jobs
-def test_a_killed_run_leaves_its_samples_in_the_unfinished_case(halo: Path, tmp_path: Path) -> None:
+def test_a_killed_run_leaves_samples_in_its_case(halo: Path, tmp_path: Path) -> None:
     with four_ranks("tbb", 4, "full") as plan:
         running = subprocess.Popen(
             [

@@ -112,7 +112,7 @@ def ids_of(given: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
 
 
 @pytest.mark.parametrize("kind", ["v4", "v6", "roce"])
-def test_a_port_writes_what_the_rust_scheme_says_and_nothing_else(
+def test_a_port_writes_only_the_rust_schemes_bits(
     kind: str, coordinated: tuple[Plan, Path]
 ) -> None:
     plan, pinned = coordinated
@@ -142,9 +142,7 @@ def test_a_port_writes_what_the_rust_scheme_says_and_nothing_else(
     assert wrong == 0
 
 
-def test_captures_of_rocev2_have_the_sample_and_the_id_of_the_port(
-    coordinated: tuple[Plan, Path], tmp_path: Path
-) -> None:
+def test_rocev2_captures_have_sample_and_id(coordinated: tuple[Plan, Path], tmp_path: Path) -> None:
     plan, pinned = coordinated
     link, given = plan.links[8], frames("roce", 500, 12)
     given += frames("roce", 500, 13)

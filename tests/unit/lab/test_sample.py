@@ -44,7 +44,7 @@ PACKETS = 20_000
 
 @compiled
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_ports_in_user_space_do_what_the_rust_scheme_does(scheme: str, tmp_path: Path) -> None:
+def test_user_space_ports_follow_the_rust_scheme(scheme: str, tmp_path: Path) -> None:
     sampling = PacketScheme.parse(scheme)
     code, visits = library(sampling, LINKS, tmp_path), Visits(sampling, LINKS, PACKETS, HOPS, 7)
     samples = np.zeros(PACKETS, np.uint32)
@@ -58,7 +58,7 @@ def test_ports_in_user_space_do_what_the_rust_scheme_does(scheme: str, tmp_path:
 
 @kernel
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_ports_in_the_kernel_do_what_the_rust_scheme_does(scheme: str, tmp_path: Path) -> None:
+def test_kernel_ports_follow_the_rust_scheme(scheme: str, tmp_path: Path) -> None:
     sampling, built, batch = PacketScheme.parse(scheme), tmp_path / "visits.o", 24
     assert kernel_build(sampling, LINKS, built) == ""
     visits, samples = Visits(sampling, LINKS, PACKETS, HOPS, 8), np.zeros(PACKETS, np.uint32)
@@ -96,9 +96,7 @@ def test_ids_and_surviving_hops_are_the_receivers(tmp_path: Path) -> None:
 @compiled
 @pytest.mark.parametrize("bits", [1, 2, 4, 5])
 @pytest.mark.parametrize("links", [15, 40, 200])
-def test_the_transform_of_the_bins_is_the_decoders_score(
-    bits: int, links: int, tmp_path: Path
-) -> None:
+def test_the_binned_transform_is_the_decoders_score(bits: int, links: int, tmp_path: Path) -> None:
     code, dice = (
         library(PacketScheme("coordinated", bits), links, tmp_path),
         np.random.default_rng(bits),
@@ -153,7 +151,7 @@ def test_what_is_not_built_is_refused(text: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_a_sample_must_fit_the_field_of_its_packets() -> None:
+def test_a_sample_must_fit_its_packet_field() -> None:
     full = PacketScheme.parse("full")
     full.check(31, 4)
     full.check(127, 6)

@@ -35,14 +35,14 @@ def test_names() -> None:
     assert split_port("leaf3") is None
 
 
-def test_a_table_names_ports_by_interface_where_it_has_one() -> None:
+def test_a_table_names_ports_by_interface() -> None:
     table = pl.DataFrame({"node_name": ["a", "b"], "port": [1, 2], "interface": ["e1", None]})
     assert some_ports(table) == "a[e1], b[2]"
     assert some_ports(table.drop("interface"), 1) == "a[1]"
 
 
 @pytest.mark.parametrize("port", ["l0[swp31]", "l0[3]"])
-def test_a_slow_cable_is_named_by_interface_or_by_number(tmp_path: Path, port: str) -> None:
+def test_a_slow_cable_has_its_interface_or_number(tmp_path: Path, port: str) -> None:
     (tmp_path / "links.csv").write_text(CABLES)
     fabric = read_fabric(tmp_path / "links.csv")
     slow = degrade(fabric, [Degraded(link=port, rate="1 Gb/s")])  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_a_slow_cable_is_named_by_interface_or_by_number(tmp_path: Path, port: s
     assert fabric.link_name(link) == "l0[swp31] → s0[a]"
 
 
-def test_a_link_has_one_name_in_everything_a_diagnosis_writes(tmp_path: Path) -> None:
+def test_a_link_has_one_name_throughout_a_diagnosis(tmp_path: Path) -> None:
     (tmp_path / "links.csv").write_text(CABLES)
     scenario: dict[str, Any] = {
         "fabric": {
@@ -70,7 +70,7 @@ def test_a_link_has_one_name_in_everything_a_diagnosis_writes(tmp_path: Path) ->
     assert ports["l0[3]"] == ports["l0[swp31]"]
 
 
-def test_nothing_but_port_names_puts_a_port_in_brackets() -> None:
+def test_only_port_names_put_ports_in_brackets() -> None:
     sources = (ROOT / "python/tailback").rglob("*.py")
     elsewhere = {path.name for path in sources if "}[{" in path.read_text(encoding="utf-8")}
     # Host lists of batch systems are written with brackets, too: nid[0001-0004].

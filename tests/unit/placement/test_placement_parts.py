@@ -179,7 +179,7 @@ def test_ranks_of_one_host_visit_no_switch() -> None:
     assert edge_cut(fabric, pairs(2, [(0, 1, 1)]), np.array([0, 3])) == 1.0
 
 
-def test_a_valley_is_no_path_unless_there_is_no_other() -> None:
+def test_a_valley_is_the_last_resort() -> None:
     fabric = regular(3, 1, 3)  # three leaves under one spine, one core above
     n = fabric.n_nodes
     # Move the cable of leaf 2 from the spine to leaf 1's host side: a chain through leaf 1.
@@ -287,7 +287,7 @@ def test_leaves_of_different_sizes_do_not_change_places() -> None:
     assert moved[0] == moved[8] and np.bincount(grouped(0, 8)).tolist() == sizes
 
 
-def test_hosts_are_chosen_within_the_leaf_that_was_decided() -> None:
+def test_hosts_are_chosen_within_the_decided_leaf() -> None:
     fabric, program = regular(2, 2, 2), pairs(8, [(0, 4, 9), (1, 5, 9), (2, 3, 1)])
     problem = problem_for(fabric, program, [0, 1, 2, 3], 2, 1)
     leaf = np.array([0, 0, 0, 0, 1, 1, 1, 1])
@@ -307,7 +307,7 @@ def test_a_graph_counts_each_byte_once() -> None:
     assert between.cut(np.array([0, 1])) == 7.0
 
 
-def test_the_congestion_of_a_switch_is_that_of_its_worst_link() -> None:
+def test_a_switchs_congestion_is_its_worst_links() -> None:
     fabric = regular(2, 1, 2)
     n = fabric.n_nodes
     links = np.full(fabric.n_links, np.nan)

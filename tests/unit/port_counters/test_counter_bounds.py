@@ -68,7 +68,7 @@ def readings(**columns: list[int | None] | float | str) -> pl.DataFrame:
         ("packets", SECOND, Flag.DATA_IMPOSSIBLE),
     ],
 )
-def test_a_rise_beyond_time_and_speed_has_no_number(column: str, rise: float, flag: Flag) -> None:
+def test_a_rise_beyond_speed_has_no_number(column: str, rise: float, flag: Flag) -> None:
     row = difference(readings(**{column: [7, 7 + int(rise)]})).row(0, named=True)
     assert Flag(row["flags"]) == flag
     given = (
@@ -86,7 +86,7 @@ def test_a_rise_beyond_time_and_speed_has_no_number(column: str, rise: float, fl
     assert any(honest[name] is not None for name in given)
 
 
-def test_where_speed_and_tick_are_unknown_the_fastest_link_is_the_bound() -> None:
+def test_unknown_speed_and_tick_assume_the_fastest_link() -> None:
     unknown: dict[str, list[int | None]] = {
         "capacity_gbps": [None, None],
         "tick_ns": [None, None],
@@ -99,7 +99,7 @@ def test_where_speed_and_tick_are_unknown_the_fastest_link_is_the_bound() -> Non
     assert difference(some)["flags"].to_list() == [0]
 
 
-def test_a_simulated_packet_is_booked_at_once_however_short_the_interval() -> None:
+def test_a_simulated_packet_is_booked_at_once() -> None:
     rises = readings(time_ns=[0, 10], data_bytes=[0, 4096], source=SIMULATED)
     assert difference(rises).select("data_bytes", "flags").row(0) == (4096, 0)
 
@@ -145,20 +145,20 @@ def samples(board: MetricsBoard, name: str) -> dict[str, float]:
     return {guid: float(value) for guid, value in found}
 
 
-def test_a_live_reading_that_cannot_be_is_left_out_and_counted() -> None:
+def test_an_impossible_live_reading_is_dropped_and_counted() -> None:
     board = watched([0, 0], [TOP - 5, 10**6], words=[[0, 0], [2**40, 5]])
     assert samples(board, "tailback_port_stall_ratio").keys() == {"2"}
     assert [one.target.guid for one in board.worst(5)] == [2]
     assert "tailback_collector_impossible_readings_total 1" in board.metrics()
 
 
-def test_a_live_counter_that_jumped_to_its_top_is_not_believed_there() -> None:
+def test_a_live_jump_to_full_is_disbelieved() -> None:
     board = watched([0], [TOP], [TOP])
     assert samples(board, "tailback_port_latched_stall_seconds") == {}
     assert board.worst(5) == []
 
 
-def test_full_counter_keeps_its_last_measured_stall_in_the_metrics() -> None:
+def test_full_counter_keeps_its_last_measured_stall() -> None:
     busy = int(0.5 * SECOND / EDR_TICK_NS)
     short = busy // 10
     half = pytest.approx(0.5)
@@ -173,7 +173,7 @@ def test_full_counter_keeps_its_last_measured_stall_in_the_metrics() -> None:
     assert [one.target.guid for one in board.worst(5)] == [1, 2]
 
 
-def test_full_counter_is_not_accused_of_time_in_which_its_port_sent() -> None:
+def test_full_counter_is_not_accused_while_sending() -> None:
     busy = int(0.5 * SECOND / EDR_TICK_NS)
     nine_tenths = int(0.9 * 100e9 / 8 / 4)
     board = watched([TOP - busy], [TOP], [TOP], words=[[0], [0], [nine_tenths]])
@@ -193,7 +193,7 @@ def test_counter_first_seen_full_claims_no_bandwidth() -> None:
     assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
 
 
-def test_64_bit_counter_that_stands_at_32_ones_is_full() -> None:
+def test_64_bit_counter_at_32_ones_is_full() -> None:
     board = MetricsBoard()
     board.begin([PortTarget(1, "n1", True, 1, 1, 100.0, EDR_TICK_NS, "given", extended_wait=True)])
     for second in range(2):
@@ -202,7 +202,7 @@ def test_64_bit_counter_that_stands_at_32_ones_is_full() -> None:
     assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
 
 
-def test_the_dashboard_shows_ports_with_full_counters_beside_the_worst() -> None:
+def test_the_dashboard_shows_full_counters() -> None:
     docs = ROOT / "docs" / "how-to"
     panels = json.loads((docs / "grafana-dashboard.json").read_text(encoding="utf-8"))["panels"]
     full = "tailback_port_latched_stall_seconds"
@@ -267,7 +267,7 @@ def test_full_counters_decide_the_headline_and_rank_first(
     assert worst[0]["latched_stall_seconds"] == pytest.approx(45)
 
 
-def test_a_counter_that_fills_while_it_is_read_bounds_all_the_time_it_was_read(
+def test_a_counter_filling_during_reading_bounds_its_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy = int(0.8 * SECOND / EDR_TICK_NS)
@@ -277,7 +277,7 @@ def test_a_counter_that_fills_while_it_is_read_bounds_all_the_time_it_was_read(
     assert row["lost_gbps"] == pytest.approx(20)
 
 
-def test_what_cannot_be_decides_nothing_and_is_counted_on_the_screen(
+def test_impossible_readings_are_counted_on_the_screen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = collection(tmp_path / "c", {1: [0, 1000, 1000], 2: [0, 0, 0]})
@@ -460,7 +460,7 @@ def test_full_data_counter_is_no_stall(tmp_path: Path, capsys: pytest.CaptureFix
     assert "with a counter of data or packets at its largest value" in shown
 
 
-def test_counter_that_was_reset_since_is_ranked_by_what_it_counts(
+def test_counter_reset_since_is_ranked_by_its_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = collection(tmp_path / "c", {1: [TOP, TOP, 0, 0, 0, 0], 2: [0] * 6})
@@ -498,7 +498,7 @@ def test_full_counters_of_two_error_reports_are_said(
         assert ("≥ 2.75 s" in text) == bool(more)
 
 
-def test_a_link_with_a_full_counter_is_in_the_evolution(
+def test_a_full_counters_link_is_in_the_evolution(
     tmp_path: Path, fabric: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = collection(tmp_path / "c", {1: [TOP] * 4, 2: [0] * 4})
@@ -511,7 +511,7 @@ def test_a_link_with_a_full_counter_is_in_the_evolution(
     assert facts["evolution"]["features"] == 3
 
 
-def test_a_link_that_jumped_is_not_in_the_evolution(fabric: Path) -> None:
+def test_a_jumping_link_is_not_in_the_evolution(fabric: Path) -> None:
     known = read_fabric(fabric)
     found = difference(
         readings(

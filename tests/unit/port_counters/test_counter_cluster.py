@@ -135,7 +135,7 @@ def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
 
 
 @pytest.mark.parametrize("given", ["not an address", "http://localhost:8787"])
-def test_what_is_no_address_of_a_scheduler_is_refused_at_once(given: str) -> None:
+def test_no_scheduler_address_is_refused_at_once(given: str) -> None:
     # In a process of its own: a client that is given up waits when the interpreter ends.
     began = time.monotonic()
     ended = subprocess.run(

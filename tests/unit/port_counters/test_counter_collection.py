@@ -21,7 +21,7 @@ from tests.factories.counter_collection import PORTS, SECOND, collected
 
 @pytest.mark.parametrize("tick_ns", [None, 3.0])
 @pytest.mark.parametrize("named", [False, True])
-def test_piece_by_piece_it_says_what_it_says_as_a_whole(
+def test_pieces_say_what_the_collection_says(
     tmp_path: Path, tick_ns: float | None, named: bool
 ) -> None:
     folder = collected(tmp_path / "c", 5)
@@ -64,7 +64,7 @@ def test_a_collection_without_any_table_is_undetermined(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["end", "middle", "columns"])
-def test_damaged_table_is_named_and_the_others_are_read(tmp_path: Path, where: str) -> None:
+def test_damaged_table_is_named_others_are_read(tmp_path: Path, where: str) -> None:
     folder = collected(tmp_path / "c", 3, sweeps=200)
     file = sorted((folder / "intervals").iterdir())[1]
     data = bytearray(file.read_bytes())
@@ -97,7 +97,7 @@ def test_missing_middle_segment_is_a_stated_gap(tmp_path: Path, gone: tuple[str,
     ]
 
 
-def test_number_of_a_segment_without_readings_is_no_gap(tmp_path: Path) -> None:
+def test_a_segment_without_readings_is_no_gap(tmp_path: Path) -> None:
     folder = collected(tmp_path / "c", 2)
     for part in ("intervals", "readings", "errors", "sha256"):
         (file,) = (folder / part).glob("000002.*")
@@ -107,7 +107,7 @@ def test_number_of_a_segment_without_readings_is_no_gap(tmp_path: Path) -> None:
     assert analyse(load([folder]), PortInventory(), AnalysisOptions()).notes == []
 
 
-def test_empty_and_damaged_files_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+def test_empty_and_damaged_files_are_named(tmp_path: Path) -> None:
     text = "# Port counters: Lid 7 port 1 (CapMask: 0x1300)\nPortXmitWait:....{}\n"
     contents = [text.format(1), "", text.format("x"), "hello", text.format(10**9)]
     files = [tmp_path / f"{n}.txt" for n in range(5)]
@@ -128,7 +128,7 @@ def test_empty_and_damaged_files_are_named_and_the_others_are_read(tmp_path: Pat
         load([*files, tmp_path / "typo.txt"])
 
 
-def test_damaged_file_of_an_archive_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_damaged_archive_file_is_named(tmp_path: Path) -> None:
     rows = read_counters(collected(tmp_path / "c", 3)).intervals
     for number in range(3):
         rows.slice(number * 8, 8).write_parquet(tmp_path / f"part-{number}.parquet")

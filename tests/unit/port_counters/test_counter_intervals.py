@@ -63,7 +63,7 @@ def test_plain_interval() -> None:
 
 
 @pytest.mark.parametrize("speeds", [(50.0, 100.0), (100.0, 50.0)])
-def test_another_speed_is_told_whether_it_rose_or_fell(speeds: tuple[float, float]) -> None:
+def test_another_speed_is_reported_either_way(speeds: tuple[float, float]) -> None:
     row = one(
         {"time_ns": 0, "data_bytes": 0, "capacity_gbps": speeds[0]},
         {"time_ns": SECOND, "data_bytes": 10**9, "capacity_gbps": speeds[1]},
@@ -72,12 +72,12 @@ def test_another_speed_is_told_whether_it_rose_or_fell(speeds: tuple[float, floa
     assert row["utilization"] == pytest.approx(8 / speeds[1])
 
 
-def test_a_reading_that_is_the_one_before_says_so_of_its_interval() -> None:
+def test_a_repeated_reading_marks_its_interval() -> None:
     stale = [{"time_ns": n, "xmit_wait_ticks": 7, "flags": n * int(Flag.STALE)} for n in (0, 1)]
     assert one(*stale)["flags"] == Flag.STALE
 
 
-def test_a_stall_told_as_time_that_was_set_back_is_a_lower_bound() -> None:
+def test_a_reset_stall_time_is_a_lower_bound() -> None:
     row = one({"time_ns": 0, "stall_ns": 900}, {"time_ns": 1000, "stall_ns": 250})
     assert (row["stall_ns"], row["stall_fraction"]) == (250.0, 0.25)
     assert row["flags"] == Flag.RESET | Flag.AT_LEAST
@@ -111,7 +111,7 @@ def test_data_wraps_at_a_whole_word() -> None:
     assert (row["data_bytes"], row["flags"]) == (400, Flag.WRAP)
 
 
-def test_a_wrap_that_time_does_not_allow_is_a_reset() -> None:
+def test_a_wrap_too_fast_is_a_reset() -> None:
     rows = ({"time_ns": 0, "xmit_wait_ticks": U32 - 9}, {"time_ns": 1400, "xmit_wait_ticks": 90})
     row = one(*rows)
     assert row["xmit_wait_ticks"] == 90
@@ -171,7 +171,7 @@ def test_tiles_share_the_stall() -> None:
     assert row["internal_stall_fraction"] == pytest.approx(0.1)
 
 
-def test_unknown_tick_is_null_and_an_argument_fills_it() -> None:
+def test_unknown_tick_is_null_until_given() -> None:
     rows = readings(
         {"time_ns": 0, "xmit_wait_ticks": 0, "tick_ns": None},
         {"time_ns": 100, "xmit_wait_ticks": 2, "tick_ns": None},
@@ -197,7 +197,7 @@ def test_page_of_tables_describes_port_counters() -> None:
 
 
 @pytest.mark.parametrize("step", [-25 * SECOND, -3600 * SECOND])
-def test_clock_set_back_gives_no_interval_across_and_true_ones_on_both_sides(step: int) -> None:
+def test_a_clock_set_back_spans_no_interval(step: int) -> None:
     draw = np.random.default_rng(1)
     parts = []
     for port in (1, 2):
@@ -219,7 +219,7 @@ def test_clock_set_back_gives_no_interval_across_and_true_ones_on_both_sides(ste
     )
 
 
-def test_readings_in_any_order_are_put_in_order_of_time() -> None:
+def test_readings_are_sorted_by_time() -> None:
     readings = pl.DataFrame(
         {
             "time_ns": [n * SECOND for n in range(9)],

@@ -109,7 +109,7 @@ def test_perfquery_wide_wins_over_plain(tmp_path: Path) -> None:
         PLAIN.replace("0x1300", "0x0300").replace(":....................100", ":......0"),
     ],
 )
-def test_a_wait_the_device_does_not_count_is_null_not_zero(tmp_path: Path, text: str) -> None:
+def test_an_uncounted_wait_is_null_not_zero(tmp_path: Path, text: str) -> None:
     row = read_counters(put(tmp_path, "a.txt", text)).readings.row(0, named=True)
     assert row["xmit_wait_ticks"] is None
     assert row["flags"] & Flag.NO_COUNTER
@@ -261,7 +261,7 @@ def test_other_samplers(tmp_path: Path) -> None:
     assert (row["port"], row["data_bytes"], row["turnaround_ns"]) == (2, 200, 500_000_000)
 
 
-def test_a_counter_of_a_sampler_that_stopped_is_not_a_port_that_never_waits(tmp_path: Path) -> None:
+def test_a_stopped_sampler_is_no_idle_port(tmp_path: Path) -> None:
     """The sampler reads PortCounters, whose 32 bits stop at all ones; no column says so."""
     text = "#Time,Time_usec,ProducerName,lid,port,PortXmitData,PortXmitPkts,PortXmitWait\n"
     for second, (data, packets, wait) in enumerate(
@@ -305,7 +305,7 @@ def test_engine_rows_are_the_same_rows() -> None:
     assert found["utilization"].to_list() == [0.0, 0.8, 0.0, 0.0]
 
 
-def test_a_stall_of_the_engine_is_in_the_windows_through_which_it_lasted() -> None:
+def test_an_engine_stall_spans_its_windows() -> None:
     """The engine books it where it ends; a second of stall does not fit into half a window."""
     run = run_tables()
     truth = run.tables["truth"].with_columns(stall_ps=pl.lit(700_000, pl.UInt64))

@@ -74,7 +74,7 @@ def late(kind: str, minutes: int = 50, routers: int = 8) -> NDArray[np.int64]:
 
 
 @pytest.mark.parametrize("kind", ["a nanosecond", "clocks", "sleeps", "long sweep"])
-def test_the_graph_does_not_depend_on_when_a_port_is_read(kind: str) -> None:
+def test_the_graph_is_independent_of_reading_times(kind: str) -> None:
     at_once, where = ring_rows(np.zeros((50, 8), np.int64))
     rows, _ = ring_rows(late(kind))
     expected = evolution.from_torus(at_once, where, "X+")
@@ -88,7 +88,7 @@ def test_the_graph_does_not_depend_on_when_a_port_is_read(kind: str) -> None:
     assert np.array_equal(values.ravel(), 100 * at_once["stall_fraction"].to_numpy())
 
 
-def test_links_of_a_tree_are_read_one_after_another() -> None:
+def test_tree_links_are_read_in_order() -> None:
     fabric = fat_tree(
         FatTree(hosts_per_leaf=2, leaves=2, aggregation=2, pods=2, cores=2, aggregation_uplinks=1)
     )
@@ -111,7 +111,7 @@ def test_nothing_goes_on_over_a_gap() -> None:
     assert far.edges.rows() == [(0, 1)]
 
 
-def test_the_largest_counts_where_a_place_comes_twice_in_a_step() -> None:
+def test_the_largest_counts_within_a_step() -> None:
     rows = pl.DataFrame(
         {
             "time_ns": np.array([60, 120, 121]) * 10**9,
@@ -128,7 +128,7 @@ def test_the_largest_counts_where_a_place_comes_twice_in_a_step() -> None:
 
 
 @pytest.mark.parametrize("rest", [1, 29, 30, 31, 59])
-def test_a_last_interval_cut_short_is_a_step_of_its_own(rest: int) -> None:
+def test_a_truncated_last_interval_is_a_step(rest: int) -> None:
     rows = pl.DataFrame({"time_ns": [60, 120, 120 + rest], "interval_ns": [60, 60, rest]})
     sweeps = Sweeps.of(rows)
     assert np.diff(sweeps.number).tolist() == [1, 1]

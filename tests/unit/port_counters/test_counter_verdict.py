@@ -42,7 +42,7 @@ def classed(ports: pl.DataFrame) -> pl.DataFrame:
     return ports.with_columns(category=pl.lit("ToR"), port_type=pl.lit("up"))
 
 
-def test_a_port_counts_by_the_time_in_which_its_stall_is_known() -> None:
+def test_a_port_counts_by_its_known_time() -> None:
     latched: list[float | None] = [1.0, *[None] * 59]
     rows = pl.concat(
         [
@@ -155,7 +155,7 @@ def test_waiting_begins_only_downstream_of_ports_that_wait(
     assert "give fabric=" in roots(found, None) and origins(found, None).full.is_empty()
 
 
-def test_no_full_port_is_named_that_no_route_reaches_from_a_waiting_one() -> None:
+def test_an_unreachable_full_port_is_not_named() -> None:
     """Drawn stalls: every port that is named lies on an up/down path from a waiting port."""
     draw = np.random.default_rng(5)
     fabric = tree()

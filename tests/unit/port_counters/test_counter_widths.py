@@ -55,7 +55,7 @@ def test_words_through_the_top(
     assert (row["data_bytes"], row["flags"] & ~int(Flag.NO_COUNTER)) == (data_bytes, flags)
 
 
-def test_counter_beyond_32_bits_was_not_full_at_32_ones() -> None:
+def test_counter_beyond_32_bits_was_not_full() -> None:
     """The values of the whole series tell the width, so all of its intervals have numbers."""
     values = [TOP - 8, TOP, TOP + 8]
     readings = pl.DataFrame(
@@ -75,7 +75,7 @@ def test_counter_beyond_32_bits_was_not_full_at_32_ones() -> None:
 
 
 @pytest.mark.parametrize("stated", [None, TOP, 2**64 - 1])
-def test_counters_at_32_ones_are_full_whatever_their_source_states(stated: int | None) -> None:
+def test_counters_at_32_ones_are_full_everywhere(stated: int | None) -> None:
     columns = {
         "xmit_wait_ticks": ("wait_limit", 1),
         "packets": ("packets_limit", 1),
@@ -90,7 +90,7 @@ def test_counters_at_32_ones_are_full_whatever_their_source_states(stated: int |
     assert rows["flags"].to_list() == [full]
 
 
-def test_sysfs_says_that_a_port_does_not_count_its_packets(tmp_path: Path) -> None:
+def test_sysfs_reports_uncounted_packets(tmp_path: Path) -> None:
     folder = sysfs(tmp_path)
     (folder / "mlx5_0/ports/1/counters/port_xmit_packets").unlink()
     row = read_counters(folder).readings.row(0, named=True)
@@ -98,7 +98,7 @@ def test_sysfs_says_that_a_port_does_not_count_its_packets(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("source", ["sysfs", "sysclassib"])
-def test_a_wait_wider_than_32_bits_goes_on_counting(tmp_path: Path, source: str) -> None:
+def test_a_wait_beyond_32_bits_continues(tmp_path: Path, source: str) -> None:
     """A number above 32 ones says itself that the counter is wider: it stands at no top."""
     ticks = (2**33, 2**33 + 100)
     if source == "sysfs":
@@ -117,13 +117,13 @@ def test_a_wait_wider_than_32_bits_goes_on_counting(tmp_path: Path, source: str)
     assert (row["xmit_wait_ticks"], row["flags"]) == (100, 0)
 
 
-def test_ldms_words_that_no_number_of_octets_can_tell_stand_at_the_largest(tmp_path: Path) -> None:
+def test_ambiguous_ldms_words_take_the_largest_octets(tmp_path: Path) -> None:
     text = f"#Time,Time_usec,ProducerName,ib.port_xmit_data#mlx5_0.1\n1,0,n1,{2**63}\n"
     found = read_counters(put(tmp_path, "a.csv", text)).readings
     assert found["data_bytes"].to_list() == [2**64 - 4]
 
 
-def test_ldms_times_without_a_column_of_microseconds_keep_them(tmp_path: Path) -> None:
+def test_ldms_times_keep_their_microseconds(tmp_path: Path) -> None:
     text = "#Time,ProducerName,ib.port_xmit_wait#mlx5_0.1\n1456790400.123456,n1,1\n"
     found = read_counters(put(tmp_path, "a.csv", text)).readings
     assert found["time_ns"].to_list() == [1456790400_123456000]
@@ -137,9 +137,7 @@ def test_gemini_percentages_as_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("axis", "tiles"), [("X", 8), ("Y", 4), ("Z", 8)])
-def test_a_gemini_stall_is_shared_by_the_tiles_of_its_link(
-    tmp_path: Path, axis: str, tiles: int
-) -> None:
+def test_a_gemini_stall_is_shared_by_tiles(tmp_path: Path, axis: str, tiles: int) -> None:
     """The counters of all tiles are summed: 2.4 s of stall in a second are a part of each."""
     text = f"#Time,Time_usec,CompId,{axis}+_credit_stall (ns),{axis}+_inq_stall (ns)\n"
     text += "1,0,7,0,0\n2,0,7,2400000000,1200000000\n"
@@ -148,7 +146,7 @@ def test_a_gemini_stall_is_shared_by_the_tiles_of_its_link(
     assert found["internal_stall_fraction"] == pytest.approx(1.2 / tiles)
 
 
-def test_simulated_counters_are_read_from_the_start_in_nanoseconds() -> None:
+def test_simulated_counters_start_in_nanoseconds() -> None:
     run = run_tables()
     run.summary.update(end_ps=2_500_000, counters_ps=1_000_000)
     schema = TABLES["counters"].polars_schema
@@ -169,9 +167,7 @@ def test_simulated_counters_are_read_from_the_start_in_nanoseconds() -> None:
 
 
 @pytest.mark.parametrize(("share", "refused"), [(1.4, False), (1.6, True)])
-def test_half_as_much_again_as_the_time_that_passed_is_too_much(
-    share: float, refused: bool
-) -> None:
+def test_a_stall_longer_than_time_is_refused(share: float, refused: bool) -> None:
     row = {"node_name": ["leaf"], "port": [1], "interval_ns": [MINUTE], "stall_fraction": [share]}
     intervals = possible(conform(INTERVALS, pl.DataFrame(row)).lazy()).collect()
     readings = pl.DataFrame(schema=READINGS.polars_schema)

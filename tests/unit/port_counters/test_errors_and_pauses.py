@@ -141,9 +141,7 @@ def ethernet(folder: Path, *, paused: float, sent: float, columns: str) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.75, 0.99])
-def test_paused_port_is_stalled_by_its_far_end_and_no_slow_link(
-    share: float, tmp_path: Path
-) -> None:
+def test_a_paused_port_is_no_slow_link(share: float, tmp_path: Path) -> None:
     # At the rate of the link while it is not paused: 24 of 1,524 bytes of a frame are not counted.
     sent = 1500 / 1524 * (1 - share)
     path = ethernet(tmp_path, paused=share, sent=sent, columns="frames, duration")
@@ -231,7 +229,7 @@ def stalls(folder: Path, device: str, link: str, ticks: int) -> tb.CountersResul
     ],
 )
 @pytest.mark.parametrize("share", [0.05, 1.0])
-def test_stall_of_a_split_or_slow_port_is_exact(
+def test_stall_of_split_or_slow_ports_is_exact(
     device: str, link: str, tick_ns: float, share: float, tmp_path: Path
 ) -> None:
     found = stalls(tmp_path, device, link, round(share * MINUTE / tick_ns))
@@ -240,7 +238,7 @@ def test_stall_of_a_split_or_slow_port_is_exact(
     assert row["stall_high_fraction"] is None and found.verdict.kind == "stalls"
 
 
-def test_unknown_tick_is_an_interval_up_to_the_verdict(tmp_path: Path) -> None:
+def test_unknown_tick_is_an_interval_in_the_verdict(tmp_path: Path) -> None:
     seen = set()
     for rule_ns, share in itertools.product((0.64, 10.24), (0.0005, 0.004, 0.05, 0.5, 1.0)):
         found = stalls(tmp_path, "", "4xEDR", round(share * MINUTE / rule_ns))
@@ -254,7 +252,7 @@ def test_unknown_tick_is_an_interval_up_to_the_verdict(tmp_path: Path) -> None:
     assert seen == {"stalls", "quiet", "unknown"}
 
 
-def test_port_without_ticks_is_quiet_however_long_a_tick_is(tmp_path: Path) -> None:
+def test_port_without_ticks_is_quiet(tmp_path: Path) -> None:
     found = stalls(tmp_path, "", "4xEDR", 0)
     assert found.verdict.kind == "quiet"
     bare = tb.counters(files_of("ibnet", tmp_path, 1, 1))

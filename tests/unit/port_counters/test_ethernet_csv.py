@@ -52,7 +52,7 @@ def test_compressed_and_in_several_files(tmp_path: Path) -> None:
     assert reader_of(a).__name__.endswith("ethernet_csv")
 
 
-def test_ports_are_joined_to_links_by_device_and_interface(tmp_path: Path) -> None:
+def test_ports_join_links_by_device_and_interface(tmp_path: Path) -> None:
     places = from_discovery(put(tmp_path, LINKS, "links.csv"))
     source = load(
         [

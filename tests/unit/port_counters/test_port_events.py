@@ -170,7 +170,7 @@ def test_full_counters_are_faults_without_a_rise() -> None:
         assert found(("s", "1", counter, meaning.largest - 1, meaning.largest - 1)).is_empty()
 
 
-def test_pauses_of_several_priorities_last_at_least_the_longest() -> None:
+def test_priority_pauses_last_at_least_the_longest() -> None:
     rows = [
         (at, 0, "s", 0, "e", f"rx_prio{priority}_pause_duration", value)
         for at, values in ((0, (5, 7)), (1, (105, 57)), (2, (105, 257)), (3, (105, 257)))
@@ -181,7 +181,7 @@ def test_pauses_of_several_priorities_last_at_least_the_longest() -> None:
     assert frame["several"].to_list() == [False, True, False, False]
 
 
-def test_pause_frames_received_are_told_with_host_and_rate() -> None:
+def test_received_pause_frames_have_host_and_rate() -> None:
     rows = found(
         ("n3", "eth2", "rx_prio3_pause", 55, 12_400),
         ("n3", "eth2", "rx_prio4_pause", 0, 10),
@@ -209,21 +209,21 @@ def test_a_time_without_frames_and_a_reset_counter() -> None:
     assert "discarded 12 packets instead of sending them" in ports_counted(rows, during_run=True)
 
 
-def test_interfaces_that_do_not_carry_the_job_are_left_out() -> None:
+def test_interfaces_outside_the_job_are_left_out() -> None:
     rise = ("n3", "eth0", "rx_pause", 0, 5)
     assert found(rise).height == 1
     assert found(rise, unused={"n3": frozenset({"eth0"})}).is_empty()
     assert found().is_empty()
 
 
-def test_notifications_are_told_only_without_the_marks_that_caused_them() -> None:
+def test_notifications_are_reported_without_their_marks() -> None:
     sent = ("n1", "mlx5_0/1", "cnp_sent", 0, 4)
     assert found(sent)["finding"].to_list() == ["notifying"]
     both = found(sent, ("n1", "mlx5_0/1", "np_ecn_marked_roce_packets", 0, 90))
     assert both.select("finding", "count").rows() == [("marked", 90)]
 
 
-def test_losses_come_before_pauses_and_every_kind_has_a_sentence() -> None:
+def test_losses_precede_pauses_and_all_have_sentences() -> None:
     kinds = [
         "rx_pause",
         "tx_pause",
@@ -253,7 +253,7 @@ def test_losses_come_before_pauses_and_every_kind_has_a_sentence() -> None:
         assert " during the run (" in text and "{}" not in text and " 1 times" not in text
 
 
-def test_tables_of_a_recording_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+def test_truncated_recording_tables_are_read(tmp_path: Path) -> None:
     (tmp_path / "ethtool-a-0.csv").write_text(
         STATISTICS_HEAD
         + f"{stamp(0)},a,e0,rx_pause,5\n{stamp(100)},a,e0,rx_pause,9\n"

@@ -73,7 +73,7 @@ def bursts(load: float, steps: int, seed: int) -> np.ndarray:
     return draw.poisson(load / size, steps) * size
 
 
-def test_a_queue_that_outlasts_its_interval_proves_the_rate() -> None:
+def test_a_queue_outlasting_its_interval_proves_the_rate() -> None:
     # 250,000 bytes at once; 1,250 a step served of 5,000: 125,000 in each of two intervals.
     arrivals = np.zeros(1000)
     arrivals[150] = 250_000
@@ -122,7 +122,7 @@ INTERVALS_READ = 38
 """Intervals of each port below."""
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=8)
 @given(
     at=st.one_of(st.integers(1, INTERVALS_READ), st.floats(0.01, INTERVALS_READ - 0.01)),
     reset=st.sampled_from([("a",), ("b",), ("a", "b", "c")]),
@@ -155,7 +155,7 @@ def test_a_reset_makes_no_slow_link(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     at=st.one_of(st.integers(1, 9), st.floats(0.01, 8.99)),
     begin=st.integers(0, 2**32 - 10**6),
@@ -218,7 +218,7 @@ def test_a_full_link_is_busy_and_not_degraded() -> None:
     assert found["served_gbps"][0] == pytest.approx(0.04, rel=0.02)
 
 
-def test_frames_that_counters_leave_out_make_no_slow_link() -> None:
+def test_uncounted_frames_make_no_slow_link() -> None:
     # 64-byte packets: a full wire shows 60 of 84 bytes, and its queue stays.
     frame = queue(5000 * 60 / 84, 5000, np.full(4000, 4000.0), 100)
     frame = frame.with_columns(packets=(pl.col("data_bytes") / 60).cast(pl.UInt64))
@@ -226,7 +226,7 @@ def test_frames_that_counters_leave_out_make_no_slow_link() -> None:
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.7])
-def test_slow_links_are_found_where_readings_are_far_apart(share: float) -> None:
+def test_slow_links_are_found_in_sparse_readings(share: float) -> None:
     found = 0
     for seed in range(20):
         arrivals = bursts(0.85 * share * 5000, 120_000, seed)
@@ -240,7 +240,7 @@ def test_slow_links_are_found_where_readings_are_far_apart(share: float) -> None
     assert found >= 18
 
 
-def test_a_slow_link_whose_queue_is_seen_at_one_end_of_an_interval_at_most() -> None:
+def test_a_slow_link_with_a_one_ended_queue() -> None:
     """Readings catch a queue every other time: no interval begins and ends with one."""
     arrivals = np.zeros(20_000)
     # At a quarter of the rate, 60,000 bytes take 48 of 200 steps: from 80 to 128.
@@ -279,7 +279,7 @@ def test_healthy_links_are_not_called_slow(load: float) -> None:
     assert alarms <= 2
 
 
-def test_drops_are_listed_beside_what_else_a_port_shows() -> None:
+def test_drops_are_listed_beside_other_findings() -> None:
     frame = queue(5000, 5000, np.full(2000, 5500.0), 100).with_columns(
         drops=pl.when(pl.int_range(pl.len()) == 3).then(7).otherwise(0).cast(pl.UInt64)
     )
@@ -291,7 +291,7 @@ def test_drops_are_listed_beside_what_else_a_port_shows() -> None:
     assert found.schema == pl.Schema(PORT_FINDINGS.polars_schema)
 
 
-def test_windows_end_where_the_queue_is_empty_or_readings_are_missing() -> None:
+def test_windows_end_with_empty_queues_or_gaps() -> None:
     arrivals = np.zeros(2000)
     arrivals[150], arrivals[1050] = 4_000_000, 1_000_000
     frame = queue(5000, 5000, arrivals, 100)
@@ -329,7 +329,7 @@ def lab(run: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.data
-def test_the_slow_cable_of_a_real_run_is_named_both_ways(tmp_path: Path) -> None:
+def test_both_ways_name_a_real_runs_slow_cable(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["counters", *lab("r8", tmp_path), "--format", "json"])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.output)

@@ -91,7 +91,7 @@ def test_metrics_of_node_exporter_name_interfaces_and_adapters(tmp_path: Path) -
     assert rows["port"].to_list() == [1] * 6
 
 
-def test_a_gzip_file_and_an_answer_of_one_instant(tmp_path: Path) -> None:
+def test_gzip_files_and_instant_answers_are_read(tmp_path: Path) -> None:
     one = {"metric": TAILBACK, "value": [TIMES[0], "17"]}
     text = json.dumps({"status": "success", "data": {"resultType": "vector", "result": [one]}})
     path = tmp_path / "answer.json.gz"
@@ -223,9 +223,7 @@ def test_page_of_the_collector_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "value", ["-1", "inf", "-Inf", "NaN", "1e400", "twelve", "", str(2**64), "1" * 300]
 )
-def test_values_that_no_counter_has_are_refused_with_their_series(
-    tmp_path: Path, value: str
-) -> None:
+def test_impossible_counter_values_are_refused_with_series(tmp_path: Path, value: str) -> None:
     path = put(tmp_path, "a.json", answer(series(TAILBACK, 1, 2), series(TAILBACK, 3, value)))
     with pytest.raises(CounterError, match="has the value") as error:
         read_counters(path)
@@ -251,7 +249,7 @@ def test_damaged_series_are_refused(tmp_path: Path, result: list[Any], message: 
     assert error.value.remedy
 
 
-def test_an_error_of_the_server_is_quoted_and_a_cut_file_refused(tmp_path: Path) -> None:
+def test_server_errors_are_quoted_truncation_is_refused(tmp_path: Path) -> None:
     failed = {"status": "error", "errorType": "bad_data", "error": "parse \x1b[31m error"}
     with pytest.raises(CounterError, match=r"is an error response: .*parse") as error:
         read_counters(put(tmp_path, "a.json", json.dumps(failed)))

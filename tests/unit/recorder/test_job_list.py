@@ -92,7 +92,7 @@ def test_accounting_is_preferred_to_listings(programs: Path, tmp_path: Path) -> 
     assert begin < end and begin[:13] == now[:13] and "-a" in asked and "-X" in asked
 
 
-def test_who_can_list_the_jobs_is_told_where_that_is_refused(
+def test_a_refused_job_list_names_who_may(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(programs, "sacct", NO_ACCOUNTING)
@@ -127,9 +127,7 @@ Job Id: 8.pbs
 """
 
 
-def test_jobs_of_pbs_are_listed_in_utc_without_users_and_variables(
-    programs: Path, tmp_path: Path
-) -> None:
+def test_pbs_jobs_are_listed_anonymously_in_utc(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "shown").write_text(QSTAT)
     program(programs, "qstat", f'test "$1" = -f && cat {tmp_path}/shown')
     (note,) = listed(tmp_path, {"PBS_JOBID": "9.pbs"})

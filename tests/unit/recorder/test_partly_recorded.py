@@ -93,9 +93,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(f'#!/bin/sh\n{line}\nexec "$@"\n')
         (folder / name).chmod(0o755)
     patch = pytest.MonkeyPatch()
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        patch.setenv(name, "1")
-    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     # The ranks of MPICH run on two hosts, as it believes.
     patch.setenv("MPIR_CVAR_NUM_CLIQUES", "2")
     yield folder
@@ -112,7 +109,7 @@ def _launch(folder: Path, family: str, first: list[str], second: list[str]) -> l
 @pytest.mark.tools
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
 @pytest.mark.parametrize("order", ["last", "first"])
-def test_a_program_that_does_not_load_the_recorder_hangs_nobody(
+def test_a_program_without_recorder_hangs_nobody(
     folder: Path, tmp_path: Path, family: str, order: str
 ) -> None:
     unloaded = [str(folder / "unloaded")]
@@ -147,9 +144,7 @@ def test_a_file_of_programs_is_recorded(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.tools
-def test_a_rank_whose_disk_is_full_hangs_nobody_and_spoils_no_data(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_hangs_nobody_and_damages_nothing(folder: Path, tmp_path: Path) -> None:
     # Ranks 2 and 3 cannot write, but still count communicators and collectives.
     command = _launch(folder, "mpich", [], [str(folder / "limited")])
     found = record(command, tmp_path / "out", clocks_every_s=0.1)
@@ -184,9 +179,7 @@ def test_a_recorder_of_another_mpi_library_says_so(folder: Path, tmp_path: Path,
 
 @pytest.mark.slow
 @pytest.mark.tools
-def test_collectives_that_one_program_hides_do_not_hang_the_comparison_of_clocks(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_hidden_collectives_do_not_hang_clock_comparison(folder: Path, tmp_path: Path) -> None:
     # One of the two hosts counts half as many collectives as the other.
     command = [*_launch(folder, "mpich", [], []), "hidden"]
     found = record(command, tmp_path / "out", clocks_every_s=0.1)
@@ -210,7 +203,7 @@ def test_the_exit_code_is_that_of_the_program(folder: Path, tmp_path: Path, caps
     assert run(["record", "--clocks-every", "no", "--", "true"]) == 125
 
 
-def test_the_end_of_a_program_and_what_is_kept_of_it_are_told() -> None:
+def test_the_end_and_its_kept_data_are_reported() -> None:
     ranks = [RankRecord(rank, size=4, end=end) for rank, end in enumerate(("end", "exit", "", ""))]
     assert notes_on_end(-9, ranks, 5) == [
         "the program ended by SIGKILL; 1 rank (1) ended before MPI_Finalize, with all calls kept; "
@@ -227,7 +220,7 @@ def test_the_end_of_a_program_and_what_is_kept_of_it_are_told() -> None:
     assert number_ranges(list(range(0, 40, 2))).endswith("14, …")
 
 
-def test_hosts_whose_clocks_nobody_compared_are_joined_by_their_system_clocks(
+def test_system_clocks_join_hosts_without_comparison(
     tmp_path: Path,
 ) -> None:
     second = 10**9

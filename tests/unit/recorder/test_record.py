@@ -71,18 +71,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
     folder = tmp_path_factory.mktemp("program")
-    patch = pytest.MonkeyPatch()
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        patch.setenv(name, "1")
-    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (folder / "app.c").write_text(PROGRAM)
     subprocess.run(["mpicc", "-g", "app.c", "-o", "app"], cwd=folder, check=True)
-    yield ["mpirun", "--oversubscribe", "-np", "2", str(folder / "app")]
-    patch.undo()
+    return ["mpirun", "--oversubscribe", "-np", "2", str(folder / "app")]
 
 
 @pytest.mark.tools
-def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path) -> None:
+def test_the_trace_has_messages_completions_and_call_sites(program, tmp_path) -> None:
     found = record(program, tmp_path / "evidence")
     trace = load(tmp_path / "evidence")
     kinds = Counter(trace.messages.kind.tolist())
@@ -115,7 +110,7 @@ def test_messages_completions_and_call_sites_are_in_the_trace(program, tmp_path)
 
 
 @pytest.mark.tools
-def test_a_killed_rank_loses_no_more_than_its_last_buffer(program, tmp_path) -> None:
+def test_a_killed_rank_loses_its_last_buffer(program, tmp_path) -> None:
     found = record([*program, "kill"], tmp_path / "evidence")
     assert found.exit_code != 0
     assert found.unfinished >= 1
@@ -132,7 +127,7 @@ def test_a_program_without_mpi_is_told(program, tmp_path) -> None:
 
 
 @pytest.mark.tools
-def test_rates_within_hosts_are_measured_where_each_rank_has_a_core(program, tmp_path) -> None:
+def test_rates_within_hosts_need_a_core_each(program, tmp_path) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")
     measured = record(program, tmp_path / "evidence").within_hosts_gbps
@@ -172,7 +167,7 @@ def test_a_missing_compiler_and_launcher_are_told(tmp_path) -> None:
         record(["true"], tmp_path / "evidence", mpicc="no-such-mpicc")
 
 
-def test_every_call_has_a_wrapper_for_c_and_fortran() -> None:
+def test_every_call_has_c_and_fortran_wrappers() -> None:
     text = source()
     for call in calls():
         assert text.count(f"\nint {call.name}(") == 1
@@ -180,7 +175,7 @@ def test_every_call_has_a_wrapper_for_c_and_fortran() -> None:
         assert text.count(f"\nvoid {call.fortran}(") == (0 if call.large else 1)
 
 
-def test_calls_of_mpi_4_are_those_that_a_library_may_lack() -> None:
+def test_libraries_may_lack_the_mpi_4_calls() -> None:
     by_name = {call.name: call for call in calls()}
     large = [one.declared for one in by_name["MPI_Alltoallv_c"].arguments]
     assert large[1:4] == [
@@ -202,7 +197,7 @@ def test_calls_of_mpi_4_are_those_that_a_library_may_lack() -> None:
     assert "\nint MPI_Pready(" in without and "\nint MPI_Send_c(" not in without
 
 
-def test_variables_go_through_srun_beside_those_of_the_user() -> None:
+def test_variables_pass_srun_beside_the_users() -> None:
     variables = {"A": "1", "B": "2"}
     assert launch._srun(["srun", "app"], variables) == ["srun", "--export=ALL,A=1,B=2", "app"]
     assert launch._srun(["srun", "--export=X", "app"], variables)[1] == "--export=X,A=1,B=2"

@@ -73,9 +73,7 @@ def test_the_interface_is_that_which_sent_the_messages(
     assert found.cost("other-traffic") is None and not found.shared_links
 
 
-def test_traffic_at_another_time_is_not_that_of_the_messages(
-    recording: tuple[Path, datetime], edges: Path
-) -> None:
+def test_traffic_at_another_time_is_not_ours(recording: tuple[Path, datetime], edges: Path) -> None:
     trace, now = recording
     # The file system's network sends as much, after the job.
     write_counters(
@@ -123,7 +121,7 @@ def test_a_fabric_that_names_the_interface_decides(
     assert "counters of 2 links" in "; ".join(found.sources)
 
 
-def test_pauses_of_the_job_s_interface_are_told_on_the_screen(
+def test_the_screen_shows_pauses_of_the_interface(
     recording: tuple[Path, datetime], edges: Path, tmp_path: Path
 ) -> None:
     from tailback.cli.render import diagnosis_lines

@@ -33,7 +33,7 @@ def jobs(now: datetime, *rows: tuple[str, int, int, str]) -> str:
     )
 
 
-def test_the_recorded_list_is_used_without_the_own_job(recording: tuple[Path, datetime]) -> None:
+def test_the_recorded_list_excludes_the_own_job(recording: tuple[Path, datetime]) -> None:
     trace, now = recording
     (trace / "jobs.txt").write_text(
         # Job 17 shares host a with ours; job 18 ended before.
@@ -51,7 +51,7 @@ def test_the_recorded_list_is_used_without_the_own_job(recording: tuple[Path, da
     assert "0 other jobs at that time" in evidence_of(trace)
 
 
-def test_a_list_that_the_user_gives_replaces_that_of_the_recording(
+def test_a_users_list_replaces_the_recorded(
     recording: tuple[Path, datetime], tmp_path: Path
 ) -> None:
     trace, now = recording
@@ -100,7 +100,7 @@ def test_what_an_incomplete_folder_lacks_is_said(
     assert "copy the whole folder" in str(error.value)
 
 
-def test_ranks_that_were_killed_before_they_wrote_anything_are_told(tmp_path: Path) -> None:
+def test_ranks_killed_before_writing_are_reported(tmp_path: Path) -> None:
     trace = writing(tmp_path)([[], []])
     for name, said in (("", "eztrace"), ("recording.json", "record a run that ends")):
         if name:
@@ -110,7 +110,7 @@ def test_ranks_that_were_killed_before_they_wrote_anything_are_told(tmp_path: Pa
         assert said in str(error.value)
 
 
-def test_half_a_line_of_a_table_of_counters_is_dropped(tmp_path: Path) -> None:
+def test_half_a_counter_line_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "ethernet-a-0.csv"
     for text, kept in (
         ("h\n1,2\n3", "h\n1,2\n"),

@@ -44,18 +44,13 @@ pytestmark = pytest.mark.tools
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
     folder = tmp_path_factory.mktemp("program")
-    patch = pytest.MonkeyPatch()
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        patch.setenv(name, "1")
-    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (folder / "app.c").write_text(PROGRAM)
     subprocess.run(["mpicc", "app.c", "-o", "app"], cwd=folder, check=True)
-    yield ["mpirun", "--oversubscribe", "-np", "2", str(folder / "app")]
-    patch.undo()
+    return ["mpirun", "--oversubscribe", "-np", "2", str(folder / "app")]
 
 
 def tailback(*arguments: str) -> list[str]:
@@ -165,7 +160,7 @@ def test_files_of_ranks_outlive_a_full_disk(program: list[str], tmp_path: Path) 
     assert len(load(out).calls.rank) == 2 * 102
 
 
-def test_trace_that_reads_back_differently_keeps_the_files_of_ranks(
+def test_trace_that_differs_keeps_the_rank_files(
     program: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose_an_event_file(ranks, folder, *rest) -> int:

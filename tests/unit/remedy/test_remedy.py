@@ -129,7 +129,7 @@ def test_only_placements_are_counted_as_placements_tried() -> None:
     assert none is not None and "placements tried" not in none.action
 
 
-def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
+def test_pattern_advice_precedes_placement() -> None:
     run = endpoint_run()
     same = [Candidate(name=n, elapsed_ps=100, low_ps=100, high_ps=100) for n in ("block", "tile")]
     remedy = recommend(run, diagnose_cause(run), same)
@@ -159,7 +159,7 @@ def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
         ),
     ],
 )
-def test_what_a_placement_is_follows_from_its_variant_not_from_its_name(
+def test_a_placements_variant_decides_what_it_is(
     variant: PlacementVariant | None, expected: str
 ) -> None:
     run, nodes = placement_run(), {"mine-compact": np.arange(4, dtype=np.uint32)}
@@ -188,7 +188,7 @@ def test_other_traffic_names_links_to_avoid() -> None:
     assert "→ leaf1" in remedy.action
 
 
-def test_nothing_to_do_when_the_network_is_not_the_problem() -> None:
+def test_a_healthy_network_needs_no_remedy() -> None:
     assert recommend(quiet_run(), diagnose_cause(quiet_run()), []) is None
 
 

@@ -108,7 +108,7 @@ def candidates(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in found["remedy"]["candidates"]}
 
 
-def test_a_loop_to_one_rank_is_proved_as_a_tree(
+def test_a_loop_to_one_rank_becomes_a_tree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = reduction("reduce-naive", 32, 20)
@@ -237,7 +237,7 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
 
 
 @pytest.mark.parametrize("rule", ["valiant", "ugal"])
-def test_even_spreading_is_also_asked_where_routes_make_detours(rule: str) -> None:
+def test_even_spreading_is_advised_beside_detours(rule: str) -> None:
     """A neighbour exchange that the routes send round by other groups: that is routing's fault."""
     topology = {
         "kind": "dragonfly",
@@ -333,7 +333,7 @@ def test_rates_are_not_proposed_for_coarse_packets() -> None:
     assert REMEDIES["rate-control"](coarse, diagnose_cause(run), means) == []
 
 
-def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
+def test_a_rate_covers_messages_between_two_nodes() -> None:
     """Four ranks of a node send to four of another: one line, which their rates fill together."""
     prepared = prepare(
         parse(
@@ -359,7 +359,7 @@ def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
         assert evaluate(Change(rates=rates)).elapsed_ps < 1.1 * evaluate(Change()).elapsed_ps
 
 
-def test_rates_are_not_proposed_where_the_scenario_states_some() -> None:
+def test_rates_are_not_proposed_over_stated_ones() -> None:
     run = placement_run()
     means = RemedyContext(lambda change: run)
     assert len(REMEDIES["rate-control"](run, diagnose_cause(run), means)) == 2
@@ -369,7 +369,7 @@ def test_rates_are_not_proposed_where_the_scenario_states_some() -> None:
     assert REMEDIES["rate-control"](stated, diagnose_cause(run), means) == []
 
 
-def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> None:
+def test_buffers_account_for_losses_beyond_model_error() -> None:
     assert worth_proving(1000, 700)
     assert not worth_proving(1000, 900)
 
@@ -453,7 +453,7 @@ def candidate(name: str, kind: Any, time: int) -> Candidate:
         (PlacementVariant("tile", recomputed=True), "tile-again", "recomputed with default"),
     ],
 )
-def test_a_placement_is_explained_by_how_it_was_made_and_not_by_its_name(
+def test_a_placement_is_explained_by_its_making(
     variant: PlacementVariant, name: str, explained: str
 ) -> None:
     assert variant.name == name
@@ -472,7 +472,7 @@ def test_a_placement_is_explained_by_how_it_was_made_and_not_by_its_name(
     assert Candidate.model_validate({"name": name, "elapsed_ps": 70}).variant is None
 
 
-def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
+def test_user_remedies_come_before_operator_remedies() -> None:
     run = placement_run()
     now, tile = candidate("block", "placement", 100), candidate("tile", "placement", 70)
     rates = candidate("max-min-rates", "rate-control", 50)
@@ -484,7 +484,7 @@ def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
     assert only.after_ps == 50 and "Do max-min-rates." in only.action
 
 
-def test_links_to_avoid_are_named_only_where_they_are_the_cause() -> None:
+def test_links_to_avoid_are_named_as_causes_only() -> None:
     others, ours = other_run(), placement_run()
     found = recommend(others, diagnose_cause(others), [])
     assert found is not None and found.avoid
@@ -492,7 +492,7 @@ def test_links_to_avoid_are_named_only_where_they_are_the_cause() -> None:
     assert mine is not None and mine.avoid == []
 
 
-def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
+def test_estimates_leave_out_losers_and_say_so() -> None:
     run = placement_run(routing="deterministic")
     times = {"now": 100, "routing": 40, "rates": 40, "placement": 40}
     slow = {"now": 100, "routing": 130, "rates": run.elapsed_ps, "placement": 100}
@@ -564,7 +564,7 @@ def test_the_run_with_the_remedy_is_no_scenario(
     assert json.loads((tmp_path / "again" / "diagnosis.json").read_text()) == before
 
 
-def test_what_is_asked_for_and_cannot_be_had_is_said(
+def test_an_unavailable_request_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ring = {"kind": "ring", "ranks": 8, "messages": 2, "size": "64 KiB"}
@@ -589,9 +589,7 @@ def test_what_is_asked_for_and_cannot_be_had_is_said(
     ("placement", "options"),
     [("incremental", {}), ("shift", {"by": 3}), ("tile", {"tile": [1, 8]})],
 )
-def test_the_placement_in_use_stays_and_is_made_anew(
-    placement: str, options: dict[str, Any]
-) -> None:
+def test_the_placement_in_use_is_kept_and_rebuilt(placement: str, options: dict[str, Any]) -> None:
     """Under its own name it would neither be as it is nor be proved."""
     pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
     tree = {"hosts_per_leaf": 8, "leaves": 6, "aggregation": 1}
@@ -609,7 +607,7 @@ def test_the_placement_in_use_stays_and_is_made_anew(
     assert anew is not None and not np.array_equal(anew, made[used])
 
 
-def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
+def test_hosts_of_congested_leaves_are_avoided() -> None:
     """Four hosts to spare: those of the leaf that the other job overruns are not used."""
     scenario = {
         **CONTENDED,
@@ -647,7 +645,7 @@ def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     assert list(plain) == [PlacementVariant("shift")]
 
 
-def test_what_a_job_waits_before_it_starts_is_none_of_its_time() -> None:
+def test_waiting_before_the_start_is_not_counted() -> None:
     """Gains are shares of the job's own time, also where others run before it."""
     pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
     found = []

@@ -51,7 +51,7 @@ def by_name(times: Mapping[str, int]) -> Evaluate:
     return evaluate
 
 
-def test_who_is_clearly_slower_is_left_out_and_told_why() -> None:
+def test_clearly_slower_candidates_leave_with_a_reason() -> None:
     times = {"a": 100, "b": 110, "c": 120, "d": 124, "e": 126, "f": 300, "g": -1}
     found = screen(dict.fromkeys(times, NODES), by_name(times), always=frozenset({"f"}))
     assert list(found.kept) == ["a", "b", "c", "d", "f", "g"]
@@ -62,7 +62,7 @@ def test_who_is_clearly_slower_is_left_out_and_told_why() -> None:
     assert "g" not in found.estimate_ps
 
 
-def test_in_a_large_run_placements_are_compared_without_contention() -> None:
+def test_large_runs_compare_placements_without_contention() -> None:
     times = {"a": 100, "b": 130, "c": 131, "d": 124, "e": 200}
     asked = list[Change]()
 

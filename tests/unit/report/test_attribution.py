@@ -78,7 +78,7 @@ def test_the_table_sums_to_the_flame(found: Attribution) -> None:
     assert all(line.ranks for line in joined)
 
 
-def test_a_call_path_is_the_line_of_the_program(run: Run) -> None:
+def test_a_call_path_is_a_program_line(run: Run) -> None:
     path = "solve (solve.c:12) > exchange (halo.c:88)"
     lines = by_call_site(attribute(with_labels(run, path=path)))
     assert lines[0].line.startswith(path + " > MPI_Isend, tag ")

@@ -48,7 +48,7 @@ def _load(samples: list[float], weight: list[float], congested: list[float]) -> 
     return LinkLoad(n, w, 3 * w, w, m / 4, m, 3 * m, 1e6, alone, np.zeros(len(n), np.int64))
 
 
-def test_a_link_that_a_run_has_left_counts_as_zero_there() -> None:
+def test_a_link_the_run_left_counts_zero() -> None:
     """Unused, or too few samples to tell and under a twentieth of the other run's packets."""
     used = _load([200, 0, 0, 200, 200], [800, 0, 0, 800, 800], [400, 0, 0, 160, 400])
     other = _load([0, 200, 0, 2, 9], [0, 800, 0, 8, 400], [0, 200, 0, 0, 200])
@@ -59,7 +59,7 @@ def test_a_link_that_a_run_has_left_counts_as_zero_there() -> None:
     assert np.isnan(found.value[4])
 
 
-def test_the_change_is_after_minus_before_with_both_errors(
+def test_the_change_has_both_errors(
     both: tuple[FigureData, FigureData],
 ) -> None:
     found = link_change(*both, "+y")
@@ -72,7 +72,7 @@ def test_the_change_is_after_minus_before_with_both_errors(
     assert np.allclose(found.value, -turned.value, equal_nan=True)
 
 
-def test_links_are_ranked_by_the_least_that_they_changed() -> None:
+def test_links_are_ranked_by_their_least_change() -> None:
     """Nine samples of ten changed by more than a thousand of a thousand did, but not surely."""
     before = _load([12, 2000], [12, 2000], [10, 900])
     after = _load([12, 2000], [12, 2000], [1, 300])
@@ -87,7 +87,7 @@ def test_a_run_does_not_differ_from_itself(both: tuple[FigureData, FigureData]) 
     assert pairs is not None and (pairs["before"] == pairs["after"]).all()
 
 
-def test_the_table_has_every_link_used_in_either_run(both: tuple[FigureData, FigureData]) -> None:
+def test_the_table_has_links_of_either_run(both: tuple[FigureData, FigureData]) -> None:
     table = change_table(*both)
     assert dict(table.schema) == DERIVED["changes"].polars_schema
     whole = table.filter(pl.col("phase").is_null())
@@ -134,7 +134,7 @@ def test_frames_agree_on_shares_of_time(both: tuple[FigureData, FigureData]) -> 
     assert np.isnan(late.cells[~late.used]).all()
 
 
-def test_frames_hold_all_samples_or_say_whose_they_lack(
+def test_frames_hold_all_samples_or_name_gaps(
     both: tuple[FigureData, FigureData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     course = Timeline(both[0], 10)
@@ -222,7 +222,7 @@ def test_no_samples_are_not_no_congestion(
     assert "tier 1 up" in said and "–" in said and "-100 %" not in said
 
 
-def test_a_link_without_samples_in_one_run_is_listed_without_a_number(
+def test_a_link_without_samples_has_no_number(
     runs: tuple[Run, Run],
 ) -> None:
     worst = compare_runs(*runs)["links"][0]

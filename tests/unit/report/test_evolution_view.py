@@ -254,7 +254,7 @@ def test_mistakes_in_a_geometry_are_explained(
     assert said in capsys.readouterr().err
 
 
-def test_what_has_no_effect_or_nothing_to_show_is_refused(
+def test_options_without_effect_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo, looks = ROOT / "examples" / "demo", ROOT / "examples" / "counters"

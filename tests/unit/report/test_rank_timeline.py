@@ -107,7 +107,7 @@ def test_time_without_a_record_is_no_computation(write: Build) -> None:
     assert spent(found, "computation", 0) == [0]
 
 
-def test_the_sums_of_a_rank_are_those_of_its_split(write: Build) -> None:
+def test_a_ranks_sums_are_its_split(write: Build) -> None:
     read = tables(write(late_sender()))
     found = made(rank_timeline(read, windows=7))
     # Imbalance and noise are waits; here they keep the kind they are of.
@@ -151,7 +151,7 @@ def test_nothing_to_draw_without_time(write: Build) -> None:
     assert rank_timeline(read | {"hosts": none}) is None
 
 
-def test_windows_are_joined_to_an_expected_run_by_their_messages(write: Build) -> None:
+def test_messages_join_windows_to_the_expected_run(write: Build) -> None:
     run = make_run()
     posts = run.tables["messages"]["post_ps"].sort()
     found = made(rank_timeline(tables(write(late_sender())), windows=4))

@@ -92,7 +92,7 @@ def test_the_view_states_what_the_verdict_rests_on() -> None:
     assert int(found[2]) > 300
 
 
-def test_links_without_congestion_are_always_held_and_not_counted() -> None:
+def test_uncongested_links_are_held_and_not_counted() -> None:
     found = coverage(FigureData(rare(1)))
     assert found is not None and (~found.congested).sum() > 100
     assert found.inside[~found.congested].all()
@@ -129,7 +129,7 @@ def test_a_measured_run_has_nothing_to_compare_with() -> None:
     assert coverage(FigureData(without)) is None
 
 
-def test_estimates_with_their_bundle_are_nearer_to_the_truth() -> None:
+def test_bundled_estimates_are_nearer_the_truth() -> None:
     """Of the links drawn from few samples, what differs is mostly chance: here two thirds of it."""
     evidence = FigureData(rare(1))
     load, truth = evidence.load(), evidence.truth
@@ -177,7 +177,7 @@ def test_bundles_whose_links_carry_different_flows(
     assert 0.94 <= np.concatenate(inside).mean() <= 0.98
 
 
-def test_links_with_few_packets_differ_by_chance_in_the_run_itself() -> None:
+def test_few_packets_differ_by_chance() -> None:
     """Links that are all alike have other fractions of their few packets: the truth is the run's.
 
     Without that 90.7 % of these 4,000 links are held.

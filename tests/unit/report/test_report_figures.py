@@ -238,7 +238,7 @@ def test_raster_stands_at_the_port_it_leaves() -> None:
         assert link["src_port"] == block.first_port + column
 
 
-def test_rings_of_the_viewer_lie_along_the_longer_side() -> None:
+def test_viewer_rings_follow_the_longer_side() -> None:
     """4 × 3 × 2 switches: 6 rings of 4, 8 of 3 and 12 of 2."""
     found = grids(Packer(), other_fabric("torus_rings").observed)
     assert found is not None
@@ -349,7 +349,7 @@ def test_a_fabric_of_one_switch_is_drawn() -> None:
     assert draw("congested_fraction", make_case(run, None, None, None)) is not None
 
 
-def test_a_step_of_the_waterfall_has_the_colour_of_its_cause() -> None:
+def test_a_waterfall_step_has_its_causes_colour() -> None:
     names = {"slow links": "slow-link", "other traffic": "other-traffic", "injection": "injection"}
     diagnosis = case().diagnosis
     assert diagnosis is not None
@@ -364,7 +364,7 @@ def test_a_step_of_the_waterfall_has_the_colour_of_its_cause() -> None:
         assert scales.CAUSE_COLOURS[cause] in render(picture, "svg").decode()
 
 
-def test_the_waterfall_has_the_step_to_what_was_observed() -> None:
+def test_the_waterfall_reaches_the_observed_time() -> None:
     """Else the steps drawn do not add up."""
     diagnosis = case().diagnosis
     assert diagnosis is not None
@@ -457,7 +457,7 @@ def test_measured_runs_have_no_truth_to_compare_with() -> None:
     assert "truth is not known" in figure.axes[1].texts[0].get_text()
 
 
-def test_links_without_a_congested_sample_are_counted_where_they_are_left_out() -> None:
+def test_links_without_congested_samples_are_counted() -> None:
     runs = [make_run(), make_run(tiled=True)]
     loads = [FigureData(run).load() for run in runs]
     sampled = np.flatnonzero(np.all([load.samples >= 20 for load in loads], axis=0))
@@ -488,7 +488,7 @@ def test_broken_tables_are_named() -> None:
         make_case(run, None, None, make_run(prefix="other-"))
 
 
-def test_a_phase_with_a_known_load_decides_the_time_course() -> None:
+def test_a_phase_of_known_load_decides_the_course() -> None:
     figure = draw("time_course", case())
     assert figure is not None
     delivered = figure.axes[1]
@@ -499,7 +499,7 @@ def test_a_phase_with_a_known_load_decides_the_time_course() -> None:
     assert total == pytest.approx(evidence.load().bytes[ejection].sum())
 
 
-def test_windows_with_few_samples_have_no_point_in_the_course() -> None:
+def test_sparse_windows_have_no_point() -> None:
     base = make_run()
     last = base.tables["windows"]["window"].max()
     # Nine samples of each tier and direction in the last window.

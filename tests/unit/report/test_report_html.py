@@ -115,7 +115,7 @@ def test_page_says_what_the_diagnosis_says() -> None:
         assert part in text, part
 
 
-def test_the_table_of_steps_has_the_one_to_what_was_observed() -> None:
+def test_the_step_table_reaches_the_observed_time() -> None:
     run = make_run()
     diagnosis = make_diagnosis(run)
     *steps, observed = diagnosis.waterfall
@@ -127,7 +127,7 @@ def test_the_table_of_steps_has_the_one_to_what_was_observed() -> None:
     assert "expected 64.2 µs the given run" in text
 
 
-def test_links_that_are_roots_stand_above_those_that_wait() -> None:
+def test_roots_stand_above_waiting_links() -> None:
     run = make_run()
     diagnosis = make_diagnosis(run)
     roots = {link.link for finding in diagnosis.findings for link in finding.links}
@@ -144,7 +144,7 @@ def test_links_that_are_roots_stand_above_those_that_wait() -> None:
         assert ends == sorted(ends, reverse=True)
 
 
-def test_the_table_of_links_has_the_numbers_of_the_plots() -> None:
+def test_the_link_table_has_the_plots_numbers() -> None:
     """Those of a link's own samples single out the links that chance favoured most."""
     shrunk = FigureData(make_run()).load().shrunk
     assert shrunk is not None
@@ -176,7 +176,7 @@ def test_congested_packets_that_cost_no_time_are_told() -> None:
     assert said in text and said not in page()
 
 
-def test_numbers_of_a_link_are_said_to_be_of_the_whole_run() -> None:
+def test_link_numbers_cover_the_run() -> None:
     text = " ".join(read().text)
     assert "Mostly in phase" in text and "Numbers are for the whole run" in text
 
@@ -365,7 +365,7 @@ def test_a_run_without_samples_still_reports() -> None:
     assert "No packet carried a sample" in text and "single time window" not in text
 
 
-def test_a_remedy_simulated_for_its_time_alone_is_not_a_choice() -> None:
+def test_a_remedy_simulated_for_time_is_no_choice() -> None:
     run, after = make_run(), make_run(tiled=True)
     after.tables["samples"] = after.tables["samples"].clear()
     data, _ = unpack(Reader(render_report(run, make_diagnosis(run), after=after)))

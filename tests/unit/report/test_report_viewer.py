@@ -61,7 +61,7 @@ def test_viewer_is_built_from_its_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path, shared: bool) -> None:
+def test_viewer_intervals_are_those_of_the_tables(tmp_path: Path, shared: bool) -> None:
     """In a span of time that the reader chooses, the viewer computes them itself."""
     node = _node_folder()
     if node is None or not (WEB / "node_modules" / "esbuild").is_dir():
@@ -120,9 +120,7 @@ def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path, shared:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_shrunk_estimates_of_the_viewer_are_those_of_the_tables(
-    tmp_path: Path, shared: bool
-) -> None:
+def test_shrunk_estimates_are_those_of_the_tables(tmp_path: Path, shared: bool) -> None:
     """Links in bundles, alone, unused, without congestion, and with more of it than packets."""
     node = _node_folder()
     if node is None or not (WEB / "node_modules" / "esbuild").is_dir():

@@ -24,7 +24,7 @@ SITE = CallSite(
 )
 
 
-def test_a_line_that_congests_several_groups_of_links_is_named_once() -> None:
+def test_a_line_congesting_several_groups_is_named_once() -> None:
     diagnosis = make_diagnosis(make_run())
     sites = [
         SITE,
@@ -36,7 +36,7 @@ def test_a_line_that_congests_several_groups_of_links_is_named_once() -> None:
     assert [item.text for item in step.items] == ["MPI_Isend in ring", "MPI_Isend in halo"]
 
 
-def test_every_cable_of_which_one_may_be_slow_is_listed() -> None:
+def test_every_possibly_slow_cable_is_listed() -> None:
     diagnosis = make_diagnosis(make_run())
     names = [f"l{i}[1] → s{i}" for i in range(12)]
     found = [f"{names[1]} (25 of 100 Gb/s)", f"{names[11]} (25 of 100 Gb/s)"]

@@ -76,13 +76,13 @@ def distance(run: Run, samples: pl.DataFrame) -> float:
     )
 
 
-def test_the_course_of_congestion_is_within_2_percent_of_the_truth(run: Run) -> None:
+def test_the_course_is_within_2_percent(run: Run) -> None:
     evidence = FigureData(run)
     assert distance(run, evidence.samples) > 0.1, "arrival is much later"
     assert distance(run, evidence.samples_by_link_time) < 0.02
 
 
-def test_samples_of_six_bits_stand_at_the_same_time() -> None:
+def test_six_bit_samples_stand_at_the_same_time() -> None:
     """Their course differs by what the counts of so few bits are off, not by the time."""
     run = decode_samples(stencil("coordinated"))
     dated, late = FigureData(run).samples_by_link_time, FigureData(run).samples
@@ -100,7 +100,7 @@ def test_nothing_is_lost_or_added(run: Run) -> None:
     assert evidence.samples_by_link_time.schema == evidence.samples.schema
 
 
-def test_fractions_of_a_tier_in_time_stay_within_one(run: Run) -> None:
+def test_tier_fractions_in_time_stay_below_one(run: Run) -> None:
     """Packets are counted when they reach the queue, as those that meet congestion there are."""
     evidence = FigureData(run)
     load = evidence.load_by_window((evidence.tier == 1) & (evidence.direction == "up"))
@@ -109,7 +109,7 @@ def test_fractions_of_a_tier_in_time_stay_within_one(run: Run) -> None:
     assert np.isfinite(load.fraction[busy]).all()
 
 
-def test_without_the_simulators_record_samples_stand_where_they_arrived(run: Run) -> None:
+def test_samples_without_record_stand_at_their_arrival(run: Run) -> None:
     bare = replace(run, tables=run.tables | {"truth": run.tables["truth"].clear()})
     evidence = FigureData(bare)
     assert evidence.samples_by_link_time.equals(evidence.samples)

@@ -114,7 +114,7 @@ def _names(evidence: FigureData) -> list[str]:
     return [tier_direction_name(*pair, evidence.flat) for pair in evidence.tier_directions]
 
 
-def test_the_raster_and_the_rings_of_a_torus_have_its_own_words(tmp_path: Path) -> None:
+def test_a_torus_has_its_own_words(tmp_path: Path) -> None:
     evidence = FigureData(simulate(load_scenario(written(tmp_path, TORUS))))
     assert [band[0].band for band in blocks(evidence)] == ["switch", "hosts → switch"]
     found = grids(Packer(), evidence)

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.factories.repository import ROOT
+from tests.factories.repository import ROOT, nodes
 
 # The formatter gives each argument of a long call a line of its own.
 FUNCTION_LINES = 80
@@ -19,7 +19,7 @@ PYTHON = ("python", "studies", "bench", "measuring", "scripts", "examples", "har
 
 def long_functions(source: str) -> Iterator[str]:
     """Names of functions that are too long, and their lines without the docstring."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             lines = (node.end_lineno or 0) - node.lineno + 1
             if ast.get_docstring(node, clean=False) is not None:

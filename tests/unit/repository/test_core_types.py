@@ -110,7 +110,7 @@ def test_what_comes_of_runs() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_arguments_are_named_as_declared_and_few_go_by_position(name: str) -> None:
+def test_arguments_are_named_as_declared(name: str) -> None:
     declared = FUNCTIONS[name].args
     positional = [argument.arg for argument in declared.args]
     named = [argument.arg for argument in declared.kwonlyargs]

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.factories.repository import ROOT
+from tests.factories.repository import ROOT, nodes
 
 PACKAGE = ROOT / "python" / "tailback"
 
@@ -37,7 +37,7 @@ LIBRARIES = ("read_csv", "scan_csv", "read_parquet", "scan_parquet", "fromfile")
 def openings(text: str) -> list[int]:
     """Lines of a module that open a file to read it."""
     checked = "regular_file(" in text
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes(text) if isinstance(node, ast.Call)]
     return sorted(call.lineno for call in calls if _opens(call, checked))
 
 

@@ -68,7 +68,7 @@ def set_up(machine: Path) -> str:
     return ended.stderr
 
 
-def test_a_machine_that_has_all_gets_as_far_as_the_download(machine: Path) -> None:
+def test_an_equipped_machine_reaches_the_download(machine: Path) -> None:
     assert "downloads" in set_up(machine)
 
 
@@ -81,7 +81,7 @@ def test_a_machine_that_has_all_gets_as_far_as_the_download(machine: Path) -> No
         ("python3.11", "exit 1", "no Python of at least 3.11"),
     ],
 )
-def test_what_cannot_be_downloaded_is_checked_before_any_download(
+def test_prerequisites_are_checked_before_any_download(
     machine: Path, name: str, stand_in: str, expected: str
 ) -> None:
     program(machine / "bin" / name, stand_in)
@@ -89,7 +89,7 @@ def test_what_cannot_be_downloaded_is_checked_before_any_download(
     assert expected in said and "remedy: " in said and "downloads" not in said
 
 
-def test_the_gate_unsets_what_a_machine_sets_for_itself(tmp_path: Path) -> None:
+def test_the_gate_unsets_a_machines_variables(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
     program(tmp_path / "make", "env")
@@ -107,7 +107,7 @@ def test_the_gate_unsets_what_a_machine_sets_for_itself(tmp_path: Path) -> None:
     assert not names & set(taken) and names >= set(kept)
 
 
-def test_tests_have_a_home_and_a_temporary_folder_of_their_own() -> None:
+def test_tests_have_their_own_home_and_folder() -> None:
     assert Path.home() != Path(pwd.getpwuid(os.getuid()).pw_dir)
     ours = Path(os.environ["TAILBACK_TEST_HOME"])
     folders = [Path.home(), Path(tempfile.gettempdir()), Path(os.environ["XDG_CONFIG_HOME"])]
@@ -138,13 +138,13 @@ def test_the_version_is_stated_in_one_place() -> None:
     assert tailback.__version__ == version and said == f"tailback, version {version}\n"
 
 
-def test_the_description_of_the_package_links_to_no_file_of_the_repository() -> None:
+def test_the_package_description_links_to_no_file() -> None:
     text = (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")
     assert "tailback diagnose" in text
     assert not [link for link in re.findall(r"\]\(([^)]*)\)", text) if "://" not in link]
 
 
-def test_the_otf2_library_is_part_of_the_package_whatever_the_python() -> None:
+def test_the_otf2_library_fits_any_python() -> None:
     # Nothing in its name or place depends on a version of Python, and no package is imported.
     path = library_path()
     assert path.relative_to(Path(tailback.__file__).parent) == Path("_otf2/libotf2.so")
@@ -167,7 +167,7 @@ def test_an_installation_without_the_otf2_library_says_so(
     assert got.value.remedy is not None and "make setup" in got.value.remedy
 
 
-def test_the_compiler_is_told_to_map_paths_beside_what_the_user_told_it(
+def test_compiler_flags_keep_those_of_the_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backend = script("build_backend")
@@ -184,7 +184,7 @@ def test_the_compiler_is_told_to_map_paths_beside_what_the_user_told_it(
         assert flags[-1] == f"--remap-path-prefix={sources}=dependencies"
 
 
-def test_the_compiled_module_names_no_place_of_its_build() -> None:
+def test_the_compiled_module_names_no_build_path() -> None:
     core = Path(str(import_module("tailback._core").__file__)).read_bytes()
     assert script("check_wheel").build_places(core) == []
     # The home of these tests is another one.
@@ -214,7 +214,7 @@ def wheel(folder: Path, core: bytes, description: str, tag: str) -> Path:
     return path
 
 
-def test_a_wheel_is_checked_for_what_it_must_not_hold(tmp_path: Path) -> None:
+def test_a_wheel_is_checked_for_forbidden_content(tmp_path: Path) -> None:
     faults = script("check_wheel").faults
     good = wheel(tmp_path, b"GLIBC_2.28\0dependencies/pyo3-1.0/x.rs", "", "manylinux_2_28_x86_64")
     assert faults(good) == []
@@ -226,7 +226,7 @@ def test_a_wheel_is_checked_for_what_it_must_not_hold(tmp_path: Path) -> None:
         assert expected in found
 
 
-def test_a_wheel_with_a_library_of_another_machine_is_refused(tmp_path: Path) -> None:
+def test_a_wheel_for_another_machine_is_refused(tmp_path: Path) -> None:
     """As a cross build makes it that finds the OTF2 library of the building machine."""
     found = script("check_wheel").faults(wheel(tmp_path, b"", "", "manylinux_2_28_aarch64"))
     assert "tailback/_otf2/libotf2.so is for x86_64" in found

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.repository import nodes
+
 PRODUCT = Path(__file__).resolve().parents[3] / "python" / "tailback"
 
 FORBIDDEN = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
@@ -18,7 +20,7 @@ CALLS = {"eval", "exec", "compile", "read_pickle", "to_pickle"}
 def unsafe(source: str) -> list[str]:
     """Places in a module where code may come out of a file."""
     places = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

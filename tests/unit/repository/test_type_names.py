@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from tests.factories.repository import ROOT
+from tests.factories.repository import ROOT, nodes
 
 RUST = re.compile(r"^\s*(?:pub(?:\([\w ]+\))? )?(?:struct|enum|trait) (\w+)", re.MULTILINE)
 
@@ -36,7 +36,7 @@ def rust_types(text: str) -> list[str]:
 
 
 def python_classes(text: str) -> list[str]:
-    return [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    return [node.name for node in nodes(text) if isinstance(node, ast.ClassDef)]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from tailback.cli import cli
+from tests.factories.repository import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -63,15 +64,15 @@ def options_of(command: click.Command) -> set[str]:
     return {name for name in names if name.startswith("--")}
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def texts(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every string that is no docstring; values of f-strings are left out."""
     inner = {
         id(part)
-        for node in ast.walk(tree)
+        for node in nodes(source)
         if isinstance(node, (ast.JoinedStr, ast.Expr))
         for part in (node.values if isinstance(node, ast.JoinedStr) else [node.value])
     }
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else "" for part in node.values)
             yield node.lineno, "".join(map(str, parts))
@@ -79,30 +80,30 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, str(node.value)
 
 
-def literal_options(tree: ast.AST, options: set[str]) -> list[str]:
+def literal_options(source: str, options: set[str]) -> list[str]:
     """Options of Tailback in texts of a module, other than in a command for a shell."""
     return [
         f"line {line}: {match[0]}"
-        for line, text in texts(tree)
+        for line, text in texts(source)
         for match in _OPTION.finditer(text)
         if match[0] in options and not _COMMAND.search(text[: match.start()])
     ]
 
 
-def test_messages_below_the_command_line_name_no_literal_option() -> None:
+def test_messages_below_the_cli_name_no_option() -> None:
     options = options_of(cli)
     assert {"--fabric", "--cable-rate", "--out"} <= options
     offences = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         name = file.relative_to(PACKAGE).as_posix()
         if name.split("/")[0] not in OF_THE_COMMAND_LINE and name not in COMMANDS:
-            offences[name] = literal_options(ast.parse(file.read_text("utf-8")), options)
+            offences[name] = literal_options(file.read_text("utf-8"), options)
     offences = {name: lines for name, lines in offences.items() if lines}
     assert not offences, f"{offences}: tailback.errors.option names it for either interface"
 
 
 def test_a_literal_option_in_a_message_is_detected() -> None:
-    module = ast.parse(
+    module = (
         '"""--out of a docstring."""\n'
         "give = f'give {x} with --out'\n"
         "run = 'tailback simulate --out wrote it; nsys export --type=sqlite'\n"
@@ -110,7 +111,7 @@ def test_a_literal_option_in_a_message_is_detected() -> None:
     assert literal_options(module, {"--out"}) == ["line 2: --out"]
 
 
-def test_python_interface_imports_no_package_of_the_command_line() -> None:
+def test_python_interface_imports_no_command_line_package() -> None:
     packages = "|".join(OF_THE_COMMAND_LINE)
     imports = re.compile(rf"^from tailback\.(?:{packages})\b.*", re.MULTILINE)
     found = {
@@ -120,3 +121,26 @@ def test_python_interface_imports_no_package_of_the_command_line() -> None:
         for line in imports.findall(file.read_text("utf-8"))
     }
     assert found == {"from tailback.recorder.job_list import JOBS_FILE"}
+
+
+# --- names of tests ---------------------------------------------------------------------------
+
+NAME_WORDS = 8
+"""A name is a statement of what is true: one subject and one verb, as a line of a failed run."""
+_TEST = re.compile(r"^\s*def test_(\w+)\(", re.MULTILINE)
+
+
+def long_names(text: str) -> list[str]:
+    """Names of tests in a module that have too many words."""
+    return [name for name in _TEST.findall(text) if len(name.split("_")) > NAME_WORDS]
+
+
+def test_names_of_tests_are_short() -> None:
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    offences = [name for file in files for name in long_names(file.read_text("utf-8"))]
+    assert files and offences == [], f"say it in {NAME_WORDS} words"
+
+
+def test_a_long_name_is_detected() -> None:
+    text = "def test_a_b_c_d_e_f_g_h():\n    def test_a_b_c_d_e_f_g_h_i():\n"
+    assert long_names(text) == ["a_b_c_d_e_f_g_h_i"]

@@ -123,7 +123,7 @@ def test_run_keeps_kinds_of_notes(run: Path, capsys: pytest.CaptureFixture[str])
     told(capsys, run, "run.json", "skipped")
 
 
-def test_a_scenario_that_is_not_the_one_that_was_run(
+def test_another_scenario_than_the_runs_is_refused(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = run / "scenario.json"

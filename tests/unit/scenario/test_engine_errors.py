@@ -119,7 +119,7 @@ def test_a_wrong_telemetry_setting(telemetry: dict[str, Any], expected: str, rem
     assert remedy in str(caught.value.remedy)
 
 
-def test_a_cable_longer_than_the_engine_can_simulate_is_named() -> None:
+def test_a_cable_too_long_to_simulate_is_named() -> None:
     ring = {"topology": {"kind": "torus", "dims": [4, 4], "delay": "5 ms"}}
     with pytest.raises(FabricError, match=r"r0-0\[\d+\] → r\S+ has a delay of 5 ms; the engine"):
         run(fabric=ring)

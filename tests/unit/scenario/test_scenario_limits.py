@@ -61,7 +61,7 @@ def test_a_value_beyond_all_measure_is_named(
     ("section", "key", "format", "near"),
     [("[[job]]", "trace", "otf", "otf2"), ("[fabric]", "file", "ibnetdisc", "ibnetdiscover")],
 )
-def test_an_unknown_format_is_refused_where_the_scenario_names_it(
+def test_an_unknown_format_names_its_place(
     section: str,
     key: str,
     format: str,
@@ -126,7 +126,7 @@ def test_what_is_found_later_still_names_the_file(
     assert "'blok'" in told and "small.toml" not in told
 
 
-def test_what_needs_per_destination_says_so_as_it_is_written(
+def test_per_destination_needs_are_reported_as_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(tmp_path)
@@ -155,9 +155,7 @@ def test_what_needs_per_destination_says_so_as_it_is_written(
         ({"victims": True, "increase": 2, "green": "16 KiB"}, []),
     ],
 )
-def test_a_key_that_the_scheme_does_not_use_is_noted(
-    control: dict[str, Any], idle: list[str]
-) -> None:
+def test_a_key_unused_by_the_scheme_is_noted(control: dict[str, Any], idle: list[str]) -> None:
     job = {"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}
     engine = {"injection": "per-destination", "congestion_control": control}
     found = parse({"fabric": {"preset": "full"}, "job": [job], "engine": engine})
@@ -171,7 +169,7 @@ def test_a_key_that_the_scheme_does_not_use_is_noted(
     ("key", "values"),
     [("lane_weights", "list of sizes"), ("table", "list of numbers"), ("packet", "size")],
 )
-def test_the_page_says_what_kind_of_value_a_key_has(key: str, values: str) -> None:
+def test_the_page_says_each_keys_kind(key: str, values: str) -> None:
     row = next(line for line in markdown().splitlines() if line.startswith(f"| `{key}` |"))
     assert row.split(" | ")[2] == values
 
@@ -215,7 +213,7 @@ def test_more_messages_than_can_be_numbered(options: dict[str, object]) -> None:
         build(options, 4, 1)
 
 
-def test_a_switch_with_more_ports_than_the_engine_numbers(tmp_path: Path) -> None:
+def test_a_switch_with_too_many_ports_is_refused(tmp_path: Path) -> None:
     """It is refused before memory is taken for it: the process may use 6 GiB."""
     path = tmp_path / "wide.toml"
     path.write_text(

@@ -57,9 +57,7 @@ def sound(**changes: Any) -> dict[str, Any]:
         (sound(job=[{"pattern": "ring"}]), ("[job] pattern: 'ring' is not a table", "{ kind =")),
     ],
 )
-def test_the_wrong_form_is_told_with_the_right_one(
-    data: dict[str, Any], expected: tuple[str, ...]
-) -> None:
+def test_a_wrong_form_gets_the_right_one(data: dict[str, Any], expected: tuple[str, ...]) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse(data)
     for text in expected:
@@ -76,7 +74,7 @@ def test_the_wrong_form_is_told_with_the_right_one(
         ({"hosts": "3-6"}, "jobs 1 ('app') and 2 ('app') both use host"),
     ],
 )
-def test_of_several_jobs_the_one_at_fault_is_named(change: dict[str, Any], expected: str) -> None:
+def test_the_faulty_job_of_several_is_named(change: dict[str, Any], expected: str) -> None:
     data = sound()
     data["job"][1].update(change)
     with pytest.raises(TailbackError) as caught:
@@ -84,7 +82,7 @@ def test_of_several_jobs_the_one_at_fault_is_named(change: dict[str, Any], expec
     assert expected in str(caught.value)
 
 
-def test_what_is_wrong_with_a_job_is_no_fault_of_its_trace(
+def test_a_jobs_mistake_is_no_trace_fault(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.toml"

@@ -11,7 +11,7 @@ from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 
 
-def test_adapters_behind_a_slow_link_stall_and_others_do_not() -> None:
+def test_only_adapters_behind_a_slow_link_stall() -> None:
     """Two of four hosts send through a link of a tenth of their rate: they wait for its buffer."""
     prepared = prepare(
         parse(

@@ -89,7 +89,7 @@ def up_links(given: Scenario) -> list[int]:
         ),
     ],
 )
-def test_the_port_is_the_one_worked_out_by_hand(
+def test_the_port_is_that_calculated_by_hand(
     adaptive: dict[str, Any], engine: dict[str, Any], expected: list[int]
 ) -> None:
     assert up_links(scenario(adaptive, **engine)) == expected
@@ -105,7 +105,7 @@ def test_ties_are_random_by_default() -> None:
     assert {tuple(packets) for packets in per_message} == {(8, 0), (0, 8)}
 
 
-def test_a_drawn_port_that_is_not_the_least_loaded_gives_way_to_the_lowest() -> None:
+def test_a_loaded_drawn_port_yields_to_the_lowest() -> None:
     """Eight packets and 16 ports, none of whose credit returns in time.
 
     Of the ports with a packet one is drawn with chance k/16 for packet k, and the lowest of those

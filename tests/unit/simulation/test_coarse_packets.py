@@ -25,7 +25,7 @@ def data(**engine: Any) -> dict[str, Any]:
     return {"fabric": {"fat_tree": TREE}, "job": [JOB], "engine": engine}
 
 
-def test_messages_are_simulated_in_fewer_packets_in_about_the_time() -> None:
+def test_fewer_packets_take_about_the_time() -> None:
     full, coarse = simulate(parse(data())), simulate(parse(data(coarse="16 KiB")))
     assert full.summary["packets"] == 4 * coarse.summary["packets"] == 16 * 64
     # The line rate bounds both.
@@ -35,7 +35,7 @@ def test_messages_are_simulated_in_fewer_packets_in_about_the_time() -> None:
     assert not any("coarse" in note for note in full.notes)
 
 
-def test_buffers_hold_four_coarse_packets_and_headers_keep_their_share() -> None:
+def test_buffers_hold_four_coarse_packets() -> None:
     settings = EngineSettings.of(parse(data(coarse="64 KiB", buffer="32 KiB", header="30 B")))
     assert (settings.packet_bytes, settings.buffer_bytes) == (65536, 4 * 65536)
     assert settings.header_bytes == 16 * EngineSettings.of(parse(data(header="30 B"))).header_bytes
@@ -85,7 +85,7 @@ def test_auto_is_replaced_by_what_fits(size: str, packets: int) -> None:
     assert any(note.startswith(expected) for note in run.notes)
 
 
-def test_auto_survives_the_file_of_a_scenario_and_other_words_do_not() -> None:
+def test_auto_survives_a_file_and_others_fail() -> None:
     written = parse(data(coarse="auto")).model_dump(mode="json")
     assert parse(written).engine.coarse == "auto"
     for wrong in ("fine", "0 B", "2 MiB"):
@@ -115,7 +115,7 @@ def test_the_option_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     refused(capsys, [*arguments, "--force", "--coarse", "32"], "--coarse", "is not a size", "KiB")
 
 
-def test_a_note_says_that_a_size_does_not_fit_the_messages() -> None:
+def test_a_note_reports_an_unsuitable_packet_size() -> None:
     def note(size: str) -> str:
         return next(note for note in simulate(parse(data(coarse=size))).notes if "coarse" in note)
 

@@ -76,13 +76,13 @@ def test_a_stencil_posted_on_delivery_takes_its_turns() -> None:
 
 
 @pytest.mark.parametrize("post", ["delivered", "acknowledged"])
-def test_threads_change_nothing_about_a_run_that_posts_on_delivery(post: str) -> None:
+def test_threads_do_not_change_completion_on_delivery(post: str) -> None:
     pattern = {"kind": "uniform", "ranks": 8, "size": "20 KiB", "messages": 4, "post": post}
     one, four = (simulate(scenario({"pattern": pattern}), threads=n) for n in (1, 4))
     assert all(frame.equals(four.tables[name]) for name, frame in one.tables.items())
 
 
-def test_an_adapter_below_the_rate_of_its_link_takes_longer() -> None:
+def test_an_adapter_below_link_rate_takes_longer() -> None:
     slow = simulate(scenario(ring("sequence"), injection_rate="50 Gb/s"))
     packet_ps = 4096 * 80
     assert slow.elapsed_ps == (3 * 8 - 1) * 2 * packet_ps + packet_ps + LATENCY_PS
@@ -101,12 +101,12 @@ def test_an_injection_rate_out_of_range_is_refused(rate: str) -> None:
         scenario(ring("all"), injection_rate=rate)
 
 
-def test_the_fluid_model_says_that_it_ignores_the_rate_of_adapters() -> None:
+def test_the_fluid_model_reports_ignored_adapter_rates() -> None:
     run = simulate_fluid(prepare(scenario(ring("all"), injection_rate="50 Gb/s")))
     assert any("injection_rate" in note for note in run.notes)
 
 
-def test_a_host_is_shared_only_where_a_job_says_so() -> None:
+def test_a_host_is_shared_only_on_request() -> None:
     other = {"name": "service", "pattern": ring("all")["pattern"], "hosts": "3-6"}
     with pytest.raises(ScenarioError, match="shared_hosts = true"):
         prepare(scenario(ring("all"), other))
@@ -117,7 +117,7 @@ def test_a_host_is_shared_only_where_a_job_says_so() -> None:
     assert run.elapsed_ps > alone.elapsed_ps
 
 
-def test_a_list_of_messages_is_found_beside_its_scenario(tmp_path: Path) -> None:
+def test_a_message_list_is_beside_its_scenario(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text("source,destination,bytes\n0,1,32768\n", encoding="utf-8")
     (tmp_path / "one.toml").write_text(
         """

@@ -53,9 +53,7 @@ class Misspelt(PacingSettings):
         ({"packet_bytes": None}, "missing field `packet_bytes`"),
     ],
 )
-def test_what_the_engine_does_not_know_is_refused_by_name(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_settings_unknown_to_the_engine_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         run(**changes)
 
@@ -74,7 +72,7 @@ def test_a_scheme_has_its_own_parameters_alone() -> None:
     assert simulate(scenario, threads=1).elapsed_ps > 0
 
 
-def test_threads_are_as_asked_for_else_as_the_environment_says(
+def test_threads_follow_request_or_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(THREADS_VARIABLE, "3")

@@ -68,7 +68,7 @@ def test_adapters_send_in_the_other_order(
     assert seen["injection"] == other
 
 
-def test_a_variation_is_not_answered_by_the_run_of_another() -> None:
+def test_a_variation_is_simulated_itself() -> None:
     evaluate = make_evaluate(prepare(parse({"fabric": {"fat_tree": TREE}, "job": [JOB]})))
     times = [
         evaluate(Change(variation=variation)).elapsed_ps

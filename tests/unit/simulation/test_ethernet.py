@@ -32,7 +32,7 @@ def run(**engine: Any) -> Run:
     return simulate(parse(scenario(**engine)), threads=1)
 
 
-def test_pauses_are_counted_and_are_the_stall_of_ports() -> None:
+def test_pauses_are_counted_as_port_stall() -> None:
     result = run(**PFC)
     assert result.summary["pauses"] > 100
     stalled = int(result.tables["truth"]["stall_ps"].sum())

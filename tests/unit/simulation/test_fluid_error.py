@@ -32,7 +32,7 @@ def test_packets_end_in_the_stated_interval(routing: str) -> None:
     assert any(note.startswith("packets would take") for note in fluid.notes)
 
 
-def test_many_senders_to_one_have_an_interval_of_their_own() -> None:
+def test_many_to_one_has_its_own_interval() -> None:
     classes = {}
     for kind in ("reduce-naive", "alltoall", "stencil2d"):
         fluid = simulate_fluid(prepare(parse(data(kind))))

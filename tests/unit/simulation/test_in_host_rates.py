@@ -85,7 +85,7 @@ def concurrent(messages: list[list[int]], **engine: Any) -> Any:
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     n=st.integers(1, 8),
     size=st.integers(1, 2**24),
@@ -93,7 +93,7 @@ def concurrent(messages: list[list[int]], **engine: Any) -> Any:
     factor=st.integers(1, 8),
     model=st.sampled_from(MODELS),
 )
-def test_concurrent_messages_take_as_long_as_the_memory_says(
+def test_concurrent_messages_share_the_memory(
     n: int, size: int, local: int, factor: int, model: Any
 ) -> None:
     messages = [[0, rank, (rank + 1) % 8, size] for rank in range(n)]
@@ -105,7 +105,7 @@ def test_concurrent_messages_take_as_long_as_the_memory_says(
     assert took(model(concurrent(messages, **rates))) == pytest.approx(expected, abs=2, rel=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     messages=st.lists(
         st.tuples(
@@ -149,7 +149,7 @@ def test_packet_engine_and_fluid_model_share_memory_alike(
         ({"local_rate": "90 Gb/s", "local_sharing": "ports"}, "at 90 Gb/s a port (as stated)"),
     ],
 )
-def test_a_run_says_which_rates_within_hosts_it_has(engine: dict[str, Any], says: str) -> None:
+def test_a_run_states_its_rates_within_hosts(engine: dict[str, Any], says: str) -> None:
     # A quarter of the bytes stays within a host.
     scenario = concurrent([[0, 0, 1, 1000], [0, 1, 8, 3000]], **engine)
     for model in MODELS:
@@ -186,7 +186,7 @@ def test_bounds_of_rates_follow_their_errors() -> None:
     assert bounds(**measured) == [(80, 240), (100, 300), (125, 375)]
 
 
-def test_a_diagnosis_takes_the_rates_that_the_recorder_measured(tmp_path: Path) -> None:
+def test_a_diagnosis_takes_the_recorders_rates(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     trace.mkdir()
     recording = {"within_hosts_gbps": {"one": [64, 100], "all": [100, 144]}}
@@ -206,7 +206,7 @@ def test_a_diagnosis_takes_the_rates_that_the_recorder_measured(tmp_path: Path) 
         assert load_scenario(trace, fabric="tapered").engine.assumes_memory_rate
 
 
-def test_the_gain_of_a_remedy_covers_the_errors_of_rates_within_hosts() -> None:
+def test_a_gain_covers_errors_of_host_rates() -> None:
     def remedy(**engine: Any) -> tuple[Remedy, Candidate]:
         # Partners are on different hosts; another placement brings them together.
         messages = [[0, rank, rank + 8, 2**20] for rank in range(8)]
@@ -251,7 +251,7 @@ def test_what_if_transfers_within_hosts_took_no_time() -> None:
     assert took(evaluate(Change(network="star"))) == pytest.approx([SIZE * 40] * 2, abs=1)
 
 
-def test_an_edge_list_states_the_rate_of_a_host(tmp_path: Path) -> None:
+def test_an_edge_list_states_a_hosts_rate(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text(EDGES)
     fabric = read_fabric(tmp_path / "edges.csv")
     assert fabric.host_gbps is not None

@@ -32,7 +32,7 @@ def waiting_ranks(size: int) -> PreparedScenario:
 
 
 @pytest.mark.parametrize("size", [0, 1, 64 << 20])
-def test_only_the_wait_for_the_other_rank_is_left(size: int) -> None:
+def test_only_waits_for_other_ranks_remain(size: int) -> None:
     evaluate = make_evaluate(waiting_ranks(size))
     # An empty packet takes a picosecond.
     assert evaluate(Change(network="instant")).elapsed_ps == 15 * US + 1

@@ -44,7 +44,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return out
 
 
-def test_the_same_question_by_another_name_is_answered_from_memory(
+def test_a_renamed_question_is_answered_from_memory(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     run = simulate(prepared)
@@ -62,7 +62,7 @@ def test_the_same_question_by_another_name_is_answered_from_memory(
     assert simulated == []
 
 
-def test_other_questions_are_simulated_and_answered_as_without_memory(
+def test_other_questions_are_simulated(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     evaluate = make_evaluate(prepared, known=[(Change(measure=True), simulate(prepared))])
@@ -87,7 +87,7 @@ def test_other_questions_are_simulated_and_answered_as_without_memory(
         assert all(one.tables[name].equals(other.tables[name]) for name in one.tables)
 
 
-def test_a_candidate_is_simulated_once_for_its_time_and_its_proof(
+def test_a_candidate_is_simulated_once(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     evaluate = make_evaluate(prepared)
@@ -116,7 +116,7 @@ def test_networks_without_choices_are_simulated_with_one_seed(
     assert times == {run.elapsed_ps for run in alone}
 
 
-def test_slow_cables_are_tried_once_each_and_not_kept(
+def test_slow_cables_are_tried_once_and_forgotten(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     evaluate = make_evaluate(prepared)
@@ -125,7 +125,7 @@ def test_slow_cables_are_tried_once_each_and_not_kept(
     assert len(simulated) == 2
 
 
-def test_telemetry_changes_no_time_and_is_simulated_where_it_was_not(
+def test_telemetry_changes_no_time(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     evaluate = make_evaluate(prepared)
@@ -137,7 +137,7 @@ def test_telemetry_changes_no_time_and_is_simulated_where_it_was_not(
     assert not without.tables["samples"].height and measured.tables["samples"].height
 
 
-def test_what_is_done_to_an_answer_does_not_change_the_next(prepared: PreparedScenario) -> None:
+def test_changing_an_answer_changes_no_other(prepared: PreparedScenario) -> None:
     evaluate = make_evaluate(prepared)
     evaluate(Change()).summary["remedy"] = "mine"
     assert "remedy" not in evaluate(Change()).summary
@@ -188,7 +188,7 @@ def routed(tmp_path: Path) -> PreparedScenario:
     return prepare(parse({"fabric": fabric, "job": [job]}))
 
 
-def test_repetitions_along_the_paths_of_tables_are_simulated_once(
+def test_repetitions_along_tables_are_simulated_once(
     routed: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     evaluate = make_evaluate(routed, known=[(Change(measure=True), simulate(routed))])
@@ -247,7 +247,7 @@ def test_a_record_of_computations_serves_requests_without(
     )
 
 
-def test_tables_are_converted_once_for_networks_that_differ_in_rates(
+def test_tables_are_converted_once_for_all_rates(
     routed: PreparedScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     converted = []
@@ -267,7 +267,7 @@ def test_tables_are_converted_once_for_networks_that_differ_in_rates(
     assert routes.tables_of(routed.scenario, other) is not None and len(converted) == 2
 
 
-def test_what_links_did_over_the_whole_run_is_the_same_without_samples_and_windows() -> None:
+def test_link_totals_need_no_samples() -> None:
     job = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "64 KiB"}}
     data = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": {"buffer": "8 KiB"}}
     evaluate = make_evaluate(prepare(parse(data)))

@@ -27,7 +27,7 @@ def groups_of(fabric: dict[str, Any]) -> tuple[NDArray[np.int64], Any]:
     return interchangeable_links(model), model
 
 
-def test_up_and_down_links_of_a_leaf_are_interchangeable() -> None:
+def test_a_leafs_up_and_downlinks_are_interchangeable() -> None:
     group, fabric = groups_of(TREE)
     up = fabric.link_up > 0
     between = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
@@ -39,7 +39,7 @@ def test_up_and_down_links_of_a_leaf_are_interchangeable() -> None:
         assert len(np.unique(ends)) == 1
 
 
-def test_links_of_all_equal_switches_of_a_pod_are_interchangeable() -> None:
+def test_equal_switches_of_a_pod_are_interchangeable() -> None:
     shape = {
         "hosts_per_leaf": 2,
         "leaves": 2,
@@ -85,7 +85,7 @@ def traffic(
     return LinkTraffic.of_marks(link, part, rows.ravel(), np.ones(steps, np.int64), factor, group)
 
 
-def test_links_of_a_group_have_its_mean_if_only_chance_tells_them_apart() -> None:
+def test_chance_differences_give_a_group_its_mean() -> None:
     found = traffic(np.random.default_rng(1), [0.25] * 4, 20)
     total, _ = found.estimate()
     assert np.allclose(total, 64 / 4 * 20 * 40)

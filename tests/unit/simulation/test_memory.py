@@ -90,7 +90,7 @@ def test_the_estimate_is_within_a_factor_of_two(source: dict[str, Any]) -> None:
     assert 0.5 <= estimate / measured <= 2, (estimate, measured, parts)
 
 
-def test_a_run_too_large_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_too_large_states_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     prepared = prepare(parse(scenario(windows=4096)))
     with pytest.raises(ScenarioError) as caught:

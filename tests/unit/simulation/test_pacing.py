@@ -75,7 +75,7 @@ def rates(rounds: list[list[tuple[int, int, int]]], pacing: dict[str, Any]) -> l
     return [int(rate) for rate in found.mbps[sends]]
 
 
-def test_a_step_is_the_nth_time_of_a_kind() -> None:
+def test_a_step_is_counted_within_its_kind() -> None:
     # Two directions one after the other, twice, on a line of three ranks, where those at its ends
     # have one of them only. Then both at once.
     builder = ProgramBuilder("line", 3)
@@ -104,7 +104,7 @@ def test_a_step_is_the_nth_time_of_a_kind() -> None:
     assert kinds[0] == kinds[1] and turns == [0, 0]
 
 
-def test_each_step_is_rated_by_its_own_heaviest_links() -> None:
+def test_each_step_is_rated_by_its_heaviest_links() -> None:
     incast = [(src, 0, 1 << 20) for src in (1, 2, 3)]
     alone = [(5, 0, 1 << 20)]
     both = [(1, 0, 3 << 20), (2, 0, 1 << 20)]
@@ -163,7 +163,7 @@ def test_assigned_flows_end_with_the_most_loaded_link(topology: dict[str, Any]) 
     assert run.tables["truth"]["stall_ps"].sum() < 0.02 * least_ps * len(gbps)
 
 
-def test_max_min_rates_do_not_rise_when_a_flow_ends() -> None:
+def test_max_min_rates_never_rise_afterwards() -> None:
     """As the documentation says: unequal flows end later than without control."""
     unequal = [[(0, 1, 1 << 20), (2, 1, 3 << 20)]]
     took = {
@@ -222,13 +222,13 @@ def test_a_wrong_table_of_rates_is_told(tmp_path: Path, text: str, place: str, w
     assert caught.value.file == file and caught.value.place == place and caught.value.remedy
 
 
-def test_a_table_of_rates_may_come_from_a_spreadsheet(tmp_path: Path) -> None:
+def test_a_rate_table_may_come_from_spreadsheets(tmp_path: Path) -> None:
     (tmp_path / "rates.csv").write_bytes(b"\xef\xbb\xbfsrc_rank,dst_rank,rate_gbps\r\n1,0,10\r\n")
     found = run([[(1, 0, 1 << 20)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
     assert (1 << 23) / found.elapsed_ps * 1000 == pytest.approx(10, rel=0.02)
 
 
-def test_pacing_without_a_rate_says_that_it_changes_nothing() -> None:
+def test_pacing_without_a_rate_changes_nothing() -> None:
     flows = [[(1, 0, 1 << 20), (2, 0, 1 << 20)]]
     unpaced, off = run(flows, {"kind": "elastic"}), run(flows, {"kind": "off"})
     assert unpaced.elapsed_ps == off.elapsed_ps
@@ -236,7 +236,7 @@ def test_pacing_without_a_rate_says_that_it_changes_nothing() -> None:
     assert not run(flows, ELASTIC).notes
 
 
-def test_a_table_without_a_rate_paces_nothing_and_is_not_named_as_pacing(tmp_path: Path) -> None:
+def test_a_table_without_a_rate_paces_nothing(tmp_path: Path) -> None:
     (tmp_path / "rates.csv").write_text("src_rank,dst_rank,rate_gbps\n")
     found = run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
     assert "pacing" not in found.summary
@@ -264,7 +264,7 @@ def test_what_does_not_fit_together_is_told(pacing: dict[str, Any], words: str) 
         scenario(pacing)
 
 
-def test_a_missing_table_and_routes_with_detours_are_told(tmp_path: Path) -> None:
+def test_a_missing_table_and_detours_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text(
         '[fabric]\npreset = "tapered"\n'
@@ -296,7 +296,7 @@ def test_a_stencil_without_collisions_runs_at_line_rate() -> None:
     assert paced < 1.1 * simulate(parse(data)).elapsed_ps
 
 
-def test_rates_of_jobs_are_their_own_and_the_run_says_so() -> None:
+def test_job_rates_are_separate_and_stated() -> None:
     data = scenario(ELASTIC).model_dump(mode="json", exclude_unset=True)
     pattern = {"kind": "permutation", "ranks": 8, "size": "1 MiB"}
     data["job"] = [

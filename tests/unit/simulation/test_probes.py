@@ -53,7 +53,7 @@ def test_the_final_counters_are_the_truth(probed: Run) -> None:
     assert last["time_ps"].max() <= probed.summary["end_ps"]
 
 
-def test_counters_of_a_run_are_read_like_those_of_a_switch(probed: Run, tmp_path: Path) -> None:
+def test_run_counters_read_like_a_switchs(probed: Run, tmp_path: Path) -> None:
     path = probed.write(tmp_path / "run")
     counters = read_counters(path)
     assert counters.intervals.height == 0
@@ -83,9 +83,7 @@ def test_counters_of_a_run_are_read_like_those_of_a_switch(probed: Run, tmp_path
     assert command(["counters", str(path)]) == 0
 
 
-def test_a_run_from_before_inq_stall_was_counted_does_not_know_it(
-    probed: Run, tmp_path: Path
-) -> None:
+def test_an_older_run_has_unknown_inq_stall(probed: Run, tmp_path: Path) -> None:
     path = without_manifest(probed.write(tmp_path / "run"))
     file = path / "counters.parquet"
     pl.read_parquet(file).drop("inq_ps").write_parquet(file)
@@ -213,7 +211,7 @@ def test_every_scheme_samples_one_packet_in_so_many(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("packets", [None, 500, 1_000_000])
-def test_the_sums_of_full_reservoirs_are_of_one_packet_in_so_many(packets: int | None) -> None:
+def test_full_reservoirs_sum_a_known_fraction(packets: int | None) -> None:
     """Few packets kept do not mean few samples; sums are unbiased, intervals hold the truth."""
     telemetry = {"scheme": "full"} if packets is None else {"scheme": "full", "packets": packets}
     run = run_of({**telemetry, "one_in": 16})
@@ -252,7 +250,7 @@ def test_counts_on_a_torus(telemetry: dict[str, Any]) -> None:
     ("size", "rounds", "name"),
     [("4 KiB", 3, "observed_packets"), ("32 KiB", 40, "observed_congested_packets")],
 )
-def test_no_count_is_certain_where_only_paths_of_one_hop_were_seen(
+def test_one_hop_paths_make_no_count_certain(
     telemetry: dict[str, Any], size: str, rounds: int, name: str
 ) -> None:
     """Other packets may have come by longer paths, and named other hops of them."""
@@ -271,7 +269,7 @@ def test_no_count_is_certain_where_only_paths_of_one_hop_were_seen(
 
 
 @pytest.mark.parametrize("inject", [False, True])
-def test_links_that_no_header_tells_of_have_no_count(inject: bool) -> None:
+def test_links_outside_headers_have_no_count(inject: bool) -> None:
     """Adapters' links are no hops as a rule: nothing is known of them, which is not 0 packets."""
     run = run_of({"scheme": "full", "packets": 10**6, "count_injection": inject})
     table = decode_link_counts(run).table()
@@ -282,7 +280,7 @@ def test_links_that_no_header_tells_of_have_no_count(inject: bool) -> None:
         assert table[column].is_null().to_list() == (injects & (not inject)).to_list()
 
 
-def test_a_link_on_no_route_is_known_to_be_unused() -> None:
+def test_a_link_on_no_route_is_unused() -> None:
     """Nothing is imagined of it, where a link that only happens to be unseen is not certain."""
     pattern = {"kind": "uniform", "ranks": 3, "messages": 5, "size": "4 KiB"}
     telemetry = {"scheme": "coordinated", "hash_bits": 8}
@@ -296,9 +294,7 @@ def test_a_link_on_no_route_is_known_to_be_unused() -> None:
 
 
 @pytest.mark.parametrize(("size", "rounds", "one_in"), [("4 KiB", 300, 4), ("32 KiB", 40, 8)])
-def test_one_in_k_packets_keeps_no_step_with_the_messages(
-    size: str, rounds: int, one_in: int
-) -> None:
+def test_sampling_does_not_lock_onto_messages(size: str, rounds: int, one_in: int) -> None:
     """A stencil sends four messages a round, or messages of k packets: nothing to fall in with."""
     pattern = {"kind": "stencil2d", "dims": [6, 6], "size": size, "rounds": rounds}
     telemetry = {"scheme": "coordinated", "hash_bits": 8, "one_in": one_in}

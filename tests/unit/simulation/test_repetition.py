@@ -136,7 +136,7 @@ def test_without_the_key_nothing_is_skipped() -> None:
     assert "skipped" not in run.summary
 
 
-def test_a_window_stands_for_each_skip_and_later_times_are_later() -> None:
+def test_a_window_stands_for_each_skip() -> None:
     _, run = both({"pattern": ALLTOALL, "repeat": TIMES})
     (row,) = run.tables["skips"].to_dicts()
     windows = run.tables["windows"]
@@ -157,7 +157,7 @@ def test_the_seed_of_the_samples_changes_nothing_else() -> None:
     assert not runs[0].tables["samples"].equals(runs[1].tables["samples"])
 
 
-def test_samples_of_what_was_left_out_estimate_it_without_bias() -> None:
+def test_samples_estimate_the_skipped_without_bias() -> None:
     scores: dict[str, list[float]] = {"hop": [], "congested": []}
     exact = {"hop": 0, "congested": 0}
     tapered = {"fat_tree": TREE["fat_tree"] | {"aggregation": 1}}
@@ -327,7 +327,7 @@ def test_a_check_costs_no_new_simulation(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 9 < simulated < TIMES
 
 
-def test_groups_of_steps_grow_with_the_steps_before_them() -> None:
+def test_groups_of_steps_grow() -> None:
     marks = marks_of_steps(500)
     sizes = np.bincount(marks)[1:]
     assert (np.diff(marks) >= 0).all() and (sizes > 0).all()
@@ -338,9 +338,7 @@ def test_groups_of_steps_grow_with_the_steps_before_them() -> None:
 
 
 @pytest.mark.parametrize("routing", ["deterministic", "adaptive"])
-def test_the_engine_repeats_a_step_that_it_is_given_once(
-    routing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_engine_repeats_a_step(routing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[tuple[int, int]]()
 
     def simulated(*args: Any, steps: Any = None, **options: Any) -> _core.PacketOutcome:

@@ -99,7 +99,7 @@ def test_steps_of_traces_are_found(tmp_path: Path, step: Step, steps: int) -> No
     assert skipped.summary["messages"] == whole.summary["messages"]
 
 
-def test_a_receiver_that_falls_behind_its_senders_is_not_left_out(tmp_path: Path) -> None:
+def test_a_lagging_receiver_is_not_skipped(tmp_path: Path) -> None:
     # Senders of small messages wait for nobody and repeat themselves exactly.
     def step(_: int, ranks: int) -> list[list[str]]:
         receiver = [f"recv {rank} 7 4000 6" for rank in range(ranks - 1)] + ["compute 60000"]
@@ -129,7 +129,7 @@ def test_a_rank_without_messages_takes_its_own_time(tmp_path: Path, per_step: in
         assert skipped.summary["end_ps"] == skipped.tables["ranks"]["finish_ps"].max()
 
 
-def test_a_rank_that_computes_longer_later_on_ends_a_stretch(tmp_path: Path) -> None:
+def test_a_rank_that_slows_ends_a_stretch(tmp_path: Path) -> None:
     # The mean over the ranks changes by 0.6 %, less than a drift that is noticed.
     def step(number: int, ranks: int) -> list[list[str]]:
         slow = [number >= 150 and rank == 3 for rank in range(ranks)]
@@ -143,7 +143,7 @@ def test_a_rank_that_computes_longer_later_on_ends_a_stretch(tmp_path: Path) -> 
     assert skipped.tables["skips"].height >= 2
 
 
-def test_computations_that_move_within_a_step_end_a_stretch(tmp_path: Path) -> None:
+def test_moving_computations_end_a_stretch(tmp_path: Path) -> None:
     # What each rank computes in a step stays the same, but no longer at the same time as others.
     def step(number: int, ranks: int) -> list[list[str]]:
         first = [

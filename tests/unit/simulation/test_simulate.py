@@ -53,7 +53,7 @@ def test_estimates_add_up_to_the_truth() -> None:
     assert samples["hop_samples"].sum() == run.summary["observed_packets"]
 
 
-def test_a_job_draws_from_the_seed_plus_its_number() -> None:
+def test_a_job_draws_from_its_own_seed() -> None:
     """As docs/reference/traffic.md says: the same pattern twice makes different choices."""
     job = {"pattern": {"kind": "uniform", "ranks": 6, "size": "1 KiB", "messages": 3}}
     document = {"fabric": TREE, "seed": 5, "job": [job | {"hosts": "0-7"}, job | {"hosts": "8-15"}]}
@@ -117,7 +117,7 @@ def test_what_if_changes_one_thing() -> None:
     assert len(moved.tables["samples"]) > 0 and len(base.tables["samples"]) == 0
 
 
-def test_a_measured_run_takes_the_same_time_as_an_unmeasured_one() -> None:
+def test_measuring_a_run_keeps_its_time() -> None:
     prepared = prepare(scenario(stencil()))
     assert simulate(prepared).elapsed_ps == make_evaluate(prepared)(Change()).elapsed_ps
 

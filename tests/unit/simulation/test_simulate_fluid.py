@@ -45,7 +45,7 @@ def prepared(size: str = "256 KiB") -> PreparedScenario:
     )
 
 
-def test_a_fluid_run_has_the_tables_of_a_packet_run(tmp_path: Path) -> None:
+def test_a_fluid_run_has_packet_run_tables(tmp_path: Path) -> None:
     """Same tables, same bytes over each host link; what is not known is null, and it says so."""
     case = prepared()
     fluid, packet = simulate_fluid(case), simulate(case)
@@ -74,7 +74,7 @@ def test_a_fluid_run_has_the_tables_of_a_packet_run(tmp_path: Path) -> None:
     assert total[0]["link"].equals(total[1]["link"])
 
 
-def test_windows_cover_the_run_and_no_link_is_busier_than_time() -> None:
+def test_windows_cover_the_run_within_capacity() -> None:
     run = simulate_fluid(prepared())
     windows, truth = run.tables["windows"], run.tables["truth"]
     assert 64 <= windows.height <= 128
@@ -117,7 +117,7 @@ def test_windows_cover_the_run_and_no_link_is_busier_than_time() -> None:
         ),
     ],
 )
-def test_near_the_packet_engine_where_nothing_queues_for_long(
+def test_fluid_is_near_packets_without_queues(
     routing: str, fabric: dict[str, Any], paths: str, within: float
 ) -> None:
     """Two permutations on several networks; trunks come nearer to packets than parts of flows."""

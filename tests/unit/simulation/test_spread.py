@@ -62,7 +62,7 @@ def serving(folder: Path) -> Iterator[None]:
     assert not worker.is_alive()
 
 
-def test_a_worker_does_tasks_and_the_diagnosis_is_the_same(
+def test_a_workers_tasks_keep_the_diagnosis(
     tmp_path: Path, alone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = list[int]()
@@ -113,7 +113,7 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path, monkeypatch: pytest.Mon
     assert claim(tasks.folder) is None
 
 
-def test_a_worker_that_fails_leaves_the_task_to_the_diagnosis(tmp_path: Path) -> None:
+def test_a_failing_worker_leaves_its_task(tmp_path: Path) -> None:
     tasks = TaskFolder.create(tmp_path / "tasks")
     tasks.open(prepare(parse(SCENARIO)))
     number = tasks.put(Change())

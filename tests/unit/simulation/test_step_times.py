@@ -34,7 +34,7 @@ def extrapolated(spans_ps: np.ndarray, apart: float = 0.0) -> Extrapolation:
 
 
 @pytest.mark.parametrize("noise", [0.002, 0.012])
-def test_the_interval_allows_for_any_trend_that_passes_for_none(noise: float) -> None:
+def test_the_interval_allows_for_hidden_trends(noise: float) -> None:
     """A trend that is not detected may go on, and grow as much again."""
     number = np.arange(STEPS - 1)
     # Pairs of steps cancel, so means vary by the trend alone.
@@ -50,7 +50,7 @@ def test_the_interval_allows_for_any_trend_that_passes_for_none(noise: float) ->
     assert not found.why_not and found.half_ps < 0.02 * found.shift_ps
 
 
-def test_vague_trends_widen_the_interval_and_take_no_more_steps() -> None:
+def test_vague_trends_widen_the_interval_only() -> None:
     """Whether steps suffice depends on the interval without trends above ``TREND``."""
     noise = np.random.default_rng(3).normal(0, 0.03, STEPS - 1)
     found = extrapolated(1e8 * (1 + noise))
@@ -58,7 +58,7 @@ def test_vague_trends_widen_the_interval_and_take_no_more_steps() -> None:
     assert found.half_ps > 0.02 * found.shift_ps
 
 
-def test_steps_that_vary_more_than_the_interval_allows_are_not_skipped() -> None:
+def test_steps_that_vary_too_much_are_simulated() -> None:
     noise = np.random.default_rng(3).normal(0, 0.06, STEPS - 1)
     found = extrapolated(1e8 * (1 + noise))
     assert "the time of a step is known to" in found.why_not

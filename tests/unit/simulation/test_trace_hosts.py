@@ -22,7 +22,7 @@ def trace(tmp_path: Path) -> Path:
     return writing(tmp_path)(late_sender(), hosts=["n1", "n0"])
 
 
-def test_hosts_are_those_of_the_system_tree_in_rank_order(
+def test_hosts_follow_the_system_tree_by_rank(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert otf2.system_tree(trace) == otf2.load(trace).system

@@ -77,7 +77,7 @@ def addresses(folder: Path, run: Run, version: int) -> Path:
     return out
 
 
-def test_what_export_writes_is_read_back_to_the_same_sums(folder: Path) -> None:
+def test_exported_captures_give_the_same_sums(folder: Path) -> None:
     run = tb.read_run(folder / "run")
     found = read_captures([folder / "all.pcap"], folder / "run")
     assert sums(found).equals(sums(run)) and sums(run)["congested_weight"].sum() > 0
@@ -97,9 +97,7 @@ def test_what_export_writes_is_read_back_to_the_same_sums(folder: Path) -> None:
         'scheme = "xor-digest"\nhash_bits = 5\none_in = 2',
     ],
 )
-def test_every_scheme_of_six_bits_comes_back_to_the_same_sums(
-    tmp_path: Path, telemetry: str
-) -> None:
+def test_every_six_bit_scheme_gives_the_same_sums(tmp_path: Path, telemetry: str) -> None:
     """With one in so many packets, part of the switches, lost samples, and datagrams."""
     text = SCENARIO.replace('scheme = "coordinated"\nhash_bits = 5', telemetry)
     (tmp_path / "s.toml").write_text(text)
@@ -154,7 +152,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, made.Frames]
     ]
 
 
-def test_csig_tags_of_a_capture_give_the_sums_of_the_run(
+def test_csig_tags_give_the_runs_sums(
     tagged: tuple[Path, made.Frames], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, frames = tagged
@@ -189,7 +187,7 @@ def test_csig_tags_of_a_capture_give_the_sums_of_the_run(
     assert "5 packets left out: they have no CSIG tag" in notes
 
 
-def test_a_discovered_fabric_needs_no_scenario_and_no_addresses(
+def test_a_discovered_fabric_needs_no_scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Local ids come from ibnetdiscover, telemetry is the default; contexts name calls."""
@@ -236,9 +234,7 @@ def test_a_discovered_fabric_needs_no_scenario_and_no_addresses(
     assert "MPI_Alltoall" in labels["call"].to_list() and "exchange" in labels["phase"].to_list()
 
 
-def test_a_file_of_each_host_counts_each_packet_where_it_arrived(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_host_files_count_packets_where_they_arrived(folder: Path, tmp_path: Path) -> None:
     run = tb.read_run(folder / "run")
     files = []
     for number, host in enumerate(run.tables["nodes"]["host_name"].unique(maintain_order=True)):
@@ -390,7 +386,7 @@ def test_the_command_gives_a_verdict_and_a_report(
     assert "applies to packet captures only" in capsys.readouterr().err
 
 
-def test_a_capture_stands_beside_a_trace_as_other_samples_do(folder: Path) -> None:
+def test_a_capture_accompanies_a_trace_as_samples(folder: Path) -> None:
     prepared = prepare(tb.load_scenario(folder / "s.toml"))
     evidence = with_samples(NetworkEvidence(), folder / "all.pcap", prepared)
     expected = sums(tb.read_run(folder / "run"))

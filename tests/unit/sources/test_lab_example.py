@@ -19,7 +19,7 @@ COST_S = 5.165
 """Time of the iterations less that of the same run without the fault (README.md of the example)."""
 
 
-def test_the_slow_cable_of_the_example_is_named_and_its_cost_is_in_the_range() -> None:
+def test_the_examples_slow_cable_costs_as_ranged() -> None:
     found = tb.diagnose(CASE, seeds=1, methods=["block"]).diagnosis
     (injected,) = json.loads((CASE / "truth.json").read_text())["causes"]
     assert injected["kind"] == "slow-cable"
@@ -32,7 +32,7 @@ def test_the_slow_cable_of_the_example_is_named_and_its_cost_is_in_the_range() -
     assert "counters of 40 links" in rested and "samples in packets" in rested
 
 
-def test_options_override_what_the_folder_of_a_lab_has(tmp_path: Path) -> None:
+def test_options_override_a_labs_folder(tmp_path: Path) -> None:
     case = shutil.copytree(CASE, tmp_path / "mine")
     found = Source.of(case)
     assert found.scenario.name == "mine" and found.case == LabCase.of(case)
@@ -42,7 +42,7 @@ def test_options_override_what_the_folder_of_a_lab_has(tmp_path: Path) -> None:
     assert chosen.fabric.file is None
 
 
-def test_a_folder_that_lacks_the_links_of_the_lab_is_an_ordinary_trace(tmp_path: Path) -> None:
+def test_a_folder_without_lab_links_is_a_trace(tmp_path: Path) -> None:
     case = shutil.copytree(CASE, tmp_path / "mine")
     (case / "links.csv").unlink()
     assert LabCase.of(case) is None

@@ -45,7 +45,7 @@ def test_the_public_defaults_of_minighost_give_416160_bytes() -> None:
     assert set(sends(build(pattern, None, 1))[:, 2]) == {416_160}
 
 
-def test_minighost_exchanges_y_then_x_then_z_and_sums_each_variable() -> None:
+def test_minighost_exchanges_y_x_z_and_sums() -> None:
     program = build(GHOST, None, 1)
     centre = 1 + 3 * 1  # a rank with all neighbours but one in z
     assert phases(program, centre) == ["y", "x", "z", "sum"]
@@ -58,7 +58,7 @@ def test_minighost_exchanges_y_then_x_then_z_and_sums_each_variable() -> None:
     assert calls == {"MPI_Isend": 6, "MPI_Allreduce": 1}
 
 
-def test_the_axes_may_be_exchanged_in_another_order_or_at_once() -> None:
+def test_the_axes_may_change_order() -> None:
     usual = sends(build({**GHOST, "sums": "none"}, None, 1))
     other = build({**GHOST, "sums": "none", "order": "zxy"}, None, 1)
     assert phases(other, 4) == ["z", "x", "y"]
@@ -72,7 +72,7 @@ def test_the_axes_may_be_exchanged_in_another_order_or_at_once() -> None:
         )
 
 
-def test_minighost_may_wait_after_each_direction_and_send_synchronously() -> None:
+def test_minighost_may_wait_and_send_synchronously() -> None:
     usual = build({**GHOST, "sums": "none"}, None, 1)
     each = build({**GHOST, "sums": "none", "wait": "direction"}, None, 1)
     waits = [int((p.kind == Op.WAITALL).sum()) for p in (usual, each)]
@@ -94,20 +94,20 @@ def test_minighost_ends_at_the_boundary() -> None:
     assert Counter(rows[:, 0].tolist())[0] == 3
 
 
-def test_one_variable_at_a_time_moves_the_same_bytes_in_smaller_messages() -> None:
+def test_single_variables_move_equal_bytes_in_smaller_messages() -> None:
     whole = sends(build({**GHOST, "sums": "none"}, None, 1))
     parts = sends(build({**GHOST, "sums": "none", "method": "svaf"}, None, 1))
     assert len(parts) == 3 * len(whole) and parts[:, 2].sum() == whole[:, 2].sum()
 
 
-def test_one_sum_a_step_is_a_third_of_one_after_each_of_three_variables() -> None:
+def test_one_sum_a_step_is_a_third() -> None:
     def count(sums: str) -> int:
         return int((sends(build({**GHOST, "sums": sums}, None, 1))[:, 3] == 0).sum())
 
     assert count("variable") == 3 * count("step") > 0
 
 
-def test_imbalance_lengthens_computation_at_most_by_its_share_and_follows_the_seed() -> None:
+def test_imbalance_lengthens_computation_by_its_share() -> None:
     def computed(seed: int) -> np.ndarray:
         options = {**GHOST, "compute": "100 us", "imbalance": 0.5, "sums": "none"}
         program = build(options, None, seed)
@@ -119,7 +119,7 @@ def test_imbalance_lengthens_computation_at_most_by_its_share_and_follows_the_se
     assert (once >= 3e8).all() and (once <= 4.5e8).all() and len(set(once.tolist())) > 12
 
 
-def test_transforms_stay_in_their_plane_and_go_there_and_back() -> None:
+def test_transforms_stay_in_plane_and_return() -> None:
     pattern = {"kind": "fft2d", "plane": [4, 3], "planes": 5, "size": "16 KiB", "rounds": 2}
     program = build(pattern, None, 1)
     rows = sends(program)
@@ -154,7 +154,7 @@ def quick(path: str) -> Scenario:
     return scenario
 
 
-def test_naive_reduction_runs_at_line_rate_wherever_the_root_is() -> None:
+def test_naive_reduction_runs_at_line_rate() -> None:
     scenario = quick("reduction/reduction.toml")
     pattern = scenario.job[0].pattern
     assert pattern is not None
@@ -166,13 +166,13 @@ def test_naive_reduction_runs_at_line_rate_wherever_the_root_is() -> None:
     assert floor < times[0] < 1.01 * floor and abs(times[1] / times[0] - 1) < 1e-3
 
 
-def test_the_tree_beats_the_naive_reduction_by_about_what_was_published() -> None:
+def test_the_tree_beats_naive_reduction_as_published() -> None:
     naive = simulate(prepare(quick("reduction/reduction.toml"))).elapsed_ps
     tree = simulate(prepare(quick("reduction/tree.toml"))).elapsed_ps
     assert 0.85 < naive / tree / 86.9 < 1.15
 
 
-def test_background_slows_the_ring_and_the_ring_alone_takes_what_was_published() -> None:
+def test_background_slows_the_ring_as_published() -> None:
     scenario = quick("background/background.toml")
     evaluate = make_evaluate(prepare(scenario))
     alone = evaluate(Change(background=False)).elapsed_ps
@@ -196,7 +196,7 @@ def small_ghost(placement: str, method: str = "bspma", sums: str = "variable") -
     return simulate(prepare(parse({"fabric": {"fat_tree": tree}, "job": [job], "engine": engine})))
 
 
-def test_tiling_and_fewer_sums_shorten_the_communication_of_minighost() -> None:
+def test_tiling_and_fewer_sums_shorten_communication() -> None:
     linear, tiled = small_ghost("block"), small_ghost("tile")
     changed = small_ghost("tile", "svaf", "step")
     times = [case_minighost.communication(run) for run in (linear, tiled, changed)]
@@ -217,7 +217,7 @@ def test_tiling_and_fewer_sums_shorten_the_communication_of_minighost() -> None:
     assert names <= set(case_minighost.by_tag(tiled).tables["labels"]["phase"])
 
 
-def test_the_shifted_planes_use_the_same_hosts_and_escape_the_background() -> None:
+def test_shifted_planes_use_the_same_hosts() -> None:
     default, shifted = quick("pf3d/pf3d.toml"), quick("pf3d/shifted.toml")
     assert default.job[1] == shifted.job[1] and default.engine == shifted.engine
     for scenario in (default, shifted):
@@ -235,7 +235,7 @@ def test_the_shifted_planes_use_the_same_hosts_and_escape_the_background() -> No
 
 
 @pytest.mark.parametrize("name", list(case_reasons.QUESTIONS))
-def test_reasons_change_one_thing_that_a_scenario_may_say(name: str) -> None:
+def test_reasons_change_one_scenario_property(name: str) -> None:
     question = case_reasons.QUESTIONS[name]
     path = {"background": "background/background.toml", "minighost": "minighost/step.toml"}[name]
     usual = case_model.example(path).model_dump()
@@ -274,7 +274,7 @@ def test_reasons_are_a_table_and_a_chart() -> None:
         assert part.count("\n") == len(asked.settings) + 2
 
 
-def test_every_case_has_its_place_and_its_figures_on_the_page() -> None:
+def test_every_case_and_figure_is_on_the_page() -> None:
     text = cases.PAGE.read_text(encoding="utf-8")
     for name in cases.CASES:
         part = text.split(f"<!-- {name} -->\n", 1)[1].split(f"<!-- end {name} -->", 1)[0]
@@ -284,7 +284,7 @@ def test_every_case_has_its_place_and_its_figures_on_the_page() -> None:
     assert named == set(cases.FIGURES.glob("*.png"))
 
 
-def test_what_the_diagnosis_says_is_on_the_page_as_it_is() -> None:
+def test_the_page_quotes_the_diagnosis() -> None:
     said = case_model.DiagnoseAnswer(
         "tailback diagnose x", 1.0, "pattern", "placement", "H", ["F"], "R", ["W"]
     )
@@ -294,7 +294,7 @@ def test_what_the_diagnosis_says_is_on_the_page_as_it_is() -> None:
     assert "* H" in text and "* F" in text and "* remedy: R" in text and "* note: W" in text
 
 
-def test_three_figures_of_the_talk_cannot_be_of_the_same_runs() -> None:
+def test_three_figures_contradict_one_another() -> None:
     """2.9× and 60 % less make 7.25×, whatever the rule; read as 60 % faster, all three can hold."""
     exact = minighost_rules.Outcome("x", 2.9, 7.25)
     assert exact.readings()["less time"] == pytest.approx(0.6)

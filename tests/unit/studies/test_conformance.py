@@ -30,7 +30,7 @@ def test_the_random_mapping_is_a_permutation() -> None:
     assert nodes[:2] == [2410, 4323]
 
 
-def test_the_background_is_the_draw_of_the_published_simulator() -> None:
+def test_the_background_is_the_published_draw() -> None:
     assert len(traffic.ring_nodes()) == 2173
     messages = list(traffic.background_messages())
     assert len(messages) == 3 * (4608 - 2173)
@@ -42,7 +42,7 @@ def test_the_background_is_the_draw_of_the_published_simulator() -> None:
     assert (received[1204], received[1213]) == (10, 9)
 
 
-def test_streams_of_the_generator_do_not_depend_on_how_they_are_reached() -> None:
+def test_generator_streams_are_independent_of_access() -> None:
     one = traffic.Clcg4(1)
     numbers = [one.uniform() for _ in range(2000)]
     assert min(numbers) > 0 and max(numbers) < 1
@@ -63,9 +63,7 @@ def runs() -> dict[str, Run]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["row-major", "tiled", "ring"])
-def test_times_and_congestion_are_those_of_the_published_simulator(
-    runs: dict[str, Run], case: str
-) -> None:
+def test_times_and_congestion_are_as_published(runs: dict[str, Run], case: str) -> None:
     run, published = runs[case], compare.PUBLISHED[case]
     (theirs,) = published.elapsed_ns.values()
     assert run.elapsed_ps / 1000 == pytest.approx(theirs, rel=compare.TIME_AIM)
@@ -74,7 +72,7 @@ def test_times_and_congestion_are_those_of_the_published_simulator(
         assert ours == pytest.approx(fraction, abs=compare.FRACTION_AIM), tier
 
 
-def test_path_lengths_and_the_bytes_of_forced_links_are_exact(runs: dict[str, Run]) -> None:
+def test_path_lengths_and_forced_bytes_are_exact(runs: dict[str, Run]) -> None:
     for case, path in (("row-major", 2.087), ("tiled", 1.433)):
         assert round(runs[case].summary["average_path_length"], 3) == path
     for case, run in runs.items():
@@ -92,7 +90,7 @@ def test_path_lengths_and_the_bytes_of_forced_links_are_exact(runs: dict[str, Ru
             assert found.rows() == expected.rows(), (case, forced)
 
 
-def test_a_row_says_whether_it_is_within_the_aim() -> None:
+def test_a_row_says_whether_it_meets_the_aim() -> None:
     ours = compare.Measured(
         {"stencil": 61_213 * 1.04}, {"leaf-up": 0.735, "agg-down": 0.0, "leaf-down": 0.29}
     )

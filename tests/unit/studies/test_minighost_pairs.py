@@ -28,7 +28,7 @@ def test_rules_of_one_setting_are_not_combined() -> None:
     assert set(minighost_pairs.SAME) <= {one.name for one in outcomes()}
 
 
-def test_nearest_pairs_come_first_and_drawn_ones_are_others() -> None:
+def test_nearest_pairs_precede_the_drawn() -> None:
     near, others = chosen(pairs(), 8)
     far = [pair.predicted.distance(READING) for pair in near]
     assert far == sorted(far) and far[-1] <= minighost_pairs.NEAR

@@ -42,7 +42,7 @@ def test_the_paths_assigned_are_the_paths_packets_take(net: rates.Network) -> No
     assert net.paths.link_sum(net.size, len(measured)) == pytest.approx(measured)
 
 
-def test_messages_of_a_run_are_the_flows_in_their_order(net: rates.Network) -> None:
+def test_a_runs_messages_are_the_ordered_flows(net: rates.Network) -> None:
     table = net.run().tables["messages"]
     ends = zip(table["src_rank"].to_list(), table["dst_rank"].to_list(), strict=True)
     assert list(ends) == [(src, dst) for src, dst, _ in net.flows]
@@ -56,7 +56,7 @@ def test_elastic_pacing_realises_what_was_computed(net: rates.Network) -> None:
     assert none.min() < 0.8 and full > 2 * queue
 
 
-def test_spaced_loses_what_is_held_up_and_a_bucket_bursts(net: rates.Network) -> None:
+def test_spaced_loses_delays_and_a_bucket_bursts(net: rates.Network) -> None:
     _, spaced, _ = run(net, "spaced", 8)
     assert spaced.min() < 0.9
     _, bucket, queue = run(net, "leaky bucket, 16 packets", 8)
@@ -64,7 +64,7 @@ def test_spaced_loses_what_is_held_up_and_a_bucket_bursts(net: rates.Network) ->
     assert queue > 1.5 * run(net, "elastic, 25 %", 8)[2]
 
 
-def test_a_buffer_of_one_packet_cannot_keep_a_link_busy(net: rates.Network) -> None:
+def test_a_one_packet_buffer_keeps_no_link_busy(net: rates.Network) -> None:
     assert run(net, "elastic, 25 %", 1)[0] > 1.2
 
 
@@ -82,12 +82,12 @@ def test_permutations_have_no_pair_twice() -> None:
     assert all(src != dst for src, dst, _ in flows)
 
 
-def test_jain_is_one_for_equals_and_one_nth_for_a_monopoly() -> None:
+def test_jain_is_one_for_equals() -> None:
     assert control.jain(np.full(5, 3.0)) == pytest.approx(1)
     assert control.jain(np.array([7.0, 0, 0, 0])) == pytest.approx(0.25)
 
 
-def test_congestion_control_trades_time_for_fairness_and_pacing_does_not() -> None:
+def test_congestion_control_trades_time_for_fairness() -> None:
     hot = rates.network(control.hot_spot(4))
     schemes = ("no control", "IB CC, slow timer", "assignment, elastic 25 %")
     none, slow, paced = (
@@ -99,7 +99,7 @@ def test_congestion_control_trades_time_for_fairness_and_pacing_does_not() -> No
     assert slow["jain"] > none["jain"]
 
 
-def test_dcms_lets_who_harms_nobody_and_lights_let_victims_be() -> None:
+def test_dcms_spares_innocents_and_lights_spare_victims() -> None:
     nets = control.networks()
     none, slow, dcms, lights = (
         {name: control.measure(nets[name], settings, name == "hot spot") for name in nets}

@@ -24,7 +24,7 @@ SHAPE = Shape(hosts_per_leaf=4, leaves=4, aggregation=2)
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_engine_and_reference_are_equal_on_the_shared_model(number: int) -> None:
+def test_engine_and_reference_agree_exactly(number: int) -> None:
     traffic = peers.cases(SHAPE, size=128 * PACKET)[number]
     model = peers.prepared(SHAPE, traffic, "store-and-forward", "fcfs")
     ours, theirs = peers.engine(model, traffic), peers.second(model, traffic)
@@ -34,7 +34,7 @@ def test_engine_and_reference_are_equal_on_the_shared_model(number: int) -> None
     assert ours.stall_ps.sum() > 0
 
 
-def test_routes_given_to_htsim_are_those_of_the_engine() -> None:
+def test_htsim_gets_the_engines_routes() -> None:
     traffic = peers.cases(SHAPE, size=PACKET)[2]
     model = peers.prepared(SHAPE, traffic, "cut-through", "fcfs")
     routes, sums = UpDown(model.fabric), np.zeros(model.fabric.n_links, np.int64)

@@ -36,7 +36,7 @@ def test_the_tree_is_a_fabric() -> None:
 
 
 @pytest.mark.parametrize("margin", [1, 2])
-def test_every_path_ascends_the_order_that_rules_out_deadlock(margin: int) -> None:
+def test_every_path_ascends_the_deadlock_free_order(margin: int) -> None:
     """Links are acquired in ascending rank, so no cycle of waiting links can form."""
     s = superpose_permutations(KaryTree(6, 3, 2), TreeRouting(margin=margin), copies=4)
     assert len(s.paths.share) == 0
@@ -123,6 +123,6 @@ def test_gains_are_time_saved_or_speed_gained() -> None:
     assert improvement.largest(times, improvement.PLAIN, "paced", "time saved", 1)[1] == 8
 
 
-def test_the_slides_example_takes_a_quarter_longer_without_rates() -> None:
+def test_the_slides_example_takes_a_quarter_longer() -> None:
     free, paced = improvement.spreading(cells=1000)
     assert free == pytest.approx(1.25, abs=0.01) and paced == pytest.approx(1.0, abs=0.01)

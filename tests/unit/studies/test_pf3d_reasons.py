@@ -23,7 +23,7 @@ def hosts(text: str | None) -> list[int]:
     return out
 
 
-def test_the_first_setting_is_the_example_in_both_numberings() -> None:
+def test_the_first_setting_is_the_example() -> None:
     for shifted, name in ((False, "pf3d/pf3d.toml"), (True, "pf3d/shifted.toml")):
         mine = changed(SETTINGS[0], Allocation(), alone=False, shifted=shifted)
         theirs = example(name)

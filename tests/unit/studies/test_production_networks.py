@@ -19,7 +19,7 @@ from studies.production_networks import (
 )
 
 
-def test_figure_1_victim_gets_a_third_and_its_port_waits() -> None:
+def test_the_victim_of_figure_1_gets_a_third() -> None:
     """Three flows share port p; F1, which waits there, and F2 take turns at port q."""
     quiet, hot = victim.figure_1(congested=False), victim.figure_1(congested=True)
     assert victim.flow_gbps(quiet, "f2") == pytest.approx(victim.LINE_GBPS, rel=0.01)
@@ -28,7 +28,7 @@ def test_figure_1_victim_gets_a_third_and_its_port_waits() -> None:
     assert victim.stall(hot, "s", "p") == victim.stall(hot, "s", "w") == 0
 
 
-def test_ports_stall_only_where_receivers_are_slower_than_cables() -> None:
+def test_ports_stall_only_at_slow_receivers() -> None:
     """ToR down ports wait for adapters; with receivers at line rate they never do."""
     mix = job_mixes.Mix(12, 512 * 1024, 0.3, 0.05, 0.5, 0.2, 1.0, True)
     at = job_mixes.CLASSES.index(("ToR", "down"))
@@ -49,7 +49,7 @@ def test_draws_nearest_to_the_published_shares_are_kept() -> None:
     assert draws.kept().tolist() == [2]
 
 
-def test_a_mix_lasts_if_no_node_is_offered_more_than_it_takes() -> None:
+def test_a_mix_lasts_within_node_capacity() -> None:
     mix = job_mixes.Mix(
         12, 8192, load=0.2, files=0.1, reads=0.5, copies=0.3, active=1.0, scattered=True
     )
@@ -124,7 +124,7 @@ def test_findings_of_the_inference_follow_from_its_figures() -> None:
         assert said in text and f"{100 * without:.2g} % if its hosts take data at line rate" in text
 
 
-def test_reasons_of_the_yellowstone_table_follow_from_its_figures() -> None:
+def test_yellowstone_reasons_follow_from_its_figures() -> None:
     grown, flat = [(34.0, 1.0), (1074.0, 9.0)], [(34.0, 9.0), (1074.0, 9.0)]
     leaf = ("Leaf", "down")
     assert "1 % of intervals of 34 µs, 9 % of 1074 µs" in yellowstone.why(leaf, 5.0, 5.0, grown)
@@ -135,7 +135,7 @@ def test_reasons_of_the_yellowstone_table_follow_from_its_figures() -> None:
     assert free.startswith("less than with fixed routes: ToR up (45 %)")
 
 
-def test_pooled_minutes_of_several_loads_correlate_where_one_load_does_not() -> None:
+def test_pooling_loads_creates_the_correlation() -> None:
     """Within each minute use and stall are unrelated; both rise with the load."""
     random = np.random.default_rng(1)
     minutes = {

@@ -29,7 +29,7 @@ def test_no_figure_is_left_out(paper: str) -> None:
     assert sorted(entry.name for entry in PAPERS[paper]) == sorted(FIGURES[paper])
 
 
-def test_every_number_of_the_index_is_in_its_table() -> None:
+def test_every_index_number_is_in_its_table() -> None:
     for entries in PAPERS.values():
         for entry in entries:
             text = index.line(entry)
@@ -72,7 +72,7 @@ def test_differences_are_computed_where_both_are_numbers(monkeypatch: pytest.Mon
     assert compared("50 ms", "60 µs") == compared("severe", "0.47") == "–"
 
 
-def test_a_row_that_does_not_exist_is_an_error() -> None:
+def test_a_missing_row_is_an_error() -> None:
     with pytest.raises(KeyError, match="no row 'Diagonal"):
         index.ours(replace(CELL, row="Diagonal: time of a round"))
 
@@ -81,7 +81,7 @@ def entry(name: str) -> index.Published:
     return next(one for entries in PAPERS.values() for one in entries if one.name == name)
 
 
-def test_a_reason_that_its_table_no_longer_supports_is_an_error(
+def test_an_unsupported_reason_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     row = entry("Figure 4.1")
@@ -94,7 +94,7 @@ def test_a_reason_that_its_table_no_longer_supports_is_an_error(
         index.line(row)
 
 
-def test_no_number_of_ours_is_typed_in_a_reason() -> None:
+def test_no_reason_contains_our_typed_numbers() -> None:
     """Every number in a reason is quoted, published, or in the name of a row or a setting."""
     for entries in PAPERS.values():
         for one in entries:

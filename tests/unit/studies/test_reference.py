@@ -18,7 +18,7 @@ def test_fixed_routes_agree_to_the_picosecond(first: int) -> None:
     assert not differences
 
 
-def test_adaptive_rules_agree_to_the_picosecond_where_ties_are_not_random() -> None:
+def test_untied_adaptive_rules_agree_to_the_picosecond() -> None:
     drawn = [agreement.drawn(seed, "lowest") for seed in range(20)]
     rules = {(p.scenario.engine.adaptive.load, p.scenario.engine.adaptive.per) for p in drawn}
     assert len(rules) == 6
@@ -65,7 +65,7 @@ def test_a_difference_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found[0][0].startswith("arrival_ps: ")
 
 
-def test_adaptive_routing_agrees_in_the_mean_of_each_link() -> None:
+def test_adaptive_link_means_agree() -> None:
     scores = np.concatenate(
         [agreement.deviations(agreement.drawn(seed, "adaptive"), 16) for seed in (1, 9, 12)]
     )

@@ -25,7 +25,7 @@ def test_polyominoes_are_as_many_as_known() -> None:
     assert found == [1, 2, 6, 19, 63, 216, 760]
 
 
-def test_the_least_perimeter_is_that_of_figure_4_8() -> None:
+def test_the_least_perimeter_is_as_in_figure() -> None:
     assert polyominoes.best_rectangle(5) == 12
     assert polyominoes.least_perimeter(5) == 10
     for area in range(1, 8):
@@ -45,7 +45,7 @@ def test_the_closed_form_of_ones_is_the_count() -> None:
         assert hash_patterns.ones(step, values, 8) == int((step * d % 256 >= 128).sum())
 
 
-def test_figure_5_1_has_the_runs_that_the_thesis_describes() -> None:
+def test_figure_5_1_has_the_thesis_runs() -> None:
     d = np.arange(1, 901, dtype=np.uint64)
     bits = hash_patterns.mult(hash_patterns.PUBLISHED_ID, d)
     assert set(hash_patterns.runs(bits)) == {3, 4}
@@ -83,7 +83,7 @@ def test_a_reservoir_collects_coupons() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 2, 3, 6, 7])
-def test_packets_to_a_path_are_as_many_as_expected(number: int) -> None:
+def test_packets_of_a_path_are_as_expected(number: int) -> None:
     scheme, _ = packet_marking.SCHEMES[number]
     needed = packet_marking.measured(scheme, np.random.default_rng(3), 600)
     error = needed.std() / np.sqrt(len(needed))
@@ -142,7 +142,7 @@ def test_circuits_of_figures_5_6_and_5_7() -> None:
     assert 0 < worst <= bound * (1 + 1e-9)
 
 
-def test_the_talks_hash_is_balanced_and_independent_of_the_packet() -> None:
+def test_the_talks_hash_is_balanced_and_independent() -> None:
     assert networks_and_circuits.hash_shares((14, 15)) == (0.5, 0.5, 0.5)
     product = networks_and_circuits.field_hash(3, np.array([1 << 9, 1 << 8]))
     # 3 x^9 = x^10 + x^9 = x^9 + x^3 + 1, 3 x^8 = x^9 + x^8: both have x^9.

@@ -50,7 +50,7 @@ def test_pauses_are_unfair_and_dcqcn_is_not() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short")
-def test_hosts_that_share_nothing_slow_the_victim_down_unless_rates_follow_marks() -> None:
+def test_marks_protect_the_victim_of_unrelated_hosts() -> None:
     def victim(scheme: str, others: int) -> float:
         senders = [*incast.INCAST, *incast.OTHERS[:others]]
         flows = [incast.VICTIM, *((host, incast.RECEIVER) for host in senders)]

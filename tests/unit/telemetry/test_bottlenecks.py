@@ -82,7 +82,7 @@ def count(true: Ints, links: int) -> NDArray[np.float64]:
     return np.bincount(true[true >= 0], minlength=links).astype(np.float64)
 
 
-def test_with_a_locator_for_each_link_the_count_has_no_error() -> None:
+def test_locators_for_each_link_make_exact_counts() -> None:
     fabric = tree(4)
     assert fabric.n_links <= LOCATORS + fabric.n_nodes  # injection links carry no tag
     table, pairs, true = tagged(fabric, 3000, 1)
@@ -118,7 +118,7 @@ def test_shared_locators_leave_an_interval_that_holds() -> None:
     assert (low <= real + 0.01).all() and low.sum() > 0.5 * real.sum()
 
 
-def test_intervals_hold_for_all_packets_if_few_have_a_tag() -> None:
+def test_intervals_hold_for_sparse_tags() -> None:
     fabric = tree(4)
     table, pairs, true = tagged(fabric, 8000, 4)
     rng, real, inside = np.random.default_rng(5), count(true, fabric.n_links), []

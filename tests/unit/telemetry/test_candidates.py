@@ -58,7 +58,7 @@ def test_every_path_is_among_the_candidates(name: str) -> None:
     assert (told == hops).all()
 
 
-def test_a_tree_s_routes_give_the_candidates_of_its_stages() -> None:
+def test_a_trees_routes_give_candidates_by_stage() -> None:
     shape = FatTree(
         hosts_per_leaf=2, leaves=3, aggregation=2, pods=2, cores=2, aggregation_uplinks=2
     )

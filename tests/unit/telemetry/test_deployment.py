@@ -195,7 +195,7 @@ def test_mistakes_are_explained(telemetry: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("count_bits", [1, 2])
-def test_saturated_counts_weigh_each_hop_by_its_known_chance(count_bits: int) -> None:
+def test_saturated_counts_weigh_hops_by_chance(count_bits: int) -> None:
     """Paths of one, three and five switches, counts to one or three."""
     chances = survival_chances(5, 2)
     assert chances.tolist() == pytest.approx([3 / 16, 3 / 16, 3 / 16, 3 / 16, 4 / 16])
@@ -231,6 +231,6 @@ def test_circuits_decide_as_random_numbers_do(scheme: str, randomness: str) -> N
     assert abs(z.mean()) < 4 / np.sqrt(len(z)) and z.std() < 1.3
 
 
-def test_only_schemes_that_draw_at_random_have_a_circuit() -> None:
+def test_only_random_schemes_have_a_circuit() -> None:
     with pytest.raises(ScenarioError, match="use compact or single-bit"):
         parse(scenario({"scheme": "coordinated", "randomness": "lfsr"}))

@@ -97,7 +97,7 @@ def samples(*rows: tuple[int, ...]) -> pl.DataFrame:
     )
 
 
-def test_sums_and_standard_errors_are_those_of_section_3_3() -> None:
+def test_sums_and_errors_match_section_3_3() -> None:
     # Two windows of link 7: 10 samples of 3-hop packets, 4 of 5-hop ones; congested 6 × g = 2.
     frame = link_estimates(
         samples(
@@ -115,7 +115,7 @@ def test_sums_and_standard_errors_are_those_of_section_3_3() -> None:
     assert row["bytes_se"] == pytest.approx(100 * np.sqrt(140))
 
 
-def test_a_link_with_congested_samples_only_has_fraction_zero_and_knows_nothing() -> None:
+def test_congested_samples_alone_leave_the_fraction_unknown() -> None:
     row = link_estimates(samples((0, 0, 0, 3, 0, 0, 0, 0, 2, 4, 4))).row(0, named=True)
     assert row["fraction"] == 0.0
     assert (row["fraction_low"], row["fraction_high"]) == (0.0, 1.0)
@@ -127,7 +127,7 @@ def test_paths_of_one_hop_leave_nothing_to_chance() -> None:
     assert (row["fraction_low"], row["fraction_high"]) == (0.0, 0.0)
 
 
-def test_longer_paths_elsewhere_may_have_been_missed_where_only_one_hop_was_seen() -> None:
+def test_longer_paths_may_be_missed_at_one_hop() -> None:
     # Link 3: 8 one-hop samples. Link 4: 12 of five hops.
     seen = samples((0, 0, 0, 3, 8, 8, 0, 80, 0, 0, 0), (0, 0, 0, 4, 12, 60, 240, 600, 0, 0, 0))
     one, five = link_estimates(seen).iter_rows(named=True)
@@ -139,7 +139,7 @@ def test_longer_paths_elsewhere_may_have_been_missed_where_only_one_hop_was_seen
     assert (five["packets_low"], five["packets_high"]) == pytest.approx((low[0], high[0]))
 
 
-def test_interval_at_no_congested_sample_is_not_a_point() -> None:
+def test_interval_without_congested_samples_is_no_point() -> None:
     row = link_estimates(samples((0, 0, 0, 3, 20, 60, 120, 600, 0, 0, 0))).row(0, named=True)
     assert row["fraction_se"] == 0.0  # what section 3.3 says there
     # All f with f² W ≤ z² (2 f + 2 f²): f = 2c / (1 − 2c), c = z²/60.
@@ -154,7 +154,7 @@ def test_too_few_packets_bound_nothing_from_above() -> None:
     assert (low[0], high[0]) == (0.0, 1.0)
 
 
-def test_the_lower_bound_of_hashed_samples_holds_the_variances() -> None:
+def test_the_hashed_lower_bound_holds_the_variances() -> None:
     z, m, w, var_m, var = 1.959963984540054, 60.0, 200.0, 500.0, 900.0
     low = fraction_lower_bound(*(np.array([x]) for x in (m, w, var_m, var)))[0]
     assert (m - low * w) ** 2 == pytest.approx(z * z * (var_m + low**2 * var))
@@ -256,7 +256,7 @@ def test_packet_counts_cover_95_percent(packets: int) -> None:
     assert 0.93 <= inside <= 0.97
 
 
-def test_packet_counts_cover_95_percent_with_paths_of_two_lengths() -> None:
+def test_packet_counts_cover_two_path_lengths() -> None:
     # 300 packets that stay on one switch, so are always sampled, and 60 over 5 hops.
     rng = np.random.default_rng(4)
     few = rng.binomial(60, 0.2, 40_000).astype(float)

@@ -272,7 +272,7 @@ def foreign_tags(tagged: tuple[Run, Path, Frames]) -> dict[str, np.ndarray]:
     }
 
 
-def test_tags_of_no_switch_of_the_fabric_are_refused(tagged: tuple[Run, Path, Frames]) -> None:
+def test_tags_of_foreign_switches_are_refused(tagged: tuple[Run, Path, Frames]) -> None:
     run = tagged[0]
     fabric = load_fabric(run.scenario.fabric)
     pairs = route_candidates(run, fabric)

@@ -64,14 +64,14 @@ def test_messages_stand_for_those_left_out(both: tuple[Run, Run]) -> None:
     assert whole_messages(skipped.tables)["arrival_ps"].max() <= skipped.elapsed_ps
 
 
-def test_without_windows_all_rows_share_what_is_left_out() -> None:
+def test_without_windows_rows_share_what_was_skipped() -> None:
     skipped = run(skip=True, scheme="off")
     assert skipped.tables["skips"].height == 1
     counted = copies(skipped.tables)
     assert counted.sum() == pytest.approx(skipped.summary["messages"], rel=0.2)
 
 
-def test_sums_over_messages_are_those_of_the_whole_run(both: tuple[Run, Run]) -> None:
+def test_message_sums_are_the_runs(both: tuple[Run, Run]) -> None:
     stall = [sum(line.stall for line in attribute(one).lines) for one in both]
     assert stall[1] == pytest.approx(stall[0], rel=0.1)
     loads = [adapter_load(one).sent_bytes.max() for one in both]
@@ -86,7 +86,7 @@ def test_sums_over_messages_are_those_of_the_whole_run(both: tuple[Run, Run]) ->
     assert cells[1][0].sum() == pytest.approx(cells[0][0].sum(), rel=0.03)
 
 
-def test_a_link_is_active_in_as_large_a_share_of_the_steps_left_out(both: tuple[Run, Run]) -> None:
+def test_skipped_steps_have_the_same_active_share(both: tuple[Run, Run]) -> None:
     shares = []
     for one in both:
         analysis = RunAnalysis(one)

@@ -63,7 +63,7 @@ def test_samples_of_every_scheme_are_the_truth(
     assert rows.select(keys).is_duplicated().sum() == 0
 
 
-def test_a_packet_counts_in_the_window_it_arrived_in() -> None:
+def test_a_packet_counts_in_its_arrival_window() -> None:
     run = decoded({"scheme": "coordinated", "hash_bits": 5})
     full = run_of({})
     windows = [
@@ -73,7 +73,7 @@ def test_a_packet_counts_in_the_window_it_arrived_in() -> None:
     assert windows[0]["hop_samples"].to_list() == windows[1]["hop_samples"].to_list()
 
 
-def test_more_packets_to_tell_where_fewer_bits_are_carried() -> None:
+def test_fewer_bits_need_more_packets() -> None:
     """The variance of decoded counts includes what a hash leaves open."""
     width = {}
     for bits in (1, 5):
@@ -82,7 +82,7 @@ def test_more_packets_to_tell_where_fewer_bits_are_carried() -> None:
     assert width[1] > 1.2 * width[5]
 
 
-def test_packets_that_go_round_are_counted_by_schemes_that_count_hops() -> None:
+def test_hop_counting_schemes_count_detoured_packets() -> None:
     telemetry = {"scheme": "compact", "hash_bits": 6}
     run = decoded(telemetry, {"topology": TORUS, "routes": "valiant"})
     assert run.tables["packets"]["hops"].null_count() > 0 and not run.notes
@@ -109,7 +109,7 @@ def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
     assert "Switch telemetry on" not in diagnosis.sampling.note
 
 
-def test_bottlenecks_are_a_lower_bound_and_that_is_said() -> None:
+def test_bottlenecks_are_called_a_lower_bound() -> None:
     run = decoded({"scheme": "csig"})
     both = against_truth(run)
     assert (both["congested"] <= both["observed_congested_packets"]).all()
@@ -120,7 +120,7 @@ def test_bottlenecks_are_a_lower_bound_and_that_is_said() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["compact", "single-bit"])
-def test_a_hash_of_one_bit_draws_no_congestion_where_there_is_none(scheme: str) -> None:
+def test_one_bit_hashes_draw_no_false_congestion(scheme: str) -> None:
     """It varies on links without a congested packet too: their lower bounds are 0 all the same."""
     whole, true = [], []
     for seed in (1, 2, 3):
@@ -199,7 +199,7 @@ THESIS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cause", THESIS)
-def test_six_bits_lead_to_the_verdict_of_whole_links(
+def test_six_bits_give_the_verdict_of_links(
     cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the command line, and by the same rule on the same evidence."""
@@ -262,9 +262,7 @@ def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, see
 
 
 @pytest.mark.parametrize("scheme", ["compact", "coordinated", "xor-digest", "node-marking", "csig"])
-def test_tables_that_lead_to_nodes_of_a_switch_by_different_ways(
-    scheme: str, tmp_path: Path
-) -> None:
+def test_nodes_of_a_switch_have_their_own_candidates(scheme: str, tmp_path: Path) -> None:
     """Each node has candidates of its own: those of another node of its switch are not its."""
     (tmp_path / "fabric.txt").write_text(DISCOVERY)
     (tmp_path / "lfts.txt").write_text(LEFT + RIGHT)
@@ -320,7 +318,7 @@ def test_static_routes_leave_one_way_to_each_node(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["single-bit", "compact", "coordinated"])
-def test_the_least_packets_that_hashes_of_one_bit_tell_of_are_no_more_than_came(
+def test_one_bit_hashes_never_overcount_packets(
     scheme: str,
 ) -> None:
     """Of few packets: what a hash varies by does not vanish with the packets of a link."""
@@ -452,7 +450,7 @@ def test_damaged_packets_are_refused(
     assert says in said and "packets.parquet" in said and str(folder) in said and "again" in said
 
 
-def test_paths_of_several_lengths_are_told_with_the_run(
+def test_several_path_lengths_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Candidates cannot be told apart by hop there: the error names whose."""

@@ -30,7 +30,7 @@ def charged(*rows: int) -> _Charged:
     return _Charged(np.array(rows), np.full(len(rows), 2), np.full(len(rows), 2.0))
 
 
-def test_a_packet_at_the_end_of_a_window_is_the_next_ones() -> None:
+def test_a_packet_at_the_end_belongs_next() -> None:
     """The one after the last window, which ended the run, is of the last."""
     excess = np.array([0.0, 0.0, 3.0])
     rows = _table(RUN, (charged(0, 1, 2), excess), (charged(1), excess), 4)  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ def test_a_packet_at_the_end_of_a_window_is_the_next_ones() -> None:
     assert rows["congested_weight"].to_list() == [0, 8]
 
 
-def test_one_packet_in_k_varies_by_the_choice_and_by_the_link() -> None:
+def test_one_in_k_varies_by_choice_and_link() -> None:
     """A packet charged with k has k² with chance 1/k: of a doubt of 1/2 is k (1 + 1/2) − 1 = 5."""
     hop = _Charged(np.arange(3), np.array([0, 0, 2]), np.ones(3))
     assert _excess(hop, np.array([0.25, 0.75, 0.0]), 4).tolist() == [5.0, 3.0, 3.0]

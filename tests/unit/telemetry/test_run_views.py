@@ -149,7 +149,7 @@ def test_samples_carry_the_calls_of_both_sides() -> None:
     ) == {2}
 
 
-def test_congestion_belongs_to_the_sending_or_the_receiving_call() -> None:
+def test_congestion_belongs_to_sender_or_receiver() -> None:
     run = two_sided()
     sent, received = attribute(run), attribute(run, side="receiver")
     assert {line.line.split(" > ")[1] for line in sent.lines} == {"put"}
@@ -163,7 +163,7 @@ def test_congestion_belongs_to_the_sending_or_the_receiving_call() -> None:
     assert (relabelled.tables["samples"].drop("label")).equals(run.tables["samples"].drop("label"))
 
 
-def test_labels_stay_as_they_are_where_both_sides_agree() -> None:
+def test_labels_stay_where_both_sides_agree() -> None:
     prepared = prepare(parse(scenario({}, messages=3)))
     workload = prepared.make_workload()
     same, contexts = split_contexts(workload, receivers=False)
@@ -194,7 +194,7 @@ def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
     assert command(["export", "attribution", str(path), str(tmp_path / "a.parquet")]) == 0
 
 
-def test_receivers_are_told_apart_where_steps_are_left_out() -> None:
+def test_receivers_are_distinguished_where_steps_are_skipped() -> None:
     """Samples of steps that were not simulated are drawn for each receiver."""
     pattern = {"kind": "ring", "ranks": 8, "messages": 1, "size": "64 KiB"}
     job = [{"pattern": pattern, "repeat": 60}]

@@ -98,9 +98,7 @@ def test_samples_by_rank_are_summed_over_ranks(tmp_path: Path, fabric: Fabric) -
     assert ends == [(None, 8.0), ("3", 100.0)]
 
 
-def test_many_times_of_many_ranks_take_no_more_memory_than_rows(
-    tmp_path: Path, fabric: Fabric
-) -> None:
+def test_many_times_take_memory_of_their_rows(tmp_path: Path, fabric: Fabric) -> None:
     # A time and a rank a line: their product would be 10^10.
     lines = (f"{1_800_000_000 + k},{k},10,1,2,2,100,0,0,0" for k in range(100_000))
     head = RANKS.partition("\n")[0]
@@ -109,9 +107,7 @@ def test_many_times_of_many_ranks_take_no_more_memory_than_rows(
     assert found.samples.height == found.windows.height == 100_000
 
 
-def test_a_file_that_ends_in_a_line_is_read_to_the_line_before(
-    tmp_path: Path, fabric: Fabric
-) -> None:
+def test_a_truncated_file_is_read_to_its_line(tmp_path: Path, fabric: Fabric) -> None:
     whole = read_samples(put(tmp_path, RANKS), fabric)
     for cut in range(2, 40, 7):
         found = read_samples(put(tmp_path, RANKS[:-cut]), fabric)
@@ -168,7 +164,7 @@ def test_cut_files_never_end_in_a_traceback(tmp_path: Path, fabric: Fabric) -> N
 
 @pytest.mark.data
 @pytest.mark.parametrize("run", ["r8", "r9"])
-def test_estimates_of_real_packets_are_those_of_the_counters(tmp_path: Path, run: str) -> None:
+def test_estimates_of_real_packets_match_counters(tmp_path: Path, run: str) -> None:
     with tarfile.open(real(f"real-lab/{run}.tar.gz")) as archive:
         for name in ("links.csv", "samples.csv.gz", "samples_flows.csv.gz", "counters.csv.gz"):
             archive.extract(f"{run}/{name}", tmp_path, filter="data")

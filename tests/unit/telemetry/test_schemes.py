@@ -147,7 +147,7 @@ def test_full_reservoirs_vary_as_section_3_3_says(slots: int, links, truth) -> N
     assert abs(((off[:, used] ** 2).mean(axis=0) / variance[used]).mean() - 1) < 0.13
 
 
-def test_two_reservoirs_name_a_congested_hop_of_all_congested(links) -> None:
+def test_two_reservoirs_name_one_of_congested_hops(links) -> None:
     found, _ = run("full", links, 1, 1, 1, levels=9)
     congested = found["congested"].astype(bool)
     assert congested.sum() == PACKETS and (found["weight"] == HOPS).all()

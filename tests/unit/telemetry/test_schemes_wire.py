@@ -70,7 +70,7 @@ def test_there_and_back(packet: IbPacket) -> None:
 
 
 @given(PACKETS, st.integers(0, 63))
-def test_a_switch_changes_six_bits_and_the_variant_crc(packet: IbPacket, sample: int) -> None:
+def test_a_switch_changes_bits_and_variant_crc(packet: IbPacket, sample: int) -> None:
     before = encode(packet)
     after = rewrite_sample(before, sample)
     assert decode(after) == replace(packet, sample=sample)

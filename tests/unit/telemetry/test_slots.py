@@ -44,7 +44,7 @@ def test_the_stated_variance_is_that_of_the_errors(telemetry: dict[str, Any]) ->
     assert squared_error(telemetry) == pytest.approx(1.0, abs=0.25)
 
 
-def test_a_slot_more_makes_the_variance_of_whole_links_as_much_smaller_as_derived() -> None:
+def test_another_slot_reduces_the_variance_as_derived() -> None:
     """N (l/m − 1): paths of five switches have variances 4, 3/2, 2/3 and 1/4 a packet, and 0."""
     found = []
     for slots in (1, 2, 3, 4, 5):
@@ -98,7 +98,7 @@ def test_the_sender_decides_as_random_numbers_do(scheme: str) -> None:
     assert samples["hop_weight"].sum() == run.tables["packets"]["hops"].sum()
 
 
-def test_a_field_of_decisions_is_too_short_for_longer_paths() -> None:
+def test_a_decision_field_is_too_short_for_paths() -> None:
     """Five decisions need six bits: the sentinel is one."""
     telemetry = {"scheme": "compact", "hash_bits": 3, "count_bits": 5, "randomness": "sender"}
     with pytest.raises(RunError, match="no more than 4 hops") as refused:

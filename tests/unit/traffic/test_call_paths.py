@@ -5,7 +5,7 @@ import numpy as np
 from tailback.traffic.readers.otf2.columns import NONE, PathTable
 
 
-def test_the_innermost_frame_is_known_whatever_it_is_called() -> None:
+def test_the_innermost_frame_is_known_by_any_name() -> None:
     regions = {0: "main", 1: "bool operator > (Cell, Cell)"}
     table = PathTable({"regions": regions, "region_lines": {}, "sites": {}})  # type: ignore[typeddict-item]
     columns = {"parent": [NONE, 0], "region": [0, 1], "site": [NONE, NONE]}

@@ -22,7 +22,7 @@ def operations(program: Program, rank: int) -> list[str]:
 
 
 @pytest.mark.data
-def test_the_ring_of_astra_sim_moves_each_share_around_twice() -> None:
+def test_the_astra_sim_ring_moves_shares_twice() -> None:
     """An all-reduce of 1 MiB on 8 ranks: 2 x 7 steps of 128 KiB, and 7 sums of 7 us, a rank."""
     folder = real("astra-sim-et/custom_ring_allreduce_8npus_1MB")
     program = read_trace(folder)
@@ -118,7 +118,7 @@ def test_a_trace_cut_within_a_node_is_refused(tmp_path: Path) -> None:
         assert got.value.remedy
 
 
-def test_a_damaged_trace_is_read_or_refused_and_never_a_traceback(tmp_path: Path) -> None:
+def test_a_damaged_trace_gives_no_traceback(tmp_path: Path) -> None:
     path = write(tmp_path, [compute(0, 3), send(1, 1, 50, 2, after=[0])], [receive(0, 0, 50, 2)])
     file = path / "step.0.et"
     whole = file.read_bytes()

@@ -14,7 +14,7 @@ def peers(call: str, size: int, me: int, nbytes: int, root: int = 0) -> list[tup
     return [tuple(peer for peer, _ in step.sends) for step in steps if step.sends]
 
 
-def test_barrier_doubles_at_powers_of_two_and_disseminates_otherwise() -> None:
+def test_barrier_doubles_at_powers_of_two_only() -> None:
     assert peers("MPI_Barrier", 8, 3, 0) == [(2,), (1,), (7,)]
     assert peers("MPI_Barrier", 6, 3, 0) == [(4,), (5,), (1,)]
 
@@ -46,7 +46,7 @@ def test_reduce_receives_children_nearest_first() -> None:
     ]
 
 
-def test_allreduce_folds_the_surplus_over_a_power_of_two() -> None:
+def test_allreduce_folds_ranks_beyond_a_power() -> None:
     assert schedule("MPI_Allreduce", 6, 0, 0, 80, 80) == [
         CollectiveStep(((1, 80),), ()),
         CollectiveStep((), ((1, 80),)),
@@ -119,13 +119,13 @@ def test_nonblocking_names_are_the_blocking_ones() -> None:
     assert schedule("MPI_Ireduce_scatter_block", 8, 0, 0, 8, 8)
 
 
-def test_one_rank_sends_nothing_and_the_list_is_the_callers() -> None:
+def test_one_rank_sends_nothing() -> None:
     assert schedule("MPI_Alltoall", 1, 0, 0, 8, 8) == []
     schedule("MPI_Barrier", 4, 0, 0, 0, 0).clear()
     assert len(schedule("MPI_Barrier", 4, 0, 0, 0, 0)) == 2
 
 
-def test_totals_of_a_summing_tracer_become_the_calls_bytes() -> None:
+def test_summed_tracer_totals_become_call_bytes() -> None:
     # Rank 0 is the root; 10 ranks, blocks of 100 bytes.
     assert call_bytes("MPI_Bcast", 10, 1000, 100) == call_bytes("MPI_Bcast", 10, 0, 100)
     assert call_bytes("MPI_Gather", 10, 100, 1000) == call_bytes("MPI_Gather", 10, 100, 0)
@@ -147,7 +147,7 @@ def test_mistakes_are_named(args: tuple[str, int, int, int, int, int], said: str
         schedule(*args)
 
 
-def test_the_steps_of_thousands_of_ranks_grow_as_the_logarithm() -> None:
+def test_steps_grow_with_the_logarithm_of_ranks() -> None:
     for me in range(256):
         for call in ("MPI_Allreduce", "MPI_Bcast", "MPI_Reduce", "MPI_Barrier"):
             assert len(schedule(call, 4608, me, 0, 8, 8)) <= 2 * 13, "13: log2 of 4608, rounded up"
@@ -179,7 +179,7 @@ def test_sums_of_a_reduction_become_its_vector(size: int) -> None:
     assert call_bytes("MPI_Scatter", size, others, 0) == call_bytes("MPI_Scatter", size, 0, vector)
 
 
-def test_a_sum_of_the_others_is_told_by_its_elements() -> None:
+def test_a_sum_of_others_tells_its_elements() -> None:
     for call in ("MPI_Allreduce", "MPI_Allgather", "MPI_Alltoall"):
         for size in (3, 4, 64):
             sums = (size - 1) * 8, (size - 1) * 8

@@ -78,9 +78,7 @@ def test_balance_takes_imbalance_and_leaves_noise() -> None:
 @pytest.mark.parametrize(
     ("ranks", "level"), [((1000, 1000, 1000, 3000), 1000), ((1000, 3000, 3000, 3000), 2500)]
 )
-def test_a_slow_rank_becomes_like_the_others_and_work_is_shared_with_an_idle_one(
-    ranks: tuple[int, ...], level: int
-) -> None:
+def test_a_slow_rank_shares_its_work(ranks: tuple[int, ...], level: int) -> None:
     amount = np.repeat(np.array(ranks, np.int64)[:, None], ROUNDS, axis=1)
     assert computed(balanced(program(amount))) == pytest.approx(level, abs=1)
 
@@ -91,7 +89,7 @@ def test_quiet_takes_noise_and_leaves_imbalance() -> None:
     np.testing.assert_array_equal(quiet, np.repeat(USUAL[:, None], ROUNDS, axis=1))
 
 
-def test_what_takes_longer_on_all_ranks_is_work_and_stays() -> None:
+def test_work_slow_on_all_ranks_stays() -> None:
     amount = np.repeat(USUAL[:, None], ROUNDS, axis=1)
     amount[:, 4] *= 3
     amount[2, 6] *= 3
@@ -165,14 +163,14 @@ def chain(steps: int, work: int, overhead: int) -> Program:
     return assemble("chain", RANKS, operations, [Label("sweep", "MPI_Send", 1)])
 
 
-def test_the_border_of_a_sweep_computes_as_long_as_before() -> None:
+def test_a_sweeps_border_computes_unchanged() -> None:
     """The last rank computes before a receive, where others have only the time between calls."""
     made = chain(20, 1000, 10)
     np.testing.assert_array_equal(balanced(made).amount, made.amount)
     np.testing.assert_array_equal(without_noise(made).amount, made.amount)
 
 
-def test_a_part_that_only_one_rank_has_is_left_alone() -> None:
+def test_a_part_of_one_rank_is_unchanged() -> None:
     made = program(noisy(), extra={2: 7777})
     even = balanced(made)
     assert int(even.amount[(even.kind == Op.COMPUTE) & (even.label == 1)][0]) == 7777

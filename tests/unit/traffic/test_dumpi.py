@@ -71,7 +71,7 @@ def test_the_test_trace_of_dumpi_adds_up() -> None:
 
 
 @pytest.mark.data
-def test_binary_and_text_of_a_rank_say_the_same() -> None:
+def test_binary_and_text_say_the_same() -> None:
     """dumpi2ascii made the text of the binary file."""
     one, two = (
         everything([real(f"{SAMPLE}/testtrace-0000.{kind}")] * 4) for kind in ("bin", "txt")
@@ -85,12 +85,12 @@ def test_binary_and_text_of_a_rank_say_the_same() -> None:
 
 
 @pytest.mark.data
-def test_the_text_of_one_rank_of_four_is_refused() -> None:
+def test_one_rank_of_four_is_refused() -> None:
     with pytest.raises(TraceError, match="numprocs=4, and there are files of 1"):
         read_trace(real(f"{SAMPLE}/testtrace-0000.txt"))
 
 
-def test_the_number_of_ranks_is_compared_with_what_they_recorded(tmp_path: Path) -> None:
+def test_rank_counts_are_compared_with_recorded_ones(tmp_path: Path) -> None:
     write(tmp_path, [(20, 21, "MPI_Comm_size", {"comm": WORLD, "size": 4})])
     (tmp_path / "run.meta").unlink()
     with pytest.raises(TraceError, match="the run had 4 ranks, but there are files of 1") as got:
@@ -213,7 +213,7 @@ def test_counts_of_alltoallv_are_those_of_each_pair(tmp_path: Path) -> None:
     assert program.amount[sends].tolist() == [2 * 4, 1 * 4]
 
 
-def test_a_message_on_an_unknown_communicator_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_unknown_communicator_is_refused_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, [(20, 21, "MPI_Send", message(1, 1, comm=77))], [])
     with pytest.raises(TraceError, match="communicator 77 is used before it is created") as got:
         read_trace(path)

@@ -96,7 +96,7 @@ def _rich(rank: int) -> Script:
     return [(20 * at + 20, 20 * at + 30, *one) for at, one in enumerate(calls)]
 
 
-def test_thousands_of_damaged_files_end_with_an_error_or_a_program(tmp_path: Path) -> None:
+def test_thousands_of_damaged_files_end_cleanly(tmp_path: Path) -> None:
     """No panic, and never more than 192 MB for files of a kilobyte."""
     (tmp_path / "one").write_bytes(binary(_rich(0)))
     (tmp_path / "two").write_text(text(_rich(1)))
@@ -111,7 +111,7 @@ def test_thousands_of_damaged_files_end_with_an_error_or_a_program(tmp_path: Pat
     assert 2000 < int(done.stdout) < 6000
 
 
-def test_a_whole_file_of_the_same_calls_is_read(tmp_path: Path) -> None:
+def test_an_undamaged_file_is_read(tmp_path: Path) -> None:
     """What is damaged above is right as it stands."""
     program = read_trace(write(tmp_path, _rich(0), _rich(1)))
     assert [note for note in program.notes if "left out" in note] == []
@@ -147,7 +147,7 @@ def test_a_binary_file_cut_anywhere_is_refused(tmp_path: Path, length: int) -> N
         ),
     ],
 )
-def test_calls_that_cannot_be_are_refused_with_their_place(
+def test_impossible_calls_are_refused_with_place(
     tmp_path: Path, script: Script, message: str
 ) -> None:
     path = write(tmp_path, script)
@@ -159,7 +159,7 @@ def test_calls_that_cannot_be_are_refused_with_their_place(
     assert got.value.remedy
 
 
-def test_communicators_made_without_end_from_one_another_are_refused(tmp_path: Path) -> None:
+def test_endless_communicators_are_refused(tmp_path: Path) -> None:
     script: Script = [
         (20, 21, "MPI_Comm_dup", {"oldcomm": at + 2 + 2 * (at > 0), "newcomm": at + 5})
         for at in range(600)
@@ -187,7 +187,7 @@ def test_performance_counters_are_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_times_and_messages_of_the_real_trace_are_those_of_an_independent_decoder() -> None:
+def test_the_real_trace_matches_an_independent_decoder() -> None:
     """Decodes what the test trace consists of: calls without arguments of changing length."""
     arguments = {81: 6, 82: 6, 52: 2, 8: 20, 1: 16, 13: 4, 65: 9, 122: 0, 123: 0, 125: 0}
     files = [real(f"dumpi-testtrace/tests/traces/testtrace-{rank:04d}.bin") for rank in range(4)]

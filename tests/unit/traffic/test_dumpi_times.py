@@ -31,7 +31,7 @@ def otf2(tmp_path: Path) -> Build:
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
 @pytest.mark.parametrize("any_source", [False, True], ids=["named", "any source"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_is_the_same_from_otf2_and_from_dumpi(
+def test_otf2_and_dumpi_give_the_same_run(
     tmp_path: Path, otf2: Build, seed: int, any_source: bool, as_text: bool
 ) -> None:
     scripts = Exchange(seed).scripts
@@ -66,9 +66,7 @@ def two_ranks(tmp_path: Path, *of: Recorder, as_text: bool = False) -> Path:
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
-def test_a_clock_that_shows_utc_tells_when_the_run_began(
-    tmp_path: Path, as_text: bool, compressed: bool
-) -> None:
+def test_a_clock_in_utc_tells_the_start(tmp_path: Path, as_text: bool, compressed: bool) -> None:
     start = 1_700_000_000
     path = two_ranks(tmp_path, *[Recorder("h", start, start)] * 2, as_text=as_text)
     for file in list(path.glob("run-*")) if compressed else []:
@@ -82,9 +80,7 @@ def test_a_clock_that_shows_utc_tells_when_the_run_began(
 
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
-def test_clocks_of_hosts_that_were_started_years_apart_are_compared(
-    tmp_path: Path, as_text: bool
-) -> None:
+def test_clocks_started_years_apart_are_compared(tmp_path: Path, as_text: bool) -> None:
     start = 1_700_000_000
     path = two_ranks(
         tmp_path, Recorder("a", start, 777), Recorder("b", start, 150_000_000), as_text=as_text
@@ -108,7 +104,7 @@ def test_ranks_of_a_host_have_one_clock(tmp_path: Path) -> None:
     assert measured.elapsed_ps == 1_002_000 * 1000 - 10_000
 
 
-def test_a_name_that_every_host_has_is_no_sign_of_one_clock(tmp_path: Path) -> None:
+def test_a_shared_hostname_proves_no_shared_clock(tmp_path: Path) -> None:
     path = two_ranks(tmp_path, *[Recorder("localhost", 1_700_000_000, 777)] * 2)
     report = measure(path, environment={}).measured.clocks
     assert report.clocks == 2 and report.error_ps
@@ -125,7 +121,7 @@ def test_processor_time_is_no_time_of_the_run(tmp_path: Path, as_text: bool) -> 
 
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["binary", "text"])
-def test_the_time_of_the_thread_with_most_calls_is_split(tmp_path: Path, as_text: bool) -> None:
+def test_the_busiest_threads_time_is_split(tmp_path: Path, as_text: bool) -> None:
     message = {"count": 3, "datatype": 2, "comm": WORLD_HANDLE, "tag": 4}
     there = [
         (at, at + 50, "MPI_Send", {**message, "dest": 1, "thread": thread})
@@ -157,7 +153,7 @@ def test_receives_without_status_are_matched_and_marked(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_damaged_files_are_refused_or_read_and_never_end_otherwise(tmp_path: Path) -> None:
+def test_damaged_files_end_in_error_or_program(tmp_path: Path) -> None:
     """Headers, which reading the calls does not need, are damaged as well."""
     path = two_ranks(tmp_path, *[Recorder("host-7", 1_700_000_000, 5)] * 2)
     draw = random.Random(5)
@@ -192,7 +188,7 @@ def test_what_compiling_refuses_measuring_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_the_test_trace_of_dumpi_is_a_measured_run() -> None:
+def test_the_dumpi_test_trace_is_measured() -> None:
     run = measure(real("dumpi-testtrace/tests/traces"), environment={})
     # Text of rank 0: MPI_Init is left at 1296777956.737670, and it is the first.
     assert run.origin_unix_ns == 1_296_777_956_737_670_000

@@ -18,7 +18,7 @@ def written(folder: Path, name: str, text: str) -> Path:
     return folder / name
 
 
-def test_the_two_forms_of_calipers_json_are_the_same(tmp_path: Path) -> None:
+def test_both_forms_of_calipers_json_agree(tmp_path: Path) -> None:
     split = (
         '{"columns":["mpi.rank","mpi.msg.dst","mpi.msg.size"],'
         '"data":[[0,1,40],[0,1,40],[0,1,40],[1,0,7]]}'
@@ -53,7 +53,7 @@ def test_a_hostile_export_of_caliper_is_refused(
     assert got.value.file == file and got.value.remedy
 
 
-def test_a_frame_in_parquet_is_the_same_as_in_csv(tmp_path: Path) -> None:
+def test_a_parquet_frame_equals_its_csv(tmp_path: Path) -> None:
     sends = {"receiver": [1, 0], "communicator": ["Comm 0"] * 2, "msg_length": [64, 8]}
     pl.DataFrame(
         {
@@ -78,7 +78,7 @@ def test_a_frame_in_parquet_is_the_same_as_in_csv(tmp_path: Path) -> None:
             READERS["pipit"].read(tmp_path / "events.parquet")
 
 
-def test_a_frame_of_calls_only_is_named_with_what_it_lacks(tmp_path: Path) -> None:
+def test_a_frame_of_calls_names_missing_columns(tmp_path: Path) -> None:
     text = (
         "Timestamp (s), Event Type, Name, Process\n3, Enter, MPI_Send, 0\n5, Leave, MPI_Send, 0\n"
     )
@@ -105,7 +105,7 @@ def test_a_hostile_frame_is_refused(old: str, new: str, said: str, tmp_path: Pat
     assert got.value.file == file and got.value.remedy
 
 
-def test_a_cut_or_damaged_frame_is_read_or_refused(tmp_path: Path) -> None:
+def test_a_truncated_frame_is_read_or_refused(tmp_path: Path) -> None:
     whole = PIPIT.encode()
     generator = np.random.default_rng(3)
     for turn in range(200):

@@ -37,7 +37,7 @@ def operations(program: Program, rank: int) -> list[str]:
 
 
 @pytest.mark.data
-def test_the_binary_tree_of_loggopsim_sends_one_byte_to_every_rank_but_the_root() -> None:
+def test_the_binary_tree_reaches_every_rank() -> None:
     program = read_trace(real("loggopsim-goal/src/LogGOPSim/binary_tree_32.goal"))
     sends = program.kind == Op.ISEND
     assert program.n_ranks == 32
@@ -74,7 +74,7 @@ def test_what_is_required_is_waited_for_right_before(tmp_path: Path) -> None:
     ]
 
 
-def test_the_order_is_that_of_dependencies_and_not_that_of_the_file(tmp_path: Path) -> None:
+def test_dependencies_decide_the_order(tmp_path: Path) -> None:
     """In the order of the file each rank would wait for a message the other sends later."""
     one = "w: calc 1; w requires r; r: recv 4b from {0} tag 0; s: send 4b to {0} tag 0"
     program = read_trace(schedule(tmp_path, one.format(1), one.format(0)))
@@ -88,7 +88,7 @@ def test_the_order_is_that_of_dependencies_and_not_that_of_the_file(tmp_path: Pa
     assert run_blocking(program)
 
 
-def test_messages_of_one_tag_meet_in_the_order_they_can_be_sent(tmp_path: Path) -> None:
+def test_messages_of_one_tag_meet_in_sending_order(tmp_path: Path) -> None:
     program = read_trace(
         schedule(
             tmp_path,
@@ -101,7 +101,7 @@ def test_messages_of_one_tag_meet_in_the_order_they_can_be_sent(tmp_path: Path) 
     assert run_blocking(program)
 
 
-def test_what_begins_with_a_computation_is_posted_before_it(tmp_path: Path) -> None:
+def test_what_begins_with_computing_is_posted_first(tmp_path: Path) -> None:
     program = read_trace(
         schedule(
             tmp_path,
@@ -141,7 +141,7 @@ def test_several_cores_and_lonely_messages_are_noted(tmp_path: Path) -> None:
     assert "1 sends without a matching receive are left out" in program.notes
 
 
-def test_a_receive_from_any_source_takes_the_message_that_arrives_first(tmp_path: Path) -> None:
+def test_any_source_receives_take_the_first_arrival(tmp_path: Path) -> None:
     program = read_trace(
         schedule(
             tmp_path,
@@ -164,7 +164,7 @@ def test_a_receive_from_any_source_takes_the_message_that_arrives_first(tmp_path
     assert run_blocking(program)
 
 
-def test_ranks_that_receive_from_any_source_and_reply_do_not_block(tmp_path: Path) -> None:
+def test_any_source_replies_do_not_block(tmp_path: Path) -> None:
     """A server answers each client where its request came from, by its tag."""
     clients = 6
     before = ["s", *(f"r{k}" for k in range(clients))]
@@ -192,7 +192,7 @@ def test_ranks_that_receive_from_any_source_and_reply_do_not_block(tmp_path: Pat
     assert run_blocking(program)
 
 
-def test_a_receive_from_any_source_without_a_message_does_not_block_the_rest(
+def test_an_unmatched_any_source_receive_blocks_nothing(
     tmp_path: Path,
 ) -> None:
     program = read_trace(
@@ -209,7 +209,7 @@ def test_a_receive_from_any_source_without_a_message_does_not_block_the_rest(
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
-def test_a_text_in_pieces_is_read_as_a_whole(tmp_path: Path, size: int) -> None:
+def test_a_text_in_pieces_reads_as_one(tmp_path: Path, size: int) -> None:
     path = tmp_path / "text"
     for text in (b"", b"a", b"\n", b"ab\n\ncde\nf", b"ab\n"):
         path.write_bytes(text)

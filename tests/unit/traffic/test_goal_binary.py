@@ -63,14 +63,14 @@ def written(folder: Path, data: bytes) -> Path:
     return path
 
 
-def test_the_binary_form_gives_the_program_of_the_text(tmp_path: Path) -> None:
+def test_the_binary_form_gives_the_texts_program(tmp_path: Path) -> None:
     text = tmp_path / "run.goal"
     text.write_text(TEXT)
     assert columns(read_trace(written(tmp_path, BINARY))) == columns(read_trace(text))
 
 
 @pytest.mark.data
-def test_what_txt2bin_writes_gives_the_program_of_its_input(tmp_path: Path) -> None:
+def test_txt2bin_output_gives_its_inputs_program(tmp_path: Path) -> None:
     tool = shutil.which("txt2bin")
     if tool is None:
         pytest.skip(
@@ -87,7 +87,7 @@ def test_what_txt2bin_writes_gives_the_program_of_its_input(tmp_path: Path) -> N
             assert binary.read_bytes() == BINARY
 
 
-def test_receives_of_any_message_are_those_of_the_text(tmp_path: Path) -> None:
+def test_receives_of_any_message_match_the_text(tmp_path: Path) -> None:
     text = tmp_path / "run.goal"
     text.write_text(
         "num_ranks 2\nrank 0 {\na: recv 9b from -1 tag -1\nb: recv 9b from -1 tag 4\n"
@@ -152,7 +152,7 @@ def test_a_cycle_names_its_operation(tmp_path: Path) -> None:
     assert got.value.place in ("operation 0", "operation 1")
 
 
-def test_damaged_bytes_give_errors_or_programs_but_nothing_else(tmp_path: Path) -> None:
+def test_damaged_bytes_give_errors_or_programs(tmp_path: Path) -> None:
     draw = random.Random(4)
     refused = 0
     for _ in range(400):

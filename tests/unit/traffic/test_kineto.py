@@ -26,7 +26,7 @@ def sent_bytes(program: Program) -> int:
 
 
 @pytest.mark.data
-def test_a_real_trace_has_the_bytes_that_it_states(tmp_path: Path) -> None:
+def test_a_real_trace_has_its_stated_bytes(tmp_path: Path) -> None:
     """15 sums of floats and 6 broadcasts, on two ranks; the trace of rank 1 is that of rank 0."""
     file = real("kineto/nccl_data.json.gz")
     document = json.loads(gzip.decompress(file.read_bytes()))
@@ -87,7 +87,7 @@ def test_collectives_of_groups_meet_by_sequence_number(tmp_path: Path) -> None:
     ]
 
 
-def test_nccl_log_beside_the_trace_says_which_algorithm_ran(tmp_path: Path) -> None:
+def test_an_nccl_log_tells_the_algorithm(tmp_path: Path) -> None:
     events = [collective(0, 5, "allreduce", 1500, [0, 1, 2])]
     path = write(tmp_path, events, events, events)
     assert "no NCCL log names the algorithms" in " ".join(read_trace(path).notes)
@@ -118,7 +118,7 @@ def test_other_orders_on_streams_do_not_block(tmp_path: Path) -> None:
     assert any("another order on some ranks" in note for note in program.notes)
 
 
-def test_an_exchange_with_splits_and_sends_to_one_rank(tmp_path: Path) -> None:
+def test_an_exchange_has_splits_and_single_sends(tmp_path: Path) -> None:
     split = {"In_split_size": "[1, 3]", "Out_split_size": "[1, 2]"}
     program = read_trace(
         write(
@@ -162,7 +162,7 @@ def test_a_value_that_cannot_be_is_named(tmp_path: Path, change: Event, message:
     assert got.value.place == "traceEvents[1]" and got.value.remedy
 
 
-def test_missing_and_double_ranks_and_empty_traces_are_named(tmp_path: Path) -> None:
+def test_missing_duplicate_and_empty_traces_are_named(tmp_path: Path) -> None:
     events = [collective(0, 5, "allreduce", 100, [0, 1])]
     path = write(tmp_path, events, events, [kernel(0, 5)])
     (path / "rank-1.1.pt.trace.json").unlink()

@@ -204,7 +204,7 @@ def test_lost_calls_are_counted(tmp_path: Path) -> None:
         read_trace(tmp_path / "x.log")
 
 
-def test_lines_of_long_rings_that_nccl_cut_are_not_used(tmp_path: Path) -> None:
+def test_truncated_ring_lines_are_not_used(tmp_path: Path) -> None:
     path = sample_log(tmp_path)
     notes = read_trace(path).notes
     path.write_text(path.read_text() + PREFIX + "Channel 00/02 :    0  23  22  21\n")
@@ -263,7 +263,7 @@ def test_collectives_of_interleaved_logs_are_complete(log: str, collectives: int
 
 
 @pytest.mark.data
-def test_lines_that_users_posted_are_parsed_and_lack_communicators() -> None:
+def test_posted_lines_parse_and_lack_communicators() -> None:
     with pytest.raises(TraceError, match="names no communicators") as got:
         read_trace(real("nccl-log/lines.txt"))
     assert "NCCL_DEBUG_SUBSYS=INIT" in (got.value.remedy or "")

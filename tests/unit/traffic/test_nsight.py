@@ -50,7 +50,7 @@ def test_requests_are_complete_where_a_wait_names_them(tmp_path: Path) -> None:
     assert {label.call for label in program.labels} >= {"MPI_Irecv", "MPI_Send", "MPI_Bcast"}
 
 
-def test_a_handle_that_is_used_again_is_another_request(tmp_path: Path) -> None:
+def test_a_reused_handle_is_another_request(tmp_path: Path) -> None:
     write_export(
         tmp_path / "all.sqlite",
         {
@@ -74,7 +74,7 @@ def test_a_handle_that_is_used_again_is_another_request(tmp_path: Path) -> None:
     assert run_blocking(program)
 
 
-def test_what_cannot_be_expanded_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_what_cannot_be_expanded_is_counted(tmp_path: Path) -> None:
     other = {"commHandle": 77, "tag": 1, "remoteRank": 0, "size": 8}
     write_export(
         tmp_path / "all.sqlite",
@@ -154,7 +154,7 @@ def test_a_hostile_export_is_refused(statement: str, said: str, tmp_path: Path) 
     assert got.value.file and got.value.remedy
 
 
-def test_a_view_in_place_of_a_table_is_not_read(tmp_path: Path) -> None:
+def test_a_view_replaces_no_table(tmp_path: Path) -> None:
     endless = (
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS start, "
         "n AS end, n AS globalTid, n AS textId FROM r"
@@ -173,7 +173,7 @@ def test_a_view_in_place_of_a_table_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_an_export_of_2022_has_names_and_times_only() -> None:
+def test_an_export_of_2022_has_names_only() -> None:
     with pytest.raises(TraceError) as got:
         read_trace(real("nsys"))
     assert "10 MPI_Send, 5 MPI_Recv" in got.value.message and "--trace=mpi" in str(got.value.remedy)

@@ -22,9 +22,7 @@ US = 10**6
 
 @pytest.mark.parametrize("together", [False, True], ids=["one per rank", "one per host"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_is_the_same_from_otf2_and_from_exports(
-    tmp_path: Path, seed: int, together: bool
-) -> None:
+def test_otf2_and_exports_give_the_same_run(tmp_path: Path, seed: int, together: bool) -> None:
     scripts = Exchange(seed, in_world=True).scripts
     # The times of this run contradict one clock for two ranks, so each rank gets its own.
     hosts = ["h0", "h0", "h1", "h1"]
@@ -67,7 +65,7 @@ def exported(folder: Path, second: list[str], *, any_source: bool = False) -> Pa
     return folder
 
 
-def test_sessions_that_began_at_other_times_are_put_together(tmp_path: Path) -> None:
+def test_sessions_begun_apart_are_joined(tmp_path: Path) -> None:
     """The second host's clock is 10 s ahead: its session seems to begin later."""
     run = measure(exported(tmp_path, describing("b", 1_700_000_010 * 10**9)), environment={})
     assert run.tables["hosts"]["host"].to_list() == ["a", "b"]
@@ -76,7 +74,7 @@ def test_sessions_that_began_at_other_times_are_put_together(tmp_path: Path) -> 
     assert run.measured.clocks.unit == "rank"
 
 
-def test_without_a_start_of_its_session_an_export_has_its_own_clock(tmp_path: Path) -> None:
+def test_an_export_without_start_has_its_clock(tmp_path: Path) -> None:
     path = exported(tmp_path, [])
     run = measure(path, environment={})
     assert run.origin_unix_ns is None
@@ -93,7 +91,7 @@ def test_guessed_sources_are_marked(tmp_path: Path) -> None:
     assert any("the source of 1 receives" in note for note in run.measured.notes)
 
 
-def test_a_call_that_waits_for_several_requests_is_one_call(tmp_path: Path) -> None:
+def test_one_call_waits_for_several_requests(tmp_path: Path) -> None:
     run = measure(sample(tmp_path), environment={})
     calls = run.tables["calls"].filter(pl.col("rank") == 0)
     assert calls["name"].to_list() == ["MPI_Irecv", "MPI_Isend", "MPI_Waitall", "MPI_Bcast"]
@@ -110,7 +108,7 @@ def test_a_call_that_waits_for_several_requests_is_one_call(tmp_path: Path) -> N
         "UPDATE MPI_P2P_EVENTS SET size = 9223372036854775807",
     ],
 )
-def test_a_hostile_export_is_refused_or_has_no_host(tmp_path: Path, statement: str) -> None:
+def test_a_hostile_export_is_refused_or_hostless(tmp_path: Path, statement: str) -> None:
     path = exported(tmp_path, [*describing("b", 1_700_000_000 * 10**9), statement])
     try:
         run = measure(path, environment={})

@@ -52,7 +52,7 @@ REAL = {
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_trace_has_the_events_that_otf2_print_counts(name: str) -> None:
+def test_a_real_trace_has_otf2_prints_counts(name: str) -> None:
     path, ranks, counts, sends, receives, collectives = REAL[name]
     trace = load(real(path))
     kind, size = trace.messages.kind, trace.messages.bytes
@@ -65,7 +65,7 @@ def test_a_real_trace_has_the_events_that_otf2_print_counts(name: str) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_trace_compiles_to_all_its_messages_and_completes(name: str) -> None:
+def test_a_real_trace_compiles_and_completes(name: str) -> None:
     path, ranks, _, sends, _, _ = REAL[name]
     program = read_trace(real(path))
     assert program.n_ranks == ranks
@@ -125,7 +125,7 @@ def test_the_number_of_threads_changes_nothing(path: str) -> None:
 # Semantics, on small traces ----------------------------------------------------------------------
 
 
-def test_blocking_calls_post_and_wait_and_gaps_are_compute(build: Build) -> None:
+def test_blocking_calls_wait_and_gaps_compute(build: Build) -> None:
     world = "MPI_COMM_WORLD"
     path = build(
         [
@@ -176,7 +176,7 @@ def test_synchronous_sends_are_complete_when_their_receive_is(build: Build) -> N
     assert_completes(program)
 
 
-def test_ranks_of_a_sub_communicator_are_resolved_to_world_ranks(build: Build) -> None:
+def test_sub_communicator_ranks_become_world_ranks(build: Build) -> None:
     # "odd" holds world ranks 3 and 1 in this order: its rank 0 is world rank 3.
     path = build(
         [
@@ -193,7 +193,7 @@ def test_ranks_of_a_sub_communicator_are_resolved_to_world_ranks(build: Build) -
     assert program.labels[0].communicator == "odd"
 
 
-def test_the_same_tag_on_two_communicators_does_not_match(build: Build) -> None:
+def test_equal_tags_of_two_communicators_differ(build: Build) -> None:
     path = build(
         [
             call("MPI_Send", 1, ("mpi_send", 1, "MPI_COMM_WORLD", 5, 64)),
@@ -274,7 +274,7 @@ def test_partners_that_are_none_are_left_out(build: Build) -> None:
     assert f"{2 * steps} receives without a matching send are left out" in program.notes
 
 
-def test_without_records_of_completion_a_wait_waits_for_all(build: Build) -> None:
+def test_a_wait_without_completions_waits_for_all(build: Build) -> None:
     """As EZTrace writes: receives do not say from whom; Waitall says nothing at all."""
     world = "MPI_COMM_WORLD"
 
@@ -300,7 +300,7 @@ def test_without_records_of_completion_a_wait_waits_for_all(build: Build) -> Non
 
 
 @pytest.mark.parametrize("wait", ["MPI_Wait", "MPI_Waitany", "MPI_Waitsome"])
-def test_without_records_of_completion_a_wait_for_one_takes_one(build: Build, wait: str) -> None:
+def test_a_single_wait_without_completions_takes_one(build: Build, wait: str) -> None:
     """The second message is only sent after an answer to the first."""
     world = "MPI_COMM_WORLD"
     asks = [event for at in (1, 4) for event in call("MPI_Irecv", at, ("mpi_irecv_request", at))]
@@ -336,7 +336,7 @@ def test_without_records_of_completion_a_wait_for_one_takes_one(build: Build, wa
     assert_completes(program)
 
 
-def test_a_receive_for_the_next_step_is_not_waited_for_in_this_one(build: Build) -> None:
+def test_this_step_awaits_no_receive_of_the_next(build: Build) -> None:
     """Two buffers in turn, as EZTrace writes it; all ranks would block for ever."""
     world, steps = "MPI_COMM_WORLD", 4
 
@@ -355,7 +355,7 @@ def test_a_receive_for_the_next_step_is_not_waited_for_in_this_one(build: Build)
     assert_completes(program)
 
 
-def test_a_request_that_is_never_waited_for_ends_with_the_program(build: Build) -> None:
+def test_an_unwaited_request_ends_with_the_program(build: Build) -> None:
     path = build(
         [
             call("MPI_Isend", 1, ("mpi_isend", 1, "MPI_COMM_WORLD", 3, 5, 1)),
@@ -468,7 +468,7 @@ def test_nonblocking_collectives_post_where_they_are_called(build: Build) -> Non
     assert_completes(program)
 
 
-def test_reductions_of_score_p_are_not_as_many_times_too_large_as_there_are_ranks(
+def test_score_p_reductions_are_not_multiplied(
     build: Build,
 ) -> None:
     from otf2.enums import CollectiveOp
@@ -479,7 +479,7 @@ def test_reductions_of_score_p_are_not_as_many_times_too_large_as_there_are_rank
     assert set(program.amount[program.kind == Op.ISEND].tolist()) == {8}
 
 
-def test_a_collective_that_a_member_did_not_record_is_left_out(build: Build) -> None:
+def test_a_collective_missing_a_member_is_left_out(build: Build) -> None:
     world = "MPI_COMM_WORLD"
     path = build([barrier(1, world) + barrier(11, world), barrier(1, world)])
     program = read_trace(path)
@@ -548,7 +548,7 @@ def test_threads_of_a_rank_are_merged_by_time(build: Build) -> None:
     assert_completes(program)
 
 
-def test_the_grid_of_a_cartesian_topology_is_x_fastest(build: Build) -> None:
+def test_the_cartesian_grid_has_x_fastest(build: Build) -> None:
     script = call("MPI_Barrier", 1)
     assert read_trace(build([script] * 6, grid=(2, 3))).grid == (3, 2)
     # A topology over fewer ranks says nothing about all of them.

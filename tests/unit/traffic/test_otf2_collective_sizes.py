@@ -63,7 +63,7 @@ def pairs(program: Program) -> Counter[tuple[int, int, int]]:
 EVEN = "calls of MPI_Alltoallv: only the bytes that each rank moves in total are recorded"
 
 
-def test_texts_are_the_bytes_of_each_pair_and_no_text_is_even(tmp_path: Path) -> None:
+def test_texts_are_the_bytes_of_each_pair(tmp_path: Path) -> None:
     rows = [(9, 15, "1 8 0"), (30, 12, None), (7, 19, "4 3 0")]
     program = trace_of(tmp_path, "ALLTOALLV", rows, times=2, attribute=ATTRIBUTE)
     assert pairs(program) == {
@@ -86,7 +86,7 @@ def test_totals_alone_are_taken_as_even_and_said(tmp_path: Path, text: str | Non
     assert len(program.notes) == 1 and program.notes[0].startswith(f"4 {EVEN}")
 
 
-def test_attributes_of_other_names_and_empty_exchanges_say_nothing(tmp_path: Path) -> None:
+def test_foreign_attributes_and_empty_exchanges_say_nothing(tmp_path: Path) -> None:
     rows: list[tuple[int, int, str | None]] = [(9, 9, "1 2 6"), (9, 9, None), (9, 9, None)]
     assert trace_of(tmp_path, "ALLTOALLV", rows, attribute="another").notes[0].startswith("1 ")
     empty: list[tuple[int, int, str | None]] = [(0, 0, None)] * 3
@@ -95,9 +95,7 @@ def test_attributes_of_other_names_and_empty_exchanges_say_nothing(tmp_path: Pat
 
 @pytest.mark.parametrize("times", [1, 3, 2])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_shares_of_an_allgatherv_are_what_each_rank_sent(
-    tmp_path: Path, times: int, in_place: bool
-) -> None:
+def test_allgatherv_shares_are_what_ranks_sent(tmp_path: Path, times: int, in_place: bool) -> None:
     """Whether a tracer counts them once, for every rank or for every other rank."""
     shares = [5, 0, 40]
     rows: list[tuple[int, int, str | None]] = [
@@ -119,7 +117,7 @@ def test_totals_that_do_not_agree_are_said(tmp_path: Path) -> None:
     assert notes[0].startswith("1 calls of MPI_Allgatherv: only the bytes that each rank moves")
 
 
-def test_shares_of_a_reduce_scatter_on_any_number_of_ranks(tmp_path: Path) -> None:
+def test_reduce_scatter_shares_fit_any_rank_count(tmp_path: Path) -> None:
     for n in (2, 3, 5, 8):
         shares = [4 * rank * rank + 1 for rank in range(n)]
         rows: list[tuple[int, int, str | None]] = [(sum(shares), n * one, None) for one in shares]

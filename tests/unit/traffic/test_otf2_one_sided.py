@@ -40,7 +40,7 @@ def put(start: int, target: int, size: int, number: int = 1) -> list[tuple[Any, 
     return call("MPI_Put", start, ("rma_put", WINDOW, target, size, number))
 
 
-def test_a_put_between_fences_is_complete_at_both_ends_at_the_second(build: Build) -> None:
+def test_a_put_completes_at_the_second_fence(build: Build) -> None:
     program = read(
         build,
         [
@@ -85,7 +85,7 @@ def test_an_operation_that_fetches_is_two_messages(build: Build) -> None:
     assert names(program, 1)[:2] == [("IRECV", 0, 8), ("ISEND", 0, 8)]
 
 
-def test_an_exposed_target_waits_where_it_says_and_not_before(build: Build) -> None:
+def test_an_exposed_target_waits_where_stated(build: Build) -> None:
     program = read(
         build,
         [
@@ -106,7 +106,7 @@ def test_an_exposed_target_waits_where_it_says_and_not_before(build: Build) -> N
     assert names(program, 0) == [("ISEND", 1, 800), ("WAIT", 0, 0)]
 
 
-def test_under_a_lock_the_target_is_always_ready_and_waits_for_nothing(build: Build) -> None:
+def test_a_locked_target_is_always_ready(build: Build) -> None:
     lock, unlock = call("MPI_Win_lock", 2), call("MPI_Win_unlock", 20)
     program = read(
         build,
@@ -117,7 +117,7 @@ def test_under_a_lock_the_target_is_always_ready_and_waits_for_nothing(build: Bu
     assert program.notes == []
 
 
-def test_a_recorded_completion_counts_before_the_end_of_the_epoch(build: Build) -> None:
+def test_a_recorded_completion_precedes_the_epochs_end(build: Build) -> None:
     done = call("MPI_Win_flush_local", 14, ("rma_op_complete_blocking", WINDOW, 1))
     program = read(
         build,
@@ -146,7 +146,7 @@ def test_a_recorded_completion_counts_before_the_end_of_the_epoch(build: Build) 
     ],
     ids=["unopened", "numbers", "clocks", "exposures"],
 )
-def test_an_epoch_that_cannot_be_told_counts_as_a_lock(build: Build, own: Any, other: Any) -> None:
+def test_an_unknown_epoch_counts_as_lock(build: Build, own: Any, other: Any) -> None:
     program = read(build, [own, other])
     assert names(program, 1) == [("IRECV", 0, 8), ("WAIT", 0, 0)]
     assert any("no epoch of their target" in note for note in program.notes)
@@ -164,7 +164,7 @@ def test_epochs_of_many_rounds_stay_apart(build: Build) -> None:
     assert sizes == [100, 200, 300, 400, 500]
 
 
-def test_a_target_that_is_no_member_is_an_error(build: Build) -> None:
+def test_a_target_outside_the_group_is_an_error(build: Build) -> None:
     with pytest.raises(TraceError, match="rank 9 of"):
         read(build, [fence(1) + put(10, 9, 8) + fence(20), fence(1) + fence(20)])
 
@@ -203,7 +203,7 @@ def test_fences_count_for_the_operations_on_their_window(build: Build) -> None:
     assert [name for name, _, _ in ops(program, 2)][-1] == "WAIT"
 
 
-def test_a_lock_of_one_window_does_not_close_the_epoch_of_another(build: Build) -> None:
+def test_a_lock_closes_only_its_windows_epoch(build: Build) -> None:
     windows = {WINDOW: WORLD, "second": WORLD}
     unlock = [
         synchronised("MPI_Win_unlock", at, name) for at, name in ((20, "second"), (30, WINDOW))

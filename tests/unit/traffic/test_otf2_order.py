@@ -28,7 +28,7 @@ def collective(what: str, root: int, sent: int, received: int) -> list[tuple[Any
     return call(f"MPI_{what.capitalize()}", 1, ("mpi_collective_begin",), end)
 
 
-def test_the_time_before_a_ranks_first_call_is_not_the_time_since_another_ranks_last(
+def test_time_before_the_first_call_is_separate(
     build: Build,
 ) -> None:
     """Rank 1 calls MPI for the first time long after rank 0 is through."""
@@ -75,14 +75,14 @@ def test_streams_of_other_lengths_are_interleaved_evenly(build: Build) -> None:
     ],
     ids=["root", "operation"],
 )
-def test_a_collective_on_which_its_members_disagree_is_left_out(build: Build, scripts: Any) -> None:
+def test_a_collective_in_disagreement_is_left_out(build: Build, scripts: Any) -> None:
     program = read_trace(build(scripts()))
     assert not (program.kind == Op.ISEND).any()
     assert any(note.startswith("1 collectives that were not recorded") for note in program.notes)
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_each_rank_of_a_scatterv_gets_its_own_block(build: Build, blocking: bool) -> None:
+def test_scatterv_gives_each_rank_its_block(build: Build, blocking: bool) -> None:
     """The root records the total alone, and each rank what it receives: 10, 20 and 30 octets."""
     from otf2.enums import CollectiveOp
 

@@ -141,7 +141,7 @@ def test_the_program_is_that_of_the_columns(build: Build, seed: int) -> None:
     assert_equal(streamed(path), of_columns(path))
 
 
-def test_a_call_that_the_trace_cuts_off_ends_with_it(build: Build) -> None:
+def test_a_truncated_call_ends_with_the_trace(build: Build) -> None:
     send = call("MPI_Send", 1, ("mpi_send", 1, WORLD, 5, 8))
     receive = call("MPI_Recv", 7, ("mpi_recv", 0, WORLD, 5, 8))[:-1]
     path = build([send, receive])
@@ -182,7 +182,7 @@ def test_an_unusual_trace_is_left_to_the_columns(build: Build, unusual: Any) -> 
     assert streamed(build([unusual, []])) is None
 
 
-def test_threads_that_both_call_mpi_are_left_to_the_columns(build: Build) -> None:
+def test_two_mpi_threads_are_left_to_columns(build: Build) -> None:
     send = call("MPI_Send", 1, ("mpi_send", 0, WORLD, 5, 8))
     assert streamed(build([send, send], threads=2)) is None
     assert streamed(build([send, []], threads=2)) is not None

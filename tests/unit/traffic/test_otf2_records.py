@@ -33,7 +33,7 @@ def moves(script: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
 # Matched probes ----------------------------------------------------------------------------------
 
 
-def test_a_message_of_a_matched_probe_is_received_where_it_was_sent(build: Build) -> None:
+def test_a_probed_message_is_received_from_its_sender(build: Build) -> None:
     """MPI_Mprobe says from whom, MPI_Mrecv how much; MPI_Probe leaves the message where it is."""
     undefined = 2**64 - 1
     path = build(
@@ -61,7 +61,7 @@ def test_a_message_of_a_matched_probe_is_received_where_it_was_sent(build: Build
     assert_completes(program)
 
 
-def test_the_probe_decides_the_order_in_which_messages_are_matched(build: Build) -> None:
+def test_the_probe_decides_the_matching_order(build: Build) -> None:
     script = []
     for at, number in enumerate((1, 2)):
         script += call("MPI_Mprobe", 1 + 10 * at, ("mpi_probe", 1, WORLD, 5, number))
@@ -185,7 +185,7 @@ def test_a_collective_is_entered_before_another_thread_waits(build: Build) -> No
     assert_completes(program)
 
 
-def test_a_wait_for_all_is_for_the_requests_of_its_own_thread(build: Build) -> None:
+def test_a_wait_is_for_its_threads_requests(build: Build) -> None:
     """As EZTrace writes it: what the first thread awaits is sent after what the second one does."""
     path = build(
         [
@@ -216,7 +216,7 @@ def test_a_wait_for_all_is_for_the_requests_of_its_own_thread(build: Build) -> N
 # What does not fit -------------------------------------------------------------------------------
 
 
-def test_messages_of_two_sizes_are_counted_and_the_sender_is_believed(build: Build) -> None:
+def test_two_sizes_are_counted_and_senders_believed(build: Build) -> None:
     receives = []
     for at, size in enumerate((10, 30, 20)):
         receives += call("MPI_Recv", 1 + 10 * at, ("mpi_recv", 0, WORLD, 4, size))
@@ -229,7 +229,7 @@ def test_messages_of_two_sizes_are_counted_and_the_sender_is_believed(build: Bui
     assert [size for name, _, size in ops(program, 1) if name == "IRECV"] == [10, 20, 30]
 
 
-def test_a_guessed_receive_among_others_is_no_message_of_two_sizes(build: Build) -> None:
+def test_a_guessed_receive_has_no_second_size(build: Build) -> None:
     """A stream of which one receive says its size and one, as EZTrace writes it, does not."""
     receives = call("MPI_Irecv", 1, ("mpi_irecv_request", 1)) + call("MPI_Wait", 5)
     receives += call("MPI_Recv", 11, ("mpi_recv", 0, WORLD, 4, 20))
@@ -247,7 +247,7 @@ def test_what_is_left_out_leaves_no_label(build: Build) -> None:
     assert program.label.max() < len(program.labels)
 
 
-def test_inter_communicators_that_the_trace_cannot_tell_are_named(build: Build) -> None:
+def test_ambiguous_inter_communicators_are_named(build: Build) -> None:
     script = call("MPI_Intercomm_create", 1) + call("MPI_Comm_dup", 10)
     (note,) = read_trace(build([script, script])).notes
     assert note.startswith(
@@ -275,7 +275,7 @@ def test_a_trace_without_any_message_says_so(build: Build) -> None:
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("operation", ["SCATTERV", "GATHERV"])
 @pytest.mark.parametrize("creator", ["", "Score-P 8.4"])
-def test_blocks_of_unequal_size_are_those_each_rank_records(
+def test_unequal_blocks_are_those_recorded(
     build: Build, creator: str, operation: str, in_place: bool
 ) -> None:
     from otf2.enums import CollectiveOp

@@ -34,7 +34,7 @@ def small(build: Build) -> Path:
 # Damage ------------------------------------------------------------------------------------------
 
 
-def test_a_file_of_events_cut_short_anywhere_is_an_error(build: Build) -> None:
+def test_a_truncated_event_file_is_an_error(build: Build) -> None:
     path = small(build)
     file = path / "traces" / "1.evt"
     whole = file.read_bytes()

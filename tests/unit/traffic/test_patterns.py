@@ -109,7 +109,7 @@ def messages(program: Program, *, sent: bool) -> dict[tuple[int, int, int], list
 
 
 @pytest.mark.parametrize("options", ALL)
-def test_every_send_has_its_receive_and_no_rank_blocks_for_ever(options: dict[str, object]) -> None:
+def test_sends_match_receives_and_nothing_blocks(options: dict[str, object]) -> None:
     program = build(options, None, 7)
     assert messages(program, sent=True) == messages(program, sent=False)
     assert (program.op_rank[program.sends] != program.peer[program.sends]).all()
@@ -136,7 +136,7 @@ def test_columns_have_the_types_of_the_contract(options: dict[str, object]) -> N
 
 
 @pytest.mark.parametrize("options", ALL)
-def test_a_seed_gives_the_same_program_and_another_one_differs_where_random(
+def test_a_seed_repeats_the_program(
     options: dict[str, object],
 ) -> None:
     first = build(options, None, 7)
@@ -159,7 +159,7 @@ def test_the_thesis_stencil_has_18160_messages() -> None:
     assert int((build({**options, "periodic": True}, None, 1).kind == Op.ISEND).sum()) == 4 * 4608
 
 
-def test_stencil_sends_in_sequence_with_one_tag_a_direction() -> None:
+def test_stencil_sends_in_sequence_by_direction() -> None:
     program = build({"kind": "stencil2d", "dims": [3, 3], "size": "1 KiB"}, None, 1)
     middle = slice(int(program.rank_start[4]), int(program.rank_start[5]))
     kinds = [Op(k).name for k in program.kind[middle]]
@@ -201,7 +201,7 @@ def test_posting_on_delivery_waits_for_synchronous_sends(options: dict[str, obje
     assert answered.labels == delivered.labels
 
 
-def test_listed_messages_are_sent_in_the_order_of_the_file() -> None:
+def test_listed_messages_keep_the_files_order() -> None:
     program = build({"kind": "listed", "ranks": 3, "file": LISTED}, None, 1)
     sends = np.flatnonzero(program.sends)
     sent = [(int(program.op_rank[i]), int(program.peer[i]), int(program.amount[i])) for i in sends]
@@ -255,7 +255,7 @@ def test_ring_goes_to_the_left_neighbour() -> None:
     assert set(size) == {3 * 131072}
 
 
-def test_uniform_never_sends_to_itself_and_a_message_keeps_its_destination() -> None:
+def test_uniform_avoids_itself_and_keeps_destinations() -> None:
     def sent(ranks: int, count: int) -> np.ndarray:
         program = build({"kind": "uniform", "size": "1 KiB", "messages": count}, ranks, 3)
         return program.peer[program.kind == Op.ISEND].reshape(ranks, count)
@@ -276,7 +276,7 @@ def test_permutation_receives_as_it_sends() -> None:
     assert len(other) == 40 and not np.array_equal(destination, away)
 
 
-def test_reductions_move_the_same_bytes_but_not_to_the_root() -> None:
+def test_reductions_move_equal_bytes_elsewhere() -> None:
     naive = build({"kind": "reduce-naive", "ranks": 1024}, None, 1)
     tree = build({"kind": "reduce-tree", "ranks": 1024}, None, 1)
     totals, into_root = [], []
@@ -367,7 +367,7 @@ def test_the_page_names_every_option(name: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 6, 8])
-def test_random_digits_do_not_depend_on_how_many_are_drawn_at_once(ranks: int) -> None:
+def test_random_digits_are_independent_of_batches(ranks: int) -> None:
     together, alone = (np.random.Generator(np.random.Philox(key=5)) for _ in range(2))
     digits = [alone.integers(0, 2, ranks, np.int8).astype(np.bool_) for _ in range(9)]
     assert np.array_equal(minighost.random_bits(together, 9, ranks), np.stack(digits))

@@ -124,7 +124,7 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_profiles_of_the_last_ranks_that_are_missing_are_thought_of(tmp_path: Path) -> None:
+def test_missing_profiles_of_last_ranks_are_considered(tmp_path: Path) -> None:
     path = write(tmp_path / "run", line("E", 0, 2, 5, 1), "", "")
     (path / "prof.2.prof").unlink()
     with pytest.raises(TraceError, match="destination 2 of a run of 2 ranks") as got:

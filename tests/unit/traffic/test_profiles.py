@@ -43,14 +43,14 @@ def test_a_hostile_ipm_report_is_refused(old: str, new: str, said: str, tmp_path
     assert got.value.file == file and got.value.remedy
 
 
-def test_a_terse_ipm_report_is_named_with_what_it_lacks(tmp_path: Path) -> None:
+def test_a_terse_ipm_report_names_missing_parts(tmp_path: Path) -> None:
     lines = [line for line in IPM.splitlines() if "hent" not in line]
     with pytest.raises(TraceError, match="only totals of each rank") as got:
         read_trace(written(tmp_path, "a.xml", "\n".join(lines)))
     assert "IPM_REPORT=full" in str(got.value.remedy)
 
 
-def test_an_mpip_report_without_counts_has_a_message_a_pair(tmp_path: Path) -> None:
+def test_mpip_without_counts_has_one_message_per_pair(tmp_path: Path) -> None:
     text = MPIP.replace("(count, bytes,", "(bytes,").replace("Total-Count ", "")
     text = text.replace(" 2         31", " 31").replace(" 1          4", " 4")
     program = read_trace(written(tmp_path, "a.mpiP", text))
@@ -58,7 +58,7 @@ def test_an_mpip_report_without_counts_has_a_message_a_pair(tmp_path: Path) -> N
     assert any("does not count messages" in note for note in program.notes)
 
 
-def test_a_usual_mpip_report_is_named_with_what_it_lacks(tmp_path: Path) -> None:
+def test_a_usual_mpip_report_names_missing_parts(tmp_path: Path) -> None:
     first, last = MPIP.index("@--- Aggregate"), MPIP.index("@--- End")
     sent = """@--- Callsite Message Sent statistics (all, sent bytes) -------------------
 Name              Site Rank   Count       Max      Mean       Min       Sum

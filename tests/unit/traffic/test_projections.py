@@ -19,7 +19,7 @@ def written(folder: Path, sts: str = PROJECTIONS_STS, log: str = PROJECTIONS_LOG
     return folder
 
 
-def test_messages_are_named_after_the_entry_methods_that_they_start(tmp_path: Path) -> None:
+def test_messages_bear_their_entry_methods_name(tmp_path: Path) -> None:
     program = read_trace(written(tmp_path))
     assert [label.phase for label in program.labels] == ["Ping::recv"]
     notes = " ".join(program.notes)
@@ -63,7 +63,7 @@ def test_all_logs_are_required(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_every_entry_method_of_a_real_run_is_accounted_for() -> None:
+def test_every_entry_method_is_accounted_for() -> None:
     program = read_trace(real("pingpong-projections"))
     sends = program.sends
     source, target, _ = program.traffic_matrix()

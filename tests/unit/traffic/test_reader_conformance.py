@@ -22,9 +22,7 @@ def test_every_registered_reader_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize(("name", "sample"), ALL)
-def test_a_file_is_recognised_by_its_own_reader_alone(
-    name: str, sample: Sample, tmp_path: Path
-) -> None:
+def test_only_its_own_reader_recognises_a_file(name: str, sample: Sample, tmp_path: Path) -> None:
     path = sample.write(tmp_path)
     assert [entry.name for entry in READERS if entry.part.sniff(path)] == [name]
     if path.is_file():
@@ -65,9 +63,7 @@ def test_a_file_cut_anywhere_is_refused_by_name(name: str, sample: Sample, tmp_p
 
 
 @pytest.mark.parametrize(("name", "sample"), CUT)
-def test_a_damaged_file_is_read_or_refused_and_never_a_traceback(
-    name: str, sample: Sample, tmp_path: Path
-) -> None:
+def test_a_damaged_file_gives_no_traceback(name: str, sample: Sample, tmp_path: Path) -> None:
     assert sample.cut
     path = sample.write(tmp_path)
     file = tmp_path / sample.cut

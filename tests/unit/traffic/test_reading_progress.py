@@ -11,7 +11,7 @@ from tests.factories import dumpi_traces
 from tests.factories.otf2_traces import call, writing
 
 
-def test_a_text_reports_the_share_that_has_been_read(tmp_path: Path) -> None:
+def test_a_text_reports_the_share_read(tmp_path: Path) -> None:
     path = tmp_path / "run.goal"
     path.write_bytes(b"abc\n" * 4)
     seen: list[tuple[str, float]] = []
@@ -30,7 +30,7 @@ def test_one_file_per_rank_reports_each_file(tmp_path: Path) -> None:
     assert seen == [0.0, 0.25, 0.5, 0.75]
 
 
-def test_a_trace_of_locations_reports_while_it_is_read(tmp_path: Path) -> None:
+def test_a_trace_reports_while_being_read(tmp_path: Path) -> None:
     script = call("MPI_Send", 1, ("mpi_send", 0, "MPI_COMM_WORLD", 1, 8))
     path = writing(tmp_path)([script, script, script])
     seen: list[tuple[str, float]] = []
@@ -41,7 +41,7 @@ def test_a_trace_of_locations_reports_while_it_is_read(tmp_path: Path) -> None:
     assert all(what == "reading traces.otf2" and 0 < share <= 1 for what, share in seen)
 
 
-def test_an_error_of_who_shows_the_progress_is_raised(tmp_path: Path) -> None:
+def test_errors_of_the_progress_display_are_raised(tmp_path: Path) -> None:
     script = call("MPI_Send", 1, ("mpi_send", 0, "MPI_COMM_WORLD", 1, 8))
     path = writing(tmp_path)([script, script])
 

@@ -53,7 +53,7 @@ def barriers(stay_us: list[float]) -> list[list[tuple[Any, ...]]]:
     return scripts
 
 
-def test_ranks_that_all_stay_long_in_barriers_had_too_few_cores(build: Build) -> None:
+def test_long_barriers_everywhere_mean_too_few_cores(build: Build) -> None:
     found = read(build(barriers([400.0 + 50 * r for r in range(RANKS)]))).recording
     assert found is not None and found.oversubscribed_ps == 400 * 10**6
     assert found.calls_ps == round(5 * (400 + 50 * 3.5) * 10**6)
@@ -62,9 +62,7 @@ def test_ranks_that_all_stay_long_in_barriers_had_too_few_cores(build: Build) ->
 @pytest.mark.parametrize(
     "stays_us", [[400.0] * RANKS, [5000.0] * (RANKS - 1) + [8.0], [400.0] * (RANKS - 1)]
 )
-def test_every_tool_that_records_times_tells_too_few_cores(
-    tmp_path: Path, stays_us: list[float]
-) -> None:
+def test_every_timing_tool_tells_too_few_cores(tmp_path: Path, stays_us: list[float]) -> None:
     scripts = []
     for stay in stays_us:
         times = [(at, at + round(stay * US)) for at in range(1_000 * US, 40_000 * US, 8_000 * US)]
@@ -82,7 +80,7 @@ def test_every_tool_that_records_times_tells_too_few_cores(
         assert again.calls_ps == found.calls_ps, form
 
 
-def test_waiting_for_a_late_rank_is_no_sign_of_too_few_cores(build: Build) -> None:
+def test_waiting_for_late_ranks_means_no_shortage(build: Build) -> None:
     """Imbalance: seven wait for 5 ms, and the last to enter is through at once."""
     found = read(build(barriers([5000.0] * (RANKS - 1) + [8.0]))).recording
     assert found is not None and found.oversubscribed_ps == 0
@@ -144,7 +142,7 @@ def recorded(run: Run, times: float, oversubscribed_ps: int = 0) -> Run:
     return replace(run, summary={**run.summary, "recording": told})
 
 
-def test_a_simulation_does_not_clear_the_network_of_a_run_that_took_much_longer() -> None:
+def test_a_simulation_does_not_clear_a_slow_network() -> None:
     plain = diagnose_cause(quiet_run())
     assert plain.cause == "not-network" and plain.confidence > 0.8
     assert diagnose_cause(recorded(quiet_run(), 1.5)).cause == "not-network"
@@ -159,7 +157,7 @@ def test_a_simulation_does_not_clear_the_network_of_a_run_that_took_much_longer(
     assert "too few cores" in crowded and "compute_scale=0" in crowded and len(crowded) <= 220
 
 
-def test_what_was_measured_is_not_doubted_for_the_model() -> None:
+def test_the_model_casts_no_doubt_on_measurements() -> None:
     run = recorded(quiet_run(), 5.0)
     measured = replace(run, summary={**run.summary, "times": "measured"})
     found = diagnose_cause(measured)
@@ -167,7 +165,7 @@ def test_what_was_measured_is_not_doubted_for_the_model() -> None:
     assert VARIED not in "\n".join(diagnosis_lines(found, Path("x")))
 
 
-def test_the_screen_says_expected_and_that_nothing_was_measured() -> None:
+def test_the_screen_says_expected_and_unmeasured() -> None:
     pattern = {"kind": "permutation", "ranks": 24, "size": "256 KiB", "messages": 2}
     tree = {"hosts_per_leaf": 4, "leaves": 6, "aggregation": 2}
     prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]}))
@@ -181,7 +179,7 @@ def test_the_screen_says_expected_and_that_nothing_was_measured() -> None:
     assert bar_name(found.waterfall[-1], found.times) == "expected"
 
 
-def test_a_trace_says_what_of_its_times_was_not_used() -> None:
+def test_a_trace_says_which_times_were_unused() -> None:
     run = recorded(quiet_run(), 1.0)
     assert "was not used" in diagnose_cause(run).times_from
     jobs = [run.scenario.job[0].model_copy(update={"compute_scale": 0.0})]
@@ -213,7 +211,5 @@ def test_measured_times_are_called_so_everywhere() -> None:
         ),
     ],
 )
-def test_the_screen_says_what_confidence_is_a_share_of(
-    agreement: Agreement | None, told: str
-) -> None:
+def test_the_screen_says_what_confidence_means(agreement: Agreement | None, told: str) -> None:
     assert confidence_sentence(0.83, "samples", agreement) == told

@@ -142,7 +142,7 @@ def elapsed_ps(program: Program, eager: int = 16384) -> int:
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_a_rewritten_program_is_whole_and_runs_to_its_end(name: str, options: Options) -> None:
+def test_a_rewritten_program_runs_to_its_end(name: str, options: Options) -> None:
     program = build(options, None, 1)
     found = rewritten(name, program)
     found.program.check()
@@ -188,7 +188,7 @@ def test_it_refuses_what_it_is_not_for(name: str, options: Options, why: str) ->
         rewritten(name, program_of(options))
 
 
-def test_the_loop_to_a_root_becomes_what_mpi_reduce_sends() -> None:
+def test_a_root_loop_becomes_mpi_reduce() -> None:
     """The same messages as pattern reduce-tree, whose time is the published remedy's."""
     naive = {"kind": "reduce-naive", "ranks": 16, "arrays": 5, "size": "4 KiB"}
     found = rewritten("tree-reduce", build(naive, None, 1)).program

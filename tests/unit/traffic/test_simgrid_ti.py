@@ -70,7 +70,7 @@ def test_examples_of_simgrid_add_up(name: str, ranks: int, messages: int, size: 
 
 
 @pytest.mark.data
-def test_a_stencil_of_1024_ranks_in_as_many_files_adds_up() -> None:
+def test_a_stencil_in_1024_files_adds_up() -> None:
     """Ten steps: 4 x 4096 B a rank, and a sum of 8 B by recursive doubling (ten rounds)."""
     program = read_trace(real("smpi-ti-stencil1024"))
     assert program.n_ranks == 1024
@@ -105,7 +105,7 @@ def test_a_folder_without_an_index_is_one_trace() -> None:
     assert any("1 Gflop/s" in note for note in program.notes)
 
 
-def test_a_wait_takes_the_oldest_request_of_its_triple(tmp_path: Path) -> None:
+def test_a_wait_takes_the_oldest_matching_request(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         whole(
@@ -125,7 +125,7 @@ def test_a_wait_takes_the_oldest_request_of_its_triple(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_open_at_the_end_is_waited_for(tmp_path: Path) -> None:
+def test_open_requests_are_waited_for_at_the_end(tmp_path: Path) -> None:
     path = write(tmp_path, whole("isend 1 7 10; test 0 1 7", "recv 0 7 10"))
     program = read_trace(path)
     assert operations(program, 0) == ["ISEND 0", "WAITALL 0"]
@@ -139,7 +139,7 @@ def test_sendrecv_posts_both_before_it_waits(tmp_path: Path) -> None:
     assert totals(program) == (2, 48)
 
 
-def test_a_receive_from_any_source_gets_the_message_nobody_else_takes(tmp_path: Path) -> None:
+def test_an_any_source_receive_gets_leftover_messages(tmp_path: Path) -> None:
     path = write(tmp_path, whole("recv -555 3 1; recv 2 3 1", "send 0 3 9", "send 0 3 9"))
     program = read_trace(path)
     assert totals(program) == (2, 18)
@@ -153,14 +153,14 @@ def test_nobody_gets_nothing(tmp_path: Path) -> None:
     assert "2 sends and receives of MPI_PROC_NULL move nothing" in program.notes
 
 
-def test_collectives_of_smaller_communicators_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_smaller_communicators_collectives_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, whole("barrier; allreduce 4 0 0", "barrier; allreduce 4 0 0", "barrier"))
     program = read_trace(path)
     assert {label.call for label in program.labels} == {"MPI_Barrier"}
     assert any(note.startswith("1 collectives that differ between ranks") for note in program.notes)
 
 
-def test_gatherv_and_scatterv_move_the_counts_of_each_rank(tmp_path: Path) -> None:
+def test_gatherv_and_scatterv_move_each_ranks_counts(tmp_path: Path) -> None:
     calls = "gatherv {0} 1 2 4 0 6 6; scatterv 8 16 32 {1} 0 6 6"
     path = write(tmp_path, whole(*(calls.format(1 << rank, 8 << rank) for rank in range(3))))
     program = read_trace(path)
@@ -198,7 +198,7 @@ def test_a_line_that_does_not_fit_is_named(tmp_path: Path, calls: str, message: 
     assert got.value.remedy
 
 
-def test_a_missing_rank_and_a_missing_file_are_named(tmp_path: Path) -> None:
+def test_a_missing_rank_or_file_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "0 init\n0 finalize\n2 init\n2 finalize\n")
     with pytest.raises(TraceError, match="none of rank 1"):
         read_trace(path)
@@ -227,7 +227,7 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     assert got.value.place == "byte 16"
 
 
-def test_collectives_that_do_not_fit_in_memory_are_refused(
+def test_collectives_beyond_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TAILBACK_MEMORY", "1 MiB")

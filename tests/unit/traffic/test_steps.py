@@ -46,7 +46,7 @@ def test_fewer_repetitions_are_what_is_left(kind: str) -> None:
     assert waited_for(kept) == waited_for(expected)
 
 
-def test_rounds_of_a_pattern_are_found_and_left_out() -> None:
+def test_pattern_rounds_are_found_and_skipped() -> None:
     def stencil(rounds: int) -> Program:
         options = {"kind": "stencil2d", "dims": [3, 3], "size": "1 KiB", "compute": "1 us"}
         return build({**options, "rounds": rounds}, None, 1)
@@ -79,7 +79,7 @@ def two_ranks(sizes: list[int], compute: list[int]) -> Program:
     return builder.build()
 
 
-def test_a_wait_for_the_step_before_waits_for_what_is_in_its_place() -> None:
+def test_a_wait_refers_to_the_kept_previous_step() -> None:
     steps = find_steps(two_ranks([64] * STEPS, [1000] * STEPS))
     assert steps is not None
     repeats = np.flatnonzero(steps.kinds == 1)
@@ -97,7 +97,7 @@ def test_computations_of_other_lengths_are_the_same_step() -> None:
     assert steps.compute_ps.sum() == 2 * sum(compute)
 
 
-def test_a_program_that_changes_has_two_kinds_of_steps() -> None:
+def test_a_changing_program_has_two_kinds() -> None:
     steps = find_steps(two_ranks([64] * STEPS + [128] * STEPS, [1000] * 2 * STEPS))
     assert steps is not None
     kinds, counts = np.unique(steps.kinds, return_counts=True)
@@ -115,7 +115,7 @@ def test_few_repetitions_are_no_loop() -> None:
     assert find_steps(two_ranks([64] * few, [1000] * few)) is None
 
 
-def test_bounds_of_kept_steps_are_those_of_their_program() -> None:
+def test_kept_steps_have_their_programs_bounds() -> None:
     program = build(
         {
             "kind": "minighost",
@@ -135,7 +135,7 @@ def test_bounds_of_kept_steps_are_those_of_their_program() -> None:
         assert np.array_equal(steps.message_bounds(kept), only.messages_before(only.bounds))
 
 
-def test_bytes_of_pairs_do_not_depend_on_how_they_are_found() -> None:
+def test_bytes_of_pairs_are_independent_of_method() -> None:
     few = build({"kind": "alltoall", "ranks": 6, "size": "1 KiB"}, None, 1)
     many = repeat(few, 9)
     pairs, more = few.traffic_matrix(), many.traffic_matrix()

@@ -21,7 +21,7 @@ def scenario(messages: list[list[int]]) -> dict[str, Any]:
     }
 
 
-def test_messages_are_posted_at_their_times_in_the_engine() -> None:
+def test_messages_are_posted_at_their_times() -> None:
     """Whatever order the list has, and however long earlier messages are under way."""
     slow = [[0, 0, 1, 1 << 22], *LIST]
     log = simulate(parse(scenario(slow))).tables["messages"].sort("post_ps", "src_rank")
