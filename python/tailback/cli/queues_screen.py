@@ -11,7 +11,7 @@ from tailback.cli.text import align_columns, truncate, wrap
 from tailback.names.display import printable, shorten_names
 from tailback.names.ports import Peers
 from tailback.port_counters.analysis.verdict import Verdict
-from tailback.port_counters.findings.port_events import event_port, ports_counted
+from tailback.port_counters.findings.port_events import bound_sign, event_port, ports_counted
 from tailback.port_counters.findings.port_findings import cannot_tell, port_label
 from tailback.port_counters.findings.port_verdict import PortVerdict, sentence
 from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
@@ -196,8 +196,7 @@ def event_lines(events: pl.DataFrame, peers: Peers, told: str) -> list[str]:
             cells = [
                 (
                     event_port(row, peers),
-                    ("≥ " if row["full"] else "")
-                    + f"{row['since_reset' if row['full'] else 'count']:,}",
+                    f"{bound_sign(row)}{row['since_reset' if row['full'] else 'count']:,}",
                     ", ".join(row["counters"]),
                 )
                 for row in rows.head(_PORTS).iter_rows(named=True)

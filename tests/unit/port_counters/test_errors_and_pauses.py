@@ -11,6 +11,7 @@ import pytest
 import tailback as tb
 from tailback.cli.counters_screen import screen
 from tailback.cli.queues_screen import queues_screen
+from tailback.inference.explain import port_event_statements
 from tailback.port_counters.readers import read_counters
 from tests.factories.counter_files import put, sysfs
 
@@ -101,6 +102,35 @@ def test_rising_errors_are_a_fault_in_every_source(
         assert row["count"] == last - first
         text = "\n".join(screen(found.verdict, found.inventory, found.source.kinds, None))
         assert "LINKS HAVE ERRORS" in text and "6 errors on its link" in text
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "least"),
+    [("", 899), (" [SymbolErrorCounter = 0]", 900), (" [SymbolErrorCounter = 200]", 700)],
+)
+def test_errors_above_a_threshold_are_a_lower_bound(
+    thresholds: str, least: int, tmp_path: Path
+) -> None:
+    summary = "\n## Summary: 3 nodes checked, 1 bad\n##          9 ports checked\n##\n"
+    summary += f"## Thresholds:{thresholds}\n" if thresholds else "##\n"
+    line = "   GUID 0x2c9 port {}: [PortXmitWait == 4]{}\n"
+    errors = " [SymbolErrorCounter == {}]"
+    texts = [
+        line.format(3, "") + line.format(4, errors.format(2) if not thresholds else ""),
+        line.format(3, errors.format(900)) + line.format(4, ""),
+    ]
+    head = 'Errors for 0x2c9 "leaf"\n'
+    files = [put(tmp_path, f"{n}.txt", head + text + summary) for n, text in enumerate(texts)]
+    counters = tb.counters(files, every_ns=MINUTE)
+    (row,) = counters.verdict.events.to_dicts()
+    bounded = least < 900
+    assert (row["count"], row["at_least"]) == (least, bounded)
+    shown = f"{'≥ ' * bounded}{least} errors on its link"
+    text = " ".join("\n".join(screen(counters.verdict, counters.inventory, ["x"], None)).split())
+    assert shown in text and shown in counters.facts["sentence"]
+    assert counters.facts["events"][0]["at_least"] == bounded
+    (statement,) = port_event_statements(counters.verdict.events)
+    assert shown in statement.statement and statement.ports[0].at_least == bounded
 
 
 @pytest.mark.parametrize("source", ["perfquery", "ibqueryerrors", "sysfs", "prometheus"])

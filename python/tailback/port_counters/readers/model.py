@@ -111,7 +111,8 @@ class CounterData:
 
     def all_events(self) -> pl.DataFrame:
         """Its counters of errors, pauses and marks, and the speeds of its ports."""
-        return pl.concat([self.events, port_events.speeds(self.readings)])
+        speeds = port_events.speeds(self.readings)
+        return pl.concat([self.events, speeds], how="diagonal")
 
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
@@ -218,7 +219,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
     devices = {key: device for part in parts for key, device in part.devices.items()}
     readings = pl.concat([part.readings for part in parts])
     intervals = pl.concat([part.intervals for part in parts])
-    events = pl.concat([part.events for part in parts])
+    events = pl.concat([part.events for part in parts], how="diagonal")
     names, notes = _names(devices, (readings, intervals, events))
     shared = [name for name, count in Counter(names.values()).items() if count > 1]
 
