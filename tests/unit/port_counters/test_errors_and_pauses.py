@@ -206,6 +206,25 @@ def test_pauses_of_unknown_length_excuse_a_slow_link(tmp_path: Path) -> None:
     assert kinds[0.0] == "degraded" and kinds[0.7] != "degraded"
 
 
+@pytest.mark.parametrize("fault", ["degraded", "paused", "drops", "errors"])
+def test_fault_before_the_last_seconds_is_not_accused(fault: str, tmp_path: Path) -> None:
+    rows = ["time,node,interface,tx_bytes,tx_packets,qdisc_backlog,drops,speed,rx_pause,rx_errors"]
+    rows[0] = rows[0].replace("rx_pause", "rx_prio3_pause_duration")
+    for second in range(60):
+        early = min(second, 30)
+        queue = 2 * 10**12 * (fault == "degraded" and second <= 30)
+        counts = [1000 * early * (fault == kind) for kind in ("drops", "paused", "errors")]
+        sent = 10**9 * second
+        values = [sent, sent // 1500, queue, counts[0], 40000, 400 * counts[1], counts[2]]
+        rows.append(f"{10**9 + second},s1,p1," + ",".join(map(str, values)))
+    path = put(tmp_path, "ports.csv", "\n".join(rows) + "\n")
+    verdicts = [tb.counters(path, last_ns=last) for last in (None, 20 * 10**9)]
+    queues = [counters.queues for counters in verdicts if counters.queues is not None]
+    assert len(queues) == 2 and queues[0].kind == {"errors": "faults"}.get(fault, fault)
+    assert queues[1].kind not in ("degraded", "paused", "drops", "faults")
+    assert queues[1].events.is_empty() and verdicts[1].verdict.events.is_empty()
+
+
 def test_open_questions_follow_from_what_was_counted(tmp_path: Path) -> None:
     for columns, asked in (("duration", False), ("", True)):
         path = ethernet(tmp_path, paused=0.5, sent=0.4, columns=columns)

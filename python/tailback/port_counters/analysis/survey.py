@@ -79,7 +79,7 @@ def _survey(
         found, ports, classes = _rounds(source.rounds, source, inventory, chosen, engine)
     else:
         intervals, more = source.intervals(inventory, chosen.tick_ns)
-        intervals = _recent(intervals, chosen.last_ns)
+        intervals = recent(intervals, chosen.last_ns)
         notes += more
         found, ports, classes = _intervals(intervals, source, inventory, chosen, engine)
     assessed = verdict.assess(
@@ -88,7 +88,7 @@ def _survey(
         threshold=chosen.threshold,
         unknown=source.unknown,
         notes=list(dict.fromkeys([*notes, *found.notes])),
-        events=source.port_events(inventory),
+        events=source.port_events(inventory, chosen.last_ns),
         peers=inventory.peers(),
     )
     found.tables |= {"ports": assessed.ports, "groups": assessed.groups}
@@ -103,7 +103,7 @@ def _rounds(
     engine: Engine,
 ) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
     _refuse_io(chosen)
-    readings = _recent(readings, chosen.last_ns)
+    readings = recent(readings, chosen.last_ns)
     classes = inventory.classes
     if classes.is_empty():
         named = readings.rows.select("node_name", "port").unique()
@@ -114,12 +114,12 @@ def _rounds(
     summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
     ports = verdict.from_rounds(summary)
     if source.archive is not None:
-        intervals = _recent(source.intervals(inventory, None)[0], chosen.last_ns)
+        intervals = recent(source.intervals(inventory, None)[0], chosen.last_ns)
         ports = verdict.with_utilization(ports, verdict.by_port(intervals, engine))
     return found, ports, classes
 
 
-def _recent(rows: Archive, last_ns: int | None) -> Archive:
+def recent(rows: Archive, last_ns: int | None) -> Archive:
     """Readings or intervals of the last part of the recorded time; all without a limit."""
     if last_ns is None:
         return rows

@@ -428,6 +428,24 @@ def speeds(readings: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def within(readings: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Readings of a time, with the last one before it and the first one after it of each counter.
+
+    Ports are read one after the other, and a reading without a change may not be in the table.
+
+    Args:
+        readings: Rows of :data:`READINGS`.
+        start_ns: Start of the time.
+        end_ns: Its end.
+    """
+    time = pl.col("time_ns")
+    first = time.filter(time <= start_ns).max().over(_KEY)
+    last = time.filter(time >= end_ns).min().over(_KEY)
+    return readings.filter(
+        (time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns))
+    )
+
+
 def _slower(rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]) -> list[tuple[object, ...]]:
     """Rows of :data:`PORT_EVENTS` of the ports whose speed fell, from readings of their speed."""
     rows: list[tuple[object, ...]] = []

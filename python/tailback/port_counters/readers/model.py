@@ -310,6 +310,25 @@ def _one_row_each(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     return pl.concat([readings.filter(~several), joined])
 
 
+def with_all_drops(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with the ``queue_drops`` of each reading added to its ``drops``.
+
+    Linux counts what the queueing discipline of an interface drops apart from what its core and the
+    driver drop (``tx_dropped``): no packet is in both. Where a port has both, a reading of one alone
+    says nothing of the sum.
+    """
+    if "queue_drops" not in frame.columns:
+        return frame
+    kinds = [name for name in ("drops", "queue_drops") if name in frame.columns]
+    place = ("node_name", "port", "interface")
+    lacking = [
+        pl.col(name).is_null() & pl.col(name).is_not_null().any().over(place) for name in kinds
+    ]
+    counted = pl.any_horizontal(pl.col(kinds).is_not_null()) & ~pl.any_horizontal(lacking)
+    total = pl.when(counted).then(pl.sum_horizontal(kinds))
+    return frame.with_columns(drops=total).drop("queue_drops")
+
+
 def events_of(rows: Iterable[dict[str, Any]], names: str = "events") -> pl.DataFrame:
     """Rows of ``port_events.READINGS``: one for each counter of a reading.
 
