@@ -8,6 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.cli.text import align_columns, truncate, wrap
+from tailback.io.delimited import telling_first
 from tailback.names.display import printable, shorten_names
 from tailback.names.ports import Peers
 from tailback.port_counters.analysis.verdict import Verdict
@@ -91,7 +92,7 @@ def noticed_lines(verdict: Verdict) -> list[str]:
         seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
     lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
-        some = ", ".join(shorten_names(verdict.unknown[:8], 30))
+        some = ", ".join(shorten_names(telling_first(verdict.unknown)[:8], 30))
         rest = len(verdict.unknown) - 8
         tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]

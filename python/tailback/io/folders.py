@@ -17,7 +17,7 @@ from typing import IO
 
 import polars as pl
 
-from tailback.errors import RunError, TailbackError, option
+from tailback.errors import RunError, TailbackError, option, worker_variable
 from tailback.io.atomic_exchange import hidden_name, recover, remove, replace, sync, sync_tree
 from tailback.io.manifest import read_manifest, write_manifest
 from tailback.version import version
@@ -404,6 +404,7 @@ def batch_script(name: str, tasks: int, command: str) -> str:
             "#SBATCH --cpus-per-task=1",
             "#SBATCH --output=/dev/null",
             "",
+            *(f"export {name}={value}" for name, value in worker_variable().items()),
             f"exec {command}",
             "",
         ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tailback.api.sweep.study import ParameterStudy
-from tailback.errors import RunError, worker_environment
+from tailback.errors import RunError, for_worker, worker_environment
 from tailback.io.folders import batch_script, shell_path
 from tailback.workers import PYTHON, dask_client
 
@@ -133,7 +133,7 @@ def run_on_dask(
     with dask_client(client) as client:
         distributed: Any = import_module("distributed")
         futures = {
-            client.submit(run_point, folder, number, pure=False, retries=0): number
+            client.submit(for_worker(run_point), folder, number, pure=False, retries=0): number
             for number in numbers
         }
         for future in distributed.as_completed(futures):

@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tailback.errors import TailbackError, worker_environment
+from tailback.errors import TailbackError, for_worker, worker_environment
 from tailback.io.folders import PrivateFolder, batch_script
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.parallel.task_folder import POLL_S, TaskFolder, scenario_of, work
@@ -101,7 +101,7 @@ def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[Task
         if dask is not None:
             client = stack.enter_context(dask_client(dask))
             futures = [
-                client.submit(serve, path, workers=[address], pure=False, retries=0)
+                client.submit(for_worker(serve), path, workers=[address], pure=False, retries=0)
                 for address, cores in client.ncores().items()
                 for _ in range(cores)
             ]
