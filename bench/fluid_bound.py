@@ -21,7 +21,13 @@ import numpy as np
 from _shared import machine
 
 from tailback.scenario.model import parse
-from tailback.simulation import LEAST_SHARE, has_fan_in, prepare, simulate, simulate_fluid
+from tailback.simulation import (
+    communication_of,
+    prepare,
+    routes_for,
+    simulate,
+    simulate_fluid,
+)
 
 TREES: tuple[dict[str, Any], ...] = (
     {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}},
@@ -80,10 +86,25 @@ OTHERS: tuple[dict[str, Any], ...] = (
     },
     {"topology": {"kind": "hyperx", "dims": [4, 4], "nodes_per_switch": 4}},
 )
+SMALL: tuple[dict[str, Any], ...] = (
+    {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+    {"topology": {"kind": "k-ary-n-tree", "k": 4, "n": 2}},
+    {"topology": {"kind": "torus", "dims": [4, 4]}},
+    {
+        "topology": {
+            "kind": "dragonfly",
+            "groups": 4,
+            "routers": 2,
+            "nodes_per_router": 2,
+            "global_ports": 2,
+        }
+    },
+)
+"""Fabrics of 16 hosts, which 16 ranks can fill; the others have 64 or more."""
 ROUTING = ("deterministic", "adaptive", "random", "vc", "ecmp")
-TAIL = 0.015
-"""Share of the scenarios on each side of an interval. So 97 % are inside of those that were drawn,
-which leaves two per cent for kinds that were not."""
+TAIL = 0.01
+"""Share of the scenarios on each side of an interval. So 98 % are inside of those that were drawn,
+which leaves three per cent for kinds that were not."""
 
 BUFFERS_KIB = (16, 32, 64, 128, 256)
 MOST_BYTES = 1 << 26
@@ -167,12 +188,14 @@ def scenarios(count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Scenarios as data: every pattern, topology and routing, with and without other jobs."""
     draw = random.Random(seed)
     for number in range(count):
-        fabric = draw.choice(TREES if draw.random() < 0.5 else OTHERS)
-        kind = draw.choice(("none", "none", "beside"))
-        hosts = list(range(64))
+        group = draw.choices((TREES, OTHERS, SMALL), (2, 2, 1))[0]
+        fabric, kind = draw.choice(group), draw.choice(("none", "none", "beside"))
+        hosts = list(range(16 if group is SMALL else 64))
         if draw.random() < 0.5:
             draw.shuffle(hosts)
-        ranks = draw.choice((16, 32)) if kind == "beside" else draw.choice((16, 32, 64))
+        ranks = draw.choice([16, 32, 64][: 3 - (kind == "beside")])
+        if group is SMALL:
+            ranks, kind = 16, "none"
         jobs = [_job(draw, hosts[:ranks], ranks)]
         if kind == "beside":
             other = _job(draw, hosts[ranks : 2 * ranks], ranks)
@@ -218,37 +241,45 @@ def measure(data: dict[str, Any], *, always: bool) -> dict[str, Any]:
     if not stated and not always:
         return row
     packets = simulate(prepared, threads=1).elapsed_ps
-    compute = int(fluid.tables["ranks"]["compute_ps"].to_numpy().max()) * prepared.observed.times
-    outside = max(fluid.elapsed_ps - compute, LEAST_SHARE * fluid.elapsed_ps)
+    routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
+    communication = communication_of(fluid, prepared, routes)
     return row | {
-        "fan_in": has_fan_in(fluid.tables["messages"]),
-        "error": (packets - fluid.elapsed_ps) / outside,
+        "fan_in": communication.fan_in,
+        "busy": communication.busiest_ps / communication.ps,
+        "beyond": communication.beyond(packets),
         "held": stated and low <= packets <= high,
         "half": (high - low) / 2 / fluid.elapsed_ps if stated else None,
     }
 
 
-def intervals(rows: list[dict[str, Any]]) -> dict[bool, tuple[float, float] | None]:
-    """Interval of the error without and with fan-in, where there are enough scenarios.
+def quantiles(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Low and high end of the interval beside its limits (``fluid_error.BEYOND``).
 
-    With n scenarios a further error is below the k-th smallest with probability k/(n + 1).
+    With n scenarios a further one is below the k-th smallest with probability k/(n + 1).
+
+    Raises:
+        ValueError: There are too few scenarios.
     """
-    out: dict[bool, tuple[float, float] | None] = {}
-    for number in sorted({row["fan_in"] for row in rows}):
-        errors = np.sort([row["error"] for row in rows if row["fan_in"] == number])
-        k = int(TAIL * (len(errors) + 1))
-        out[number] = (float(errors[k - 1]), float(errors[-k])) if k else None
-    return out
+    k = int(TAIL * (len(rows) + 1))
+    if not k:
+        raise ValueError(f"{len(rows)} scenarios are too few")
+    low, high = np.sort([row["beyond"] for row in rows], axis=0).T
+    return float(low[k - 1]), float(high[-k])
+
+
+def is_inside(row: dict[str, Any], ends: tuple[float, float]) -> bool:
+    """Whether packets ended in the interval."""
+    below, above = row["beyond"]
+    return bool(ends[0] <= below and above <= ends[1])
 
 
 def held_without(rows: list[dict[str, Any]], key: str) -> dict[str, tuple[int, int]]:
     """Scenarios of each kind, and how many intervals hold that were fitted to all other kinds."""
     out = {}
     for kind in sorted({row[key] for row in rows}):
-        fitted = intervals([row for row in rows if row[key] != kind])
-        tested = [(row["error"], fitted.get(row["fan_in"])) for row in rows if row[key] == kind]
-        stated = [(error, ends) for error, ends in tested if ends is not None]
-        out[kind] = (len(stated), sum(low <= error <= high for error, (low, high) in stated))
+        ends = quantiles([row for row in rows if row[key] != kind])
+        tested = [is_inside(row, ends) for row in rows if row[key] == kind]
+        out[kind] = (len(tested), sum(tested))
     return out
 
 
@@ -274,7 +305,7 @@ def main() -> int:
         "held": sum(row["held"] for row in stated),
     }
     if args.fit:
-        result["intervals"] = intervals(rows)
+        result["beyond"] = quantiles(rows)
         result |= {f"without_{key}": held_without(rows, key) for key in ("pattern", "fabric")}
     print(json.dumps(result | {"rows": rows} if args.json else result, indent=2))
     return 0

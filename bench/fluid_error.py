@@ -1,6 +1,6 @@
 """The fluid model compared with the packet engine, over the case studies.
 
-python bench/fluid_error.py --json            every scenario in examples/
+python bench/fluid_error.py --json            every scenario in examples/ and studies/
 python bench/fluid_error.py --write           writes its table into docs/measurements/accuracy.md
 """
 
@@ -16,16 +16,8 @@ from typing import Any
 from _shared import put
 
 from tailback import TailbackError
-from tailback.evaluate import Change
-from tailback.placement import place
-from tailback.scenario.model import load
-from tailback.simulation import (
-    FluidOptions,
-    PreparedScenario,
-    make_evaluate,
-    make_fluid_evaluate,
-    prepare,
-)
+from tailback.scenario.model import Scenario, load
+from tailback.simulation import prepare, simulate, simulate_fluid
 from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,38 +27,34 @@ STENCIL = EXAMPLES / "stencil2d" / "stencil2d.toml"
 MAPPINGS = ("block", "tile", "metis", "rcm", "random")
 
 
-def simulated_us(prepared: PreparedScenario, change: Change, fluid: FluidOptions | None) -> float:
-    """Simulated microseconds, by packets or by the fluid model."""
-    evaluate = make_fluid_evaluate(prepared, fluid) if fluid else make_evaluate(prepared)
-    return evaluate(change).elapsed_ps / 1e6
-
-
-def cases() -> Iterator[tuple[str, PreparedScenario, Change]]:
-    """Every example as it is, and the stencil in several mappings."""
+def cases() -> Iterator[tuple[str, Scenario]]:
+    """Every scenario as it is, and the stencil in several mappings."""
     # The files of labs are networks of namespaces, no scenarios.
-    for path in sorted(set(EXAMPLES.glob("*/*.toml")) - set(EXAMPLES.glob("lab/*.toml"))):
-        prepared = prepare(load(path))
-        if path != STENCIL:
-            yield str(path.relative_to(EXAMPLES)), prepared, Change()
-            continue
-        for name in MAPPINGS:
-            node = place(name, prepared.observed.problem, {})
-            change = Change(placement=node, placement_name=name)
-            yield f"{path.relative_to(EXAMPLES)}, {name}", prepared, change
+    examples = sorted(set(EXAMPLES.glob("*/*.toml")) - set(EXAMPLES.glob("lab/*.toml")))
+    for path in [*examples, *sorted((ROOT / "studies").glob("*/*.toml"))]:
+        name = str(path.relative_to(EXAMPLES if path.is_relative_to(EXAMPLES) else ROOT))
+        for mapping in MAPPINGS if path == STENCIL else (None,):
+            scenario = load(path)
+            if mapping is not None:
+                scenario.job[0].placement = mapping
+            yield name if mapping is None else f"{name}, {mapping}", scenario
 
 
 def errors() -> list[dict[str, Any]]:
     """Time by packets and by rates for every case."""
     rows = []
-    for name, prepared, change in cases():
-        packet_us = simulated_us(prepared, change, None)
-        fluid_us = simulated_us(prepared, change, FluidOptions(windows=0))
+    for name, scenario in cases():
+        prepared = prepare(scenario)
+        packets, fluid = simulate(prepared).elapsed_ps, simulate_fluid(prepared)
+        ends = [fluid.summary.get(f"packets_{end}_ps") for end in ("low", "high")]
         rows.append(
             {
                 "case": name,
-                "packet_us": packet_us,
-                "fluid_us": fluid_us,
-                "error": fluid_us / packet_us - 1,
+                "packet_us": packets / 1e6,
+                "fluid_us": fluid.elapsed_ps / 1e6,
+                "error": fluid.elapsed_ps / packets - 1,
+                "interval_us": None if None in ends else [end / 1e6 for end in ends],
+                "holds": None if None in ends else ends[0] <= packets <= ends[1],
             }
         )
     return rows
@@ -75,15 +63,23 @@ def errors() -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows in Markdown."""
     lines = [
-        "| case | packets | fluid | error |",
-        "|---|---|---|---|",
+        "| case | packets | fluid | error | stated interval |",
+        "|---|---|---|---|---|",
     ]
     lines += [
         f"| `{r['case']}` | {r['packet_us']:.4g} µs | {r['fluid_us']:.4g} µs "
-        f"| {percent(r['error'], 1, '+')} |"
+        f"| {percent(r['error'], 1, '+')} | {interval(r)} |"
         for r in rows
     ]
     return "\n".join(lines)
+
+
+def interval(row: dict[str, Any]) -> str:
+    """The stated interval, and whether packets end outside."""
+    if row["interval_us"] is None:
+        return "none"
+    low, high = row["interval_us"]
+    return f"{low:.4g}–{high:.4g} µs{'' if row['holds'] else ', missed'}"
 
 
 def main() -> int:

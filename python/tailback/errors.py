@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -24,6 +25,9 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 class TailbackError(Exception):
@@ -132,15 +136,20 @@ _COMMAND_LINE: Final = {
 }
 """Names of options that differ between the command line and the functions."""
 _VARIABLE: Final = "TAILBACK_COMMAND_LINE"
-"""Variable by which the interpreter of a worker knows the interface of its user."""
-_interface = {"command line": _VARIABLE in os.environ}
+"""Variable by which the interpreter of a worker knows the interface of its user: 1 or 0."""
+_interface = {"command line": os.environ.get(_VARIABLE) == "1"}
+_task = threading.local()
+"""Interface of the user for whom a thread of a Dask worker does a task."""
 
 
 @contextmanager
 def command_line() -> Iterator[None]:
-    """Within it, messages name options as the command line does, else as Python does."""
+    """Within it, messages name options as the command line does, else as Python does.
+
+    A worker of a user of Python may be a command.
+    """
     before = _interface["command line"]
-    _interface["command line"] = True
+    _interface["command line"] = os.environ.get(_VARIABLE) != "0"
     try:
         yield
     finally:
@@ -149,8 +158,36 @@ def command_line() -> Iterator[None]:
 
 def worker_environment() -> dict[str, str]:
     """Environment of a worker's interpreter, whose messages name options as those of this one."""
-    variables = {name: value for name, value in os.environ.items() if name != _VARIABLE}
-    return variables | ({_VARIABLE: "1"} if _interface["command line"] else {})
+    return {**os.environ, **worker_variable()}
+
+
+def worker_variable() -> dict[str, str]:
+    """The variable of that environment."""
+    return {_VARIABLE: str(int(_is_command_line()))}
+
+
+def for_worker(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """The function for a Dask worker, where its messages name options as those of this process."""
+    return partial(_call_for, _is_command_line(), function)
+
+
+def _call_for(
+    is_command_line: bool,
+    function: Callable[_Arguments, _Result],
+    *args: _Arguments.args,
+    **keywords: _Arguments.kwargs,
+) -> _Result:
+    before = _is_command_line()
+    _task.is_command_line = is_command_line
+    try:
+        return function(*args, **keywords)
+    finally:
+        _task.is_command_line = before
+
+
+def _is_command_line() -> bool:
+    """Whether the user of this process, or of this task, uses the command line."""
+    return getattr(_task, "is_command_line", _interface["command line"])
 
 
 def option(name: str, value: str | float = "") -> str:
@@ -163,7 +200,7 @@ def option(name: str, value: str | float = "") -> str:
     Returns:
         ``--cable-rate VALUE`` on the command line, ``cable_rate="VALUE"`` in Python.
     """
-    if not _interface["command line"]:
+    if not _is_command_line():
         return f'{name}="{value}"' if isinstance(value, str) and value else f"{name}={value}"
     dashed = f"--{_COMMAND_LINE.get(name, name).replace('_', '-')}"
     if value == "" or value is True:
@@ -174,10 +211,6 @@ def option(name: str, value: str | float = "") -> str:
 def by_option(**given: object) -> dict[str, object]:
     """Values by the names of their options: :func:`option`."""
     return {option(name): value for name, value in given.items()}
-
-
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
 
 
 def known_keywords(

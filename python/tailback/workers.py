@@ -25,7 +25,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias
 
-from tailback.errors import RunError, TailbackError, worker_environment
+from tailback.errors import (
+    RunError,
+    TailbackError,
+    for_worker,
+    worker_environment,
+    worker_variable,
+)
 
 PYTHON = (sys.executable, "-P")
 """Command of a worker's interpreter. Without -P, Python would import modules from the current
@@ -210,7 +216,7 @@ class DaskCluster:
     def submit(self, task: Task, folder: Path, numbers: Iterable[int]) -> Iterator[Iterator[Ended]]:
         """Run tasks; as :meth:`Executor.submit`."""
         futures = {
-            self.client.submit(task, folder, number, pure=False, retries=0): number
+            self.client.submit(for_worker(task), folder, number, pure=False, retries=0): number
             for number in numbers
         }
         try:
@@ -233,7 +239,9 @@ class DaskCluster:
     def occupy(self, task: Task, folder: Path) -> Iterator[None]:
         """Start the task on every core of every worker."""
         futures = [
-            self.client.submit(task, folder, core, workers=[address], pure=False, retries=0)
+            self.client.submit(
+                for_worker(task), folder, core, workers=[address], pure=False, retries=0
+            )
             for address, cores in self.client.ncores().items()
             for core in range(cores)
         ]
@@ -318,6 +326,7 @@ def batch_script(name: str, tasks: int, command: str) -> str:
             "#SBATCH --cpus-per-task=1",
             "#SBATCH --output=/dev/null",
             "",
+            *(f"export {name}={value}" for name, value in worker_variable().items()),
             f"exec {command}",
             "",
         ]

@@ -386,6 +386,7 @@ fn read_chakra<'py>(
     out.set_item("labels", nodes.labels)?;
     out.set_item("without_duration", nodes.without_duration)?;
     out.set_item("left_out", nodes.left_out)?;
+    out.set_item("unused", nodes.unused)?;
     Ok(out)
 }
 

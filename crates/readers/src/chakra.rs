@@ -10,6 +10,8 @@ const RECEIVE: u64 = 6;
 const COLLECTIVE: u64 = 7;
 const MAX_BYTES: i128 = 1 << 53;
 const PS_PER_US: u64 = 1_000_000;
+/// Most names of unused attributes that are kept. Traces have some dozens; a hostile one has millions.
+const MOST_UNUSED: usize = 256;
 
 /// Defaults for properties that a trace does not record.
 #[derive(Clone, Copy)]
@@ -45,6 +47,8 @@ pub struct Nodes {
     pub without_duration: u64,
     /// Number of collectives that are not expanded: those of a process group or of another type.
     pub left_out: u64,
+    /// Names of the attributes that are not used, in order, of at most [`MOST_UNUSED`].
+    pub unused: Vec<String>,
 }
 
 /// Collectives, as columns.
@@ -209,8 +213,14 @@ impl<'a> ChakraReader<'a> {
             return Err(ChakraProblem::TooLarge);
         }
         let row = row as u32;
-        let dependencies = &mut self.dependencies;
-        let node = parse(data, at, &mut |before| dependencies.push((row, before)))?;
+        let (dependencies, names) = (&mut self.dependencies, &mut self.out.unused);
+        let mut unused = |name: &[u8]| {
+            if names.len() < MOST_UNUSED && !names.iter().any(|known| known.as_bytes() == name) {
+                names.push(String::from_utf8_lossy(name).into_owned());
+            }
+        };
+        let mut depends = |before| dependencies.push((row, before));
+        let node = parse(data, at, &mut depends, &mut unused)?;
         let number = node.number;
         if !self.rows.insert(number, row) {
             return Err(ChakraProblem::DuplicateNode(number));
@@ -433,6 +443,7 @@ fn parse<'a>(
     data: &'a [u8],
     mut at: usize,
     depends: &mut impl FnMut(u64),
+    unused: &mut impl FnMut(&[u8]),
 ) -> Result<Node<'a>, ChakraProblem> {
     let mut node = Node::default();
     while at < data.len() {
@@ -449,8 +460,11 @@ fn parse<'a>(
                     depends(varint(&data[..to], &mut spot)?);
                 }
             }
+            (6, FieldContent::Varint(start)) if start > 0 => unused(b"start_time_micros"),
             (7, FieldContent::Varint(duration)) => node.duration_us = duration,
-            (10, FieldContent::Bytes(from, to)) => attribute(&data[..to], from, &mut node)?,
+            (10, FieldContent::Bytes(from, to)) => {
+                attribute(&data[..to], from, &mut node, unused)?;
+            }
             (1 | 3 | 4 | 5 | 7, _) => {
                 let message = "a field has the wrong type: expected a number".to_owned();
                 return Err(ChakraProblem::Bytes(begin as u64, message));
@@ -475,7 +489,12 @@ fn text(data: &[u8], from: usize, to: usize) -> Result<&[u8], ChakraProblem> {
 }
 
 /// Stores an attribute of a node; lists are ignored.
-fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(), ChakraProblem> {
+fn attribute<'a>(
+    data: &'a [u8],
+    mut at: usize,
+    node: &mut Node<'a>,
+    unused: &mut impl FnMut(&[u8]),
+) -> Result<(), ChakraProblem> {
     let (mut name, mut value) = (&[][..], AttributeValue::Missing);
     while at < data.len() {
         let begin = at;
@@ -507,7 +526,10 @@ fn attribute<'a>(data: &'a [u8], mut at: usize, node: &mut Node<'a>) -> Result<(
             }
             return Ok(());
         }
-        _ => return Ok(()),
+        _ => {
+            unused(name);
+            return Ok(());
+        }
     };
     if !matches!(value, AttributeValue::Missing) {
         *slot = value;

@@ -21,7 +21,12 @@ from tailback.placement.rank_hosts import rank_hosts
 from tailback.scenario.model import FabricSection, load, parse
 from tailback.simulation.prepare import load_fabric
 from tailback.sources.recording import measured_local_rates
-from tailback.sources.source import is_scenario, network_data
+from tailback.sources.source import (
+    ScenarioOptions,
+    is_scenario,
+    network_data,
+    notes_on_options,
+)
 
 
 @dataclass
@@ -95,7 +100,8 @@ def calibrate(
         eager=read.eager,
     )
     found.engine += _timed_by_recorder([split_hosts(one)[0] for one in given], found)
-    found.notes[:0] = read.notes
+    files_given: ScenarioOptions = {"fabric": fabric, "rankfile": rankfile}
+    found.notes[:0] = [*read.notes, *notes_on_options(files_given, ("fabric",))]
     found.measured += read.measured
     return Calibration.of(found, [str(one) for one in given])
 

@@ -19,7 +19,7 @@ from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.sources import CounterSource, load
-from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
+from tailback.port_counters.analysis.survey import AnalysisOptions, analyse, recent
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
@@ -164,7 +164,8 @@ def _queues(
     ethernet = ETHERNET in source.kinds
     if not (queued or ethernet or readings["drops"].is_not_null().any()):
         return None
-    intervals = source.intervals(inventory, options.tick_ns)[0].rows.collect()
+    archive = recent(source.intervals(inventory, options.tick_ns)[0], options.last_ns)
+    intervals = archive.rows.collect()
     if intervals.is_empty():
         return None
     if not (port_verdict.is_lossy(intervals) or port_verdict.is_ethernet(intervals)):
@@ -173,7 +174,7 @@ def _queues(
         intervals,
         threshold=options.threshold,
         peers=inventory.peers(),
-        events=source.port_events(inventory),
+        events=source.port_events(inventory, options.last_ns),
     )
 
 

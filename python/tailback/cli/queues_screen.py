@@ -8,10 +8,11 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.cli.text import align_columns, truncate, wrap
+from tailback.io.delimited import telling_first
 from tailback.names.display import printable, shorten_names
 from tailback.names.ports import Peers
 from tailback.port_counters.analysis.verdict import Verdict
-from tailback.port_counters.findings.port_events import event_port, ports_counted
+from tailback.port_counters.findings.port_events import bound_sign, event_port, ports_counted
 from tailback.port_counters.findings.port_findings import cannot_tell, port_label
 from tailback.port_counters.findings.port_verdict import PortVerdict, sentence
 from tailback.units import counted, format_bytes, format_time, percent, rate_of_rate
@@ -91,7 +92,7 @@ def noticed_lines(verdict: Verdict) -> list[str]:
         seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
     lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
-        some = ", ".join(shorten_names(verdict.unknown[:8], 30))
+        some = ", ".join(shorten_names(telling_first(verdict.unknown)[:8], 30))
         rest = len(verdict.unknown) - 8
         tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
@@ -196,8 +197,7 @@ def event_lines(events: pl.DataFrame, peers: Peers, told: str) -> list[str]:
             cells = [
                 (
                     event_port(row, peers),
-                    ("≥ " if row["full"] else "")
-                    + f"{row['since_reset' if row['full'] else 'count']:,}",
+                    f"{bound_sign(row)}{row['since_reset' if row['full'] else 'count']:,}",
                     ", ".join(row["counters"]),
                 )
                 for row in rows.head(_PORTS).iter_rows(named=True)

@@ -154,7 +154,7 @@ def _report(found: Recording, out: Path) -> int:
         f"{counted(len(found.hosts), 'host')}; {_clocks(found)}",
         *(f"note: {note}" for note in found.notes),
     ]
-    if found.calls:
+    if found.communicating:
         lines.append(f"tailback diagnose {shell_path(out)} {_network(out)}".rstrip())
     click.echo(printable("\n".join(lines), keep_newlines=True), err=True)
     return exit_status(found.exit_code)

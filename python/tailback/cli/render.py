@@ -27,11 +27,14 @@ CAUSES_ON_LINKS = ("pattern", "placement", "routing", "slow-link", "other-traffi
 
 def _communication(diagnosis: Diagnosis) -> str:
     """Share of exposed communication, and of what computation hides if there is any."""
-    exposed = f"{percent(diagnosis.communication_fraction)} of rank time in"
+    share, waits = percent(diagnosis.communication_fraction), "with waits for late ranks"
     if diagnosis.hidden_fraction is None:
-        return f"{exposed} communication"
+        return f"{share} of rank time in communication ({waits})"
     hidden = percent(diagnosis.hidden_fraction)
-    return f"{exposed} exposed communication, {hidden} more hidden behind computation"
+    return (
+        f"{share} of rank time in exposed communication ({waits}), {hidden} more hidden behind "
+        "computation"
+    )
 
 
 def diagnosis_lines(

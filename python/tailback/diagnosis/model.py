@@ -400,7 +400,7 @@ class Diagnosis(FrozenModel):
         not_explained_high_ps: Upper bound.
         explanation: Breakdown of the measured time by cause; None if nothing was measured.
         communication_fraction: Share of rank time blocked in communication, 0–1: exposed
-            communication.
+            communication, in which ranks also wait for late ones.
         hidden_fraction: Share of rank time in which ranks compute while their messages are in
             flight, 0–1: hidden communication; None if it was not simulated, as with skipped steps.
         warnings: Warnings of readers and rules.

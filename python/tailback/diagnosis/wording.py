@@ -95,7 +95,8 @@ def provenance(run: Run) -> str:
         return (
             "The verdict's times come from a simulation. From the trace, the time between calls "
             f"({format_time(recorded['between_ps'])} per rank) was {times}; the time inside calls "
-            f"({format_time(recorded['calls_ps'])} per rank) was not used."
+            f"({format_time(recorded['calls_ps'])} per rank, with waits for late ranks) was not "
+            "used."
         )
     if any(job.trace is not None for job in run.scenario.job):
         return "All times come from a simulation; no recorded times were used."

@@ -36,6 +36,7 @@ class LinkCounters:
         latched: Whether the stall counter of a link was saturated, so that ``stall`` is a lower
             bound, shape (L,).
         drops: Packets dropped at each link, NaN if unknown, shape (L,).
+        queues_read: Whether the queue of a link was read in that range, shape (L,).
         intervals: ``link, start_ns, end_ns, data_bytes, stall_fraction`` of intervals that overlap
             the range.
         findings: Table ``port_findings``; empty for a lossless network.
@@ -52,6 +53,7 @@ class LinkCounters:
     stall_ps: Floats
     latched: NDArray[np.bool_]
     drops: Floats
+    queues_read: NDArray[np.bool_]
     intervals: pl.DataFrame
     findings: pl.DataFrame
     lossy: bool
@@ -126,12 +128,14 @@ def join_counters(
     job_intervals = known.filter(
         (pl.col("time_ns") > start) & (pl.col("time_ns") - pl.col("interval_ns") < end)
     )
+    with_queue = job_intervals.filter(pl.col("backlog_bytes").is_not_null())["link"]
     findings = port_findings(job_intervals) if lossy else port_findings(job_intervals.clear())
     return LinkCounters(
         alignment,
         start,
         end,
         *_totals(overlapping, fabric.n_links, start, end),
+        np.isin(np.arange(fabric.n_links), with_queue.to_numpy()),
         overlapping,
         findings,
         lossy,

@@ -12,6 +12,7 @@ import polars as pl
 
 from tailback.arrays import Floats
 from tailback.diagnosis.topology import link_totals
+from tailback.errors import TailbackError
 from tailback.evidence import MeasuredRun
 from tailback.evidence.counter_alignment import JoinError, Sent
 from tailback.evidence.host_interfaces import host_interfaces
@@ -20,8 +21,9 @@ from tailback.evidence.link_counters import LinkCounters, join_counters, served_
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import not_used
+from tailback.names.hosts import HostNames
 from tailback.port_counters.findings import port_verdict
-from tailback.port_counters.findings.port_events import port_events
+from tailback.port_counters.findings.port_events import port_events, within
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.captures import captured_run
@@ -192,7 +194,7 @@ def read_network_evidence(
         *_inexact_stalls(intervals),
     ]
     joined = replace(joined, notes=notes)
-    of_host, names = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
+    of_host, names, unclear = _jobs_of_hosts(jobs, prepared, joined.start_ns, joined.end_ns)
     others = find_other_traffic(
         joined,
         fabric,
@@ -204,7 +206,7 @@ def read_network_evidence(
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     source = "" if jobs is None else jobs.source
-    left_out = tuple(found.notes)
+    left_out = (*found.notes, *unclear)
     if np.isnan(joined.sent_bytes).all():
         # Too little of the job is counted to say how busy any link was.
         return NetworkEvidence(
@@ -248,13 +250,7 @@ def _of_links(
     """
     name = pl.coalesce("interface", pl.col("port").cast(pl.String))
     ports = intervals.filter(pl.col("link").is_in(links)).select("node_name", _name=name).unique()
-    time = pl.col("time_ns")
-    series = ("node_guid", "node_name", "port", "interface", "counter")
-    # Ports are read one after the other, and a reading without a change may not be in the table.
-    first = time.filter(time <= start_ns).max().over(series)
-    last = time.filter(time >= end_ns).min().over(series)
-    near = (time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns))
-    own = events.filter(near).with_columns(_name=name)
+    own = within(events, start_ns, end_ns).with_columns(_name=name)
     return own.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
 
 
@@ -273,8 +269,8 @@ def _jobs_alone(
     span = _span(measured)
     if span is None:
         return NetworkEvidence(notes=(JOBS_WITHOUT_TIME,))
-    names = _jobs_of_hosts(jobs, prepared, *span)[1]
-    return NetworkEvidence(jobs=names, jobs_from=jobs.source)
+    _, names, unclear = _jobs_of_hosts(jobs, prepared, *span)
+    return NetworkEvidence(jobs=names, jobs_from=jobs.source, notes=unclear)
 
 
 def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFrame, CounterSource]:
@@ -424,27 +420,40 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
 
 def _jobs_of_hosts(
     listed: ListedJobs | None, prepared: PreparedScenario, start_ns: int, end_ns: int
-) -> tuple[dict[str, str], tuple[str, ...] | None]:
-    """Job of each host that other jobs used while ours ran, and the names of those jobs.
+) -> tuple[dict[str, str], tuple[str, ...] | None, tuple[str, ...]]:
+    """Job of each host that other jobs used while ours ran, the names of those jobs, and notes.
 
     Our job is known by its identifier, so that another one on the same hosts is not taken for it;
-    without an identifier, it is whichever ran on them.
+    without an identifier, it is whichever ran on them. A host whose name may be that of several in
+    the fabric is left out.
     """
     if listed is None:
-        return {}, None
+        return {}, None, ()
     fabric = prepared.fabric
     mine = {fabric.host_name[h] for h in fabric.node_host[prepared.observed.node].tolist()}
-    short = {name.partition(".")[0]: name for name in fabric.host_name}
+    fabric_hosts = HostNames(fabric.host_name)
     own = {_without_server(job) for job in listed.own}
     of_host: dict[str, str] = {}
     names = set()
+    unclear: dict[str, str] = {}
     for job, hosts in listed.jobs.during(start_ns, end_ns).select("job", "hosts").rows():
-        known = [short.get(str(host).partition(".")[0], str(host)) for host in hosts]
+        known = []
+        for host in map(str, hosts):
+            try:
+                known.append(fabric_hosts.find(host) or host)
+            except TailbackError as error:
+                unclear[host] = error.message
+        if not known:
+            continue
         if _without_server(job) in own if own else set(known) & mine:
             continue  # Ours.
         of_host |= dict.fromkeys(known, str(job))
         names.add(str(job))
-    return of_host, tuple(sorted(names))
+    notes = [
+        f"hosts of the job list left out: {len(unclear)}; {why}"
+        for why in list(unclear.values())[:1]
+    ]
+    return of_host, tuple(sorted(names)), tuple(notes)
 
 
 def _without_server(job: str) -> str:

@@ -613,6 +613,7 @@ def port_event_statements(findings: pl.DataFrame | None) -> tuple[PortEvents, ..
                     interface=row["interface"],
                     counters=tuple(row["counters"]),
                     count=row["count"],
+                    at_least=row["at_least"],
                     full=tuple(row["full"]),
                     per_second=row["per_second"],
                     paused_share=row["paused_share"],

@@ -177,7 +177,8 @@ def sound_links(evidence: NetworkEvidence, fabric: Fabric) -> NDArray[np.bool_]:
     """Links that do not limit the run by their queues, shape (L,).
 
     On a lossy network, a link that does has a queue more often than its nominal rate explains. A
-    single such reading may be chance, but none shows that the link is sound.
+    single such reading may be chance, but none shows that the link is sound. Links whose bytes or
+    queues were not read are not known to be.
     """
     counters = evidence.counters
     if counters is None or not counters.lossy:
@@ -187,7 +188,7 @@ def sound_links(evidence: NetworkEvidence, fabric: Fabric) -> NDArray[np.bool_]:
         & ((pl.col("finding") == "degraded") | (pl.col("queued_share") > pl.col("busy_share")))
     )
     queued = np.isin(np.arange(fabric.n_links), rows["link"].to_numpy())
-    return ~np.isnan(counters.sent_bytes) & ~queued
+    return ~np.isnan(counters.sent_bytes) & counters.queues_read & ~queued
 
 
 def are_counted(evidence: NetworkEvidence, slow: Iterable[SlowLink], fabric: Fabric) -> bool:

@@ -356,8 +356,23 @@ KEYS_NAMED: Final = 3
 """The same for formats with dozens of keys that do not concern the network: Slurm's JSON."""
 
 
+_TELLING: Final = re.compile(
+    r"rate|speed|width|wait|stall|pause|xoff|drop|discard|err|retr|ecn|cnp|congest|queue|credit|"
+    r"time|duration|size|bytes|priority|dim|group|ops|rout|seed|engine|telemetry",
+    re.IGNORECASE,
+)
+"""Parts of names of what may change an answer: rates, waits, losses, times, sizes and members."""
+
+
+def telling_first(names: Iterable[str]) -> list[str]:
+    """Names of what is not used, those first that may change an answer."""
+    return sorted(names, key=lambda name: _TELLING.search(name) is None)
+
+
 def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) -> list[str]:
     """The note on what a reader of a file leaves out, by name; empty without any.
+
+    Names of what may change an answer come first.
 
     Args:
         names: What it leaves out, as the file names it.
@@ -366,7 +381,8 @@ def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) ->
     """
     if not names:
         return []
-    some = ", ".join(name if name.isidentifier() else shown(name) for name in names[:most])
+    first = telling_first(names)[:most]
+    some = ", ".join(name if name.isidentifier() else shown(name) for name in first)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return [f"{what} not used: {some}{more}"]
 

@@ -36,7 +36,7 @@ def notes_on_end(code: int | None, ranks: Sequence[RankRecord], calls: int) -> l
     Args:
         code: As of :func:`ended`; None if the recording was finished later.
         ranks: What the ranks left.
-        calls: Recorded MPI calls of all of them.
+        calls: Recorded MPI calls of all of them, besides those that begin and end MPI.
     """
     recorded = [one for one in ranks if one.recorded]
     left = [one.rank for one in recorded if one.end == "exit"]
@@ -58,7 +58,7 @@ def notes_on_end(code: int | None, ranks: Sequence[RankRecord], calls: int) -> l
     what = "; ".join(parts) or "all recorded ranks reached MPI_Finalize: the recording is whole"
     end = "; what is recorded can be diagnosed" if parts else ""
     if not calls:
-        end = "; no MPI call is recorded, so there is nothing to diagnose"
+        end = "; no MPI call besides MPI_Init is recorded, so there is nothing to diagnose"
     how = "nothing says how the program ended"
     if code is not None:
         how = f"the program ended {ended(code)}"

@@ -18,10 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tailback.errors import TailbackError
 from tailback.io.folders import AtomicDirectory, check_writable
 from tailback.recorder.archive import residual_ns, write_archive
 from tailback.recorder.build import build
+from tailback.recorder.calls import SPECIAL
 from tailback.recorder.endings import ended, notes_on_end, notes_on_missing
 from tailback.recorder.job_list import JobWatch
 from tailback.recorder.launch import FOLDER, compiler_for, with_variables
@@ -71,6 +74,7 @@ class Recording:
         hosts: Recorded ranks on each host.
         mpi_library: The MPI library, as it names itself.
         calls: Recorded MPI calls.
+        communicating: Those of them that neither begin nor end MPI.
         clock_residual_ns: How far the clocks of hosts may be apart where they were measured.
         clock_measurements: How often they were measured: at start and end, and in between; 0 if a
             host's clock was not.
@@ -86,6 +90,7 @@ class Recording:
     hosts: dict[str, int]
     mpi_library: str
     calls: int
+    communicating: int
     clock_residual_ns: int
     clock_measurements: int
     unfinished: int
@@ -338,8 +343,8 @@ def _finish(
     if not converter.is_file():
         converter = build(compiler_for(started["command"])).converter
     calls = write_archive(ranks, folder, library_path(), converter, notes)
-    _verify(folder, calls)
-    notes[:0] = [*notes_on_end(code, ranks, calls), *notes_on_missing(ranks)]
+    communicating = _verify(folder, calls)
+    notes[:0] = [*notes_on_end(code, ranks, communicating), *notes_on_missing(ranks)]
     _write_hosts(ranks, folder)
     notes.extend(shared_cores(folder))
     # srun outside a job makes one, which only its ranks know.
@@ -364,6 +369,7 @@ def _finish(
         dict(Counter(one.host for one in recorded)),
         recorded[0].mpi_library,
         calls,
+        communicating,
         residual_ns(recorded),
         min(0 if one.by_utc else len(one.offsets) for one in recorded),
         sum(one.end != "end" for one in recorded),
@@ -375,18 +381,25 @@ def _finish(
     return recording
 
 
-def _verify(folder: Path, calls: int) -> None:
-    """Read the trace back: a disk may report that it is full only after it has taken the data."""
+def _verify(folder: Path, calls: int) -> int:
+    """Read the trace back: a disk may report that it is full only after it has taken the data.
+
+    Returns:
+        Calls besides those that begin and end MPI.
+    """
     if not calls:
         # The reader refuses a trace without events.
-        return
-    read = len(load(folder).calls.rank)
+        return 0
+    trace = load(folder)
+    read = len(trace.calls.rank)
     if read != calls:
         raise RecordError(
             f"its trace has {read:,} calls, and {calls:,} were written",
             file=folder,
             remedy="check the disk of --out",
         )
+    special = [number for number, name in trace.regions.items() if name in SPECIAL]
+    return int((~np.isin(trace.calls.region, special)).sum())
 
 
 def _drop_half_line(file: Path) -> None:

@@ -11,10 +11,10 @@ from tailback.simulation.execute import Watch, execute, simulate
 from tailback.simulation.fluid import (
     FluidOptions,
     busiest_link_ps,
+    communication_of,
     make_fluid_evaluate,
     simulate_fluid,
 )
-from tailback.simulation.fluid_error import LEAST_SHARE, has_fan_in
 from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario, fitting_size, load_fabric, prepare
 from tailback.simulation.probes import ProbeSettings
@@ -30,7 +30,6 @@ from tailback.simulation.settings import (
 
 __all__ = [
     "COMPILED_DECODER",
-    "LEAST_SHARE",
     "CongestionSchemeSettings",
     "CongestionSettings",
     "DcqcnSettings",
@@ -44,11 +43,11 @@ __all__ = [
     "Routes",
     "Watch",
     "busiest_link_ps",
+    "communication_of",
     "decode_published",
     "decode_samples",
     "execute",
     "fitting_size",
-    "has_fan_in",
     "link_hash",
     "load_fabric",
     "make_evaluate",

@@ -19,7 +19,7 @@ from tailback.run.run import Run
 from tailback.scenario.model import Scenario
 from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulation.contexts import MessageContexts
-from tailback.simulation.fluid_error import BUFFERS, packet_interval
+from tailback.simulation.fluid_error import BUFFERS, Communication
 from tailback.simulation.in_host import in_host_rates
 from tailback.simulation.outcome import ModelledOutcome
 from tailback.simulation.prepare import PreparedScenario, Workload
@@ -119,24 +119,36 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
             of range.
     """
     options = options or FluidOptions()
-    return _with_interval(_execute(prepared, options), prepared, options)
+    routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
+    run = _execute(prepared, options, (prepared.fabric, routes))
+    return _with_interval(run, prepared, options, routes)
 
 
-def _with_interval(run: Run, prepared: PreparedScenario, options: FluidOptions) -> Run:
+def _with_interval(
+    run: Run, prepared: PreparedScenario, options: FluidOptions, routes: Routes
+) -> Run:
     """The run with the interval in which packets would end, where that was measured."""
     uncovered = _uncovered(run.scenario, options)
+    if not uncovered:
+        communication = communication_of(run, prepared, routes)
+        if communication.is_waiting:
+            uncovered = "many ranks send to one at a time and wait for each other"
     if uncovered:
         note = f"no interval is stated in which packets would end: {uncovered}"
         return replace(run, notes=[*run.notes, note])
-    ranks, repetitions = run.tables["ranks"], prepared.observed.times
-    compute = int(ranks["compute_ps"].to_numpy().max(initial=0)) * repetitions
-    low, high = packet_interval(run.elapsed_ps, compute, run.tables["messages"])
+    low, high = communication.packet_interval()
     summary = {**run.summary, "packets_low_ps": low, "packets_high_ps": high}
     note = (
         f"packets would take {format_time(low)} to {format_time(high)}, as in 95 % of the "
         "scenarios with which the model was compared (docs/measurements/accuracy.md)"
     )
     return replace(run, summary=summary, notes=[*run.notes, note])
+
+
+def communication_of(run: Run, prepared: PreparedScenario, routes: Routes) -> Communication:
+    """What a run of the fluid model says of the messages of its only job."""
+    busiest = busiest_link_ps(prepared, routes, prepared.observed.node)
+    return Communication.of(run, busiest, prepared.observed.times)
 
 
 def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
@@ -178,7 +190,7 @@ def make_fluid_evaluate(
         return _execute(
             apply_change(prepared, change),
             _explicit_rates(options, change),
-            network=networks.of(change),
+            networks.of(change),
             nodes=rank_nodes(prepared, change),
             only_observed=not change.background,
             seed_offset=change.seed_offset,
@@ -269,17 +281,14 @@ def _paths(options: FluidOptions, routing: str, fabric: Fabric, routes: Routes) 
 def _execute(
     prepared: PreparedScenario,
     options: FluidOptions,
+    network: tuple[Fabric, Routes],
     *,
-    network: tuple[Fabric, Routes] | None = None,
     nodes: list[NDArray[np.uint32]] | None = None,
     only_observed: bool = False,
     seed_offset: int = 0,
 ) -> Run:
     """Run a prepared scenario, with changes."""
     scenario = prepared.scenario
-    if network is None:
-        routes = routes_for(scenario, prepared.fabric, prepared.slots().tolist())
-        network = (prepared.fabric, routes)
     fabric, routes = network
     began = time.perf_counter()
     workload, times = _solve(prepared, options, network, nodes, only_observed, seed_offset)

@@ -1,19 +1,24 @@
 """The interval in which a simulation of packets would end, of a run of the fluid model.
 
-Nothing queues in that model, and a flow that chooses one path keeps it, so packets take longer
-where messages collide. Where many ranks send to one at a time they take less, because buffers let
-senders go on. How much was measured on drawn scenarios of one job (``bench/fluid_bound.py``,
-docs/measurements/accuracy.md), by how many messages are in flight to a rank.
+Packets cannot be faster than the link that takes longest for its bytes. Nothing queues in the
+model, so packets take longer where messages collide. They take less where it keeps ranks in step,
+because buffers let senders go on. So the interval begins at the time of the busiest link.
 
-Beside other jobs packets took from a tenth of the time to sixty times as long: there is no useful
-interval.
+How far packets end beside these limits was measured on drawn scenarios of one job
+(``bench/fluid_bound.py``, docs/measurements/accuracy.md). Beside other jobs packets took from a
+tenth of the time to sixty times as long: there is no useful interval. Nor is there one where many
+ranks send to one at a time while most links are idle.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+
+from tailback.run.run import Run
 
 LEAST_SHARE = 0.02
 """Least share of the time that counts as communication: latency alone takes some."""
@@ -25,34 +30,79 @@ FAN_IN = 1.5
 """Messages in flight at a time to a rank, over those of a rank, above which some ranks are sent to
 by many while others wait."""
 
-ERRORS = ((-0.226, 0.46), (-0.644, 0.176))
-"""Without and with fan-in: 1.5 and 98.5 % quantile of the error of the time outside computation, as
-a share of it (``bench/fluid_bound.py``, 2026-11-28). Of scenarios that were not fitted 97 % are
-inside, and 95 % of those of a pattern that was left out of the fit."""
+LEAST_BUSY = 0.75
+"""With fan-in, least time of the busiest link as a share of the communication. Below it ranks wait
+for each other, and small differences add up: on a tree of 16 hosts that all send to one rank after
+the other, packets took up to 65 % more than the model where this share was 0.38 to 0.70."""
+
+BEYOND = (-0.05, 0.40)
+"""1 % quantile of what packets take less than the lower limit, and 99 % quantile of what they take
+more than the upper limit, as shares of the communication and of the upper limit
+(``bench/fluid_bound.py``, 2026-11-28). Of each pattern and each topology that was left out of the
+fit, 94 % or more of the scenarios are inside."""
 
 
-def has_fan_in(messages: pl.DataFrame) -> bool:
-    """Whether some ranks of a run are sent to by many.
+@dataclass(frozen=True)
+class Communication:
+    """What the fluid model says of the messages of a run.
 
-    Args:
-        messages: Table ``messages`` of the run.
+    Attributes:
+        elapsed_ps: Time of the run, at max-min rates, of one job alone.
+        flight_ps: Part of it with a message in flight.
+        busiest_ps: Time that the busiest link needs for its bytes
+            (:func:`tailback.simulation.busiest_link_ps`).
+        fan_in: Mean number of messages in flight to a rank over that from a rank, at times with
+            any.
     """
-    return message_fan_in(messages) > FAN_IN
 
+    elapsed_ps: int
+    flight_ps: float
+    busiest_ps: float
+    fan_in: float
 
-def message_fan_in(messages: pl.DataFrame) -> float:
-    """Mean number of messages in flight to a rank over that from a rank, at times with any.
+    @staticmethod
+    def of(run: Run, busiest_ps: float, repetitions: int = 1) -> Communication:
+        """Those of a run.
 
-    Args:
-        messages: Table ``messages`` of a run.
-    """
-    log = messages.filter(pl.col("arrival_ps") > pl.col("start_ps"))
-    if log.is_empty():
-        return 1.0
-    start, end = (log[name].cast(pl.Int64).to_numpy() for name in ("start_ps", "arrival_ps"))
-    took = float((end - start).sum())
-    covered = [_covered(log[name].to_numpy(), start, end) for name in ("src_rank", "dst_rank")]
-    return (took / covered[1]) / (took / covered[0])
+        Args:
+            run: A run of the fluid model.
+            busiest_ps: Time of the busiest link in one repetition.
+            repetitions: How often the job repeats what the table ``messages`` has.
+        """
+        log = run.tables["messages"].filter(pl.col("arrival_ps") > pl.col("start_ps"))
+        if log.is_empty():
+            return Communication(run.elapsed_ps, 0.0, busiest_ps * repetitions, 1.0)
+        start, end = (log[name].cast(pl.Int64).to_numpy() for name in ("start_ps", "arrival_ps"))
+        source, target = (log[name].to_numpy() for name in ("src_rank", "dst_rank"))
+        fan_in = _covered(source, start, end) / _covered(target, start, end)
+        flight = _covered(np.zeros_like(source), start, end) * repetitions
+        return Communication(run.elapsed_ps, flight, busiest_ps * repetitions, fan_in)
+
+    @property
+    def ps(self) -> float:
+        """Time that counts as communication."""
+        return max(self.flight_ps, LEAST_SHARE * self.elapsed_ps)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether ranks mostly wait for each other, so that no interval was found to hold."""
+        return self.fan_in > FAN_IN and self.busiest_ps < LEAST_BUSY * self.ps
+
+    def beyond(self, packets_ps: int) -> tuple[float, float]:
+        """How far packets end beside the limits, as :data:`BEYOND` has it."""
+        took = packets_ps - self.elapsed_ps + self.ps
+        least, most = min(self.busiest_ps, self.ps), max(self.busiest_ps, self.ps)
+        return (took - least) / self.ps, took / most - 1
+
+    def packet_interval(self) -> tuple[int, int]:
+        """Low and high end of the 95 % interval of the time that packets take."""
+        least, most = min(self.busiest_ps, self.ps), max(self.busiest_ps, self.ps)
+        outside = self.elapsed_ps - self.ps
+        low, high = (
+            outside + least + BEYOND[0] * self.ps,
+            outside + most * (1 + BEYOND[1]),
+        )
+        return round(max(low, 0)), round(high)
 
 
 def _covered(rank: NDArray[np.integer], start: NDArray[np.int64], end: NDArray[np.int64]) -> float:
@@ -63,22 +113,3 @@ def _covered(rank: NDArray[np.integer], start: NDArray[np.int64], end: NDArray[n
     begin, finish = (base + start)[order], (base + end)[order]
     before = np.concatenate([[0], np.maximum.accumulate(finish)[:-1]])
     return float(np.maximum(finish - np.maximum(begin, before), 0).sum())
-
-
-def packet_interval(elapsed_ps: int, compute_ps: int, messages: pl.DataFrame) -> tuple[int, int]:
-    """95 % interval of the time that packets take.
-
-    Args:
-        elapsed_ps: Time by the fluid model, at max-min rates, of one job alone.
-        compute_ps: Longest computation of a rank.
-        messages: Table ``messages``; may be empty.
-
-    Returns:
-        Low and high end.
-    """
-    low, high = ERRORS[has_fan_in(messages)]
-    communication = max(elapsed_ps - compute_ps, LEAST_SHARE * elapsed_ps)
-    return (
-        round(max(elapsed_ps + low * communication, 0)),
-        round(elapsed_ps + high * communication),
-    )

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -24,7 +24,7 @@ from tailback.errors import (
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.io.atomic_exchange import recover
-from tailback.io.delimited import not_used
+from tailback.io.delimited import not_used, shown
 from tailback.io.input_files import head_bytes, is_input_file, text_content
 from tailback.io.manifest import require_unchanged
 from tailback.placement.rank_hosts import rank_columns_not_used, rank_hosts
@@ -106,17 +106,17 @@ class Source:
         if isinstance(source, (Scenario, Mapping)):
             given = source if isinstance(source, Scenario) else parse(dict(source))
             scenario = _with_options(given.model_copy(deep=True), **options)
-            return Source(scenario, notes=_notes_on_options(options))
+            return Source(scenario, notes=notes_on_options(options))
         path = Path(source)
         if (case := LabCase.of(path)) is not None:
             require_unchanged(path)
             scenario = scenario_from(case.trace, **_of_case(case, options))
             scenario = scenario.model_copy(update={"name": path.resolve().name})
-            return Source(scenario, case=case, notes=_notes_on_options(options))
+            return Source(scenario, case=case, notes=notes_on_options(options))
         changed = any(value is not None for value in options.values())
         scenario = scenario_from(path, **options)
         file = path if is_scenario(path) and not changed else None
-        return Source(scenario, file, notes=_notes_on_options(options))
+        return Source(scenario, file, notes=notes_on_options(options))
 
     @contextmanager
     def named_in_errors(self, changed: bool = False) -> Iterator[None]:
@@ -133,15 +133,27 @@ class Source:
             raise
 
 
-def _notes_on_options(options: ScenarioOptions) -> tuple[str, ...]:
-    """What is read and not used of a scenario given as fabric, and of a table of ranks."""
+def notes_on_options(
+    options: ScenarioOptions, used: Collection[str] = ("fabric", "engine")
+) -> tuple[str, ...]:
+    """What is read and not used of a scenario or run given as fabric, and of a table of ranks.
+
+    Args:
+        options: The options, whose files were read before: they are valid.
+        used: Sections of a scenario that are used.
+    """
     notes = list[str]()
     fabric, rankfile = options.get("fabric"), options.get("rankfile")
-    if fabric is not None and Path(fabric).suffix == ".toml" and Path(fabric).is_file():
-        # The scenario was read from it before: it is valid.
-        stated = tomllib.loads(text_content(Path(fabric))).keys() - {"fabric", "engine", "name"}
-        sections = not_used(sorted(stated), "sections and keys")
-        notes += [f"{Path(fabric).name}: {note}" for note in sections]
+    path = Path(fabric or "")
+    if fabric is not None and is_run(path):
+        run = read_base_run(path)
+        sections = " and ".join(f"[{name}]" for name in used)
+        notes.append(f"{path.name}: only {sections} of the scenario of this run are used")
+        if (remedy := run.summary.get("remedy")) is not None:
+            notes[-1] += f", without its remedy {shown(str(remedy))}"
+    elif fabric is not None and path.suffix == ".toml" and path.is_file():
+        stated = tomllib.loads(text_content(path)).keys() - {*used, "name"}
+        notes += [f"{path.name}: {note}" for note in not_used(sorted(stated), "sections and keys")]
     if rankfile is not None and Path(rankfile).is_file():
         notes += rank_columns_not_used(Path(rankfile))
     return tuple(notes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,10 +14,13 @@ import numpy as np
 import pytest
 
 import tailback as tb
+from tailback.api.sweep import plan_sweep, slurm_script
+from tailback.api.sweep.study import ParameterStudy
 from tailback.errors import command_line
 from tailback.sources.source import ScenarioOptions
 from tests.factories.cli import tailback
 
+Workers = Callable[[dict[str, Any], dict[str, Any], Path], str]
 DEMO = "examples/demo/demo.toml"
 FUNCTIONS = [name for name in tb.__all__ if inspect.isfunction(getattr(tb, name))]
 
@@ -123,7 +128,29 @@ def scenario() -> tb.Scenario:
     )
 
 
-def test_workers_name_options_as_their_user_does(tmp_path: Path) -> None:
+def by_processes(scenario: dict[str, Any], over: dict[str, Any], folder: Path) -> str:
+    return tb.sweep(scenario, over, folder, workers=2).failures[1]
+
+
+def by_dask(scenario: dict[str, Any], over: dict[str, Any], folder: Path) -> str:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        return tb.sweep(scenario, over, folder, dask=client).failures[1]
+
+
+def by_slurm(scenario: dict[str, Any], over: dict[str, Any], folder: Path) -> str:
+    plan_sweep(scenario, over, folder)
+    script = slurm_script(folder, 1)
+    variables = {**os.environ, "SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "7"}
+    subprocess.run(["bash", "-c", script], env=variables, check=False)
+    return ParameterStudy.open(folder).failures()[1]
+
+
+@pytest.mark.parametrize("workers", [by_processes, by_dask, by_slurm])
+def test_workers_name_options_as_their_user_does(workers: Workers, tmp_path: Path) -> None:
     scenario = {
         "fabric": {"preset": "tapered"},
         "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}, "hosts": "0-3"}],
@@ -131,9 +158,8 @@ def test_workers_name_options_as_their_user_does(tmp_path: Path) -> None:
     over = {"job.pattern.ranks": [4, 9]}
     for number, context in enumerate((nullcontext(), command_line())):
         with context:
-            found = tb.sweep(scenario, over, tmp_path / str(number), workers=2)
-        expected = ("ranks_per_host=", "--ranks-per-host")[number]
-        assert expected in found.failures[1]
+            failure = workers(scenario, over, tmp_path / str(number))
+        assert ("ranks_per_host=", "--ranks-per-host")[number] in failure
 
 
 def test_assigned_values_are_read_as_in_a_file() -> None:

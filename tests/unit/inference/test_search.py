@@ -587,7 +587,7 @@ def test_times_judge_only_links_the_run_used() -> None:
     assert recorded_on(unknown, crowded_ps=300_000_000, congested=np.zeros(1))
 
 
-def test_counted_ports_without_a_queue_are_sound() -> None:
+def test_only_links_with_read_queues_are_sound() -> None:
     fabric = TURN.fabric
     inner = [int(x) for x in np.flatnonzero(fabric.link_src >= fabric.n_nodes)][:4]
     findings = pl.DataFrame(
@@ -600,7 +600,10 @@ def test_counted_ports_without_a_queue_are_sound() -> None:
     )
     sent = np.ones(fabric.n_links)
     sent[inner[3]] = np.nan
-    counters = SimpleNamespace(findings=findings, lossy=True, sent_bytes=sent)
+    read = np.ones(fabric.n_links, np.bool_)
+    read[inner[1]] = False
+    counters = SimpleNamespace(findings=findings, lossy=True, sent_bytes=sent, queues_read=read)
     sound = network_clues.sound_links(SimpleNamespace(counters=counters), fabric)  # type: ignore[arg-type]
-    assert not sound[[inner[0], inner[3]]].any()
-    assert sound.sum() == fabric.n_links - 2
+    # One has a queue too often, the queue of one was not read, and the bytes of one are unknown.
+    assert not sound[[inner[0], inner[1], inner[3]]].any()
+    assert sound.sum() == fabric.n_links - 3

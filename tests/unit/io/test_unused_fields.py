@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailback import simulate
+from tailback import calibrate, simulate
 from tailback.calibration.file import load as load_calibration
 from tailback.errors import TailbackError
 from tailback.evidence.jobs import read_jobs
@@ -19,6 +19,8 @@ from tailback.sources.source import Source, load_scenario
 from tailback.telemetry.captured import read_contexts
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers import read_trace
+from tests.factories import chakra_traces
+from tests.factories.benchmark_outputs import osu_bw
 from tests.factories.fabric_files import SAMPLES
 from tests.factories.kineto_traces import collective, document
 from tests.factories.user_inputs import INPUTS
@@ -172,7 +174,7 @@ def test_unused_sections_and_columns_are_named(tmp_path: Path) -> None:
     (tmp_path / "ranks.csv").write_text("rank,host,core\n0,0,7\n1,1,7\n2,2,7\n3,3,7\n")
     options = {"fabric": tmp_path / "net.toml", "rankfile": tmp_path / "ranks.csv"}
     expected = {
-        "fabric": "net.toml: sections and keys not used: job, seed, telemetry",
+        "fabric": "net.toml: sections and keys not used: seed, telemetry, job",
         "rankfile": "ranks.csv: columns not used: core",
     }
     for name, file in options.items():
@@ -184,6 +186,54 @@ def test_unused_sections_and_columns_are_named(tmp_path: Path) -> None:
     (tmp_path / "net.toml").write_text(network + ring)
     run = simulate(tmp_path / "job.toml", fabric=options["fabric"])
     assert run.notes.count("net.toml: sections and keys not used: job") == 1
+
+
+def test_unused_parts_of_the_files_of_a_calibration_are_named(tmp_path: Path) -> None:
+    (tmp_path / "net.toml").write_text(
+        '[fabric]\npreset = "tapered"\n[engine]\npacket = "1 KiB"\n'
+        '[[job]]\npattern = { kind = "ring", size = "1 KiB" }\n'
+    )
+    (tmp_path / "bw.txt").write_text(osu_bw())
+    (tmp_path / "ranks.csv").write_text("rank,host,core\n0,n0,7\n1,n1,7\n")
+    options = {"fabric": tmp_path / "net.toml", "rankfile": tmp_path / "ranks.csv"}
+    assert calibrate(tmp_path / "bw.txt", **options).notes[:2] == [
+        "net.toml: sections and keys not used: engine, job",
+        "ranks.csv: columns not used: core",
+    ]
+
+
+@pytest.mark.parametrize("remedy", ["", "adaptive"])
+def test_used_part_of_a_run_given_as_fabric_is_named(remedy: str, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(
+        '[fabric]\npreset = "tapered"\n'
+        '[[job]]\npattern = { kind = "ring", ranks = 4, size = "64 KiB" }\n'
+    )
+    simulate(tmp_path / "job.toml").write(tmp_path / "run")
+    if remedy:
+        file = tmp_path / "run" / "run.json"
+        content = json.loads(file.read_text())
+        content["summary"]["remedy"] = remedy
+        file.write_text(json.dumps(content))
+    source = Source.of(tmp_path / "job.toml", fabric=tmp_path / "run")
+    end = f", without its remedy '{remedy}'" if remedy else ""
+    assert source.notes == (
+        f"run: only [fabric] and [engine] of the scenario of this run are used{end}",
+    )
+
+
+def test_unused_attributes_of_chakra_nodes_are_named_once(tmp_path: Path) -> None:
+    attributes = {"rf_id": 3, "surprise": 1, "involved_dim": 2}
+    nodes = [chakra_traces.node(number, 4, duration=3, **attributes) for number in (0, 1)]
+    folder = chakra_traces.write(tmp_path, nodes, nodes)
+    notes = [note for note in read_trace(folder).notes if "not used" in note]
+    assert notes == ["attributes of nodes not used: involved_dim, surprise"]
+
+
+def test_names_that_may_change_an_answer_come_first() -> None:
+    names = ["comment", "rx_pause", "owner", "port_rate", "PortRcvErrors", "site"]
+    assert not_used(names, "columns", 3) == [
+        "columns not used: rx_pause, port_rate, PortRcvErrors and 3 more"
+    ]
 
 
 def test_section_without_meaning_in_a_calibration_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import tailback as tb
 from tailback.cli.counters_screen import screen
 from tailback.cli.queues_screen import queues_screen
+from tailback.inference.explain import port_event_statements
 from tailback.port_counters.readers import read_counters
 from tests.factories.counter_files import put, sysfs
 
@@ -103,6 +104,35 @@ def test_rising_errors_are_a_fault_in_every_source(
         assert "LINKS HAVE ERRORS" in text and "6 errors on its link" in text
 
 
+@pytest.mark.parametrize(
+    ("thresholds", "least"),
+    [("", 899), (" [SymbolErrorCounter = 0]", 900), (" [SymbolErrorCounter = 200]", 700)],
+)
+def test_errors_above_a_threshold_are_a_lower_bound(
+    thresholds: str, least: int, tmp_path: Path
+) -> None:
+    summary = "\n## Summary: 3 nodes checked, 1 bad\n##          9 ports checked\n##\n"
+    summary += f"## Thresholds:{thresholds}\n" if thresholds else "##\n"
+    line = "   GUID 0x2c9 port {}: [PortXmitWait == 4]{}\n"
+    errors = " [SymbolErrorCounter == {}]"
+    texts = [
+        line.format(3, "") + line.format(4, errors.format(2) if not thresholds else ""),
+        line.format(3, errors.format(900)) + line.format(4, ""),
+    ]
+    head = 'Errors for 0x2c9 "leaf"\n'
+    files = [put(tmp_path, f"{n}.txt", head + text + summary) for n, text in enumerate(texts)]
+    counters = tb.counters(files, every_ns=MINUTE)
+    (row,) = counters.verdict.events.to_dicts()
+    bounded = least < 900
+    assert (row["count"], row["at_least"]) == (least, bounded)
+    shown = f"{'≥ ' * bounded}{least} errors on its link"
+    text = " ".join("\n".join(screen(counters.verdict, counters.inventory, ["x"], None)).split())
+    assert shown in text and shown in counters.facts["sentence"]
+    assert counters.facts["events"][0]["at_least"] == bounded
+    (statement,) = port_event_statements(counters.verdict.events)
+    assert shown in statement.statement and statement.ports[0].at_least == bounded
+
+
 @pytest.mark.parametrize("source", ["perfquery", "ibqueryerrors", "sysfs", "prometheus"])
 def test_full_error_counter_is_a_fault(source: str, tmp_path: Path) -> None:
     files = files_of(source, tmp_path, 65535, 65535)
@@ -172,6 +202,25 @@ def test_pauses_of_unknown_length_excuse_a_slow_link(tmp_path: Path) -> None:
         assert found.queues is not None
         kinds[paused] = found.queues.kind
     assert kinds[0.0] == "degraded" and kinds[0.7] != "degraded"
+
+
+@pytest.mark.parametrize("fault", ["degraded", "paused", "drops", "errors"])
+def test_fault_before_the_last_seconds_is_not_accused(fault: str, tmp_path: Path) -> None:
+    rows = ["time,node,interface,tx_bytes,tx_packets,qdisc_backlog,drops,speed,rx_pause,rx_errors"]
+    rows[0] = rows[0].replace("rx_pause", "rx_prio3_pause_duration")
+    for second in range(60):
+        early = min(second, 30)
+        queue = 2 * 10**12 * (fault == "degraded" and second <= 30)
+        counts = [1000 * early * (fault == kind) for kind in ("drops", "paused", "errors")]
+        sent = 10**9 * second
+        values = [sent, sent // 1500, queue, counts[0], 40000, 400 * counts[1], counts[2]]
+        rows.append(f"{10**9 + second},s1,p1," + ",".join(map(str, values)))
+    path = put(tmp_path, "ports.csv", "\n".join(rows) + "\n")
+    verdicts = [tb.counters(path, last_ns=last) for last in (None, 20 * 10**9)]
+    queues = [counters.queues for counters in verdicts if counters.queues is not None]
+    assert len(queues) == 2 and queues[0].kind == {"errors": "faults"}.get(fault, fault)
+    assert queues[1].kind not in ("degraded", "paused", "drops", "faults")
+    assert queues[1].events.is_empty() and verdicts[1].verdict.events.is_empty()
 
 
 def test_open_questions_follow_from_what_was_counted(tmp_path: Path) -> None:

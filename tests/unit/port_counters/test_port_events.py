@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tailback.cli.queues_screen import event_lines
 from tailback.port_counters.findings.port_events import (
     KINDS,
     MEANINGS,
@@ -201,12 +202,30 @@ def test_received_pause_frames_have_host_and_rate() -> None:
     assert text.endswith("whose packets filled it is not known")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_of_a_reset_counter_are_lower_bounds(kind: str) -> None:
+    if kind == "slower":
+        return  # From speeds, which are not counted.
+    names = [name for name, (meaning, _) in MEANINGS.items() if meaning.kind == kind]
+    names += {
+        "paused": ["rx_pause", "rx_prio3_pause_duration"],
+        "pausing": ["tx_pause", "tx_prio3_pause_duration"],
+        "discarded": ["rx_discards_phy"],
+    }.get(kind, [])
+    for name in names:
+        for first, bounded in ((9, True), (0, False)):
+            rows = found(("n1", "e", name, first, 3), ("n2", "e", name, first, 2))
+            assert rows["at_least"].to_list() == [bounded] * 2
+            assert ports_counted(rows).count("≥") == (rows["count"] > 0).sum() * bounded + bounded
+            assert ("≥" in "\n".join(event_lines(rows, {}, kind))) == bounded
+
+
 def test_a_time_without_frames_and_a_reset_counter() -> None:
     (one,) = found(("n3", "e", "rx_global_pause_duration", 0, 5_000_000)).to_dicts()
     assert (one["finding"], one["count"], one["paused_share"]) == ("paused", 0, 0.5)
     rows = found(("n3", "e", "tx_discards_phy", 900, 12))
     assert rows["count"].to_list() == [12]
-    assert "discarded 12 packets instead of sending them" in ports_counted(rows, during_run=True)
+    assert "discarded ≥ 12 packets instead of sending them" in ports_counted(rows, during_run=True)
 
 
 def test_interfaces_outside_the_job_are_left_out() -> None:

@@ -91,6 +91,43 @@ def test_metrics_of_node_exporter_name_interfaces_and_adapters(tmp_path: Path) -
     assert rows["port"].to_list() == [1] * 6
 
 
+NETDEV, QUEUE = "node_network_transmit_drop_total", "node_qdisc_drops_total"
+
+
+@pytest.mark.parametrize(
+    ("counts", "drops"),
+    [
+        ({NETDEV: [3, 5]}, [3, 5]),
+        ({QUEUE: [3, 5]}, [3, 5]),
+        # What the queue drops never reaches the interface.
+        ({NETDEV: [3, 5], QUEUE: [7, 90]}, [10, 95]),
+        ({NETDEV: [30, 50], QUEUE: [7, 9]}, [37, 59]),
+        # One counter of two collectors.
+        ({NETDEV: [3, 5], "node_ethtool_tx_dropped": [3, 5], QUEUE: [1, 2]}, [4, 7]),
+        ({NETDEV: [3], QUEUE: [1, 2]}, [4, None]),
+        ({"ifOutDiscards": [3, 5]}, [3, 5]),
+        ({}, [None, None]),
+    ],
+)
+def test_drops_of_queue_and_interface_are_added(
+    counts: dict[str, list[int]], drops: list[int | None], tmp_path: Path
+) -> None:
+    port = {"instance": "h1:9100", "device": "eth1"}
+    bytes_sent = series({**port, "__name__": "node_network_transmit_bytes_total"}, 10, 20)
+    rows = [series({**port, "__name__": name}, *values) for name, values in counts.items()]
+    path = put(tmp_path, "a.json", answer(bytes_sent, *rows))
+    assert read_counters(path).readings.sort("time_ns")["drops"].to_list() == drops
+    names = {NETDEV: "tx_dropped", QUEUE: "qdisc_drops", "node_ethtool_tx_dropped": "tx_dropped"}
+    columns = {names.get(name, name): [*values, ""][:2] for name, values in counts.items()}
+    lines = [",".join(["time,node,iface,tx_bytes", *columns])]
+    lines += [
+        ",".join([f"{10**9 + at},h1,eth1,{at}", *(str(values[at]) for values in columns.values())])
+        for at in (0, 1)
+    ]
+    table = put(tmp_path, "a.csv", "\n".join(lines) + "\n")
+    assert read_counters(table).readings.sort("time_ns")["drops"].to_list() == drops
+
+
 def test_gzip_files_and_instant_answers_are_read(tmp_path: Path) -> None:
     one = {"metric": TAILBACK, "value": [TIMES[0], "17"]}
     text = json.dumps({"status": "success", "data": {"resultType": "vector", "result": [one]}})

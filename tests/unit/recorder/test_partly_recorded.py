@@ -214,7 +214,7 @@ def test_the_end_and_its_kept_data_are_reported() -> None:
     ranks[0].full = "No space left on device"
     assert notes_on_end(0, ranks[:1], 0) == [
         "the program ended with exit code 0; 1 rank (0) stopped recording: No space left on "
-        "device; no MPI call is recorded, so there is nothing to diagnose"
+        "device; no MPI call besides MPI_Init is recorded, so there is nothing to diagnose"
     ]
     assert number_ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
     assert number_ranges(list(range(0, 40, 2))).endswith("14, …")

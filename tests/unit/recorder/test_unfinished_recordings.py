@@ -29,6 +29,7 @@ int main(int argc, char **argv) {
   int rank, value = 0;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (argc > 2) _exit(3);
   for (int i = 0; argc > 1 || i < 100; i++) {
     MPI_Sendrecv_replace(&value, 1, MPI_INT, rank ^ 1, 0, rank ^ 1, 0, MPI_COMM_WORLD,
                          MPI_STATUS_IGNORE);
@@ -194,3 +195,16 @@ def test_folders_without_rank_files_are_not_finished(tmp_path: Path) -> None:
     (tmp_path / "x.unfinished" / "started.json").write_text('{"command": ["app"]}')
     with pytest.raises(RecordError, match="no rank wrote anything"):
         finish(tmp_path / "x")
+
+
+def test_recording_of_mpi_init_alone_is_not_diagnosable(
+    program: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, diagnosable in ((["a", "b"], False), ([], True)):
+        out = tmp_path / f"out{len(arguments)}"
+        code = run(["record", "--out", str(out), "--", *program, *arguments])
+        assert (code == 0) == diagnosable
+        text = capsys.readouterr().err
+        assert ("tailback diagnose" in text) == diagnosable
+        assert ("nothing to diagnose" in text) != diagnosable
+        assert "can be diagnosed" not in text

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tailback.cli import run as tailback
 from tailback.scenario.model import parse
-from tailback.simulation import FluidOptions, has_fan_in, prepare, simulate, simulate_fluid
+from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid
+from tailback.simulation.fluid_error import BEYOND, Communication
 
 TREE = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}}
 
@@ -32,14 +35,53 @@ def test_packets_end_in_the_stated_interval(routing: str) -> None:
     assert any(note.startswith("packets would take") for note in fluid.notes)
 
 
-def test_many_to_one_has_its_own_interval() -> None:
-    classes = {}
-    for kind in ("reduce-naive", "alltoall", "stencil2d"):
-        fluid = simulate_fluid(prepare(parse(data(kind))))
-        classes[kind] = has_fan_in(fluid.tables["messages"])
-        if kind == "reduce-naive":
-            assert fluid.summary["packets_low_ps"] < 0.6 * fluid.elapsed_ps
-    assert classes == {"reduce-naive": True, "alltoall": False, "stencil2d": False}
+@pytest.mark.parametrize("buffer", ["64 KiB", "256 KiB"])
+@pytest.mark.parametrize(
+    ("kind", "waits"), [("reduce-naive", False), ("ring", False), ("alltoall-naive", True)]
+)
+def test_ranks_that_wait_for_each_other_have_no_interval(
+    kind: str, waits: bool, buffer: str
+) -> None:
+    prepared = prepare(parse(data(kind, buffer=buffer)))
+    fluid = simulate_fluid(prepared)
+    assert ("packets_low_ps" not in fluid.summary) == waits
+    assert any("wait for each other" in note for note in fluid.notes) == waits
+    if not waits:
+        low, high = (fluid.summary[f"packets_{end}_ps"] for end in ("low", "high"))
+        assert low < simulate(prepared, threads=1).elapsed_ps < high
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "flight", "busiest"), [(100, 60, 40), (100, 60, 90), (9, 0, 0)]
+)
+def test_interval_ends_at_the_measured_quantiles(elapsed: int, flight: int, busiest: int) -> None:
+    unit = 10**9
+    communication = Communication(elapsed * unit, flight * unit, busiest * unit, 1.0)
+    ends = communication.packet_interval()
+    below, above = zip(*map(communication.beyond, ends), strict=True)
+    assert (below[0], above[1]) == pytest.approx(BEYOND, abs=1e-6)
+    assert ends[0] < elapsed * unit < ends[1]
+
+
+@pytest.mark.parametrize(
+    ("messages", "flight", "fan_in"),
+    [
+        ([(0, 1, 0, 4), (2, 1, 0, 4)], 4, 2.0),
+        ([(0, 1, 0, 4), (0, 2, 0, 4)], 4, 0.5),
+        ([(0, 1, 5, 9), (1, 2, 8, 12), (2, 0, 20, 21), (0, 2, 3, 3)], 8, 1.0),
+        ([], 0, 1.0),
+    ],
+)
+def test_communication_counts_overlaps_once(
+    messages: list[tuple[int, ...]], flight: int, fan_in: float
+) -> None:
+    run = simulate_fluid(prepare(parse(data("ring"))))
+    columns = ("src_rank", "dst_rank", "start_ps", "arrival_ps")
+    schema = {name: run.tables["messages"].schema[name] for name in columns}
+    tables = {"messages": pl.DataFrame(messages, schema=schema, orient="row")}
+    communication = Communication.of(replace(run, tables=tables), 2.0, 3)
+    assert (communication.flight_ps, communication.busiest_ps) == (3 * flight, 6)
+    assert communication.fan_in == fan_in
 
 
 OTHER_JOB = {

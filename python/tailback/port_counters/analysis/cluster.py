@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from tailback.errors import for_worker
 from tailback.port_counters.analysis.passes import FAN_IN, Aggregate, Piece, added, contributions
 from tailback.port_counters.schema import CounterError
 
@@ -46,18 +47,24 @@ class Cluster:
         total: Any = None
         for start in range(0, len(pieces), ahead):
             level = self._client.map(
-                contributions, list(pieces[start : start + ahead]), passes=own, pure=False
+                for_worker(contributions),
+                list(pieces[start : start + ahead]),
+                passes=own,
+                pure=False,
             )
             if total is not None:
                 level = [total, *level]
             while len(level) > 1:
                 groups = [level[at : at + FAN_IN] for at in range(0, len(level), FAN_IN)]
-                level = [self._client.submit(added, group, own, pure=False) for group in groups]
+                level = [
+                    self._client.submit(for_worker(added), group, own, pure=False)
+                    for group in groups
+                ]
             total = level[0]
             # One batch at a time: the scheduler holds the tasks of a batch, not those of the whole
             # archive.
             self._wait(total)
-        last = self._client.submit(added, [total], own, pure=False)
+        last = self._client.submit(for_worker(added), [total], own, pure=False)
         return list(self._wait(last))
 
     def _wait(self, future: Any) -> Any:

@@ -33,7 +33,7 @@ from tailback.port_counters.analysis.timestamp_checks import (
     note_decreasing_counters,
     note_single_readings,
 )
-from tailback.port_counters.findings.port_events import pauses, port_events
+from tailback.port_counters.findings.port_events import pauses, port_events, within
 from tailback.port_counters.increments import possible
 from tailback.port_counters.readers import (
     CounterData,
@@ -127,9 +127,18 @@ class CounterSource:
         frame = possible(_used(pl.concat([given, found]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
-    def port_events(self, inventory: PortInventory) -> pl.DataFrame:
-        """What the ports counted of errors, pauses and marks: rows of ``port_events``."""
-        return port_events(name_ports(self.counters.all_events(), inventory)[0])
+    def port_events(self, inventory: PortInventory, last_ns: int | None = None) -> pl.DataFrame:
+        """What the ports counted of errors, pauses and marks: rows of ``port_events``.
+
+        Args:
+            inventory: The ports.
+            last_ns: Restricts it to the last so many nanoseconds of the recorded time.
+        """
+        events = self.counters.all_events()
+        if last_ns is not None and not events.is_empty():
+            end = int(events["time_ns"].max())  # type: ignore[arg-type]
+            events = within(events, end - last_ns, end)
+        return port_events(name_ports(events, inventory)[0])
 
     def _refuse_tick(self) -> None:
         """Refuse a tick where stalls are recorded only as time."""

@@ -50,7 +50,7 @@ def analyse(
     """
     try:
         intervals, notes = source.intervals(inventory, chosen.tick_ns)
-        ports = verdict.by_port(_recent(intervals, chosen.last_ns), engine)
+        ports = verdict.by_port(recent(intervals, chosen.last_ns), engine)
         classes = with_classes(ports, inventory)
         # Where the source looks its ports up in the inventory, its notes name the unknown ones.
         unmatched = [] if source.matches(inventory) else attach(ports, classes)[1]
@@ -60,7 +60,7 @@ def analyse(
             threshold=chosen.threshold,
             unknown=source.unknown,
             notes=list(dict.fromkeys([*source.notes, *inventory.notes, *notes, *unmatched])),
-            events=source.port_events(inventory),
+            events=source.port_events(inventory, chosen.last_ns),
             peers=inventory.peers(),
         )
     except CounterError as error:
@@ -74,7 +74,7 @@ def analyse(
         ) from None
 
 
-def _recent(rows: Archive, last_ns: int | None) -> Archive:
+def recent(rows: Archive, last_ns: int | None) -> Archive:
     """Intervals of the last part of the recorded time; all without a limit."""
     if last_ns is None:
         return rows

@@ -127,6 +127,9 @@ READINGS: Final = {
 }
 """Columns of readings: a value of one counter of one port at one instant, cumulative."""
 
+AT_MOST: Final = "at_most"
+"""Further column of readings, which may be missing: the counter was at its value or below."""
+
 PORT_EVENTS: Final = Table(
     "port_events",
     "what a port counted of errors, pauses, marks and losses, one row for each kind",
@@ -141,6 +144,7 @@ PORT_EVENTS: Final = Table(
             "counters that rose or are full, as the source says; both speeds",
         ),
         Column("count", pl.UInt64, "events between the first and the last reading"),
+        Column("at_least", pl.Boolean, "count and rate are lower bounds: a reset, or a threshold"),
         Column("full", pl.List(pl.String), "counters at their largest value: more is not counted"),
         Column("since_reset", pl.UInt64, "events since the last reset"),
         Column("per_second", pl.Float64, "events a second, null unknown"),
@@ -398,6 +402,7 @@ def port_events(
                     interface,
                     sorted(own),
                     total,
+                    bool(part.filter(pl.col("counter").is_in(own))["at_least"].any()),
                     full,
                     _total(kind, {name: v for name, _, v in counts if _unit(name) == "events"}),
                     total / seconds if seconds else None,
@@ -423,6 +428,22 @@ def speeds(readings: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def within(readings: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Readings of a time, with the last one before it and the first one after it of each counter.
+
+    Ports are read one after the other, and a reading without a change may not be in the table.
+
+    Args:
+        readings: Rows of :data:`READINGS`.
+        start_ns: Start of the time.
+        end_ns: Its end.
+    """
+    time = pl.col("time_ns")
+    first = time.filter(time <= start_ns).max().over(_KEY)
+    last = time.filter(time >= end_ns).min().over(_KEY)
+    return readings.filter((time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns)))
+
+
 def _slower(rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]) -> list[tuple[object, ...]]:
     """Rows of :data:`PORT_EVENTS` of the ports whose speed fell, from readings of their speed."""
     rows: list[tuple[object, ...]] = []
@@ -440,7 +461,7 @@ def _slower(rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]) -> list[t
                 exact_rate(low / 1e3) if low else "down"
             )
             rows.append(
-                ("slower", device, port, interface, [change], number, [], number, None, None)
+                ("slower", device, port, interface, [change], number, False, [], number, None, None)
             )
     return rows
 
@@ -510,15 +531,22 @@ def _step(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
 
 
 def _rises(readings: pl.DataFrame) -> pl.DataFrame:
-    """Rise and last value of each counter of each port, and the seconds between its readings."""
+    """Rise and last value of each counter of each port, and the seconds between its readings.
+
+    The rise is a lower bound (``at_least``) after a reset, which hides what was counted since the
+    reading before, and from a reading that only says what the counter was not above.
+    """
     value = pl.col("value").cast(pl.Int128)
+    at_most = pl.col(AT_MOST).fill_null(False) if AT_MOST in readings.columns else pl.lit(False)
+    bounded = at_most.shift(1).over(_KEY) | (value < value.shift(1).over(_KEY))
     return (
         readings.drop_nulls(["time_ns", "value"])
         .sort("time_ns", maintain_order=True)
-        .with_columns(step=_step(value, _KEY))
+        .with_columns(step=_step(value, _KEY), bounded=bounded)
         .group_by(_KEY, maintain_order=True)
         .agg(
             rise=pl.col("step").sum(),
+            at_least=pl.col("bounded").any(),
             last=pl.col("value").last(),
             seconds=(pl.col("time_ns").max() - pl.col("time_ns").min()) / 1e9,
         )
@@ -587,7 +615,7 @@ def ports_counted(
     names = ", ".join(others[:2]) + (" …" if len(others) > 2 else "")
     rate = ""
     if worst["per_second"] and worst["count"]:
-        rate = f"{_figure(worst['per_second'])} a second"
+        rate = f"{bound_sign(worst)}{_figure(worst['per_second'])} a second"
     figures = ", ".join(part for part in (rate, _paused(worst), names) if part)
     if worst["full"]:
         # What a full counter counted meanwhile is unknown; what it shows is a lower bound.
@@ -597,16 +625,21 @@ def ports_counted(
         held = "was paused" if worst["finding"] == "paused" else "paused its far end"
         text = f"{name} {held} {when}"
     else:
-        text = f"{name} {did.format(_number(worst['count'], unit))} {when}"
+        text = f"{name} {did.format(bound_sign(worst) + _number(worst['count'], unit))} {when}"
     if rows.height > 1:
         more = counted(rows.height - 1, "other port")
         is_full = pl.col("full").list.len() > 0
         least = pl.when(is_full).then("since_reset").otherwise("count")
-        count, any_full = rows[1:].select(least.sum(), any_full=is_full.any()).row(0)
-        bound = "≥ " if any_full else ""
-        beside = f"{bound}{count:,} on {more}" if count else f"{more} too"
+        bounded = (is_full | pl.col("at_least")).any().alias("bounded")
+        count, any_bounded = rows[1:].select(least.sum(), bounded).row(0)
+        beside = f"{'≥ ' * any_bounded}{count:,} on {more}" if count else f"{more} too"
         figures = f"{figures}; {beside}" if figures else beside
     return f"{text}{f' ({figures})' if figures else ''}: {follows}"
+
+
+def bound_sign(row: Mapping[str, Any]) -> str:
+    """Sign before the figures of a row of ``port_events`` that are lower bounds."""
+    return "≥ " if row["full"] or row["at_least"] else ""
 
 
 def _number(count: int, unit: str) -> str:
@@ -623,5 +656,6 @@ def _paused(row: Mapping[str, Any]) -> str:
     share = row["paused_share"]
     if share is None:
         return ""
-    shown = percent(min(share, 1.0), 1) if share >= _LEAST_SHARE else "less than 0.1 %"
-    return f"paused {shown} of the time"
+    if share < _LEAST_SHARE and not row["at_least"]:
+        return "paused less than 0.1 % of the time"
+    return f"paused {'≥ ' * row['at_least']}{percent(min(share, 1.0), 1)} of the time"

@@ -625,7 +625,8 @@ def degraded_links(rows: pl.DataFrame, peers: Peers) -> str:
 def ports_paused(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
     """Ports, of ``ports``, that their far ends paused; rows of ``port_events``, longest first."""
     worst = rows.row(0, named=True)
-    longest = f"{event_port(worst, peers)}, {percent(min(worst['paused_share'], 1.0))} of the time"
+    share = f"{'≥ ' * worst['at_least']}{percent(min(worst['paused_share'], 1.0))}"
+    longest = f"{event_port(worst, peers)}, {share} of the time"
     if rows.height == 1:
         text = f"1 of {counted(ports, 'port')} was paused by its far end: {longest}"
     else:

@@ -26,6 +26,7 @@ from tailback.port_counters.readers.model import (
     event_aliases,
     events_of_table,
     identified,
+    with_all_drops,
 )
 from tailback.port_counters.schema import ETHERNET, READINGS, U32_MAX, CounterError, conform
 from tailback.units import RATE_UNITS, column_gbps
@@ -106,8 +107,8 @@ ALIASES: Final = {
         "queue_depth_bytes",
         "qdepth_bytes",
     ),
+    "queue drops": ("qdisc_drops",),
     "drops": (
-        "qdisc_drops",
         "tx_drops",
         "tx_dropped",
         "drops",
@@ -115,6 +116,7 @@ ALIASES: Final = {
         "out_discards",
         "tx_discards",
         "ifoutdiscards",
+        "if_out_discards",
         "transmit_drop_total",
     ),
     "overlimits": ("qdisc_overlimits", "overlimits"),
@@ -144,6 +146,7 @@ _TARGETS: Final = {
     "bytes": "data_bytes",
     "packets": "packets",
     "backlog": "backlog_bytes",
+    "queue drops": "queue_drops",
     "drops": "drops",
     "overlimits": "overlimits",
 }
@@ -218,6 +221,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
     columns |= {f"label {label}": table.rows[f"label {label}"] for label in labels}
     frame = pl.DataFrame(columns).with_columns(port=pl.lit(0, pl.UInt16), source=pl.lit(ETHERNET))
+    frame = with_all_drops(frame)
     of_label = {f"label {label}": label for label in labels}
     frame, devices = identified(frame, of_label)
     out = CounterData(

@@ -216,7 +216,10 @@ def _completed(
     notes = [*now.notes, *_first_printed(sure, unsure)]
     time_ns = before.readings["time_ns"][0]
     events = sure.filter(pl.col("counter") != _WAIT).with_columns(
-        time_ns=time_ns, value="least", interface=pl.lit(None, pl.String)
+        time_ns=time_ns,
+        value="least",
+        interface=pl.lit(None, pl.String),
+        at_most=pl.col("least") > 0,
     )
     readings = _with_waits(before.readings, sure.filter(pl.col("counter") == _WAIT), time_ns)
     above = sure.filter((pl.col("counter") == _WAIT) & (pl.col("least") > 0))
@@ -224,9 +227,12 @@ def _completed(
     bounded = now.readings.join(bound, on=_PLACE, how="left", maintain_order="left")
     flags = pl.col("flags") | pl.col("_bound").fill_null(0)
     columns = [pl.col(name).cast(kind) for name, kind in port_events.READINGS.items()]
+    first = events.select(*columns, port_events.AT_MOST)
     return (
         replace(
-            before, readings=readings, events=pl.concat([before.events, events.select(columns)])
+            before,
+            readings=readings,
+            events=pl.concat([before.events, first], how="diagonal"),
         ),
         replace(now, readings=bounded.with_columns(flags=flags).drop("_bound"), notes=notes),
     )

@@ -111,7 +111,8 @@ class CounterData:
 
     def all_events(self) -> pl.DataFrame:
         """Its counters of errors, pauses and marks, and the speeds of its ports."""
-        return pl.concat([self.events, port_events.speeds(self.readings)])
+        speeds = port_events.speeds(self.readings)
+        return pl.concat([self.events, speeds], how="diagonal")
 
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
@@ -218,7 +219,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
     devices = {key: device for part in parts for key, device in part.devices.items()}
     readings = pl.concat([part.readings for part in parts])
     intervals = pl.concat([part.intervals for part in parts])
-    events = pl.concat([part.events for part in parts])
+    events = pl.concat([part.events for part in parts], how="diagonal")
     names, notes = _names(devices, (readings, intervals, events))
     shared = [name for name, count in Counter(names.values()).items() if count > 1]
 
@@ -307,6 +308,25 @@ def _one_row_each(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     one = readings.filter(several).group_by(place, maintain_order=True)
     joined = one.agg(pl.exclude(place).drop_nulls().first()).select(readings.columns)
     return pl.concat([readings.filter(~several), joined])
+
+
+def with_all_drops(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with the ``queue_drops`` of each reading added to its ``drops``.
+
+    Linux counts what the queueing discipline of an interface drops apart from what its core and the
+    driver drop (``tx_dropped``): no packet is in both. Where a port has both, a reading of one
+    alone says nothing of the sum.
+    """
+    if "queue_drops" not in frame.columns:
+        return frame
+    kinds = [name for name in ("drops", "queue_drops") if name in frame.columns]
+    place = ("node_name", "port", "interface")
+    lacking = [
+        pl.col(name).is_null() & pl.col(name).is_not_null().any().over(place) for name in kinds
+    ]
+    counted = pl.any_horizontal(pl.col(kinds).is_not_null()) & ~pl.any_horizontal(lacking)
+    total = pl.when(counted).then(pl.sum_horizontal(kinds))
+    return frame.with_columns(drops=total).drop("queue_drops")
 
 
 def events_of(rows: Iterable[dict[str, Any]], names: str = "events") -> pl.DataFrame:

@@ -27,7 +27,12 @@ from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of, normal_name
 from tailback.port_counters.readers.ethernet_csv import ALIASES
-from tailback.port_counters.readers.model import CounterData, DeviceIdentity, quoted_text
+from tailback.port_counters.readers.model import (
+    CounterData,
+    DeviceIdentity,
+    quoted_text,
+    with_all_drops,
+)
 from tailback.port_counters.schema import READINGS, CounterError, conform
 
 HAS_TIME_STAMPS = True
@@ -60,15 +65,21 @@ METRICS: Final[dict[str, tuple[str, float]]] = {
     "node_network_transmit_drop_total": ("drops", 1),
     "node_network_speed_bytes": ("capacity_gbps", _BYTES_PER_SECOND),
     "node_qdisc_backlog": ("backlog_bytes", 1),
-    "node_qdisc_drops_total": ("drops", 1),
+    "node_qdisc_drops_total": ("queue_drops", 1),
     "node_qdisc_overlimits_total": ("overlimits", 1),
 }
 """Column of each metric that is read, and what 1 of the metric is in it.
 
 Metrics of errors, pauses and marks are those of ``port_events.MEANINGS``."""
 
-_DROPS: Final = frozenset(map(normal, ALIASES["drops"]))
-"""Names under which drivers and SNMP count what the queue of an Ethernet port drops."""
+_DROPS: Final = {
+    normal(name): column
+    for role, column in (("drops", "drops"), ("queue drops", "queue_drops"))
+    for name in ALIASES[role]
+}
+"""Names under which Linux, drivers and SNMP count what an Ethernet port drops: one counter, which
+the collectors of an exporter may each serve. ``queue_drops`` are others
+(:func:`~tailback.port_counters.readers.model.with_all_drops`)."""
 _RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column.endswith("gbps"))
 _QUERY: Final = (
     "tailback_port_xmit_wait_ticks_total, node_infiniband_port_transmit_wait_total, "
@@ -184,7 +195,7 @@ class PortSeries:
         kinds = {name: READINGS.polars_schema[name] for name in _PLACE}
         parts = [pl.DataFrame(schema=kinds)]
         for column, rows in columns.items():
-            schema = {**kinds, column: READINGS.polars_schema[column]}
+            schema = {**kinds, column: READINGS.polars_schema.get(column, pl.UInt64)}
             parts.append(pl.DataFrame(rows, schema=schema, orient="row", strict=False))
         events = pl.DataFrame(event_rows, schema=port_events.READINGS, orient="row")
         # A port of which only errors are known has readings too: it is one of the ports read.
@@ -194,6 +205,7 @@ class PortSeries:
             .group_by(_PLACE, maintain_order=True)
             .agg(pl.col(column).max() for column in columns)
         )
+        frame = with_all_drops(frame)
         if "capacity_gbps" in columns:
             # An interface that is down has no rate.
             rate = pl.when(pl.col("capacity_gbps") > 0).then("capacity_gbps")
@@ -213,8 +225,7 @@ class PortSeries:
 
 def _target(metric: str) -> tuple[str, float]:
     """Column of a metric, ``""`` if it has none, and what 1 of the metric is in it."""
-    drops = normal(normal_name(metric)) in _DROPS
-    return METRICS.get(metric, ("drops" if drops else "", 1.0))
+    return METRICS.get(metric, (_DROPS.get(normal(normal_name(metric)), ""), 1.0))
 
 
 def _series(path: Path) -> list[Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.errors import TraceError
-from tailback.io.delimited import shown
+from tailback.io.delimited import KEYS_NAMED, not_used, shown
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
 from tailback.io.progress import report
 from tailback.traffic.collectives import schedule
@@ -45,6 +45,14 @@ _CALLS = {
     8: "MPI_Reduce_scatter",
     9: "MPI_Barrier",
 }
+_IRRELEVANT = frozenset(
+    {
+        *("is_cpu_op", "rf_id", "fw_parent", "fw_tid", "seq_id", "scope", "tid", "op_schema"),
+        *("kernel_backend", "kernel_file"),
+    }
+)
+"""Attributes of nodes that say where an operation comes from, as PyTorch's recorder has them; and
+whether a CPU executes it, as all operations of a rank are in sequence here."""
 _COLUMNS = ("kind", "peer", "amount", "label")
 _ALGORITHMS = sorted(set(_CALLS.values()))
 _DAMAGED = "the trace is damaged: copy it again or make it again"
@@ -258,4 +266,5 @@ def _notes(found: dict[str, Any]) -> list[str]:
             f"{found['left_out']} collectives of some of the ranks, or of a kind that is "
             "not expanded, are left out"
         )
-    return out
+    unused = [name for name in found["unused"] if name not in _IRRELEVANT]
+    return out + not_used(unused, "attributes of nodes", KEYS_NAMED)
