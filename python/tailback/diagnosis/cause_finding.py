@@ -41,6 +41,10 @@ def ensure_cause_finding(
     if cost is not None and cause not in NO_CONTENTION_CAUSES:
         # Re-simulation overrides TB004, which is based on congested packets only.
         kept = [finding for finding in findings if finding.cause != "not-network"]
+    if cause == "capacity":
+        # The rule that finds our own traffic inside the network does not know other placements.
+        told = {"cause": cause, "title": TITLES[cause], "advice": ADVICE[cause]}
+        kept = [one.model_copy(update=told) if one.cause == "placement" else one for one in kept]
     if any(finding.cause == cause for finding in kept):
         return kept
     own = Finding(

@@ -32,11 +32,17 @@ COST_ERROR, RELATIVE_COST_ERROR = 0.012, 0.2
 blind cases, absent causes have a root mean square cost of 0.011 (405 costs), and half of the 92
 costs of present causes are off by at most 0.03, at a mean of 0.25."""
 
-ORDINARY: Mapping[str, float] = {"pattern": 0.09, "placement": 0.04, "late-partner": 0.09}
+ORDINARY: Mapping[str, float] = {
+    "pattern": 0.09,
+    "capacity": 0.09,
+    "placement": 0.04,
+    "late-partner": 0.09,
+}
 """Share of the time that each cause costs in fault-free programs. Exchanging with several partners
-at once always costs something (healthy halo exchanges: 0.02 to 0.04 in the real-packet lab, up to
-0.08 on simulated machines), programs with dependencies always wait a little, and path hashing makes
-runs with the same placement differ as much as runs with different placements."""
+at once always costs something, at their adapters and between switches (healthy halo exchanges: 0.02
+to 0.04 in the real-packet lab, up to 0.08 on simulated machines), programs with dependencies always
+wait a little, and path hashing makes runs with the same placement differ as much as runs with
+different placements."""
 
 SAVED_WHOLE = ("placement",)
 """Causes whose repair also saves what they cost in fault-free programs. An exchange with several

@@ -51,6 +51,9 @@ MIN_TABLE_UNEVENNESS = 0.5
 destinations at which forwarding tables are at fault: tables of real fabrics of 125 and 281 hosts
 deviate by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1."""
 
+_INSIDE = ("capacity", "placement", "routing")
+"""Causes of congestion between switches by our own traffic."""
+
 MIN_INSIDE_SHARE = 0.02
 """Smallest share of the measured time between a rank's first and last call, in computation or in
 calls that transfer data, for which the trace supports a diagnosis."""
@@ -316,7 +319,7 @@ def _costs(
     """Cost of each cause in the measured run, largest first."""
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[_ExpectedCost] = []
-    inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
+    inside = sum(s.charged for s in diagnosis.shares if s.cause in _INSIDE)
     for share in diagnosis.shares:
         if share.cause == "in-host":
             continue  # The rates of hosts are as stated: a part of the time, and no fault.

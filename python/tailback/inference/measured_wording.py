@@ -25,6 +25,7 @@ UNEXPLAINED: Final = "not explained"
 SHOWN_BY_MODEL: dict[Cause, str] = {
     "pattern": "several nodes send to one at the same time, on an ideal switch as well",
     "placement": "the run is faster with another placement on the same hosts",
+    "capacity": "links between switches are full under the best placement tried, too",
     "routing": "the run is faster with its traffic spread over all paths",
 }
 """Evidence for causes found by re-simulation."""
