@@ -142,8 +142,10 @@ def explain(
     costs = with_lossy_costs(costs, inside, expected, scale) if found.lossy else costs
     costs = with_interval(costs, round(scale * found.extrapolated_ps), measured.elapsed_ps)
     rest = measured.elapsed_ps - outside - expected
+    decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
+        chances=dict(decision.chances),
         parts=_parts(diagnosis, measured, outside, further, found, surplus),
         costs=costs,
         not_explained_ps=rest,
@@ -154,7 +156,6 @@ def explain(
         sampled_links=list(found.sampled_links),
         port_events=list(found.port_events),
     )
-    decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
     main = next((cost for cost in costs if cost.cause == cause), None)
@@ -304,8 +305,8 @@ def _known(found: EvidenceSummary) -> dict[str, float]:
     """Probability that the assumptions behind causes hold, where it is not 1."""
     if found.assumed_hosts:
         return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
-    counted = "counters" in found.rests_on.get("slow-link", ("counters",))
-    return {} if counted or not found.lossy else {"slow-link": ASSUMED}
+    shown = {"counters", "fabric"} & set(found.rests_on.get("slow-link", ("counters",)))
+    return {} if shown or not found.lossy else {"slow-link": ASSUMED}
 
 
 def _costs(
@@ -562,10 +563,10 @@ def _headline(
             text += wording.bound_by_communication(program / total)
         return text
     if cause == "undetermined" or main is None:
-        named = {name: decision.chances[name] for name in ADVICE if name in decision.chances}
-        rival = max(named, key=lambda name: named[name], default=None)
-        if rival is not None and named[rival] > decision.chances[UNEXPLAINED]:
-            return wording.fault_or_none(rival, named[rival], decision.chances[HEALTHY], total)
+        named = {name: chance for name, chance in decision.chances.items() if name in ADVICE}
+        if max(named.values(), default=0.0) > decision.chances[UNEXPLAINED]:
+            subjects = {cost.cause: cost.subject for cost in explanation.costs}
+            return wording.candidates(named, subjects, decision.chances[UNEXPLAINED], total)
         rest = explanation.not_explained_ps
         if rest < 0:
             inside = total - measured.outside_model_ps
