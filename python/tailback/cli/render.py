@@ -9,19 +9,26 @@ from tailback.api.rankfiles import command_with_path, writer_of
 from tailback.cli.explanation_screen import explanation_lines
 from tailback.cli.measured_screen import measured_lines
 from tailback.cli.text import align_columns, command_lines, table_width, truncate, wrap
-from tailback.diagnosis.cause_wording import CODE
+from tailback.diagnosis.cause_wording import CODE, VERDICTS
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import (
     bar_name,
     confidence_sentence,
     measured_confidence,
-    verdict_name,
 )
 from tailback.names.display import display_width, printable, shorten_names
 from tailback.units import format_time, percent
 
-CAUSES_ON_LINKS = ("pattern", "placement", "routing", "slow-link", "other-traffic", "injection")
+CAUSES_ON_LINKS = (
+    "pattern",
+    "placement",
+    "capacity",
+    "routing",
+    "slow-link",
+    "other-traffic",
+    "injection",
+)
 """Causes of a measured run for which the screen lists links and the call sites that load them."""
 
 
@@ -48,7 +55,7 @@ def diagnosis_lines(
         call_sites: Lines to show after the links.
     """
     lines = measured_lines(diagnosis)
-    lines += [f"VERDICT  {verdict_name(diagnosis).upper()}", *wrap(diagnosis.headline)]
+    lines += [f"VERDICT  {VERDICTS[diagnosis.cause].upper()}", *wrap(diagnosis.headline)]
     if diagnosis.explanation is None:
         known = "" if diagnosis.captured else f", {_communication(diagnosis)}"
         lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{known}")

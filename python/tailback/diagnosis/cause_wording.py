@@ -14,6 +14,7 @@ from tailback.units import percent
 SENTENCES: dict[Cause, str] = {
     "pattern": "Your communication pattern sends some nodes more than they can receive",
     "placement": "Your ranks are placed so that links inside the network are overloaded",
+    "capacity": "Your own traffic needs more capacity between switches than the network has",
     "other-traffic": "Traffic of other jobs slows yours down",
     "routing": "Static routing sends several of your flows over the same link",
     "slow-link": "A link runs slower than it should",
@@ -36,6 +37,7 @@ UNEVEN_ROUTING = (
 NAMES: dict[str, str] = {
     "pattern": "communication pattern",
     "placement": "placement",
+    "capacity": "network capacity",
     "routing": "routing",
     "slow-link": "slow link",
     "other-traffic": "other traffic",
@@ -50,6 +52,7 @@ NAMES: dict[str, str] = {
 VERDICTS: dict[Cause, str] = {
     "pattern": "Communication pattern",
     "placement": "Placement",
+    "capacity": "Network capacity",
     "routing": "Routing imbalance",
     "slow-link": "Slow link",
     "other-traffic": "Other traffic",
@@ -64,12 +67,10 @@ VERDICTS: dict[Cause, str] = {
 }
 """Names of verdicts on the screen and in the report."""
 
-CAPACITY = "Network capacity"
-"""Name of the verdict ``placement`` if the time is lost under the best placement tried, too."""
-
 TITLES: dict[Cause, str] = {
     "pattern": "Communication pattern: nodes are sent more than they can receive",
     "placement": "Placement: your own traffic fills links inside the network",
+    "capacity": "Network capacity: your own traffic fills links under every placement tried",
     "routing": "Routing: routes share links while other links have capacity",
     "slow-link": "Slow link: a slow cable explains which messages are late",
     "other-traffic": "Other traffic: messages are late, but not because of your own traffic",
@@ -87,6 +88,8 @@ TITLES: dict[Cause, str] = {
 ADVICE: dict[Cause, str] = {
     "pattern": "Change the communication: spread the messages over receivers or time.",
     "placement": "Try other placements of the ranks.",
+    "capacity": "Send less between switches, or overlap it with computation. A network with more "
+    "links between its switches would help, too.",
     "routing": "Spread the traffic over more paths.",
     "slow-link": "Ask the operators to check the cables on the paths of late messages: "
     "speed, width, error counters.",
@@ -163,6 +166,10 @@ def ensure_cause_finding(
     if cost is not None and cause not in NO_CONTENTION_CAUSES:
         # Re-simulation overrides TB004, which is based on congested packets only.
         kept = [finding for finding in findings if finding.cause != "not-network"]
+    if cause == "capacity":
+        # The rule that finds our own traffic inside the network does not know other placements.
+        told = {"cause": cause, "title": TITLES[cause], "advice": ADVICE[cause]}
+        kept = [one.model_copy(update=told) if one.cause == "placement" else one for one in kept]
     if any(finding.cause == cause for finding in kept):
         return kept
     own = Finding(

@@ -18,7 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.model import Agreement, Cause
+from tailback.diagnosis.model import Agreement, Cause, CauseShare
 from tailback.diagnosis.waterfall import VariedTimes
 
 DRAWS, SEED = 4000, 20
@@ -134,22 +134,50 @@ def cause_without_contention(wire: float) -> Cause:
     return "injection" if wire >= LINE_BOUND else "not-network"
 
 
-def costs_in(variations: Sequence[VariedTimes], use: TimeUse) -> list[dict[Cause, float]]:
+BEYOND_OWN_COST = 0.9
+"""What counts of a gain beyond the own cost of a cause: another placement, say, also avoids a slow
+link. Causes whose gains differ by a tenth are as good as equal, and the one that costs most itself
+comes first (a blind case accepts both)."""
+
+
+def attainable(shares: Sequence[CauseShare], use: TimeUse) -> dict[Cause, float]:
+    """What can be gained of each cause beyond what it is charged, as a share of the time.
+
+    Empty if no single change gains anything worth it, although causes cost time together.
+
+    Args:
+        shares: Cost of each cause, charged in order and removed alone.
+        use: Communication and line rate of the run.
+    """
+    beyond = {
+        one.cause: (one.removed - one.charged)
+        * (BEYOND_OWN_COST if one.removed > one.charged else 1.0)
+        for one in shares
+        if one.removed is not None
+    }
+    gained = {one.cause: max(one.charged + beyond.get(one.cause, 0.0), 0.0) for one in shares}
+    return {} if main_cause(gained, use) in NO_CONTENTION_CAUSES else beyond
+
+
+def costs_in(
+    variations: Sequence[VariedTimes], beyond: Mapping[Cause, float]
+) -> list[dict[Cause, float]]:
     """Share of the time that each simulated cause costs in every variation of the model.
 
     Args:
         variations: Times of the steps in every variation.
-        use: Communication and line rate of the run.
+        beyond: What can be gained beyond that cost in the run itself, from :func:`attainable`.
     """
-    # Placement costs no more without the step ``network`` than with it (VariedTimes).
-    without = [_costs(varied.without_network()) for varied in variations]
-    if all(main_cause(cost, use) == "placement" for cost in without):
-        return without
-    return [_costs(one.complete) for one in variations]
-
-
-def _costs(varied: VariedTimes) -> dict[Cause, float]:
-    return scaled(varied.charged, contention_scale(varied.steps, varied.run_ps))
+    return [
+        scaled(
+            {
+                cause: max(share + beyond.get(cause, 0.0), 0.0)
+                for cause, share in varied.charged.items()
+            },
+            contention_scale(varied.steps, varied.run_ps),
+        )
+        for varied in variations
+    ]
 
 
 def count_agreement(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,8 +57,8 @@ class HeadlineFacts:
         detours: Whether the routing rule uses non-minimal paths.
         longer_paths: How some of our messages have longer paths than others, in words; empty if
             all visit one switch.
-        best_placement: Whether the placement in use is as good as any (``tried``), or no other one
-            could be tried (``untried``); None if another is better, or none was simulated.
+        placements_tried: Whether other placements were simulated.
+        gains: Share of the time that the run saves without each cause, where it was simulated.
         slow_links: Links known to be slow, if any are.
         slow_tried: Whether slow cables were simulated to explain the time.
         late_ranks: Ranks that compute longer than others, in words; empty if none does.
@@ -74,7 +75,8 @@ class HeadlineFacts:
     samples: Literal["decoded", "undecodable", "none"]
     detours: bool
     longer_paths: str
-    best_placement: Literal["tried", "untried"] | None
+    placements_tried: bool
+    gains: Mapping[Cause, float]
     slow_links: SlowLinks | None
     slow_tried: bool
     late_ranks: str = ""
@@ -111,8 +113,12 @@ def headline(
         return _headline_without_contention(cause, findings, cost, facts)
     lead = _main_clause(cause, facts)
     if facts.simulated_again:
-        part, total = percent(cost[cause]), format_time(facts.elapsed_ps)
-        return f"{lead}: this costs {part} of the run time ({total} {facts.times})."
+        total = f"{format_time(facts.elapsed_ps)} {facts.times}"
+        gain = facts.gains.get(cause)
+        if gain is not None and percent(gain) != percent(0.0):
+            return f"{lead}: without this the run takes {percent(gain)} less time ({total})."
+        alone = "" if gain is None else ", but alone none of it can be gained"
+        return f"{lead}: this costs {percent(cost[cause])} of the run time ({total}){alone}."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{lead}."
@@ -161,11 +167,11 @@ def _main_clause(cause: Cause, facts: HeadlineFacts) -> str:
         return f"{lead}, since neither your own job nor slow cables explain the time"
     if cause == "routing" and facts.detours:
         return "Detours in the routes overload links while other links have capacity"
-    if cause == "placement" and facts.best_placement is not None:
-        tried = "even under the best placement tried"
-        if facts.best_placement == "untried":
-            tried = "(no other placement was tried)"
-        return f"Your own traffic overloads links inside the network {tried}"
+    if cause == "capacity":
+        tried = "under the best placement tried, too"
+        if not facts.placements_tried:
+            tried = "no other placement was tried"
+        return f"{lead} ({tried})"
     if facts.simulated_again and not facts.congested:
         why = _time_without_congestion(cause, facts.longer_paths)
         if facts.samples == "undecodable":

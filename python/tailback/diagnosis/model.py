@@ -15,6 +15,7 @@ from tailback.placement.variant import PlacementVariant
 Cause = Literal[
     "pattern",
     "placement",
+    "capacity",
     "routing",
     "slow-link",
     "other-traffic",
@@ -30,7 +31,8 @@ Cause = Literal[
 """Main cause of the time lost by a run.
 
 - ``pattern``: nodes are sent more than they can receive (an endpoint is the root);
-- ``placement``: our own traffic fills links inside the network;
+- ``placement``: our own traffic fills links inside the network, and another placement avoids it;
+- ``capacity``: our own traffic fills links inside the network under the best placement, too;
 - ``routing``: our own traffic fills some links while their equivalents are idle;
 - ``slow-link``: a link is slower than its equivalents, or than its nominal rate;
 - ``other-traffic``: links are filled by other traffic;
@@ -177,8 +179,9 @@ class CauseShare(FrozenModel):
     """Cost of one cause, computed in two ways.
 
     Causes interact, so the cost of one depends on which others are present. ``charged`` adds the
-    cause to those before it in the waterfall; ``removed`` removes only this cause from the full
-    run. The difference between the two is due to the interaction with other causes.
+    cause to those before it in the waterfall; ``removed`` is what can be gained: only this cause is
+    removed from the full run. The difference between the two is due to the interaction with other
+    causes.
 
     Raises:
         ValueError: ``removed`` is negative: a change that slows a run down removes no cause.
@@ -188,8 +191,9 @@ class CauseShare(FrozenModel):
         charged: Share of the observed time charged to the cause in the waterfall.
         low: Minimum of ``charged`` over the repetitions.
         high: Maximum of ``charged`` over the repetitions.
-        removed: Share of the observed time saved by removing only this cause; None if that cannot
-            be simulated (endpoints, unexplained time), was not simulated, or takes longer.
+        removed: Share of the observed time saved by removing only this cause, 0 if no change of its
+            kind saves time; None if that cannot be simulated (endpoints, the capacity of the
+            network, unexplained time) or was not.
         removed_low: Minimum of ``removed`` over the repetitions.
         removed_high: Maximum of ``removed`` over the repetitions.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +16,7 @@ from tailback.diagnosis.confidence import (
     WORTH_FIXING,
     TimeUse,
     Unexplained,
+    attainable,
     chances,
     contention_scale,
     costs_in,
@@ -59,7 +60,6 @@ from tailback.diagnosis.waterfall import (
     Placements,
     Waterfall,
     build_waterfall,
-    is_capacity,
     overshoot_share,
     unexplained_share,
 )
@@ -156,7 +156,7 @@ def diagnose_cause(
         cause = "undetermined"
     if not run.complete:
         warnings.append(INTERRUPTED)
-    facts = _headline_facts(evidence, bars, slow, placements or {}, late)
+    facts = _headline_facts(evidence, bars, shares, slow, placements or {}, late)
     told = against if found.cause == "pattern" else NOT_RULED_OUT.format(against)
     text = told if against else headline(cause, findings, cost, facts)
     if why := run.summary.get("without_samples"):
@@ -247,9 +247,10 @@ def _by_time(
     bars = waterfall.bars
     use = TimeUse(evidence.communication_fraction, evidence.wire_share)
     hidden = unexplained(bars, slow)
-    cost = cost_shares(waterfall.shares, bars, hidden)
+    beyond = attainable(waterfall.shares, use)
+    cost = cost_shares(waterfall.shares, bars, hidden, beyond)
     cause = main_cause(cost, use)
-    varied = costs_in(waterfall.variations, use)
+    varied = costs_in(waterfall.variations, beyond)
     counted = count_agreement(cause, varied, hidden, use)
     basis: Basis = "re-simulation"
     if cause == hidden.cause and hidden.share > 0.5 * cost[cause]:
@@ -280,13 +281,13 @@ def _contradictions(
     warnings = [
         finding_costs_little(f, cost[f.cause])
         for f in findings
-        if f.cause in cost and cost[f.cause] < WORTH_FIXING
+        if f.cause in cost and cost[f.cause] < WORTH_FIXING and cause != "capacity"
     ]
     if overshoot_share(bars) >= MODEL_MISMATCH:
         warnings.append(model_takes_longer(overshoot_share(bars)))
     if cause in NO_CONTENTION_CAUSES:
         return warnings
-    if sampled in cost and sampled != cause:
+    if sampled in cost and sampled != cause and cause != "capacity":
         warnings.append(verdict_follows_time(sampled, cause, cost, with_log=with_log))
     if any(finding.cause in NO_CONTENTION_CAUSES for finding in findings):
         warnings.append(cost_despite_samples(cause, cost[cause]))
@@ -294,12 +295,23 @@ def _contradictions(
 
 
 def cost_shares(
-    shares: list[CauseShare], bars: list[WaterfallBar], hidden: Unexplained
+    shares: list[CauseShare],
+    bars: list[WaterfallBar],
+    hidden: Unexplained,
+    beyond: Mapping[Cause, float],
 ) -> dict[Cause, float]:
-    """Cost of each cause as a share of the observed time."""
+    """Cost of each cause as a share of the observed time, as far as it can be gained.
+
+    Args:
+        shares: Cost of each cause.
+        bars: The waterfall.
+        hidden: Time that the model does not explain.
+        beyond: What can be gained beyond the cost of each cause.
+    """
     time = {bar.name: bar.elapsed_ps for bar in bars}
     scale = contention_scale(time, time["observed"]) if time else 1.0
-    return hidden.added_to(scaled({share.cause: share.charged for share in shares}, scale))
+    gained = {one.cause: max(one.charged + beyond.get(one.cause, 0.0), 0.0) for one in shares}
+    return hidden.added_to(scaled(gained, scale))
 
 
 def unexplained(bars: list[WaterfallBar], slow: SlowCableFit | None) -> Unexplained:
@@ -310,6 +322,7 @@ def unexplained(bars: list[WaterfallBar], slow: SlowCableFit | None) -> Unexplai
 def _headline_facts(
     evidence: RunAnalysis,
     bars: list[WaterfallBar],
+    shares: list[CauseShare],
     slow: SlowCableFit | None,
     placements: Placements,
     late: Sequence[LateRank],
@@ -330,7 +343,8 @@ def _headline_facts(
         samples="undecodable" if evidence.undecoded else samples,
         detours=run.scenario.fabric.routes in NON_MINIMAL_RULES,
         longer_paths=_longer_paths(evidence),
-        best_placement=_best_placement(bars, evidence, placements),
+        placements_tried=_others_tried(evidence, placements),
+        gains={one.cause: one.removed for one in shares if one.removed is not None},
         slow_links=_known_slow_links(slow, evidence),
         slow_tried=slow is not None,
         late_ranks=late_ranks(late, "imbalance"),
@@ -376,14 +390,10 @@ def _longer_paths(evidence: RunAnalysis) -> str:
     return BETWEEN_HOSTS if ranks > where["host"].n_unique() > 1 else ""
 
 
-def _best_placement(
-    bars: list[WaterfallBar], evidence: RunAnalysis, placements: Placements
-) -> Literal["tried", "untried"] | None:
-    """Whether other placements were tried, if the network costs time and the placement does not."""
-    if not is_capacity(bars):
-        return None
-    own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
-    return "untried" if own >= set(placements) else "tried"
+def _others_tried(evidence: RunAnalysis, placements: Placements) -> bool:
+    """Whether another placement than that in use was tried."""
+    own = evidence.run.tables["jobs"].filter("observed")["placement"]
+    return not set(placements) <= set(own)
 
 
 def _known_slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> SlowLinks | None:

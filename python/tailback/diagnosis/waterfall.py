@@ -9,7 +9,7 @@ individually from the full run, if that can be simulated (docs/explanation/verdi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -78,7 +78,7 @@ Placements = Mapping[str, NDArray[np.uint32]]
 CAUSE_OF_STEP: dict[str, Cause] = {
     "in-host": "in-host",
     "pattern": "pattern",
-    "network": "placement",
+    "network": "capacity",
     "placement": "placement",
     "routing": "routing",
     "slow links": "slow-link",
@@ -197,29 +197,11 @@ class VariedTimes:
         run_ps: Time that the run takes with these settings of the engine: as observed, times the
             ratio of the full simulations with and without them.
         imbalance_ps: Time that the run saves if computation is balanced; 0 if it is.
-        with_network: The same with the step ``network``, which is simulated when it is asked for;
-            None if ``steps`` has it, or no placement was tried. Without it, all that the network
-            costs is charged to the placement as it is, which then costs no more than with it
-            (:func:`_bounded`): if the placement is the main cause in every variation without it,
-            none needs the step.
     """
 
     steps: Mapping[str, int]
     run_ps: int
     imbalance_ps: int = 0
-    with_network: Callable[[], VariedTimes] | None = None
-
-    def without_network(self) -> VariedTimes:
-        """The same without the step ``network``."""
-        steps = {name: ps for name, ps in self.steps.items() if name != "network"}
-        return replace(self, steps=steps, with_network=None)
-
-    @property
-    def complete(self) -> VariedTimes:
-        """The same with the step ``network``, if a placement was tried."""
-        if self.with_network is None:
-            return self
-        return replace(self.with_network(), imbalance_ps=self.imbalance_ps)
 
     @property
     def charged(self) -> dict[Cause, float]:
@@ -379,8 +361,7 @@ def _variations(
 ) -> list[VariedTimes]:
     """Times of the steps in each repetition, and with each of the other engine settings.
 
-    Each engine is simulated with the first repetition's random choices. The step ``network`` is
-    simulated when it is needed.
+    Each engine is simulated with the first repetition's random choices.
     """
     repetitions = range(len(simulated["ideal"]))
     out = [
@@ -400,22 +381,10 @@ def _variations(
             )
             for step in steps
         ]
-        at_once = [step for step in varied if step.name != "network"]
-        every = _times_of_steps(evaluate, at_once, 1, None)
+        every = _times_of_steps(evaluate, varied, 1, None)
         time = {name: times[0] for name, times in every.items()}
         ratio = time["other traffic"] / max(simulated["other traffic"][0], 1)
-        run_ps = round(run.elapsed_ps * ratio)
-        later = next((step.change for step in varied if step.name == "network"), None)
-        complete = None
-        if later is not None:
-
-            def complete(
-                time: dict[str, int] = time, run_ps: int = run_ps, later: Change = later
-            ) -> VariedTimes:
-                every = {**time, "network": evaluate(later).elapsed_ps}
-                return _varied(run_ps, steps, every, wire_ps)
-
-        out.append(replace(_varied(run_ps, steps, time, wire_ps), with_network=complete))
+        out.append(_varied(round(run.elapsed_ps * ratio), steps, time, wire_ps))
     return out
 
 
@@ -427,7 +396,7 @@ def _varied(
     Args:
         run_ps: Time that the run takes in this variation.
         steps: The steps.
-        time: Simulated time of each; ``network`` may be missing.
+        time: Simulated time of each.
         wire_ps: Time that the busiest adapter needs for its bytes.
     """
     bounded = _bounded({name: [ps] for name, ps in time.items()}, time["ideal"], wire_ps)
@@ -569,8 +538,8 @@ def _removed(
 ) -> dict[Cause, list[int]]:
     """Time saved by removing one cause from the full run, for each repetition.
 
-    Changes that slow the run down, as adaptive routing may with other jobs, are omitted. For the
-    last cause, the waterfall already has the result. Routing is replaced by the ``rule`` that
+    Changes that slow the run down, as adaptive routing may with other jobs, save 0. For the last
+    cause, the waterfall already has the result. Routing is replaced by the ``rule`` that
     spreads best, even if the waterfall does not use it (``charged``). The fastest placement in the
     full run may differ from that with adaptive routing: static routes favour regular ones.
     """
@@ -598,9 +567,8 @@ def _removed(
         if name == "placement":
             # If the actual placement is the best, another one saves nothing.
             saved = [max(ps, 0) for ps in saved]
-        # A change that slows the run down removes no cause.
-        if sum(saved) >= 0:
-            out[CAUSE_OF_STEP[name]] = saved
+        # Nothing is gained by a change that slows the run down.
+        out[CAUSE_OF_STEP[name]] = saved if sum(saved) >= 0 else [0] * len(saved)
     return out
 
 
@@ -746,15 +714,3 @@ def network_with(routes: str) -> str:
 def with_own_routing(routes: str) -> str:
     """The network with its own routing, our job alone."""
     return f"the network as it is with its {routes}, your job alone"
-
-
-def is_capacity(bars: Sequence[WaterfallBar]) -> bool:
-    """Whether the network costs time under the best placement, too, and the current one does not.
-
-    False without a waterfall, or if no placement was tried.
-    """
-    bar = {bar.name: bar for bar in bars}
-    if "network" not in bar:
-        return False
-    threshold = CLEARLY_FASTER * bar["observed"].elapsed_ps
-    return bar["placement"].delta_ps < threshold <= bar["network"].delta_ps

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tailback.diagnosis.cause_wording import CAPACITY, VERDICTS
-from tailback.diagnosis.model import Agreement, Basis, Diagnosis, Times, WaterfallBar
-from tailback.diagnosis.waterfall import is_capacity
+from tailback.diagnosis.model import Agreement, Basis, Times, WaterfallBar
 from tailback.errors import option
 from tailback.evidence.model import LateRank
 from tailback.run.run import Run
@@ -225,13 +223,3 @@ def _ranks_of(ranks: Sequence[int], host: str) -> str:
     elif len(ranks) > 1:
         which = f"ranks {', '.join(map(str, ranks))}"
     return f"{which} on {host}" if host else which
-
-
-def verdict_name(diagnosis: Diagnosis) -> str:
-    """Name of the verdict on the screen and in the report."""
-    remedy = diagnosis.remedy
-    tried = [] if remedy is None else [one for one in remedy.candidates if one.proved]
-    placements = sum(one.kind == "placement" for one in tried)
-    if diagnosis.cause == "placement" and diagnosis.explanation is None and placements > 1:
-        return CAPACITY if is_capacity(diagnosis.waterfall) else VERDICTS["placement"]
-    return VERDICTS[diagnosis.cause]

@@ -4,7 +4,7 @@ Each member of the ensemble draws one hypothesis by its probability
 (:mod:`tailback.inference.hypotheses`), and perturbs the simulated costs by their errors. Time that
 the hypothesis lacks is either model error, which scales all costs alike, or the cost of a fault
 that was not found. The verdict is the most frequent main cause, and its confidence is that cause's
-share of the members. There are no separate cut-offs.
+share of the members, if it is at least :data:`SURE`. Otherwise the candidates are listed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,17 @@ COST_ERROR, RELATIVE_COST_ERROR = 0.012, 0.2
 blind cases, absent causes have a root mean square cost of 0.011 (405 costs), and half of the 92
 costs of present causes are off by at most 0.03, at a mean of 0.25."""
 
-ORDINARY: Mapping[str, float] = {"pattern": 0.09, "placement": 0.04, "late-partner": 0.09}
+ORDINARY: Mapping[str, float] = {
+    "pattern": 0.09,
+    "capacity": 0.09,
+    "placement": 0.04,
+    "late-partner": 0.09,
+}
 """Share of the time that each cause costs in fault-free programs. Exchanging with several partners
-at once always costs something (healthy halo exchanges: 0.02 to 0.04 in the real-packet lab, up to
-0.08 on simulated machines), programs with dependencies always wait a little, and path hashing makes
-runs with the same placement differ as much as runs with different placements."""
+at once always costs something, at their adapters and between switches (healthy halo exchanges: 0.02
+to 0.04 in the real-packet lab, up to 0.08 on simulated machines), programs with dependencies always
+wait a little, and path hashing makes runs with the same placement differ as much as runs with
+different placements."""
 
 SAVED_WHOLE = ("placement",)
 """Causes whose repair also saves what they cost in fault-free programs. An exchange with several
@@ -51,6 +57,9 @@ COMPUTATION = ("imbalance", "noise")
 """Causes whose waits may conceal a fault of communication on other ranks: repaired alone, neither
 saves what ranks wait for the slower of the two. Which is slower is unknown if the fault was not
 found, so it has any part of that time, with equal probability."""
+
+SURE = 0.8
+"""Smallest probability of a verdict: an administrator who follows five wastes the time of one."""
 
 UNEXPLAINED = "unexplained"
 HEALTHY = "healthy"
@@ -134,8 +143,8 @@ class Decision:
     Attributes:
         cause: A cause, ``healthy`` or ``undetermined``.
         confidence: Probability that the verdict is correct; 0 if undetermined.
-        chances: Probability that each cause is the main one, and of ``healthy`` and
-            ``unexplained``.
+        chances: Probability that each cause is the main one, of ``healthy``, and of
+            ``unexplained``: a cause that is not among them.
     """
 
     cause: str
@@ -203,21 +212,23 @@ def decide(
 
 
 def _verdict(chances: Mapping[str, float], known: Mapping[str, float]) -> Decision:
-    """The most probable main cause, if a known fault is more likely than not.
+    """The most probable main cause, or none at all, if its probability is :data:`SURE`.
 
-    A run is healthy if no fault is more likely than one, and undetermined otherwise.
+    Args:
+        chances: Share of the members in which each is the main cause.
+        known: Probability that the assumptions behind a cause hold; otherwise it is unknown.
     """
-    if chances[HEALTHY] >= 0.5:
-        cause = HEALTHY
-    elif chances[HEALTHY] + chances[UNEXPLAINED] >= 0.5:
-        return Decision("undetermined", 0.0, chances)
-    else:
-        named = [name for name in chances if name not in (HEALTHY, UNEXPLAINED)]
-        cause = max(named, key=lambda name: chances[name])
     # Faults also occur in runs with no unexplained time.
-    most = 1.0 - UNUSUAL if cause == HEALTHY else MODELLED
-    sure = min(chances[cause], most) * known.get(cause, 1.0)
-    return Decision(cause, round(sure, 3), chances)
+    probable = {
+        name: min(chance, 1.0 - UNUSUAL if name == HEALTHY else MODELLED) * known.get(name, 1.0)
+        for name, chance in chances.items()
+        if name != UNEXPLAINED
+    }
+    probable[UNEXPLAINED] = max(1.0 - sum(probable.values()), 0.0)
+    cause = max(probable, key=lambda name: probable[name])
+    if cause == UNEXPLAINED or probable[cause] < SURE:
+        return Decision("undetermined", 0.0, probable)
+    return Decision(cause, round(probable[cause], 3), probable)
 
 
 def _names(costs: Sequence[Cost], alternatives: Sequence[Alternative]) -> list[str]:

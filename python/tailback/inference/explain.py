@@ -292,7 +292,11 @@ def _summary(
         slow_more_ps=more,
         lossy=is_lossy(evidence, fabric),
         rests_on={
-            "slow-link": ("counters" if accused else "trace", "model"),
+            "slow-link": (
+                *(("counters",) if accused else ("trace",)),
+                *(("fabric",) if stated and not best.slow else ()),
+                "model",
+            ),
             "other-traffic": origin,
         },
         candidates=tuple(link.text for link in possible),

@@ -49,6 +49,9 @@ MIN_TABLE_UNEVENNESS = 0.5
 destinations at which forwarding tables are at fault: tables of real fabrics of 125 and 281 hosts
 deviate by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1."""
 
+_INSIDE = ("capacity", "placement", "routing")
+"""Causes of congestion between switches by our own traffic."""
+
 MIN_INSIDE_SHARE = 0.02
 """Smallest share of the measured time between a rank's first and last call, in computation or in
 calls that transfer data, for which the trace supports a diagnosis."""
@@ -137,8 +140,10 @@ def explain(
     costs = with_lossy_costs(costs, inside, expected, scale) if found.lossy else costs
     costs = with_interval(costs, round(scale * found.extrapolated_ps), measured.elapsed_ps)
     rest = measured.elapsed_ps - outside - expected
+    decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
+        chances=dict(decision.chances),
         parts=_parts(diagnosis, measured, outside, further, found, surplus),
         costs=costs,
         not_explained_ps=rest,
@@ -149,7 +154,6 @@ def explain(
         sampled_links=list(found.sampled_links),
         port_events=list(found.port_events),
     )
-    decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
     main = next((cost for cost in costs if cost.cause == cause), None)
@@ -299,8 +303,8 @@ def _known(found: EvidenceSummary) -> dict[str, float]:
     """Probability that the assumptions behind causes hold, where it is not 1."""
     if found.assumed_hosts:
         return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
-    counted = "counters" in found.rests_on.get("slow-link", ("counters",))
-    return {} if counted or not found.lossy else {"slow-link": ASSUMED}
+    shown = {"counters", "fabric"} & set(found.rests_on.get("slow-link", ("counters",)))
+    return {} if shown or not found.lossy else {"slow-link": ASSUMED}
 
 
 def _costs(
@@ -314,7 +318,7 @@ def _costs(
     """Cost of each cause in the measured run, largest first."""
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[_ExpectedCost] = []
-    inside = sum(s.charged for s in diagnosis.shares if s.cause in ("placement", "routing"))
+    inside = sum(s.charged for s in diagnosis.shares if s.cause in _INSIDE)
     for share in diagnosis.shares:
         if share.cause == "in-host":
             continue  # The rates of hosts are as stated: a part of the time, and no fault.
@@ -557,10 +561,10 @@ def _headline(
             text += wording.bound_by_communication(program / total)
         return text
     if cause == "undetermined" or main is None:
-        named = {name: decision.chances[name] for name in ADVICE if name in decision.chances}
-        rival = max(named, key=lambda name: named[name], default=None)
-        if rival is not None and named[rival] > decision.chances[UNEXPLAINED]:
-            return wording.fault_or_none(rival, named[rival], decision.chances[HEALTHY], total)
+        named = {name: chance for name, chance in decision.chances.items() if name in ADVICE}
+        if max(named.values(), default=0.0) > decision.chances[UNEXPLAINED]:
+            subjects = {cost.cause: cost.subject for cost in explanation.costs}
+            return wording.candidates(named, subjects, decision.chances[UNEXPLAINED], total)
         rest = explanation.not_explained_ps
         if rest < 0:
             inside = total - measured.outside_model_ps

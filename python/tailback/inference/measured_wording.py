@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
@@ -25,6 +25,7 @@ UNEXPLAINED: Final = "not explained"
 SHOWN_BY_MODEL: dict[Cause, str] = {
     "pattern": "several nodes send to one at the same time, on an ideal switch as well",
     "placement": "the run is faster with another placement on the same hosts",
+    "capacity": "links between switches are full under the best placement tried, too",
     "routing": "the run is faster with its traffic spread over all paths",
 }
 """Evidence for causes found by re-simulation."""
@@ -216,12 +217,34 @@ def cost_of_others_open(low_ps: int, high_ps: int, elapsed_ps: int) -> str:
     )
 
 
-def fault_or_none(cause: str, chance: float, none: float, elapsed_ps: int) -> str:
-    """Headline of a run that may have a fault or none, with the probability of each."""
-    return (
-        f"Two explanations fit the measured {format_time(elapsed_ps)}: {NAMES[cause]} "
-        f"({percent(chance)}), or no fault at all ({percent(none)})."
-    )
+LISTED = 0.05
+"""Smallest probability at which an explanation is listed: one in twenty is a usual error."""
+
+
+def candidates(
+    chances: Mapping[Cause, float], subjects: Mapping[str, str], unknown: float, elapsed_ps: int
+) -> str:
+    """Headline of a run that several explanations fit, with the probability of each.
+
+    Args:
+        chances: Probability that each cause is the main one, and of ``healthy``.
+        subjects: Subject of each cause: links, jobs.
+        unknown: Probability that the cause is none of these.
+        elapsed_ps: Measured time.
+    """
+    likely = sorted(chances, key=lambda cause: (-chances[cause], cause))
+    named = [
+        f"{NAMES[cause]} ({percent(chances[cause])}{_of(subjects.get(cause, ''))})"
+        for cause in likely
+        if chances[cause] >= LISTED or cause == likely[0]
+    ]
+    if unknown >= LISTED:
+        named.append(f"a cause that the evidence does not show ({percent(unknown)})")
+    return f"No explanation of the measured {format_time(elapsed_ps)} is sure: {', '.join(named)}."
+
+
+def _of(subject: str) -> str:
+    return f": {subject}" if subject else ""
 
 
 def main_cause(cause: Cause, main: Cost, elapsed_ps: int) -> str:

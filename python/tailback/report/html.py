@@ -27,7 +27,6 @@ from tailback.diagnosis.wording import (
     bar_name,
     confidence_sentence,
     measured_confidence,
-    verdict_name,
 )
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, CallSite, by_call_site
@@ -107,7 +106,7 @@ def render_report(
     return _template("report.html.j2").render(
         **shared,
         run=run,
-        story=story_of(diagnosis, verdict_name(diagnosis), roots, shared["lines"]),
+        story=story_of(diagnosis, VERDICTS[diagnosis.cause], roots, shared["lines"]),
         measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
         costless=_costless(diagnosis),
@@ -141,7 +140,7 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "diagnosis": case.diagnosis,
         "case": case,
         "causes": VERDICTS,
-        "verdict": verdict_name(case.diagnosis) if case.diagnosis else "",
+        "verdict": VERDICTS[case.diagnosis.cause] if case.diagnosis else "",
         "datasets": names["datasets"],
         "change": names["change"],
         "ranks": names["ranks"],

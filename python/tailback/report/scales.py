@@ -33,6 +33,7 @@ CAUSE_COLOURS: Final = {
     "other-traffic": "#8a7a2f",
     "injection": "#5f7f4a",
     "in-host": "#94703f",
+    "capacity": "#9c4a3c",
     "not-network": "#7b8794",
     "imbalance": "#4f6fa8",
     "noise": "#8c6d4f",

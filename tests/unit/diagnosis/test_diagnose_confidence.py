@@ -46,9 +46,7 @@ def costs(*pairs: tuple[float, float]) -> list[dict[Cause, float]]:
 
 def test_agreement_counts_variations_of_the_same_cause() -> None:
     variations = [varied(10, 40)] * 7 + [varied(40, 10)] * 2 + [varied(1, 2)]
-    found = count_agreement(
-        "placement", costs_in(variations, COMMUNICATING), NOTHING, COMMUNICATING
-    )
+    found = count_agreement("placement", costs_in(variations, {}), NOTHING, COMMUNICATING)
     assert (found.holds, found.of, found.otherwise) == (7, 10, "pattern")
 
 
@@ -84,7 +82,7 @@ def test_the_right_cause_may_be_no_hypothesis() -> None:
 
 def test_unexplained_time_counts_in_every_variation() -> None:
     hidden = Unexplained(0.2, slow=0.9)
-    two = costs_in([varied(10, 15), varied(10, 25)], COMMUNICATING)
+    two = costs_in([varied(10, 15), varied(10, 25)], {})
     found = count_agreement("slow-link", two, hidden, COMMUNICATING)
     assert (found.holds, found.otherwise) == (1, "placement")
 
@@ -106,7 +104,7 @@ def test_little_unexplained_time_may_be_simulation_error() -> None:
 
 def test_contention_is_scaled_down_to_the_run() -> None:
     """Adapters need 50 of 52 units, so contention costs at most 2, less than is worth fixing."""
-    fits = costs_in([varied(10, 40, run_ps=52)], COMMUNICATING)
+    fits = costs_in([varied(10, 40, run_ps=52)], {})
     found = count_agreement("not-network", fits, NOTHING, COMMUNICATING)
     assert found.holds == 1
 

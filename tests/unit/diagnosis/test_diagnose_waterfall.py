@@ -142,7 +142,7 @@ def test_what_is_unexplained_is_charged_once() -> None:
     hidden.insert(0, hidden[0].model_copy(update={"name": "injection", "elapsed_ps": 50}))
     hidden.insert(1, hidden[0].model_copy(update={"name": "other traffic", "elapsed_ps": 80}))
     fits, fails = (SlowCableFit((SlowLink(1, 10.0),), fit) for fit in (1.0, 0.1))
-    charged = [cost_shares([], hidden, unexplained(hidden, fit)) for fit in (fits, fails, None)]
+    charged = [cost_shares([], hidden, unexplained(hidden, fit), {}) for fit in (fits, fails, None)]
     assert charged == [{"slow-link": 0.2}, {"other-traffic": 0.2}, {"other-traffic": 0.2}]
     # Without a message log nothing tells them apart.
     assert unexplained(hidden, None).slow == 0.5
@@ -151,7 +151,7 @@ def test_what_is_unexplained_is_charged_once() -> None:
 def agreement(found: Waterfall) -> Agreement:
     """In how many variations placement is the main cause of a run that only communicates."""
     use = TimeUse(1.0, 0.0)
-    return count_agreement("placement", costs_in(found.variations, use), Unexplained(), use)
+    return count_agreement("placement", costs_in(found.variations, {}), Unexplained(), use)
 
 
 def test_every_repetition_and_engine_is_a_variation() -> None:
@@ -173,41 +173,6 @@ def test_every_repetition_and_engine_is_a_variation() -> None:
     # The bars show the scenario's own engine.
     bars = {bar.name: bar for bar in found.bars}
     assert bars["pattern"].delta_ps == 30 * unit and bars["placement"].delta_ps == 40 * unit
-
-
-@pytest.mark.parametrize(
-    ("star", "best", "holds", "needed"),
-    [(40, 60, 2, False), (75, 80, 1, True), (75, 30, 2, True)],
-)
-def test_engines_simulate_the_best_placement_where_it_decides(
-    star: int, best: int, holds: int, needed: bool
-) -> None:
-    """The star takes ``star`` with the other engine, the best placement ``best``, the run 90.
-
-    Without the best placement, placement costs 50, or 15 where the pattern costs 55. That is still
-    the main cause in the third case, where the best placement is faster than the star.
-    """
-    run, unit = placement_run(log=False), 1_000_000
-    node = run.tables["ranks"]["node"].to_numpy()
-    asked: list[Change] = []
-
-    def evaluate(change: Change) -> Run:
-        asked.append(change)
-        time = {"no-contention": 20, "star": 40}.get(change.network, 90)
-        if change.placement is not None and change.network == "healthy":
-            time = 60
-        if change.variation is not None:
-            time = star if change.network == "star" else time
-            time = best if change.placement is not None else time
-        return timed(run, time * unit)
-
-    engine = EngineVariation(buffers=0.5)
-    other = {"other": node[::-1].copy()}
-    found = build_waterfall(run, evaluate, 1, None, other, engines=[engine])
-    counted = agreement(found)
-    varied = [change for change in asked if change.variation == engine]
-    assert [change.placement is not None for change in varied].count(True) == needed
-    assert counted.holds == holds and counted.of == 2
 
 
 def test_findings_are_in_the_order_of_their_shares() -> None:

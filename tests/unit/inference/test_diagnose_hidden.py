@@ -105,9 +105,9 @@ def test_charges_fit_into_the_observed_time() -> None:
     share = CauseShare(cause="pattern", charged=0.5, low=0.5, high=0.5)
     fits = bars(injection=90, other_traffic=99, observed=100)
     beyond = bars(injection=98, other_traffic=148, observed=100)
-    assert cost_shares([share], fits, Unexplained())["pattern"] == 0.5
-    assert cost_shares([share], [], Unexplained())["pattern"] == 0.5
-    assert cost_shares([share], beyond, Unexplained())["pattern"] == pytest.approx(0.02)
+    assert cost_shares([share], fits, Unexplained(), {})["pattern"] == 0.5
+    assert cost_shares([share], [], Unexplained(), {})["pattern"] == 0.5
+    assert cost_shares([share], beyond, Unexplained(), {})["pattern"] == pytest.approx(0.02)
 
 
 def test_the_message_log_tells_nodes_from_links() -> None:
