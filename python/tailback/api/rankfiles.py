@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
-from tailback.io.folders import shell_path
 from tailback.placement import WRITERS, RankFile, assignment_for, write
 from tailback.simulation import PreparedScenario
 from tailback.sources.recording import recorded_binding
@@ -53,28 +50,3 @@ def rank_files(
     order = list(FILE_NAME)
     files.sort(key=lambda file: order.index(file.writer) if file.writer in order else 99)
     return files, {name: error.message for name, error in problems.items()}
-
-
-def writer_of(file: str) -> str:
-    """The writer whose rank file has this name."""
-    return next((writer for writer, name in FILE_NAME.items() if name == file), file)
-
-
-def command_with_path(command: str, file: str, folder: Path) -> str:
-    """The command of a rank file, with a path that is valid from the current folder.
-
-    Args:
-        command: The command as the writer gives it, for use in the folder of the file.
-        file: Name of the file.
-        folder: Path of its folder.
-    """
-    path = shell_path(folder / file)
-    if file == FILE_NAME["cray"]:
-        # Cray's launcher takes no path: it reads the file of this name from the working folder.
-        return f"cp {path} . && {command}"
-    name = shlex.quote(file)
-    # The name may be part of a word: SLURM_HOSTFILE=name.
-    return " ".join(
-        f"{word.removesuffix(name)}{path}" if word == name or word.endswith(f"={name}") else word
-        for word in command.split(" ")
-    )

@@ -188,7 +188,8 @@ def diagnose(
     code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)
-    return show("\n".join(diagnosis_lines(diagnosis, out, hot_lines(result.attribution))), code)
+    lines = diagnosis_lines(diagnosis, out, hot_lines(result.attribution), result.rank_files)
+    return show("\n".join(lines), code)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import click
 
 from tailback.api.candidates import require_placements
 from tailback.api.place import place as make_placements
-from tailback.api.rankfiles import command_with_path
 from tailback.cli.progress import meter
 from tailback.cli.source import allow_hosts_option, source_options
 from tailback.cli.text import align_columns, wrap
@@ -119,7 +118,7 @@ _NOT_SIMULATED = (
 
 def _command(file: RankFile, out: Path | None) -> str:
     """How a rank file is used: from here, where it has been written."""
-    return file.command if out is None else command_with_path(file.command, file.file, out)
+    return file.command if out is None else file.command_from(out)
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[str]:

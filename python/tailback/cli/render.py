@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.api.rankfiles import command_with_path, writer_of
 from tailback.cli.explanation_screen import explanation_lines
 from tailback.cli.measured_screen import measured_lines
 from tailback.cli.text import align_columns, command_lines, table_width, truncate, wrap
@@ -18,6 +17,7 @@ from tailback.diagnosis.wording import (
     measured_confidence,
 )
 from tailback.names.display import display_width, printable, shorten_names
+from tailback.placement import RankFile
 from tailback.units import format_time, percent
 
 CAUSES_ON_LINKS = (
@@ -45,7 +45,10 @@ def _communication(diagnosis: Diagnosis) -> str:
 
 
 def diagnosis_lines(
-    diagnosis: Diagnosis, folder: Path, call_sites: Sequence[str] = ()
+    diagnosis: Diagnosis,
+    folder: Path,
+    call_sites: Sequence[str] = (),
+    rank_files: Sequence[RankFile] = (),
 ) -> list[str]:
     """The one-screen summary of a diagnosis.
 
@@ -53,6 +56,7 @@ def diagnosis_lines(
         diagnosis: What was found.
         folder: Where its report and rank files are.
         call_sites: Lines to show after the links.
+        rank_files: Rank files of the remedy.
     """
     lines = measured_lines(diagnosis)
     lines += [f"VERDICT  {VERDICTS[diagnosis.cause].upper()}", *wrap(diagnosis.headline)]
@@ -72,7 +76,7 @@ def diagnosis_lines(
     else:
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
-    lines += _remedy(diagnosis, folder)
+    lines += _remedy(diagnosis, folder, rank_files)
     others = [text for text in diagnosis.warnings if text not in diagnosis.assumptions]
     for warning in [*diagnosis.assumptions, *others[:2]]:
         lines += wrap(f"note: {truncate(warning, 300)}")
@@ -173,7 +177,7 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
     return align_columns(head, rows, "  rr" if named else " rr", names=(0, len(head) - 1))
 
 
-def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
+def _remedy(diagnosis: Diagnosis, folder: Path, rank_files: Sequence[RankFile]) -> list[str]:
     remedy = diagnosis.remedy
     if remedy is None:
         return []
@@ -190,14 +194,13 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     ):
         if names:
             lines += wrap(f"ruled out {by}: {', '.join(names)}")
-    if remedy.commands:
-        command = remedy.commands[0]
-        for name in list(remedy.files)[:1]:
-            command = command_with_path(command, name, folder)
-        lines += command_lines(command)
-        others = [writer_of(name) for name in list(remedy.files)[1:]]
+    files = [file for file in rank_files if file.file in remedy.files]
+    if files:
+        first, *others = files
+        lines += command_lines(first.command_from(folder))
         if others:
-            lines += wrap(f"for {', '.join(others)}: same folder, commands in the report")
+            launchers = ", ".join(file.writer for file in others)
+            lines += wrap(f"for {launchers}: same folder, commands in the report")
     return lines
 
 

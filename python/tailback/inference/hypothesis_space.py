@@ -73,15 +73,12 @@ class HypothesisSpace:
     """The job alone on the first machine, with computations, where that was simulated already."""
     machines: dict[MachineName, MachineModel] = field(default_factory=dict)
     hypotheses: list[Hypothesis] = field(default_factory=list)
-    runs: dict[tuple[MachineName, int | None, bool], Run] = field(default_factory=dict)
-    """Runs without hidden causes, by machine model, bursts, and with or without
-    counted traffic."""
     rankings: list[CoarseRanking] = field(default_factory=list)
     """Rankings of suspected cables in coarse packets."""
     job_spread: float = 0.0
     """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
     known_runs: KnownPredictions[Run] = field(default_factory=KnownPredictions)
-    """The runs in ``runs``, each once."""
+    """Runs without hidden causes."""
     known_outcomes: KnownPredictions[Outcome] = field(default_factory=KnownPredictions)
     """What simulations with a hidden cause predict, without their sensitivity."""
     known_sensitivity: KnownPredictions[dict[str, float]] = field(default_factory=KnownPredictions)
@@ -162,22 +159,19 @@ class HypothesisSpace:
     def alone(self, name: MachineName, bursts: int | None, *, with_others: bool = True) -> Run:
         """The run without hidden causes, with or without counted traffic of other jobs."""
         with_others = with_others and self.others.traffic is not None
-        key = (name, bursts, with_others)
-        if key not in self.runs:
-            machine = self.machines[name]
-            conditions = machine.conditions.with_change("alone", bursts, with_others, machine.slow)
+        machine = self.machines[name]
+        conditions = machine.conditions.with_change("alone", bursts, with_others, machine.slow)
 
-            def simulate() -> tuple[Run, bool]:
-                prepared = machine.prepared
-                first = name == next(iter(self.machines)) and not (with_others or machine.slow)
-                if first and self.expected is not None:
-                    return self.expected, self.expected.adapters_shared
-                scenario = self.others.add_to(prepared, bursts) if with_others else prepared
-                run = self.simulated(scenario, machine.slow, measure=True)
-                return run, run.adapters_shared
+        def simulate() -> tuple[Run, bool]:
+            prepared = machine.prepared
+            first = name == next(iter(self.machines)) and not (with_others or machine.slow)
+            if first and self.expected is not None:
+                return self.expected, self.expected.adapters_shared
+            scenario = self.others.add_to(prepared, bursts) if with_others else prepared
+            run = self.simulated(scenario, machine.slow, measure=True)
+            return run, run.adapters_shared
 
-            self.runs[key] = self.known_runs.find_or(conditions, simulate)
-        return self.runs[key]
+        return self.known_runs.find_or(conditions, simulate)
 
     @property
     def takes_too_long(self) -> bool:

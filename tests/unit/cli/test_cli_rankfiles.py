@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tailback.api.rankfiles import command_with_path
 from tailback.cli import run as tailback
+from tailback.placement import RankFile
 from tests.factories.repository import DEMO
 
 
@@ -28,13 +28,16 @@ def test_commands_of_place_can_be_typed(tmp_path: Path, capsys: pytest.CaptureFi
         there = [path for path in named if path.parent == out]
         assert len(there) == 1 and there[0].is_file(), command
         assert command in screen
-    assert commands["cray"].startswith(f"cp '{out / 'MPICH_RANK_ORDER'}' . && MPICH_RANK_REORDER")
+    assert commands["cray"].startswith(
+        f"cp '{out / 'MPICH_RANK_ORDER'}' MPICH_RANK_ORDER && MPICH_"
+    )
 
 
-def test_a_diagnosis_shows_slurm_hosts_in_place() -> None:
-    command = "SLURM_HOSTFILE=hosts.slurm srun --ntasks=4 --distribution=arbitrary ./app"
-    shown = command_with_path(command, "hosts.slurm", Path("d"))
-    assert shown == command.replace("hosts.slurm", "d/hosts.slurm")
+def test_command_names_the_folder_of_its_file() -> None:
+    after = " srun --ntasks=4 --distribution=arbitrary ./app"
+    file = RankFile("slurm", "hosts.slurm", "", "SLURM_HOSTFILE=", after)
+    assert file.command == f"SLURM_HOSTFILE=hosts.slurm{after}"
+    assert file.command_from(Path("d")) == f"SLURM_HOSTFILE=d/hosts.slurm{after}"
 
 
 def test_place_says_which_form_cannot_say_the_placement(

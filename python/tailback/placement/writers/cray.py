@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,10 +43,10 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
         f"srun --nodes={len(used)} --nodelist={shlex.quote(_node_list(used))} "
         f"--ntasks={assignment.n_ranks} --ntasks-per-node={each} {cores}./app"
     )
-    copy = "" if file == "MPICH_RANK_ORDER" else f"cp {shlex.quote(file)} MPICH_RANK_ORDER && "
-    command = f"{copy}{binding.variables}MPICH_RANK_REORDER_METHOD=3 {command}"
+    command = f"{binding.variables}MPICH_RANK_REORDER_METHOD=3 {command}"
+    unwritten = RankFile("cray", file, "", "", command, read_as="MPICH_RANK_ORDER")
     lines = [
-        f"# {command}",
+        f"# {unwritten.command}",
         "# valid if Slurm orders these nodes by name",
         NODES,
     ]
@@ -53,7 +54,7 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
         lines.append("# " + " ".join(used[start : start + _PER_LINE]))
     for start in range(0, len(order), _PER_LINE):
         lines.append(",".join(str(rank) for rank in order[start : start + _PER_LINE]))
-    return RankFile("cray", file, "\n".join(lines) + "\n", command)
+    return replace(unwritten, text="\n".join(lines) + "\n")
 
 
 def _in_slurm_order(names: list[str]) -> list[str]:

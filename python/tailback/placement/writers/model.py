@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, option
 from tailback.fabric.model import Fabric
+from tailback.io.folders import shell_path
 from tailback.placement.problem import slots_of_each
 from tailback.registry import Registry
 
@@ -68,13 +71,33 @@ class RankFile:
         writer: Name of the format.
         file: Its file name.
         text: Its content.
-        command: The shell command that runs ``./app`` with it.
+        before: The shell command that runs ``./app`` with it, up to the path of the file.
+        after: The rest of the command.
+        read_as: Name under which the launcher reads it in the working folder; empty if the command
+            names its path.
     """
 
     writer: str
     file: str
     text: str
-    command: str
+    before: str
+    after: str
+    read_as: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command in the folder of the file."""
+        return self._command(shlex.quote(self.file))
+
+    def command_from(self, folder: Path) -> str:
+        """The command where the file is in ``folder``."""
+        return self._command(shell_path(folder / self.file))
+
+    def _command(self, path: str) -> str:
+        if not self.read_as:
+            return f"{self.before}{path}{self.after}"
+        copy = "" if path == self.read_as else f"cp {path} {self.read_as} && "
+        return f"{copy}{self.after}"
 
 
 Writer: TypeAlias = Callable[[RankAssignment, str], RankFile]

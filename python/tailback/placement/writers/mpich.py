@@ -16,8 +16,8 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     options = f"-bind-to core:{binding.cores} " if binding.cores else ""
     if binding.threads:
         options += f"-genv OMP_NUM_THREADS {binding.threads} "
-    command = f"mpiexec -n {assignment.n_ranks} {options}-machinefile {shlex.quote(file)} ./app"
-    lines = [f"# {command}"]
+    command = f"mpiexec -n {assignment.n_ranks} {options}-machinefile "
+    lines = [f"# {command}{shlex.quote(file)} ./app"]
     hosts = _one_round(assignment.host)
     runs = [(host, sum(1 for _ in run)) for host, run in itertools.groupby(hosts)]
     again = len(runs) - len({host for host, _ in runs})
@@ -29,7 +29,7 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
             "# Under Slurm srun with SLURM_HOSTFILE, one host a rank, avoids it.",
         ]
     lines += [f"{host}:{count}" for host, count in runs]
-    return RankFile("mpich", file, "\n".join(lines) + "\n", command)
+    return RankFile("mpich", file, "\n".join(lines) + "\n", command, " ./app")
 
 
 def _one_round(host: Sequence[str]) -> Sequence[str]:

@@ -25,4 +25,6 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
         first = slot * cores
         span = f"{first}-{first + cores - 1}" if cores > 1 else str(first)
         lines.append(f"rank {rank}={host} slot={span}")
-    return RankFile("openmpi", file, "\n".join(lines) + "\n", older)
+    return RankFile(
+        "openmpi", file, "\n".join(lines) + "\n", f"{start} --rankfile ", f"{threads} ./app"
+    )

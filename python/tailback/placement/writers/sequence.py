@@ -15,6 +15,6 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     options = f"--map-by {bound} --bind-to {'core' if binding.cores else 'none'}"
     if binding.threads:
         options += f" -x OMP_NUM_THREADS={binding.threads}"
-    command = f"mpirun -np {assignment.n_ranks} {options} --hostfile {shlex.quote(file)} ./app"
-    lines = [f"# {command}", *assignment.host]
-    return RankFile("openmpi-seq", file, "\n".join(lines) + "\n", command)
+    command = f"mpirun -np {assignment.n_ranks} {options} --hostfile "
+    lines = [f"# {command}{shlex.quote(file)} ./app", *assignment.host]
+    return RankFile("openmpi-seq", file, "\n".join(lines) + "\n", command, " ./app")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from tailback.placement.writers.model import Binding, RankAssignment, RankFile
 
 
@@ -15,8 +13,6 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     if binding.cores:
         cores = f"--cpus-per-task={binding.cores} --cpu-bind=cores"
     # No comments in the file: every line is a task.
-    command = (
-        f"{binding.variables}SLURM_HOSTFILE={shlex.quote(file)} "
-        f"srun --ntasks={assignment.n_ranks} --distribution=arbitrary {cores} ./app"
-    )
-    return RankFile("slurm", file, "\n".join(assignment.host) + "\n", command)
+    before = f"{binding.variables}SLURM_HOSTFILE="
+    after = f" srun --ntasks={assignment.n_ranks} --distribution=arbitrary {cores} ./app"
+    return RankFile("slurm", file, "\n".join(assignment.host) + "\n", before, after)

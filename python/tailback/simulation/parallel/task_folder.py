@@ -250,8 +250,8 @@ class _Renewal:
 # --- tasks as bytes ----------------------------------------------------------------------------
 
 # Scenarios, changes and runs are JSON and arrays in one file of NumPy's ``.npz`` format. It names
-# no class: the type that the reader asks for decides what is built, so that a hostile file gives at
-# worst an object of that type with other numbers, or an error.
+# no class: the type that the reader asks for decides what is built. From a hostile file it builds
+# at worst an object of that type with other numbers.
 
 T = TypeVar("T")
 
