@@ -26,7 +26,6 @@ from typing import (
     get_type_hints,
 )
 
-
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 

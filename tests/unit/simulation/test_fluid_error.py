@@ -51,7 +51,9 @@ def test_ranks_that_wait_for_each_other_have_no_interval(
         assert low < simulate(prepared, threads=1).elapsed_ps < high
 
 
-@pytest.mark.parametrize(("elapsed", "flight", "busiest"), [(100, 60, 40), (100, 60, 90), (9, 0, 0)])
+@pytest.mark.parametrize(
+    ("elapsed", "flight", "busiest"), [(100, 60, 40), (100, 60, 90), (9, 0, 0)]
+)
 def test_interval_ends_at_the_measured_quantiles(elapsed: int, flight: int, busiest: int) -> None:
     unit = 10**9
     communication = Communication(elapsed * unit, flight * unit, busiest * unit, 1.0)

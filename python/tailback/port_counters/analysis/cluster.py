@@ -47,13 +47,19 @@ class Cluster:
         total: Any = None
         for start in range(0, len(pieces), ahead):
             level = self._client.map(
-                for_worker(contributions), list(pieces[start : start + ahead]), passes=own, pure=False
+                for_worker(contributions),
+                list(pieces[start : start + ahead]),
+                passes=own,
+                pure=False,
             )
             if total is not None:
                 level = [total, *level]
             while len(level) > 1:
                 groups = [level[at : at + FAN_IN] for at in range(0, len(level), FAN_IN)]
-                level = [self._client.submit(for_worker(added), group, own, pure=False) for group in groups]
+                level = [
+                    self._client.submit(for_worker(added), group, own, pure=False)
+                    for group in groups
+                ]
             total = level[0]
             # One batch at a time: the scheduler holds the tasks of a batch, not those of the whole
             # archive.

@@ -441,9 +441,7 @@ def within(readings: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     time = pl.col("time_ns")
     first = time.filter(time <= start_ns).max().over(_KEY)
     last = time.filter(time >= end_ns).min().over(_KEY)
-    return readings.filter(
-        (time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns))
-    )
+    return readings.filter((time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns)))
 
 
 def _slower(rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]) -> list[tuple[object, ...]]:

@@ -216,7 +216,10 @@ def _completed(
     notes = [*now.notes, *_first_printed(sure, unsure)]
     time_ns = before.readings["time_ns"][0]
     events = sure.filter(pl.col("counter") != _WAIT).with_columns(
-        time_ns=time_ns, value="least", interface=pl.lit(None, pl.String), at_most=pl.col("least") > 0
+        time_ns=time_ns,
+        value="least",
+        interface=pl.lit(None, pl.String),
+        at_most=pl.col("least") > 0,
     )
     readings = _with_waits(before.readings, sure.filter(pl.col("counter") == _WAIT), time_ns)
     above = sure.filter((pl.col("counter") == _WAIT) & (pl.col("least") > 0))

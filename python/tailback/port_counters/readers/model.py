@@ -314,8 +314,8 @@ def with_all_drops(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with the ``queue_drops`` of each reading added to its ``drops``.
 
     Linux counts what the queueing discipline of an interface drops apart from what its core and the
-    driver drop (``tx_dropped``): no packet is in both. Where a port has both, a reading of one alone
-    says nothing of the sum.
+    driver drop (``tx_dropped``): no packet is in both. Where a port has both, a reading of one
+    alone says nothing of the sum.
     """
     if "queue_drops" not in frame.columns:
         return frame
