@@ -105,7 +105,7 @@ class PortCount(FrozenModel):
         interface: Its name; None where ports have numbers alone.
         counters: Counters that rose or are full, as the source names them.
         count: Events while the program ran.
-        at_least: ``count`` and ``per_second`` are lower bounds: a counter was reset or has a
+        at_least: ``count`` and ``per_second`` are lower bounds: a counter was reset, or has a
             threshold.
         full: Counters at their largest value, which count no more.
         per_second: The same a second; None if unknown.

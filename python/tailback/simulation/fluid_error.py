@@ -38,8 +38,7 @@ the other, packets took up to 65 % more than the model where this share was 0.38
 BEYOND = (-0.05, 0.40)
 """1 % quantile of what packets take less than the lower limit, and 99 % quantile of what they take
 more than the upper limit, as shares of the communication and of the upper limit
-(``bench/fluid_bound.py``, 2026-11-28). Of each pattern and each topology that was left out of the
-fit, 94 % or more of the scenarios are inside."""
+(``bench/fluid_bound.py --fit``, 2026-11-28; docs/measurements/accuracy.md)."""
 
 
 @dataclass(frozen=True)

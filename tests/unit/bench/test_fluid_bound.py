@@ -9,7 +9,7 @@ from fluid_bound import is_inside, measure, quantiles, scenarios
 
 def test_intervals_hold_in_scenarios_that_were_not_fitted() -> None:
     """Of 30 other draws 29 are expected in the interval; 26 or fewer have a chance of 2 %."""
-    rows = [measure(data, always=False) for data in scenarios(45, seed=77)]
+    rows = [measure(data) for data in scenarios(45, seed=77)]
     stated = [row for row in rows if row["stated"]]
     assert len(stated) > 20
     assert sum(row["held"] for row in stated) >= 0.9 * len(stated)

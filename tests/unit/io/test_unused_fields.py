@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,7 +195,7 @@ def test_unused_parts_of_the_files_of_a_calibration_are_named(tmp_path: Path) ->
         '[[job]]\npattern = { kind = "ring", size = "1 KiB" }\n'
     )
     (tmp_path / "bw.txt").write_text(osu_bw())
-    (tmp_path / "ranks.csv").write_text("rank,host,core\n0,n0,7\n1,n1,7\n")
+    (tmp_path / "ranks.csv").write_text("rank,host,core\n0,n0000,7\n1,n0001,7\n")
     options = {"fabric": tmp_path / "net.toml", "rankfile": tmp_path / "ranks.csv"}
     assert calibrate(tmp_path / "bw.txt", **options).notes[:2] == [
         "net.toml: sections and keys not used: engine, job",
@@ -208,12 +209,9 @@ def test_used_part_of_a_run_given_as_fabric_is_named(remedy: str, tmp_path: Path
         '[fabric]\npreset = "tapered"\n'
         '[[job]]\npattern = { kind = "ring", ranks = 4, size = "64 KiB" }\n'
     )
-    simulate(tmp_path / "job.toml").write(tmp_path / "run")
-    if remedy:
-        file = tmp_path / "run" / "run.json"
-        content = json.loads(file.read_text())
-        content["summary"]["remedy"] = remedy
-        file.write_text(json.dumps(content))
+    run = simulate(tmp_path / "job.toml")
+    summary = {**run.summary, **({"remedy": remedy} if remedy else {})}
+    replace(run, summary=summary).write(tmp_path / "run")
     source = Source.of(tmp_path / "job.toml", fabric=tmp_path / "run")
     end = f", without its remedy '{remedy}'" if remedy else ""
     assert source.notes == (
