@@ -131,7 +131,7 @@ def test_workers_name_options_as_their_user_does(tmp_path: Path) -> None:
     over = {"job.pattern.ranks": [4, 9]}
     for number, context in enumerate((nullcontext(), command_line())):
         with context:
-            found = tb.sweep(scenario, over, tmp_path / str(number), workers=2)
+            found = tb.sweep(scenario, over, tmp_path / str(number), workers=1)
         expected = ("ranks_per_host=", "--ranks-per-host")[number]
         assert expected in found.failures[1]
 

@@ -37,6 +37,7 @@ def test_without_control_a_quarter_above_the_optimum(buffer: int) -> None:
     assert paths.link_sum(np.ones(len(flows)), len(names)).max() == 4
 
 
+@pytest.mark.slow
 def test_protocol_needs_a_round_trip_and_probe() -> None:
     """A first rate after a round trip, the final one a probe after the last start.
 
