@@ -110,6 +110,7 @@ def test_interruptions_have_probabilities(
     assert_sound(computed_ps(kind, n_ranks, steps, seed, mean_ps))
 
 
+@pytest.mark.slow
 def test_a_million_steps_have_probabilities() -> None:
     amount = computed_ps("checkpoint", 4, 250_000, 1, 20.0 * US)
     interruptions = Interruptions.of(ring(amount), int(amount.sum(axis=1).max()))

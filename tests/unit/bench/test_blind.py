@@ -56,6 +56,7 @@ def counted(case: Case) -> Run:
     return blind_reality.run(case.reality, counters_ps=case.interval_ps // blind_counters.STEPS)
 
 
+@pytest.mark.slow
 def test_the_traces_measured_time_is_the_true_one(folder: Path, truth: dict[str, Any]) -> None:
     measured = measure(folder / "seen" / "trace").measured
     # Clocks drift by 20 ppm, ticks are nanoseconds.
@@ -96,6 +97,7 @@ def test_what_is_seen_holds_nothing_of_the_truth(folder: Path, truth: dict[str, 
     assert truth["main"] == CAUSE
 
 
+@pytest.mark.slow
 def test_marks_delay_nobody(case: Case) -> None:
     marked = blind_reality.run(case.reality, marked=True)
     plain = blind_reality.run(case.reality)
@@ -107,6 +109,7 @@ def test_marks_delay_nobody(case: Case) -> None:
     assert last - case.reality.start_ps == marked.elapsed_ps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", blind_counters.FORMS)
 @pytest.mark.parametrize("narrow", [False, True])
 def test_counters_of_every_form_count_sent_data(
@@ -167,6 +170,7 @@ def test_the_truth_is_the_run_without_its_cause(case: Case, truth: dict[str, Any
     assert truth["clean_ps"] == without
 
 
+@pytest.mark.slow
 def test_a_case_follows_from_its_number(folder: Path, tmp_path: Path) -> None:
     again = tmp_path / "case"
     blind_case.write_case(NUMBER, "build", SEED, again)

@@ -92,6 +92,7 @@ def with_slow_cable() -> tuple[list[Script], list[str]]:
     return ns, [fabric.host_name[node] for node in prepared.observed.node]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["binary", "text", "nsight"])
 def test_dumpi_gives_the_slow_cable_verdict_of_otf2(
     otf2: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str

@@ -279,6 +279,7 @@ def test_a_run_separates_evidence_from_truth(
     assert all(truth["loop_start_unix"] - 60 < zero < truth["loop_start_unix"] for zero in zeros)
 
 
+@pytest.mark.slow
 @jobs
 def test_a_failing_program_is_quoted_and_harmless(
     halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -311,6 +312,7 @@ def test_a_failing_program_is_quoted_and_harmless(
         assert _move(plan, "h00", "h10") == SENT
 
 
+@pytest.mark.slow
 @jobs
 def test_down_cleans_up_a_killed_run(halo: Path, tmp_path: Path) -> None:
     spec = tiny("tbx")

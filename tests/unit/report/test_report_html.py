@@ -321,6 +321,7 @@ def test_files_stand_beside_the_command_that_uses_them() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_tapered_report_is_small(tmp_path: Path) -> None:
     run, after = make_run(TAPERED), make_run(TAPERED, tiled=True)
     files = {"rankfile": "".join(f"rank {i}=node{i:04d} slot=0\n" for i in range(4608))}

@@ -114,6 +114,7 @@ def test_tests_have_their_own_home_and_folder() -> None:
     assert all(folder.is_relative_to(ours) and folder.is_dir() for folder in folders)
 
 
+@pytest.mark.slow
 def test_what_tests_import_finds_no_other_home(tmp_path: Path) -> None:
     """Also where a folder with a conftest.py of its own is named on the command line."""
     environment = {k: v for k, v in os.environ.items() if k != "TAILBACK_TEST_HOME"}

@@ -166,6 +166,7 @@ def test_naive_reduction_runs_at_line_rate() -> None:
     assert floor < times[0] < 1.01 * floor and abs(times[1] / times[0] - 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_the_tree_beats_naive_reduction_as_published() -> None:
     naive = simulate(prepare(quick("reduction/reduction.toml"))).elapsed_ps
     tree = simulate(prepare(quick("reduction/tree.toml"))).elapsed_ps
@@ -217,6 +218,7 @@ def test_tiling_and_fewer_sums_shorten_communication() -> None:
     assert names <= set(case_minighost.by_tag(tiled).tables["labels"]["phase"])
 
 
+@pytest.mark.slow
 def test_shifted_planes_use_the_same_hosts() -> None:
     default, shifted = quick("pf3d/pf3d.toml"), quick("pf3d/shifted.toml")
     assert default.job[1] == shifted.job[1] and default.engine == shifted.engine

@@ -99,6 +99,7 @@ def test_congestion_control_trades_time_for_fairness() -> None:
     assert slow["jain"] > none["jain"]
 
 
+@pytest.mark.slow
 def test_dcms_spares_innocents_and_lights_spare_victims() -> None:
     nets = control.networks()
     none, slow, dcms, lights = (

@@ -75,6 +75,7 @@ def test_jobs_of_a_mix_use_each_host_once() -> None:
     assert {round(4456 / (120 // mix.job_hosts)) - count for count in hosts[:-2]} <= {0, 1, -1}
 
 
+@pytest.mark.slow
 def test_iterations_are_those_of_the_messages() -> None:
     """Eight iterations of 100 µs of computation and some communication each."""
     times, stall = torus_figures.application("AMR", 0.01, 1)
@@ -82,6 +83,7 @@ def test_iterations_are_those_of_the_messages() -> None:
     assert times.min() > 100 and times.max() < 300 and 0 <= stall < 10
 
 
+@pytest.mark.slow
 def test_z_ports_wait_only_for_slow_nodes() -> None:
     """Z is the last direction: its packets can wait only for what leaves the torus."""
     shares = []

@@ -35,6 +35,7 @@ def test_published_thresholds() -> None:
     assert incast.shared_threshold(200_000) == incast.SHARED
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_pauses_are_unfair_and_dcqcn_is_not() -> None:
     flows = [(host, incast.RECEIVER) for host in incast.UNFAIR]
