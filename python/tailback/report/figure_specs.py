@@ -11,13 +11,17 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnosis.link_directions import AXES
+from tailback.diagnosis.model import Diagnosis, Status, Times, WaterfallBar
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name
+from tailback.evidence.split import PART_NAMES
 from tailback.fabric.topologies import parse
 from tailback.fabric.topologies.dragonfly import Grouped
+from tailback.names.display import shorten
 from tailback.report.difference import (
     MAX_DEVIATION,
     call_site_changes,
@@ -26,23 +30,40 @@ from tailback.report.difference import (
     pair_changes,
 )
 from tailback.report.figure_data import FigureCase, FigureData
-from tailback.report.figures.change_back_pressure import LINES
-from tailback.report.figures.change_how_sure import normal
 from tailback.report.figures.change_rank_matrix import distances
-from tailback.report.figures.distance_histogram import shares as distance_shares
 from tailback.report.figures.how_sure import POINTS, TIER_COLOURS, coverage_sentence, shown_coverage
 from tailback.report.figures.torus_rings import dims_of, ring_of
-from tailback.report.figures.waterfall import STEP_COLOURS, TOTAL_BARS, adds, amount, step_name
 from tailback.report.layout import tier_direction_name
-from tailback.report.measured_view import explained_bars, measured_bars
 from tailback.report.packing import Packer
-from tailback.report.scales import INK, MUTED
+from tailback.report.scales import CAUSE_COLOURS, INK, KIND_COLOURS, MUTED
 from tailback.report.timeline import Timeline
 from tailback.units import format_time, percent
 
 BEST, OTHER = "#1f7a4d", "#b4bcc6"
 LESS, MORE = "#3f74b5", "#b5662b"
 SLICES = 12
+SMALL = 0.005
+"""Share of the measured time below which a part is combined with others."""
+LINES = 14
+TOTAL_BARS = ("ideal", "observed")
+MIN_SHARE = 0.0005
+"""Share of the observed time from which a step is drawn."""
+
+STEP_COLOURS = {
+    "ideal": "#7b8794",
+    "paths": "#aab2bb",
+    "in-host": CAUSE_COLOURS["in-host"],
+    "injection": CAUSE_COLOURS["injection"],
+    "pattern": CAUSE_COLOURS["pattern"],
+    "placement": CAUSE_COLOURS["placement"],
+    "routing": CAUSE_COLOURS["routing"],
+    "slow links": CAUSE_COLOURS["slow-link"],
+    "other traffic": CAUSE_COLOURS["other-traffic"],
+    "observed": INK,
+}
+
+_LEAST_VISIBLE = {"computation": "#8fb387", "not_running": "#c9ced6", "not_recorded": "#b9c0c8"}
+"""Colours of bars whose colour in the rank timeline is too pale for a bar on white."""
 
 
 def bar_figures(case: FigureCase) -> dict[str, Any]:
@@ -52,11 +73,11 @@ def bar_figures(case: FigureCase) -> dict[str, Any]:
     none), the ``text`` beside it, its ``colour`` and whether it is ``strong``.
     """
     found = {
-        "waterfall": _waterfall(case),
+        "waterfall": waterfall_bars(case),
         "measured_parts": measured_bars(case.diagnosis),
         "explained_parts": explained_bars(case.diagnosis),
-        "before_after": _before_after(case),
-        "change_back_pressure": _changed_lines(case),
+        "before_after": before_after_bars(case),
+        "change_back_pressure": changed_line_bars(case),
     }
     return {name: figure for name, figure in found.items() if figure}
 
@@ -84,7 +105,8 @@ def _row(
     }
 
 
-def _waterfall(case: FigureCase) -> dict[str, Any] | None:
+def waterfall_bars(case: FigureCase) -> dict[str, Any] | None:
+    """Steps from the ideal time to that of the run."""
     every = displayed_bars(case.diagnosis.waterfall) if case.diagnosis else []
     if case.diagnosis is None or not every:
         return None
@@ -92,32 +114,38 @@ def _waterfall(case: FigureCase) -> dict[str, Any] | None:
     rows = []
     for bar in every:
         whole = bar.name in TOTAL_BARS
-        if not whole and not adds(bar, observed):
+        if not whole and not _adds(bar, observed):
             continue
         start = 0 if whole else bar.elapsed_ps - bar.delta_ps
         rows.append(
             _row(
-                bar_name(bar, times) if whole else step_name(bar),
+                bar_name(bar, times) if whole else _step_name(bar),
                 start,
                 bar.elapsed_ps,
-                amount(bar, whole, observed, times),
+                _amount(bar, whole, observed, times),
                 STEP_COLOURS.get(bar.name, MUTED),
                 interval=None if whole else (start + bar.low_ps, start + bar.high_ps),
                 strong=whole,
             )
         )
-    left = [bar.name for bar in every if bar.name not in TOTAL_BARS and not adds(bar, observed)]
+    left = [bar.name for bar in every if bar.name not in TOTAL_BARS and not _adds(bar, observed)]
     note = f"adds nothing: {', '.join(left)}" if left else ""
     return {"rows": rows, "unit": "ps", "axis": "time of the job", "note": note, "line": None}
 
 
-def _before_after(case: FigureCase) -> dict[str, Any] | None:
+def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
+    """Time of the job as it is and with every candidate that was simulated."""
     remedy = case.diagnosis.remedy if case.diagnosis else None
     if remedy is None or not remedy.before_ps:
         return None
     tried = [candidate for candidate in remedy.candidates if candidate.proved]
     if not tried:
         return None
+    failed = [
+        shorten(f"{c.name} ({c.remark})", 90)
+        for c in remedy.candidates
+        if c.status not in (Status.PROVED, Status.NOT_APPLICABLE)
+    ]
     rows = [_row("as it is", 0, remedy.before_ps, format_time(remedy.before_ps), INK, strong=True)]
     for candidate in tried:
         change = candidate.elapsed_ps / remedy.before_ps - 1
@@ -139,12 +167,13 @@ def _before_after(case: FigureCase) -> dict[str, Any] | None:
         "rows": rows,
         "unit": "ps",
         "axis": "time of the job, re-simulated",
-        "note": "",
+        "note": f"without a result: {', '.join(failed)}" if failed else "",
         "line": remedy.before_ps,
     }
 
 
-def _changed_lines(case: FigureCase) -> dict[str, Any] | None:
+def changed_line_bars(case: FigureCase) -> dict[str, Any] | None:
+    """Lines of the program whose stall differs most between two runs."""
     before, after = case.attribution, case.after_attribution
     if compared(case) is None or before is None or after is None:
         return None
@@ -172,6 +201,106 @@ def _changed_lines(case: FigureCase) -> dict[str, Any] | None:
     return {"rows": rows, "unit": unit, "axis": axis, "note": "", "line": None}
 
 
+def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
+    """Parts of the measured time, one after the other, for the viewer; None without any.
+
+    Whiskers are the bounds that the uncertainty of the clocks leaves.
+    """
+    if diagnosis is None or diagnosis.measured is None:
+        return None
+    measured = diagnosis.measured
+    rows, at, small = [], 0, 0
+    for part in measured.parts:
+        wide = part.high_ps - part.low_ps >= SMALL * measured.elapsed_ps
+        if part.share < SMALL and not wide:
+            small += part.ps
+            continue
+        colour = _LEAST_VISIBLE.get(part.name, KIND_COLOURS.get(part.name, MUTED))
+        rows.append(
+            _part(
+                PART_NAMES[part.name],
+                at,
+                at + part.ps,
+                measured.elapsed_ps,
+                colour,
+                (at + part.low_ps, at + part.high_ps) if wide else None,
+            )
+        )
+        at += part.ps
+    if small:
+        rows.append(_part("smaller parts", at, at + small, measured.elapsed_ps, MUTED))
+    rows.append(
+        _row("measured", 0, measured.elapsed_ps, format_time(measured.elapsed_ps), INK, strong=True)
+    )
+    return {
+        "rows": rows,
+        "unit": "ps",
+        "axis": "measured time, mean over the ranks",
+        "note": "",
+        "line": None,
+    }
+
+
+def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
+    """What the model explains of the measured time, one cause after the other; None without."""
+    if diagnosis is None or diagnosis.explanation is None:
+        return None
+    found = diagnosis.explanation
+    rows, at, left = [], 0, []
+    for name, ps in found.parts.items():
+        if abs(ps) < SMALL * found.elapsed_ps and name != "not explained":
+            left.append(f"{name} {format_time(ps)}")
+        else:
+            colour = "#d8b3ae" if name == "not explained" else STEP_COLOURS.get(name, "#7b8794")
+            rows.append(_part(name, at, at + ps, found.elapsed_ps, colour))
+        at += ps
+    rows.append(
+        _row("measured", 0, found.elapsed_ps, format_time(found.elapsed_ps), INK, strong=True)
+    )
+    note = f"below {percent(SMALL, 1)}: {', '.join(left)}" if left else ""
+    return {"rows": rows, "unit": "ps", "axis": "measured time", "note": note, "line": None}
+
+
+def _part(
+    name: str,
+    start: int,
+    end: int,
+    whole: int,
+    colour: str,
+    interval: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    share = percent((end - start) / max(whole, 1)).replace("-", "−")
+    text = f"{format_time(end - start)} ({share})"
+    return _row(name, start, end, text, colour, interval=interval)
+
+
+def _adds(bar: WaterfallBar, observed: int) -> bool:
+    """Whether a step adds anything worth a bar, in any repetition."""
+    return max(abs(bar.delta_ps), abs(bar.low_ps), abs(bar.high_ps)) >= MIN_SHARE * observed
+
+
+def time_unit(largest: float) -> tuple[str, float]:
+    """Unit for an axis that ends at ``largest`` picoseconds, and its size in picoseconds."""
+    for unit, scale in (("s", 1e12), ("ms", 1e9), ("µs", 1e6), ("ns", 1e3)):
+        if largest >= 2 * scale:
+            return unit, scale
+    return "ps", 1.0
+
+
+def _step_name(bar: WaterfallBar) -> str:
+    """What a step is called beside its bar."""
+    return f"+ {bar.name}"
+
+
+def _amount(bar: WaterfallBar, whole: bool, observed: int, times: Times) -> str:
+    """What stands beside a bar: its time, or what it adds and its share of the whole."""
+    if whole:
+        return format_time(bar.elapsed_ps)
+    sign = "−" if bar.delta_ps < 0 else "+"
+    share = abs(bar.delta_ps) / observed if observed else 0.0
+    return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{percent(share)} of {times})"
+
+
 def column_figures(case: FigureCase) -> dict[str, Any]:
     """``samples``, ``distance_histogram``, ``change_distance`` and ``change_how_sure``.
 
@@ -179,7 +308,7 @@ def column_figures(case: FigureCase) -> dict[str, Any]:
     """
     found = {
         "samples": _samples(case.observed),
-        "distance_histogram": _distances(case),
+        "distance_histogram": distance_columns(case),
         "change_distance": _distance_change(case),
         "change_how_sure": _deviations(case),
     }
@@ -221,14 +350,15 @@ def _samples(evidence: FigureData) -> dict[str, Any] | None:
     }
 
 
-def _distances(case: FigureCase) -> dict[str, Any] | None:
+def distance_columns(case: FigureCase) -> dict[str, Any] | None:
+    """Share of bytes by the number of switches visited."""
     runs = [(case.names[0], case.reference, INK)]
     if case.after is not None:
         runs.append((case.names[1], case.after, BEST))
     known = [
         (name, colour, part)
         for name, evidence, colour in runs
-        if (part := distance_shares(evidence)) is not None
+        if (part := _shares(evidence)) is not None
     ]
     if not known:
         return None
@@ -254,6 +384,29 @@ def _distances(case: FigureCase) -> dict[str, Any] | None:
         "x": "switches visited (0: within a host)",
         "y": "share of bytes, %",
     }
+
+
+def _shares(
+    evidence: FigureData,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], float] | None:
+    """Distances in switches, share of the observed bytes at each, and the mean over packets."""
+    tables = evidence.run.tables
+    ours = tables["jobs"].filter(pl.col("observed")).select("job")
+    ranks = tables["ranks"].join(ours, on="job", how="semi").select("rank")
+    messages = tables["messages"].join(ranks, left_on="src_rank", right_on="rank", how="semi")
+    if messages.height == 0:
+        return None
+    packets = pl.col("packets").cast(pl.Float64)
+    hops = pl.when(packets > 0).then(pl.col("switch_hops") / packets).otherwise(0.0)
+    sums = (
+        messages.with_columns(hops.round().cast(pl.Int64).alias("hops"))
+        .group_by("hops")
+        .agg(pl.col("size_bytes").sum())
+        .sort("hops")
+    )
+    size = sums["size_bytes"].to_numpy().astype(np.float64)
+    mean = float(messages["switch_hops"].sum()) / max(float(messages["packets"].sum()), 1.0)
+    return sums["hops"].to_numpy(), size / max(size.sum(), 1.0), mean
 
 
 def _distance_change(case: FigureCase) -> dict[str, Any] | None:
@@ -290,7 +443,7 @@ def _deviations(case: FigureCase) -> dict[str, Any] | None:
         "series": [{"name": "links", "colour": "#7f96b0", "values": counts.tolist()}],
         "curve": {
             "name": "if nothing had changed",
-            "values": (len(score) * normal(middle) * (edges[1] - edges[0])).tolist(),
+            "values": (len(score) * normal_density(middle) * (edges[1] - edges[0])).tolist(),
         },
         "stacked": False,
         "unit": "links",
@@ -298,6 +451,11 @@ def _deviations(case: FigureCase) -> dict[str, Any] | None:
         "x": "change in standard errors (ends: and beyond)",
         "y": "links",
     }
+
+
+def normal_density(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Density of the standard normal distribution."""
+    return np.asarray(np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi), np.float64)
 
 
 def truth_points(evidence: FigureData) -> dict[str, Any] | None:

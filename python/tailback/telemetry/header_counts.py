@@ -47,7 +47,6 @@ from tailback.telemetry.packet_ids import (
 FIELD_BITS = ID_BITS
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
 
-Words = NDArray[np.uint64]
 Stages = list[tuple[NDArray[np.intp], CandidateLinks]]
 
 

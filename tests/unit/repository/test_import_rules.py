@@ -39,13 +39,13 @@ def test_tests_import_no_tests(rules, tmp_path: Path, line: str, broken: bool) -
     ("path", "line", "broken"),
     [
         ("python/tailback/x.py", "import studies", True),
-        ("python/tailback/x.py", "from studies.archives import torus", True),
-        ("bench/x.py", "from studies.archives import torus", True),
+        ("python/tailback/x.py", "from studies.zhu2015 import incast", True),
+        ("bench/x.py", "from studies.zhu2015 import incast", True),
         ("bench/x.py", "from measuring import put", False),
-        ("measuring/x.py", "from studies.archives import torus", True),
+        ("measuring/x.py", "from studies.zhu2015 import incast", True),
         ("studies/x.py", "from bench import engine", True),
         ("studies/x.py", "from measuring import put", False),
-        ("studies/x.py", "from studies.archives import torus", False),
+        ("studies/x.py", "from studies.zhu2015 import incast", False),
     ],
 )
 def test_benchmarks_and_studies_stay_apart(  # type: ignore[no-untyped-def]

@@ -228,15 +228,6 @@ def test_the_commands_tell_the_models_apart(
     assert "model" not in Run.read(tmp_path / "d" / "run").summary
 
 
-def test_options_of_the_other_model_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = tmp_path / "small.toml"
-    source.write_text(SCENARIO)
-    assert tailback(["simulate", str(source), "--rates", "max-min"]) == 2
-    assert "add --model fluid" in capsys.readouterr().err
-
-
 def test_counters_of_a_fluid_run_are_refused() -> None:
     """No stall time is known: a table of counters would say there was none."""
     from tailback.port_counters.readers.engine_run import from_run

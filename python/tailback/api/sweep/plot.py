@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from tailback.errors import ScenarioError, nearest
-from tailback.report.figures.waterfall import time_unit
+from tailback.report.figure_specs import time_unit
 
 
 def plot_sweep(frame: pl.DataFrame, x: str, y: str, by: str | None) -> Figure:

@@ -2,15 +2,13 @@
 
 from tailback.report.figures import (
     back_pressure,
-    before_after,
-    change_back_pressure,
+    bars,
     change_congested_fraction,
     change_fabric_raster,
     change_how_sure,
     change_link_time,
     change_rank_matrix,
     congested_fraction,
-    distance_histogram,
     dragonfly_groups,
     fabric_raster,
     how_sure,
@@ -19,20 +17,17 @@ from tailback.report.figures import (
     rank_timeline,
     time_course,
     torus_rings,
-    waterfall,
 )
 
 __all__ = [
     "back_pressure",
-    "before_after",
-    "change_back_pressure",
+    "bars",
     "change_congested_fraction",
     "change_fabric_raster",
     "change_how_sure",
     "change_link_time",
     "change_rank_matrix",
     "congested_fraction",
-    "distance_histogram",
     "dragonfly_groups",
     "fabric_raster",
     "how_sure",
@@ -41,5 +36,4 @@ __all__ = [
     "rank_timeline",
     "time_course",
     "torus_rings",
-    "waterfall",
 ]

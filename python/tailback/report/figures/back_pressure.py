@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tailback.names.display import shorten
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
-from tailback.report.figures.waterfall import time_unit
+from tailback.report.figure_specs import time_unit
 from tailback.report.flame import Frame, by_kind, prune_frames, title
 from tailback.report.scales import FAINT, INK, MUTED, luminance, table
 from tailback.units import percent

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailback.report.difference import MAX_DEVIATION, link_deviations
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import MIN_SAMPLES, FigureCase
+from tailback.report.figure_specs import normal_density
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.units import counted
 
@@ -31,7 +31,7 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     middle = (edges[1:] + edges[:-1]) / 2
     axes.plot(
         middle,
-        len(score) * normal(middle) * (edges[1] - edges[0]),
+        len(score) * normal_density(middle) * (edges[1] - edges[0]),
         color=INK,
         linewidth=1.2,
         label="if nothing had changed",
@@ -54,8 +54,3 @@ def _without(number: int) -> str:
     if not number:
         return ""
     return f";\nleft out: {counted(number, 'link', ',')} without a congested sample in either run"
-
-
-def normal(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Density of the standard normal distribution."""
-    return np.asarray(np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi), np.float64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tailback.names.display import shorten_names
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
-from tailback.report.figures.waterfall import time_unit
+from tailback.report.figure_specs import time_unit
 from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap
 from tailback.report.timeline import CELL_SAMPLES, PHASES_SHOWN, Timeline, TimelineBand

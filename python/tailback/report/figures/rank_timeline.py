@@ -9,7 +9,7 @@ import numpy as np
 from tailback.evidence.split import PART_NAMES
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
-from tailback.report.figures.waterfall import time_unit
+from tailback.report.figure_specs import time_unit
 from tailback.report.scales import KIND_COLOURS
 
 if TYPE_CHECKING:
