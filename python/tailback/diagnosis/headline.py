@@ -61,6 +61,7 @@ class HeadlineFacts:
         slow_links: Links known to be slow, if any are.
         slow_tried: Whether slow cables were simulated to explain the time.
         late_ranks: Ranks that compute longer than others, in words; empty if none does.
+        total_name: What ``elapsed_ps`` is: the time of the run, or of its communication alone.
     """
 
     elapsed_ps: int
@@ -78,6 +79,7 @@ class HeadlineFacts:
     slow_links: SlowLinks | None
     slow_tried: bool
     late_ranks: str = ""
+    total_name: Literal["run time", "communication time"] = "run time"
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def headline(
     lead = _main_clause(cause, facts)
     if facts.simulated_again:
         part, total = percent(cost[cause]), format_time(facts.elapsed_ps)
-        return f"{lead}: this costs {part} of the run time ({total} {facts.times})."
+        return f"{lead}: this costs {part} of the {facts.total_name} ({total} {facts.times})."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{lead}."
@@ -128,7 +130,7 @@ def _headline_without_contention(
         if not facts.simulated_again:
             return f"{lead}."
         part = percent(cost[cause])
-        return f"{lead}: they cost {part} of the run time ({total} {facts.times})."
+        return f"{lead}: they cost {part} of the {facts.total_name} ({total} {facts.times})."
     if cause == "injection":
         needs = percent(facts.wire_share)
         return f"{lead}: the busiest one needs {needs} of the {total} just to send its data."

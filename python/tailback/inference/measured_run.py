@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tailback.diagnosis.model import Diagnosis
+from tailback.errors import option
 from tailback.evidence import MeasuredRun, has_times, measure
 from tailback.evidence.model import Measured
 from tailback.simulation import PreparedScenario
@@ -50,18 +51,51 @@ def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": shared}))
 
 
-def differences_from_recorded(prepared: PreparedScenario) -> str:
-    """How the scenario differs from the recorded run, in words; empty if it does not."""
-    section = prepared.observed.section
-    changes = []
-    if section.compute_scale != 1:
-        changes.append(f"computation times {section.compute_scale:g}")
+def why_forecast(prepared: PreparedScenario, *, asked: bool, evidence: bool) -> str:
+    """Why a recorded run is not explained but forecast, in words; empty if it is explained.
+
+    Args:
+        prepared: The scenario.
+        asked: Whether the user asks for a forecast.
+        evidence: Whether the user gives counters, jobs or samples of the recorded run.
+    """
+    section, recording = prepared.observed.section, prepared.observed.program.recording
+    if recording is None:
+        return ""
+    if asked:
+        return "a forecast is asked for"
+    if section.compute_scale is not None:
+        return f"computation is scaled by {section.compute_scale:g}"
+    if section.ranks is not None:
+        return f"it is extrapolated to {section.ranks} ranks"
     if section.repeat != 1:
-        changes.append(f"{section.repeat} repetitions")
-    return " and ".join(changes)
+        return f"the scenario repeats it {section.repeat} times"
+    # Where a recording tells the cores of ranks, small collectives that take long do not show that
+    # ranks shared them; evidence on the links is of the run that it was recorded in.
+    crowded = recording.oversubscribed_ps > 0 and recording.sharing is None and not evidence
+    return recording.sharing or ("its ranks waited for a processor" if crowded else "")
 
 
-def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -> Diagnosis:
+def as_forecast(prepared: PreparedScenario) -> tuple[PreparedScenario, list[str]]:
+    """The scenario of a forecast, and a note on what it cannot know.
+
+    Without a stated scale, computation takes the recorded time, or none where ranks waited for a
+    processor and their processor time is unknown.
+    """
+    section, recording = prepared.observed.section, prepared.observed.program.recording
+    if recording is None or section.compute_scale is not None:
+        return prepared, []
+    waited = bool(recording.sharing) or recording.oversubscribed_ps > 0
+    if recording.processor_time or not waited:
+        return prepared.with_compute_scale(1.0), []
+    note = (
+        "computation is unknown, as ranks waited for a processor: the verdict is about "
+        f"communication alone; state {option('compute_scale')} (docs/how-to/forecast.md)"
+    )
+    return prepared.with_compute_scale(0.0), [note]
+
+
+def with_measured(diagnosis: Diagnosis, measured: Measured) -> Diagnosis:
     """Add the measured times and the part that the model does not explain.
 
     The model replays the recorded computation, so waits for it are explained. The confidence of a
@@ -71,17 +105,15 @@ def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -
     Args:
         diagnosis: Diagnosis of the expected run.
         measured: The measured run.
-        changed: Settings of the expected run that differ from the recorded one; the two are then
-            not compared.
     """
     expected = diagnosis.modelled_ps
-    times = {"elapsed_ps": measured.elapsed_ps, "expected_ps": expected, "measured": measured}
-    if changed:
-        return diagnosis.model_copy(update={**times, "changed": changed})
     rest = measured.elapsed_ps - expected
     return diagnosis.model_copy(
         update={
-            **times,
+            "elapsed_ps": measured.elapsed_ps,
+            "expected_ps": expected,
+            "measured": measured,
+            "forecast": None,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - expected,
             "not_explained_high_ps": measured.high_ps - expected,
