@@ -154,6 +154,8 @@ def recording_contradiction(run: Run) -> str:
     recorded = _recording(run)
     if recorded is None or times_of(run) == "measured" or run.compute_scale is not None:
         return ""
+    if recorded.oversubscribed_ps:
+        return "the recording was made on too few cores"
     excess = _excess(run, recorded)
     return (
         f"the recorded run took {excess:.1f} times as long" if excess >= UNEXPLAINED_TIMES else ""

@@ -156,7 +156,7 @@ def test_a_simulation_does_not_clear_the_network_of_a_run_that_took_much_longer(
         "5.0 times what the model expects" in diagnose_cause(recorded(quiet_run(), 5.0)).warnings[0]
     )
     crowded = diagnose_cause(recorded(quiet_run(), 1.0, 400 * 10**6)).warnings[0]
-    assert "too few cores" in crowded and "compute_scale=0" in crowded and len(crowded) <= 220
+    assert "too few cores" in crowded and "one core per rank" in crowded and len(crowded) <= 220
 
 
 def test_what_was_measured_is_not_doubted_for_the_model() -> None:

@@ -10,7 +10,7 @@ similar place, and the result must have the recorded messages of each rank in th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -43,6 +43,14 @@ from tailback.units import counted
 
 MAX_DIMENSIONS = 4
 """Maximum number of dimensions of a grid, as for placements on grids."""
+
+MIN_RECORDED = 4
+"""Minimum number of recorded ranks in a dimension that is to change. Of four, two are between
+others, so that one can be copied from the other to check what ranks there do. Of four in a ring,
+the farthest is no neighbour, so that a ring is told from all-to-all."""
+
+MIN_WANTED = 3
+"""Minimum number of wanted ranks in such a dimension: one is between two different others."""
 
 SCALED = (
     *("MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Allgather", "MPI_Alltoall"),
@@ -140,10 +148,10 @@ def extrapolated(trace: Trace, ranks: str, name: str, file: Path) -> Program:
         turn[mine] = members[kind][np.arange(len(mine)) % len(members[kind])]
     program = compile_trace(_copied(trace, grid, target, turn), name, file)
     shapes = " to ".join(" × ".join(map(str, one.extents)) for one in (grid, target))
+    shapes = f" (grid {shapes})" if len(grid.extents) > 1 else ""
     program.notes = [
-        f"{counted(target.n_ranks, 'rank')} extrapolated from {grid.n_ranks} recorded ones (grid "
-        f"{shapes}): each computes and sends as many bytes as a recorded one, so the problem grows "
-        "with the ranks",
+        f"{target.n_ranks} ranks extrapolated from {grid.n_ranks} recorded ones{shapes}: each "
+        "computes and sends as many bytes as a recorded one, so the problem grows with the ranks",
         *recorded.notes,
     ]
     program.recording, program.lacks = recorded.recording, recorded.lacks
@@ -218,31 +226,28 @@ def _grid_of(trace: Trace, recorded: Program, name: str, file: Path) -> Grid:
     m = trace.messages
     rows = _to_peers(trace)
     pairs = np.unique(np.stack([m.rank[rows], m.peer[rows]]), axis=1)
-    if not pairs.shape[1]:
-        grids: list[Grid] = [Grid((trace.n_ranks,), (True,))]
-    else:
-        grids = [grid for grid in _grids(trace.n_ranks) if _fits(grid, pairs)]
+    grids: Iterable[Grid] = [Grid((trace.n_ranks,), (True,))]
+    if pairs.shape[1]:
+        grids = (grid for grid in _grids(trace.n_ranks) if _fits(grid, pairs))
+    similar: Grid | None = None
     for grid in grids:
+        similar = similar or grid
         kinds = grid.kinds
-        # The last rank of each kind: another one than the rank that is copied, if there is one.
-        last = np.zeros(kinds.max() + 1, np.int64)
-        last[kinds] = np.arange(grid.n_ranks)
-        other = np.where(last[kinds] == np.arange(grid.n_ranks), _first(kinds)[kinds], last[kinds])
-        rebuilt = compile_trace(_copied(trace, grid, grid, other), name, file)
-        if _same_messages(recorded, rebuilt):
+        # The last rank of each kind, and for that one the first: another one, if there is one.
+        first, last = np.zeros((2, kinds.max() + 1), np.int64)
+        everyone = np.arange(grid.n_ranks)
+        last[kinds], first[kinds[::-1]] = everyone, everyone[::-1]
+        other = np.where(last[kinds] == everyone, first[kinds], last[kinds])
+        if _same_messages(recorded, compile_trace(_copied(trace, grid, grid, other), name, file)):
             return grid
-    why = "messages are those of no stencil, ring or collective of all ranks"
-    if grids:
-        shape = " × ".join(map(str, grids[0].extents))
+    why = (
+        "messages are those of no stencil, ring or collective of all ranks, with "
+        f"{MIN_RECORDED} ranks or more in a dimension"
+    )
+    if similar is not None:
+        shape = " × ".join(map(str, similar.extents))
         why = f"ranks at the same place of the grid {shape} send different messages"
     raise _refused(why, file, _AS_RECORDED)
-
-
-def _first(kinds: _Numbers) -> _Numbers:
-    """First rank of each kind of place."""
-    first = np.zeros(kinds.max() + 1, np.int64)
-    first[kinds[::-1]] = np.arange(len(kinds))[::-1]
-    return first
 
 
 def _to_peers(trace: Trace) -> NDArray[np.bool_]:
@@ -255,9 +260,14 @@ def _to_peers(trace: Trace) -> NDArray[np.bool_]:
 
 
 def _grids(n_ranks: int) -> Iterator[Grid]:
-    """All grids of a number of ranks, of few dimensions first."""
+    """Grids of a number of ranks that can be extrapolated, of few dimensions first.
+
+    Any messages are those of a grid whose dimensions all have two ranks: it says nothing.
+    """
     for dimensions in range(1, MAX_DIMENSIONS + 1):
         for extents in _factorings(n_ranks, dimensions):
+            if max(extents) < MIN_RECORDED:
+                continue
             for periodic in product((False, True), repeat=dimensions):
                 yield Grid(extents, periodic)
 
@@ -338,16 +348,20 @@ def balanced_extents(n_ranks: int, dimensions: int) -> tuple[int, ...]:
 
 def _members(grid: Grid, target: Grid, file: Path) -> dict[int, _Numbers]:
     """Recorded ranks of each kind of place that the wanted grid has."""
-    shape = " × ".join(map(str, target.extents))
+    shape = " × ".join(map(str, grid.extents))
     for recorded, extent in zip(grid.extents, target.extents, strict=True):
-        # With two ranks, both neighbours of a rank are one, or none has two.
-        few = min(recorded, extent)
-        if recorded != extent and few < 3:
+        if recorded != extent and recorded < MIN_RECORDED:
             raise _refused(
-                f"{counted(few, 'rank')} in a dimension do not show what a rank between two "
-                f"others does (wanted: {shape})",
+                f"{counted(recorded, 'rank')} in a dimension do not show what more would do (the "
+                f"recorded grid is {shape})",
                 file,
-                "record with at least 3 ranks in each dimension that is to change",
+                f"record with {MIN_RECORDED} ranks or more in each dimension that is to change",
+            )
+        if recorded != extent and extent < MIN_WANTED:
+            raise _refused(
+                f"in a dimension of {counted(extent, 'rank')}, no rank is between two others",
+                file,
+                f"ask for {MIN_WANTED} ranks or more in each dimension that is to change",
             )
     kinds = grid.kinds
     return {kind: np.flatnonzero(kinds == kind) for kind in np.unique(target.kinds).tolist()}
