@@ -367,7 +367,7 @@ class _Expected:
         prepared: Its scenario.
         run: The run.
         measured: The recorded run; None for a forecast.
-        unknown: What a forecast cannot know.
+        unknown: What a forecast does not know or use.
         evidence: Counters and job list.
         found: What they show; None without a measured run to compare with.
         known: The run, and runs of changes of the scenario that the search for causes simulated.

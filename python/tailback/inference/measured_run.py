@@ -9,6 +9,7 @@ from tailback.errors import option
 from tailback.evidence import MeasuredRun, has_times, measure
 from tailback.evidence.model import Measured
 from tailback.simulation import PreparedScenario
+from tailback.sources.recording import recorded_counters
 from tailback.stages import stage
 
 
@@ -70,29 +71,38 @@ def why_forecast(prepared: PreparedScenario, *, asked: bool, evidence: bool) -> 
         return f"it is extrapolated to {section.ranks} ranks"
     if section.repeat != 1:
         return f"the scenario repeats it {section.repeat} times"
-    # Where a recording tells the cores of ranks, small collectives that take long do not show that
-    # ranks shared them; evidence on the links is of the run that it was recorded in.
-    crowded = recording.oversubscribed_ps > 0 and recording.sharing is None and not evidence
-    return recording.sharing or ("its ranks waited for a processor" if crowded else "")
+    if recording.sharing:
+        return recording.sharing
+    # Small collectives take long where ranks wait for a processor, and where links are congested. A
+    # run on known hosts of this fabric, or with evidence on it, is explained in any case.
+    placed = prepared.observed.hosts_recorded or section.placement_file is not None
+    crowded = recording.oversubscribed_ps > 0 and recording.sharing is None
+    return "its ranks waited for a processor" if crowded and not placed and not evidence else ""
 
 
 def as_forecast(prepared: PreparedScenario) -> tuple[PreparedScenario, list[str]]:
-    """The scenario of a forecast, and a note on what it cannot know.
+    """The scenario of a forecast, and notes on what it does not know or use.
 
     Without a stated scale, computation takes the recorded time, or none where ranks waited for a
     processor and their processor time is unknown.
     """
     section, recording = prepared.observed.section, prepared.observed.program.recording
+    notes = list[str]()
+    fabric = prepared.fabric
+    interfaces = fabric.link_interface is not None
+    if recorded_counters(section.trace, fabric.host_name, interfaces=interfaces):
+        notes.append("the port counters of the recording are not used: they are of another run")
     if recording is None or section.compute_scale is not None:
-        return prepared, []
-    waited = bool(recording.sharing) or recording.oversubscribed_ps > 0
+        return prepared, notes
+    # A recording that tells the cores of ranks is believed before its small collectives.
+    waited = recording.oversubscribed_ps > 0 if recording.sharing is None else recording.sharing
     if recording.processor_time or not waited:
-        return prepared.with_compute_scale(1.0), []
+        return prepared.with_compute_scale(1.0), notes
     note = (
         "computation is unknown, as ranks waited for a processor: the verdict is about "
         f"communication alone; state {option('compute_scale')} (docs/how-to/forecast.md)"
     )
-    return prepared.with_compute_scale(0.0), [note]
+    return prepared.with_compute_scale(0.0), [note, *notes]
 
 
 def with_measured(diagnosis: Diagnosis, measured: Measured) -> Diagnosis:
