@@ -304,18 +304,8 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [
-        *notes_on_recording(found.scenario),
-        *notes_on_network(found.scenario),
-        *expected.unknown,
-        *diagnosis.warnings,
-        *note_on_effort(seeds, run),
-    ]
-    shown = {
-        "warnings": list(dict.fromkeys(notes)),
-        "assumptions": [*expected.unknown, *diagnosis.assumptions],
-    }
-    diagnosis = diagnosis.model_copy(update=shown)
+    before = [*notes_on_recording(found.scenario), *notes_on_network(found.scenario)]
+    diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis,
@@ -393,6 +383,15 @@ class _Expected:
         instant = evaluate(Change(network="instant", background=False)).elapsed_ps
         times = self.measured.measured.with_ideal_network(instant)
         return replace(self.measured, measured=times)
+
+    def with_notes(
+        self, diagnosis: Diagnosis, before: Sequence[str], after: Sequence[str]
+    ) -> Diagnosis:
+        """The diagnosis with what a forecast does not know, and other notes around its own."""
+        warnings = [*before, *self.unknown, *diagnosis.warnings, *after]
+        assumptions = [*self.unknown, *diagnosis.assumptions]
+        update = {"warnings": list(dict.fromkeys(warnings)), "assumptions": assumptions}
+        return diagnosis.model_copy(update=update)
 
     def explained(
         self,

@@ -148,7 +148,7 @@ def diagnose(
     scenario (.toml), or the folder of an earlier run or diagnosis, or of a run in
     the lab (tailback lab run). For a trace with times the output starts with the
     measured run and where its time went, next to the time that the model expects;
-    if its ranks shared cores, or with --compute-scale, the result is a forecast.
+    if its ranks shared cores, the result is a forecast.
 
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the

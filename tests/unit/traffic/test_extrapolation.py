@@ -15,7 +15,7 @@ from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import read_trace
-from tailback.traffic.readers.otf2.extrapolation import Grid, balanced_extents
+from tailback.traffic.readers.otf2.extrapolation import RankGrid, balanced_extents
 from tests.factories.otf2_traces import Build, assert_completes, barrier, call, writing
 from tests.factories.repository import ROOT
 
@@ -32,7 +32,7 @@ def build(tmp_path: Path) -> Build:
 
 
 def stencil(
-    grid: Grid, offsets: list[tuple[int, ...]], steps: int = 2, creator: str = ""
+    grid: RankGrid, offsets: list[tuple[int, ...]], steps: int = 2, creator: str = ""
 ) -> list[Script]:
     """Each rank exchanges with its neighbours, of another size in each direction, and reduces.
 
@@ -123,7 +123,7 @@ def test_more_ranks_send_what_a_recording_of_them_has(
     wanted: tuple[int, ...],
 ) -> None:
     small, large = (
-        stencil(Grid(one, periodic), offsets, creator=creator) for one in (extents, wanted)
+        stencil(RankGrid(one, periodic), offsets, creator=creator) for one in (extents, wanted)
     )
     program = read_trace(build(small, creator=creator), ranks=ranks)
     recorded = read_trace(build(large, creator=creator))
@@ -171,18 +171,18 @@ def refused(trace: Path, ranks: str) -> str:
 
 
 def test_another_pattern_is_refused(build: Build) -> None:
-    open_16 = Grid((4, 4), (False, False))
+    open_16 = RankGrid((4, 4), (False, False))
     larger = ("mpi_isend", 6, WORLD, 1, 999, 4)
     scripts = {
         "different messages": with_send(stencil(open_16, FACES_2D, 1), 5, 0, larger),
         "no stencil, ring or": with_send(
             stencil(open_16, FACES_2D, 1), 5, 0, ("mpi_isend", 15, WORLD, 0, 64, 4)
         ),
-        "send different": swapped(stencil(Grid((8,), (False,)), [(-1,), (1,)], 1), 3),
+        "send different": swapped(stencil(RankGrid((8,), (False,)), [(-1,), (1,)], 1), 3),
         "of all ranks in their order": [
             barrier(1000, "half" if rank < 4 else WORLD) for rank in range(8)
         ],
-        "messages are those of no": stencil(Grid((2, 2, 2), (False,) * 3), FACES_3D, 1),
+        "messages are those of no": stencil(RankGrid((2, 2, 2), (False,) * 3), FACES_3D, 1),
         "other roots than rank 0": [
             call("MPI_Bcast", 1000, ("mpi_collective_begin",), collective("BCAST", 8, 3))
         ]
@@ -194,12 +194,12 @@ def test_another_pattern_is_refused(build: Build) -> None:
 
 
 def test_grid_that_cannot_be_known_is_asked_for(build: Build) -> None:
-    trace = build(stencil(Grid((2, 8), (False, False)), FACES_2D, 1))
+    trace = build(stencil(RankGrid((2, 8), (False, False)), FACES_2D, 1))
     assert "record with 4 ranks or more in each dimension" in refused(trace, "4x8")
     assert "state the grid, x first" in refused(trace, "64")
     assert read_trace(trace, ranks="2x32").n_ranks == 64
     assert "give 2 extents" in refused(trace, "2x4x8")
-    square = build(stencil(Grid((4, 4), (False, False)), FACES_2D, 1))
+    square = build(stencil(RankGrid((4, 4), (False, False)), FACES_2D, 1))
     assert "no rank is between two others" in refused(square, "2x32")
     assert "choose fewer ranks" in refused(square, "99999x99999")
 
@@ -214,7 +214,7 @@ def test_only_traces_with_calls_are_extrapolated(tmp_path: Path) -> None:
 
 def test_extrapolated_time_is_that_of_a_recording(build: Build) -> None:
     small, large = (
-        build(stencil(Grid(extents, (False, False)), FACES_2D)) for extents in ((4, 4), (8, 8))
+        build(stencil(RankGrid(extents, (False, False)), FACES_2D)) for extents in ((4, 4), (8, 8))
     )
     # Communication alone: the computation of other ranks differs.
     one, other = (

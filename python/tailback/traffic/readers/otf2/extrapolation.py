@@ -66,7 +66,7 @@ _COLLECTIVES = (COLLECTIVE, ICOLLECTIVE_COMPLETE)
 
 
 @dataclass(frozen=True)
-class Grid:
+class RankGrid:
     """Where ranks are in a grid, numbered x fastest.
 
     Attributes:
@@ -221,15 +221,15 @@ def _with_arguments(trace: Trace) -> Trace:
     return replace(trace, creator="", messages=replace(m, bytes=sent, received=received))
 
 
-def _grid_of(trace: Trace, recorded: Program, name: str, file: Path) -> Grid:
+def _grid_of(trace: Trace, recorded: Program, name: str, file: Path) -> RankGrid:
     """The grid from which the recorded program follows; of several, that of fewest dimensions."""
     m = trace.messages
     rows = _to_peers(trace)
     pairs = np.unique(np.stack([m.rank[rows], m.peer[rows]]), axis=1)
-    grids: Iterable[Grid] = [Grid((trace.n_ranks,), (True,))]
+    grids: Iterable[RankGrid] = [RankGrid((trace.n_ranks,), (True,))]
     if pairs.shape[1]:
         grids = (grid for grid in _grids(trace.n_ranks) if _fits(grid, pairs))
-    similar: Grid | None = None
+    similar: RankGrid | None = None
     for grid in grids:
         similar = similar or grid
         kinds = grid.kinds
@@ -259,7 +259,7 @@ def _to_peers(trace: Trace) -> NDArray[np.bool_]:
     )
 
 
-def _grids(n_ranks: int) -> Iterator[Grid]:
+def _grids(n_ranks: int) -> Iterator[RankGrid]:
     """Grids of a number of ranks that can be extrapolated, of few dimensions first.
 
     Any messages are those of a grid whose dimensions all have two ranks: it says nothing.
@@ -269,7 +269,7 @@ def _grids(n_ranks: int) -> Iterator[Grid]:
             if max(extents) < MIN_RECORDED:
                 continue
             for periodic in product((False, True), repeat=dimensions):
-                yield Grid(extents, periodic)
+                yield RankGrid(extents, periodic)
 
 
 def _factorings(number: int, parts: int) -> Iterator[tuple[int, ...]]:
@@ -284,7 +284,7 @@ def _factorings(number: int, parts: int) -> Iterator[tuple[int, ...]]:
                 yield (factor, *others)
 
 
-def _fits(grid: Grid, pairs: _Numbers) -> bool:
+def _fits(grid: RankGrid, pairs: _Numbers) -> bool:
     """Whether ranks communicate with the same neighbours wherever the grid has them."""
     step = grid.steps(pairs[0], pairs[1])
     if (np.abs(step) > 1).any():
@@ -307,13 +307,13 @@ def _same_messages(one: Program, other: Program) -> bool:
     return all(map(np.array_equal, messages(one), messages(other))) and one.labels == other.labels
 
 
-def _target(grid: Grid, ranks: str, file: Path) -> Grid:
+def _target(grid: RankGrid, ranks: str, file: Path) -> RankGrid:
     """The grid of the wanted ranks."""
     wanted = tuple(int(part) for part in ranks.split("x"))
     extents, dimensions = grid.extents, len(grid.extents)
     shape = "x".join(map(str, extents))
     if len(wanted) == dimensions:
-        return Grid(wanted, grid.periodic)
+        return RankGrid(wanted, grid.periodic)
     if len(wanted) > 1:
         raise _refused(
             f"the recorded grid is {shape}, not of {len(wanted)} dimensions",
@@ -324,7 +324,7 @@ def _target(grid: Grid, ranks: str, file: Path) -> Grid:
     balanced = balanced_extents(grid.n_ranks, dimensions)
     for direction in (-1, 1):
         if extents == balanced[::direction]:
-            return Grid(balanced_extents(wanted[0], dimensions)[::direction], grid.periodic)
+            return RankGrid(balanced_extents(wanted[0], dimensions)[::direction], grid.periodic)
     raise _refused(
         f"the recorded grid {shape} is not the one that MPI_Dims_create makes, so that of "
         f"{wanted[0]} ranks is unknown",
@@ -346,7 +346,7 @@ def balanced_extents(n_ranks: int, dimensions: int) -> tuple[int, ...]:
     return tuple(sorted(extents, reverse=True))
 
 
-def _members(grid: Grid, target: Grid, file: Path) -> dict[int, _Numbers]:
+def _members(grid: RankGrid, target: RankGrid, file: Path) -> dict[int, _Numbers]:
     """Recorded ranks of each kind of place that the wanted grid has."""
     shape = " × ".join(map(str, grid.extents))
     for recorded, extent in zip(grid.extents, target.extents, strict=True):
@@ -367,7 +367,7 @@ def _members(grid: Grid, target: Grid, file: Path) -> dict[int, _Numbers]:
     return {kind: np.flatnonzero(kinds == kind) for kind in np.unique(target.kinds).tolist()}
 
 
-def _copied(trace: Trace, grid: Grid, target: Grid, template: _Numbers) -> Trace:
+def _copied(trace: Trace, grid: RankGrid, target: RankGrid, template: _Numbers) -> Trace:
     """A trace in which each rank of ``target`` does what a recorded rank did.
 
     Args:
