@@ -204,6 +204,7 @@ class TraceDefinitions(TypedDict):
     length: int
     realtime_ns: int | None
     n_ranks: int
+    processor_times: bool
     system: list[list[tuple[str, str]]]
     locations: list[tuple[int, int]]
     regions: dict[int, str]
@@ -226,6 +227,7 @@ class CallColumns(TypedDict):
     enter: NDArray[uint64]
     leave: NDArray[uint64]
     paused: NDArray[Any]
+    processor: NDArray[uint64]
     enter_event: NDArray[Any]
     leave_event: NDArray[Any]
     path: NDArray[uint32]

@@ -57,11 +57,11 @@ class Writer:
         self.regions: dict[str, Any] = {}
         self.attribute: Any = None
 
-    def define_attribute(self, name: str) -> None:
-        """An attribute of events whose values are texts."""
+    def define_attribute(self, name: str, type_: str) -> None:
+        """An attribute of events."""
         from otf2.enums import Type
 
-        self.attribute = self.definitions.attribute(name, type=Type.STRING)
+        self.attribute = self.definitions.attribute(name, type=getattr(Type, type_))
 
     def region(self, name: str) -> Any:
         if name not in self.regions:
@@ -73,7 +73,7 @@ class Writer:
     def play(self, location: int, script: list[tuple[Any, ...]]) -> None:
         """Write events `(time, what, *arguments)` of one location.
 
-        A dictionary as last argument has the event's attribute, under `text`.
+        A dictionary as last argument has the value of the event's attribute.
         """
         writer = self.archive.event_writer_from_location(self.locations[location])
         for time, what, *arguments in script:
@@ -81,11 +81,11 @@ class Writer:
                 self.comms[value] if isinstance(value, str) and value in self.comms else value
                 for value in arguments
             ]
-            if what in ("enter", "leave"):
-                values = [self.region(arguments[0])]
             named: dict[str, Any] = {}
             if values and isinstance(values[-1], dict):
-                named["attributes"] = {self.attribute: values.pop()["text"]}
+                named["attributes"] = {self.attribute: next(iter(values.pop().values()))}
+            if what in ("enter", "leave"):
+                values = [self.region(values[0])]
             getattr(writer, what)(time, *values, **named)
 
     def clock_offsets(self, location: int, offsets: list[tuple[int, int]]) -> None:
@@ -117,6 +117,7 @@ def writing(folder: Path) -> Build:
         offsets: list[list[tuple[int, int]]] | None = None,
         windows: dict[str, str] | None = None,
         attribute: str = "",
+        attribute_type: str = "STRING",
     ) -> Path:
         path = folder / f"trace{next(number)}"
         n_ranks = len(scripts) // threads
@@ -129,7 +130,7 @@ def writing(folder: Path) -> Build:
                 windowed = writer.comms[comm]
                 writer.comms[window] = writer.definitions.rma_win(window, comm=windowed)
             if attribute:
-                writer.define_attribute(attribute)
+                writer.define_attribute(attribute, attribute_type)
             if grid:
                 sides = tuple(
                     writer.definitions.cart_dimension(f"d{at}", size=side)

@@ -276,7 +276,7 @@ fn convert(py: Python<'_>, trace: Trace) -> PyResult<Bound<'_, PyDict>> {
 /// Text of the bytes to each partner by the number in column `message` of collectives; None if the trace
 /// has no such texts.
 fn size_texts<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Option<Bound<'py, PyDict>>> {
-    if trace.definitions.sizes.is_none() {
+    if trace.definitions.attributes.sizes.is_none() {
         return Ok(None);
     }
     let kinds = [RecordKind::CollectiveEnd as u8, RecordKind::IcollectiveComplete as u8];
@@ -298,6 +298,7 @@ fn definitions<'py>(py: Python<'py>, from: &Definitions) -> PyResult<Bound<'py, 
     out.set_item("length", from.length)?;
     out.set_item("realtime_ns", from.realtime_ns)?;
     out.set_item("n_ranks", from.n_ranks)?;
+    out.set_item("processor_times", from.attributes.processor.is_some())?;
     let node = |at: &SystemNode| (at.name.clone(), at.class.clone());
     let system: Vec<Vec<(String, String)>> =
         from.system.iter().map(|path| path.iter().map(node).collect()).collect();
@@ -331,7 +332,7 @@ fn location_columns(py: Python<'_>, from: LocationEvents) -> PyResult<Bound<'_, 
     out.set_item("enters", from.enters)?;
     out.set_item("leaves", from.leaves)?;
     let (calls, messages, paths) = (from.calls, from.messages, from.paths);
-    let calls = columns!(py, calls; region, enter, leave, paused, enter_event, leave_event,
+    let calls = columns!(py, calls; region, enter, leave, paused, processor, enter_event, leave_event,
         path);
     out.set_item("calls", calls)?;
     let messages = columns!(py, messages; kind, time, event, call, phase, path, peer, comm, tag,

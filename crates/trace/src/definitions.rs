@@ -16,6 +16,8 @@ const LOCATION_CPU_THREAD: u8 = 1;
 
 /// Name of the attribute in which `tailback record` keeps the bytes to each partner of a collective.
 const SIZES_ATTRIBUTE: &str = "tailback::bytes_to_each_rank";
+/// Name of the attribute in which it keeps the processor time between two calls, ns.
+const PROCESSOR_ATTRIBUTE: &str = "tailback::processor_time";
 
 /// A global definition.
 ///
@@ -121,10 +123,9 @@ pub struct Definitions {
     pub communicators: BTreeMap<u32, Communicator>,
     /// Cartesian topologies in the order of their definition.
     pub cartesian: Vec<Cartesian>,
-    /// Attribute of collectives that names a string with the bytes to each partner ([`SIZES_ATTRIBUTE`]),
-    /// if the trace has it.
-    pub sizes: Option<u32>,
-    /// All strings by id, if the trace has this attribute.
+    /// Attributes of events that the trace has.
+    pub attributes: Attributes,
+    /// All strings by id, if the trace has the attribute of sizes.
     pub strings: HashMap<u32, String>,
     /// Locations declared to have no events: they may have no file.
     pub(crate) without_events: HashSet<u64>,
@@ -132,6 +133,15 @@ pub struct Definitions {
     pub(crate) contexts: HashMap<u32, Context>,
     /// Communicator of each window of one-sided communication.
     pub(crate) windows: HashMap<u32, u32>,
+}
+
+/// Ids of the attributes of events that are read, if the trace has them.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// Of collectives: a string with the bytes to each partner ([`SIZES_ATTRIBUTE`]).
+    pub sizes: Option<u32>,
+    /// Of enter events: the processor time since the previous call ([`PROCESSOR_ATTRIBUTE`]).
+    pub processor: Option<u32>,
 }
 
 struct Group {
@@ -318,9 +328,13 @@ impl Definitions {
                 out.cartesian.push(Cartesian { comm: *comm, extents });
             }
         }
-        let is_sizes = |&&(_, name): &&(u32, u32)| raw.name(name) == Some(SIZES_ATTRIBUTE);
-        out.sizes = raw.attributes.iter().find(is_sizes).map(|&(id, _)| id);
-        if out.sizes.is_some() {
+        let attribute = |text: &str| {
+            let named = |&&(_, name): &&(u32, u32)| raw.name(name) == Some(text);
+            raw.attributes.iter().find(named).map(|&(id, _)| id)
+        };
+        let (sizes, processor) = (attribute(SIZES_ATTRIBUTE), attribute(PROCESSOR_ATTRIBUTE));
+        out.attributes = Attributes { sizes, processor };
+        if sizes.is_some() {
             out.strings = raw.strings;
         }
         Ok(out)
@@ -479,11 +493,11 @@ mod tests {
         let mut read = small_world();
         read.push(Definition::String { id: 90, text: "another".into() });
         read.push(Definition::Attribute { id: 1, name: 90 });
-        assert_eq!(resolve(small_world()).unwrap().sizes, None);
+        assert_eq!(resolve(small_world()).unwrap().attributes, Attributes::default());
         read.push(Definition::String { id: 91, text: SIZES_ATTRIBUTE.into() });
         read.push(Definition::Attribute { id: 2, name: 91 });
         let out = resolve(read).unwrap();
-        assert_eq!(out.sizes, Some(2));
+        assert_eq!(out.attributes, Attributes { sizes: Some(2), processor: None });
         assert_eq!(out.strings[&90], "another");
     }
 

@@ -5,12 +5,16 @@
 pub(crate) enum TraceEvent {
     Enter {
         region: u32,
+        /// Processor time since the previous call, ns; `NO_ID` if it was not recorded.
+        processor: u64,
     },
     Leave {
         region: u32,
     },
     ContextEnter {
         context: u32,
+        /// As of an enter.
+        processor: u64,
     },
     ContextLeave {
         context: u32,

@@ -57,6 +57,8 @@ pub(crate) struct Collector<'a> {
     pub windows: Option<&'a HashMap<u32, u32>>,
     /// Takes the messages between two ranks, instead of the table of records.
     pub posts: Option<PostBuilder<'a>>,
+    /// Whether the trace has processor times of the intervals between calls.
+    pub has_processor: bool,
     /// Whether `posts` cannot take them, so that reading stopped.
     pub unusual: bool,
     out: LocationEvents,
@@ -88,6 +90,7 @@ impl<'a> Collector<'a> {
             one_sided: OpenIds::default(),
             windows: None,
             posts: None,
+            has_processor: false,
             unusual: false,
             out: LocationEvents { location, ..LocationEvents::default() },
         }
@@ -132,6 +135,7 @@ impl<'a> Collector<'a> {
             calls.region.pop();
             calls.enter.pop();
             calls.paused.pop();
+            calls.processor.pop();
             calls.enter_event.pop();
             calls.path.pop();
         }
@@ -182,18 +186,27 @@ impl<'a> Collector<'a> {
         self.phases.last().map_or(NONE, |&(_, path)| path)
     }
 
-    fn enter(&mut self, time: u64, region: u32, inside: Option<u32>) -> Result<(), String> {
+    fn enter(
+        &mut self,
+        time: u64,
+        region: u32,
+        inside: Option<u32>,
+        processor: u64,
+    ) -> Result<(), String> {
         self.out.enters += 1;
         match self.classes.get(region) {
             Some(RegionClass::Mpi) => {
                 if self.mpi_depth == 0 {
                     let paused = std::mem::take(&mut self.paused);
                     if let Some(posts) = &mut self.posts {
-                        posts.begin_call(region, time, self.seen, paused);
+                        posts.begin_call(region, time, self.seen, (paused, processor));
                     }
                     self.out.calls.region.push(region);
                     self.out.calls.enter.push(time);
                     self.out.calls.paused.push(paused);
+                    if self.has_processor {
+                        self.out.calls.processor.push(processor);
+                    }
                     self.out.calls.enter_event.push(self.seen);
                     self.call_path = inside.unwrap_or_else(|| self.innermost_path());
                     self.out.calls.path.push(self.call_path);
@@ -294,10 +307,13 @@ impl<'a> Collector<'a> {
 
     fn take(&mut self, time: u64, event: TraceEvent) -> Result<(), String> {
         match event {
-            TraceEvent::Enter { region } => return self.enter(time, region, None),
-            TraceEvent::ContextEnter { context } => {
+            TraceEvent::Enter { region, processor } => {
+                return self.enter(time, region, None, processor);
+            }
+            TraceEvent::ContextEnter { context, processor } => {
                 let path = self.context_path(context)?;
-                return self.enter(time, self.contexts[&context].region, Some(path));
+                let region = self.contexts[&context].region;
+                return self.enter(time, region, Some(path), processor);
             }
             TraceEvent::ContextLeave { context } => {
                 let region = self

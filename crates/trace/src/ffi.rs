@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
 
-use crate::definitions::Definition;
+use crate::definitions::{Attributes, Definition};
 use crate::error::TraceError;
 use crate::event::EventSink;
 use crate::tables::ClockOffset;
@@ -116,6 +116,7 @@ api! {
     on_rma_release = b"OTF2_EvtReaderCallbacks_SetRmaReleaseLockCallback\0": fn(Handle, *const c_void) -> Code;
     has_attribute = b"OTF2_AttributeList_TestAttributeByID\0": fn(Handle, u32) -> bool;
     string_of = b"OTF2_AttributeList_GetStringRef\0": fn(Handle, u32, *mut u32) -> Code;
+    number_of = b"OTF2_AttributeList_GetUint64\0": fn(Handle, u32, *mut u64) -> Code;
 }
 
 unsafe extern "C" {
@@ -385,14 +386,14 @@ impl Archive<'_> {
 
     /// Reads the events of a selected location into `sink`; returns the number of records read.
     ///
-    /// Collectives with the attribute `sizes` refer to the string that it names.
+    /// Of the attributes of events, `attributes` are read.
     ///
     /// # Errors
     /// [`TraceError::Events`] if the file is missing, truncated or damaged.
     pub(crate) fn events<S: EventSink>(
         &self,
         location: u64,
-        sizes: Option<u32>,
+        attributes: Attributes,
         sink: &mut S,
     ) -> Result<u64, TraceError> {
         let api = &self.otf2.api;
@@ -409,7 +410,8 @@ impl Archive<'_> {
             return Err(failed(0, format!("cannot be opened ({})", self.otf2.last_error())));
         }
         let mut read = 0;
-        look_for_sizes(sizes, api.has_attribute, api.string_of);
+        let (has, string, number) = (api.has_attribute, api.string_of, api.number_of);
+        look_for(attributes, AttributeReader { has, string, number });
         // SAFETY: as in `definitions`: the signatures are those of OTF2 3.x and `sink` outlives the
         // call that uses it.
         let code = unsafe {

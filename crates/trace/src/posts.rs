@@ -14,7 +14,7 @@ use tailback_readers::post_rows::{ComputeRow, NO_PEER, NO_WAIT, PostRow};
 use crate::definitions::Communicator;
 use crate::event::TraceEvent;
 use crate::lookup::{ById, OpenIds};
-use crate::tables::{LocationEvents, NONE, RecordKind};
+use crate::tables::{LocationEvents, NO_ID, NONE, RecordKind};
 
 /// MPI_PROC_NULL of Open MPI as value of a rank column; that of MPICH is [`NONE`].
 const OPEN_MPI_PROC_NULL: u32 = u32::MAX - 1;
@@ -140,12 +140,21 @@ impl<'a> PostBuilder<'a> {
         }
     }
 
-    /// Begins a call; the time since the previous one is a computation.
-    pub(crate) fn begin_call(&mut self, region: u32, time: u64, event: u64, paused: bool) {
+    /// Begins a call; the time since the previous one is a computation. It takes its processor time
+    /// (ns) where that was recorded, and no time if recording was paused.
+    pub(crate) fn begin_call(
+        &mut self,
+        region: u32,
+        time: u64,
+        event: u64,
+        (paused, processor): (bool, u64),
+    ) {
         self.call = OpenCall { region, enter: time, ..OpenCall::default() };
         let gap = self.left.map_or(0, |left| time.saturating_sub(left));
-        if gap > 0 && !paused {
-            let ps = (gap as f64 * self.of.ps_per_tick).round_ties_even() as u64;
+        let timed = processor != NO_ID;
+        if gap > 0 && (timed || !paused) {
+            let wall = (gap as f64 * self.of.ps_per_tick).round_ties_even() as u64;
+            let ps = if timed { wall.min(processor.saturating_mul(1000)) } else { wall };
             if ps > 0 {
                 let (rank, position) = (self.of.rank, event as u32);
                 self.out.computes.push(ComputeRow { rank, position, ps });

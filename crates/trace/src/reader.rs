@@ -255,6 +255,7 @@ fn read_location<'a>(
     let mut collector = Collector::new(location, classes, &definitions.contexts, size);
     collector.posts = context.map(PostBuilder::new);
     collector.windows = Some(&definitions.windows);
+    collector.has_processor = definitions.attributes.processor.is_some();
     if absent {
         return Ok((collector, 0, Vec::new()));
     }
@@ -267,7 +268,7 @@ fn read_location<'a>(
     let has_definitions = local.exists() && check_definitions(&local, layout)?;
     let archive = opened.library.open(anchor)?;
     let clock_offsets = archive.select(location, has_definitions)?;
-    let outcome = archive.events(location, definitions.sizes, &mut collector);
+    let outcome = archive.events(location, definitions.attributes, &mut collector);
     archive.close_events();
     if let Some(reason) = collector.fault.take() {
         return Err(fault(collector.seen(), reason));

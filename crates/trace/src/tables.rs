@@ -70,6 +70,9 @@ pub struct Calls {
     pub leave: Vec<u64>,
     /// Whether recording was switched off and on again since the previous call, shape (C,).
     pub paused: Vec<bool>,
+    /// Processor time since the previous call of the location, ns, [`NO_ID`] if it was not recorded,
+    /// shape (C,); empty if the trace has no such times.
+    pub processor: Vec<u64>,
     /// Number of the enter event, shape (C,).
     pub enter_event: Vec<u64>,
     /// Number of the leave event, shape (C,).

@@ -41,10 +41,11 @@ from tailback.inference.explain_wording import engine_settings, only_placements_
 from tailback.inference.further_costs import further_costs
 from tailback.inference.measured_run import (
     TraceCalibration,
+    as_forecast,
     calibrated_by_trace,
-    differences_from_recorded,
     measured_run,
     network_evidence,
+    why_forecast,
     with_measured,
     with_round_robin_adapters,
 )
@@ -176,7 +177,9 @@ class DiagnosisResult(FolderResult):
 
     def _repr_html_(self) -> str:
         diagnosis = self.diagnosis
-        rows = {
+        forecast = diagnosis.forecast
+        rows = {} if forecast is None else {"forecast": str(forecast)}
+        rows |= {
             "verdict": diagnosis.headline,
             "confidence": self._confidence,
             diagnosis.times: format_time(diagnosis.elapsed_ps),
@@ -201,6 +204,7 @@ def diagnose(
     jobs: str | Path | None = None,
     samples: str | Path | None = None,
     allow_hosts: str | None = None,
+    forecast: bool = False,
     methods: Sequence[str] = (),
     remedies: Sequence[str] = (),
     seeds: int | None = None,
@@ -225,6 +229,8 @@ def diagnose(
             recording.
         samples: Samples that receivers counted, by flow or cumulative (CSV).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
+        forecast: Forecast the run and do not compare it with recorded times. Recordings whose ranks
+            shared cores, and those with ``compute_scale``, are forecast in any case.
         methods: Placements to try; default: all that apply.
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
@@ -267,7 +273,7 @@ def diagnose(
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
         expected = _EvidenceFiles.of(found.case, counters, jobs, samples).expected_run(
-            prepare(found.scenario, allow_hosts, found.notes), step, watch, threads
+            prepare(found.scenario, allow_hosts, found.notes), step, watch, threads, forecast
         )
     prepared, run, known = expected.prepared, expected.run, expected.known
     # The diagnosis and the stalls by call site use the same congestion trees.
@@ -292,13 +298,8 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    notes = [
-        *notes_on_recording(found.scenario),
-        *notes_on_network(found.scenario),
-        *diagnosis.warnings,
-        *note_on_effort(seeds, run),
-    ]
-    diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(notes))})
+    before = [*notes_on_recording(found.scenario), *notes_on_network(found.scenario)]
+    diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis,
@@ -349,8 +350,8 @@ class _Expected:
     Attributes:
         prepared: Its scenario.
         run: The run.
-        measured: Times recorded in the trace, if any.
-        changed: How the scenario differs from the measured run; empty if it does not.
+        measured: The recorded run; None for a forecast.
+        unknown: What a forecast does not know or use.
         evidence: Counters and job list.
         found: What they show; None without a measured run to compare with.
         known: The run, and runs of changes of the scenario that the search for causes simulated.
@@ -359,7 +360,7 @@ class _Expected:
     prepared: PreparedScenario
     run: base.Run
     measured: MeasuredRun | None
-    changed: str
+    unknown: Sequence[str]
     evidence: NetworkEvidence
     found: EvidenceSummary | None
     known: Sequence[tuple[Change, base.Run]]
@@ -371,11 +372,20 @@ class _Expected:
 
     def measured_with_ideal(self, evaluate: Evaluate) -> MeasuredRun | None:
         """The measured run with the time it would take on a network without delay."""
-        if self.measured is None or self.changed:
-            return self.measured
+        if self.measured is None:
+            return None
         instant = evaluate(Change(network="instant", background=False)).elapsed_ps
         times = self.measured.measured.with_ideal_network(instant)
         return replace(self.measured, measured=times)
+
+    def with_notes(
+        self, diagnosis: Diagnosis, before: Sequence[str], after: Sequence[str]
+    ) -> Diagnosis:
+        """The diagnosis with what a forecast does not know, and other notes around its own."""
+        warnings = [*before, *self.unknown, *diagnosis.warnings, *after]
+        assumptions = [*self.unknown, *diagnosis.assumptions]
+        update = {"warnings": list(dict.fromkeys(warnings)), "assumptions": assumptions}
+        return diagnosis.model_copy(update=update)
 
     def explained(
         self,
@@ -389,7 +399,7 @@ class _Expected:
         """The diagnosis of the measured time in place of the expected one."""
         if measured is None:
             return diagnosis
-        diagnosis = with_measured(diagnosis, measured.measured, self.changed)
+        diagnosis = with_measured(diagnosis, measured.measured)
         if self.found is None:
             return diagnosis
         cost = further_costs(self.prepared, self.evidence, self.run, evaluate, placements, seeds)
@@ -432,23 +442,34 @@ class _EvidenceFiles:
         return cls(counters or case.counters, jobs, samples or case.samples)
 
     def expected_run(
-        self, prepared: PreparedScenario, step: Progress, watch: Watch | None, threads: int | None
+        self,
+        prepared: PreparedScenario,
+        step: Progress,
+        watch: Watch | None,
+        threads: int | None,
+        forecast: bool,
     ) -> _Expected:
         """Simulate a scenario together with what the evidence shows."""
         step("reading the times of the trace", 0.0)
-        measured = measured_run(prepared)
-        changed = differences_from_recorded(prepared)
+        evidence_given = bool(self.counters) or self.jobs is not None or self.samples is not None
+        why = why_forecast(prepared, asked=forecast, evidence=evidence_given)
+        measured, unknown = None, list[str]()
         machine = TraceCalibration(prepared)
-        if measured is not None and not changed:
+        if why:
+            prepared, unknown = as_forecast(prepared)
+        else:
+            measured = measured_run(prepared)
+        self._refuse_without_times(measured, why)
+        if measured is not None:
             machine = calibrated_by_trace(prepared, measured)
-        fifo = prepared = machine.prepared
-        if measured is not None and not changed:
+            prepared = machine.prepared
+        fifo = prepared
+        if measured is not None:
             prepared = with_round_robin_adapters(prepared)
         step("simulating the scenario", 0.0)
         run = execute(prepared, watch=watch, threads=threads, record_computation=True)
         evidence, found, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
-        self._refuse_without_times(measured, changed)
-        if measured is not None and not changed:
+        if measured is not None:
             step("aligning counters with the trace", 0.0)
             evidence = network_evidence(prepared, measured, run, self.counters, self.jobs)
             evidence = with_samples(evidence, self.samples, prepared)
@@ -473,9 +494,9 @@ class _EvidenceFiles:
             others = [*explained.others]
         run = decode_samples(replace(run, computations=None), prepared.fabric)
         known = [*others, (Change(measure=True), run)]
-        return _Expected(prepared, run, measured, changed, evidence, found, known)
+        return _Expected(prepared, run, measured, unknown, evidence, found, known)
 
-    def _refuse_without_times(self, measured: MeasuredRun | None, changed: str) -> None:
+    def _refuse_without_times(self, measured: MeasuredRun | None, why: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
         options = by_option(
             counters=bool(self.counters),
@@ -483,17 +504,12 @@ class _EvidenceFiles:
             samples=self.samples is not None,
         )
         given = next((option for option, there in options.items() if there), "")
-        if given and (measured is None or changed):
-            why = (
-                f"the scenario changes it ({changed})"
-                if changed
-                else "the source has no recorded times"
-            )
+        if given and measured is None:
             raise ScenarioError(
-                f"needs a measured run, but {why}",
+                f"needs a measured run, but {why or 'the source has no recorded times'}",
                 place=given,
-                remedy="give an unchanged trace with times (OTF2, DUMPI, Nsight Systems), or leave "
-                "it out",
+                remedy="give an unchanged trace with times (OTF2, DUMPI, Nsight Systems), recorded "
+                "with one core per rank, or leave it out",
             )
 
 

@@ -57,6 +57,12 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
 )
 @allow_hosts_option
 @click.option(
+    "--forecast",
+    is_flag=True,
+    help="Forecast the run, and do not compare it with recorded times (default for recordings "
+    "whose ranks shared cores, and with --compute-scale or --ranks).",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Folder for report and data (default tailback-NAME).",
@@ -120,6 +126,7 @@ def diagnose(
     contexts: Path | None,
     captures: tuple[Path, ...],
     allow_hosts: str | None,
+    forecast: bool,
     out: Path | None,
     force: bool,
     methods: tuple[str, ...],
@@ -140,7 +147,8 @@ def diagnose(
     SOURCE is a trace (tailback list reader), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis, or of a run in
     the lab (tailback lab run). For a trace with times the output starts with the
-    measured run and where its time went, next to the time that the model expects.
+    measured run and where its time went, next to the time that the model expects;
+    if its ranks shared cores, the result is a forecast.
 
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the
@@ -170,6 +178,7 @@ def diagnose(
             jobs=jobs,
             samples=samples,
             allow_hosts=allow_hosts,
+            forecast=forecast,
             methods=methods,
             remedies=remedies,
             seeds=seeds,

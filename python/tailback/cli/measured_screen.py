@@ -17,12 +17,12 @@ _SMALL = 0.005
 
 
 def measured_lines(diagnosis: Diagnosis) -> list[str]:
-    """Measured time, where it went, and what the model expects; nothing without a measurement."""
-    measured = diagnosis.measured
+    """What a forecast is of; or the measured time, where it went, and what the model expects."""
+    measured, forecast = diagnosis.measured, diagnosis.forecast
+    if forecast is not None:
+        return [*wrap(f"{format_time(diagnosis.elapsed_ps)} {forecast}", first="FORECAST  "), ""]
     if measured is None:
         return []
-    if diagnosis.changed:
-        return [*wrap(_not_compared(diagnosis, measured), first=""), ""]
     lines = [
         f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks"
         f"{_interval(measured)}; mean over the ranks:",
@@ -63,15 +63,6 @@ def _parts(measured: Measured) -> list[str]:
     if small:
         rows.append(("smaller parts", format_time(small), percent(small / measured.elapsed_ps), ""))
     return align_columns(("where it went", "time", "share", "by the clocks"), rows, " rrr")
-
-
-def _not_compared(diagnosis: Diagnosis, measured: Measured) -> str:
-    """What was measured, in short: the verdict is of another run than the recorded one."""
-    return (
-        f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks (breakdown: "
-        f"diagnosis.json). Not compared with the model, which expects "
-        f"{format_time(diagnosis.modelled_ps)} with {diagnosis.changed}."
-    )
 
 
 def _efficiencies(found: Efficiency) -> str:

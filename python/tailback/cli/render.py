@@ -61,8 +61,11 @@ def diagnosis_lines(
     lines = measured_lines(diagnosis)
     lines += [f"VERDICT  {VERDICTS[diagnosis.cause].upper()}", *wrap(diagnosis.headline)]
     if diagnosis.explanation is None:
-        known = "" if diagnosis.captured else f", {_communication(diagnosis)}"
-        lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{known}")
+        communication = "" if diagnosis.captured else f"; {_communication(diagnosis)}"
+        if diagnosis.forecast is None:
+            lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{communication}")
+        else:
+            lines += wrap(communication.removeprefix("; "))
         lines += wrap(diagnosis.times_from)
     if diagnosis.not_recorded:
         lines += wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")

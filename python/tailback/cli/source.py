@@ -104,6 +104,12 @@ def source_options(command: F) -> F:
             help="Multiply compute time (for a trace: by 1).",
         ),
         click.option(
+            "--ranks",
+            metavar="N|GRID",
+            help="Run a trace on more ranks than recorded, like 512 or 8x8x8 (stencils, rings and "
+            "collectives; the problem grows with the ranks).",
+        ),
+        click.option(
             "--seed", type=click.IntRange(0), help="Seed of every random choice (for a trace: 1)."
         ),
         click.option(

@@ -62,6 +62,7 @@ class HeadlineFacts:
         slow_links: Links known to be slow, if any are.
         slow_tried: Whether slow cables were simulated to explain the time.
         late_ranks: Ranks that compute longer than others, in words; empty if none does.
+        total_name: What ``elapsed_ps`` is: the time of the run, or of its communication alone.
     """
 
     elapsed_ps: int
@@ -80,6 +81,7 @@ class HeadlineFacts:
     slow_links: SlowLinks | None
     slow_tried: bool
     late_ranks: str = ""
+    total_name: Literal["run time", "communication time"] = "run time"
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,12 @@ def headline(
         return _headline_without_contention(cause, findings, cost, facts)
     lead = _main_clause(cause, facts)
     if facts.simulated_again:
-        total = f"{format_time(facts.elapsed_ps)} {facts.times}"
+        part, total = percent(cost[cause]), f"{format_time(facts.elapsed_ps)} {facts.times}"
         gain = facts.gains.get(cause)
         if gain is not None and percent(gain) != percent(0.0):
-            return f"{lead}: without this the run takes {percent(gain)} less time ({total})."
+            return f"{lead}: without this, {percent(gain)} of the {facts.total_name} is saved ({total})."
         alone = "" if gain is None else ", but alone none of it can be gained"
-        return f"{lead}: this costs {percent(cost[cause])} of the run time ({total}){alone}."
+        return f"{lead}: this costs {part} of the {facts.total_name} ({total}){alone}."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{lead}."
@@ -134,7 +136,7 @@ def _headline_without_contention(
         if not facts.simulated_again:
             return f"{lead}."
         part = percent(cost[cause])
-        return f"{lead}: they cost {part} of the run time ({total} {facts.times})."
+        return f"{lead}: they cost {part} of the {facts.total_name} ({total} {facts.times})."
     if cause == "injection":
         needs = percent(facts.wire_share)
         return f"{lead}: the busiest one needs {needs} of the {total} just to send its data."

@@ -11,6 +11,7 @@ from tailback.diagnosis.explanation import Explanation
 from tailback.evidence.model import Measured
 from tailback.frozen_model import FrozenModel
 from tailback.placement.variant import PlacementVariant
+from tailback.units import counted
 
 Cause = Literal[
     "pattern",
@@ -377,6 +378,31 @@ class Sampling(FrozenModel):
     note: str
 
 
+class Forecast(FrozenModel):
+    """What a forecast is of; nothing of it was measured.
+
+    Attributes:
+        fabric: File or preset of the network, or the kind of its topology.
+        ranks: Ranks of the job.
+        placement: How they are placed.
+        communication_alone: Whether computation takes no time.
+        weak_scaling: Whether the recorded program is extrapolated to these ranks, with the bytes
+            and computation of each rank as recorded.
+    """
+
+    fabric: str
+    ranks: int
+    placement: str
+    communication_alone: bool = False
+    weak_scaling: bool = False
+
+    def __str__(self) -> str:
+        alone = ", communication alone" if self.communication_alone else ""
+        placed = f"{self.placement} placement" if self.placement != "file" else "placed by a file"
+        scaled = " by weak scaling" if self.weak_scaling else ""
+        return f"on {self.fabric}, {counted(self.ranks, 'rank')}{scaled}, {placed}{alone}"
+
+
 class Diagnosis(FrozenModel):
     """A diagnosis: verdict, evidence and remedy.
 
@@ -395,8 +421,8 @@ class Diagnosis(FrozenModel):
         sampling: Quality of the samples that the verdict is based on.
         elapsed_ps: Measured time of our job, or the expected time if nothing was measured.
         expected_ps: Time that the model expects for our job.
-        measured: The measured run; None if nothing was measured.
-        changed: How the settings of the expected run differ from the measured one; may be empty.
+        measured: The measured run; None for a forecast.
+        forecast: What a forecast is of; None for a measured run.
         not_explained_ps: Measured minus expected time, which includes the recorded computation;
             with an explanation, also minus unmodelled time (set-up, end, calls without data). None
             if nothing was measured or the expected run has other settings.
@@ -447,7 +473,7 @@ class Diagnosis(FrozenModel):
     times_from: str = ""
     expected_ps: int | None = None
     measured: Measured | None = None
-    changed: str = ""
+    forecast: Forecast | None = None
     not_explained_ps: int | None = None
     not_explained_low_ps: int | None = None
     not_explained_high_ps: int | None = None

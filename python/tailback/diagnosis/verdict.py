@@ -67,6 +67,7 @@ from tailback.diagnosis.wording import (
     BETWEEN_HOSTS,
     LONGER_PATHS,
     WITHOUT_SAMPLES,
+    forecast_of,
     late_ranks,
     provenance,
     recorded_warnings,
@@ -183,6 +184,7 @@ def diagnose_cause(
         slow_links=slow_links(slow, evidence) if cause == "slow-link" else [],
         times=times_of(run),
         times_from=provenance(run),
+        forecast=forecast_of(run, captured=evidence.captured),
         captured=evidence.captured,
         not_recorded=list(run.summary.get("not_recorded", [])),
     )
@@ -348,6 +350,7 @@ def _headline_facts(
         slow_links=_known_slow_links(slow, evidence),
         slow_tried=slow is not None,
         late_ranks=late_ranks(late, "imbalance"),
+        total_name="communication time" if run.compute_scale == 0.0 else "run time",
     )
 
 

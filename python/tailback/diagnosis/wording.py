@@ -7,12 +7,15 @@ Simulated times are *expected*, whatever was recorded. A run with measured times
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-from tailback.diagnosis.model import Agreement, Basis, Times, WaterfallBar
+from tailback.diagnosis.model import Agreement, Basis, Forecast, Times, WaterfallBar
 from tailback.errors import option
 from tailback.evidence.model import LateRank
 from tailback.run.run import Run
+from tailback.traffic.program import RecordedTimes
+from tailback.traffic.readers.recorded_cores import note_on_times
 from tailback.units import format_time, percent
 
 WITHOUT_SAMPLES: Final = "The capture has no samples, so there is no verdict: {}."
@@ -86,15 +89,16 @@ def provenance(run: Run) -> str:
         return "All times were measured."
     recorded = _recording(run)
     if recorded is not None:
-        scale = _compute_scale(run)
-        times = "used" if scale == 1.0 else f"scaled by {scale:g}"
+        scale = run.compute_scale
+        used = "used" if scale in (None, 1.0) else f"scaled by {scale:g}"
         if scale == 0.0:
-            times = "left out (compute_scale = 0)"
+            used = "left out (compute_scale = 0)"
+        what = "processor time" if recorded.processor_time else "time"
         return (
-            "The verdict's times come from a simulation. From the trace, the time between calls "
-            f"({format_time(recorded['between_ps'])} per rank) was {times}; the time inside calls "
-            f"({format_time(recorded['calls_ps'])} per rank, with waits for late ranks) was not "
-            "used."
+            f"The verdict's times come from a simulation. From the trace, the {what} between calls "
+            f"({format_time(recorded.between_ps)} per rank) was {used}; the time inside calls "
+            f"({format_time(recorded.calls_ps)} per rank, with waits for late ranks) was "
+            "not used."
         )
     if any(job.trace is not None for job in run.scenario.job):
         return "All times come from a simulation; no recorded times were used."
@@ -102,24 +106,31 @@ def provenance(run: Run) -> str:
 
 
 def recorded_warnings(run: Run) -> list[str]:
-    """Reasons why the times of a recording, or the simulated ones, may be unreliable."""
+    """Why the times of a recording are not used, or may be unreliable."""
     recorded = _recording(run)
     if recorded is None:
         return []
-    out = []
-    if crowded := int(recorded["oversubscribed_ps"]):
-        out.append(
-            "Recorded on too few cores: even the last rank to enter a small collective spent "
-            f"{format_time(crowded)} in it. Ranks were waiting for a processor, also between "
-            f"calls: record with one core per rank, or try {option('compute_scale', 0)}."
+    if note := note_on_times(recorded):
+        return [note]
+    total = format_time(recorded.total_ps)
+    stated = run.compute_scale is not None
+    if crowded := recorded.oversubscribed_ps:
+        why = (
+            f"even the last rank to enter a small collective spent {format_time(crowded)} in it, "
+            "as ranks waited for a processor"
         )
-    whole, excess = _excess(run, recorded)
+        if stated:
+            return [f"recording: {why}: its times ({total} per rank) are not used"]
+        return [f"Recorded on too few cores: {why}. Record with one core per rank."]
+    if stated:
+        return [f"recording: its times ({total} per rank) are not compared with the forecast"]
+    excess = _excess(run, recorded)
     if excess >= UNEXPLAINED_TIMES:
-        out.append(
-            f"The recorded run took {format_time(whole)} per rank, {excess:.1f} times what the "
-            "model expects. The cause of the difference is not in the model."
-        )
-    return out
+        return [
+            f"The recorded run took {total} per rank, {excess:.1f} times what the model expects. "
+            "The cause of the difference is not in the model."
+        ]
+    return []
 
 
 def without_single_times(run: Run) -> list[str]:
@@ -136,15 +147,15 @@ def without_single_times(run: Run) -> list[str]:
 def recording_contradiction(run: Run) -> str:
     """Clause on why the network cannot be ruled out; empty if it can.
 
-    A simulation without contention proves nothing about a recording that was made on too few cores
-    or took much longer.
+    A simulation without contention proves nothing about a recorded run that took much longer. A
+    forecast is of another run than the recorded one.
     """
     recorded = _recording(run)
-    if recorded is None or times_of(run) == "measured":
+    if recorded is None or times_of(run) == "measured" or run.compute_scale is not None:
         return ""
-    if recorded["oversubscribed_ps"]:
+    if recorded.oversubscribed_ps:
         return "the recording was made on too few cores"
-    _, excess = _excess(run, recorded)
+    excess = _excess(run, recorded)
     return (
         f"the recorded run took {excess:.1f} times as long" if excess >= UNEXPLAINED_TIMES else ""
     )
@@ -161,20 +172,32 @@ def unordered(run: Run) -> str:
     )
 
 
-def _excess(run: Run, recorded: dict[str, Any]) -> tuple[int, float]:
-    """Recorded time per rank, with computation as scaled, and its ratio to the expected time."""
-    whole = recorded["calls_ps"] + round(recorded["between_ps"] * _compute_scale(run))
-    return whole, whole / run.elapsed_ps if run.elapsed_ps > 0 else 0.0
+def _excess(run: Run, recorded: RecordedTimes) -> float:
+    """Ratio of the recorded time per rank to the expected time."""
+    return recorded.total_ps / run.elapsed_ps if run.elapsed_ps > 0 else 0.0
 
 
-def _compute_scale(run: Run) -> float:
-    """Factor by which the scenario scales the computation of the diagnosed job."""
-    return next((job.compute_scale for job in run.scenario.job if job.observed), 1.0)
+def forecast_of(run: Run, *, captured: bool) -> Forecast | None:
+    """What a simulated run forecasts; None for a run with measured times."""
+    if captured or times_of(run) == "measured":
+        return None
+    section = run.scenario.fabric
+    tree = "fat tree" if section.fat_tree is not None else ""
+    kind = str((section.topology or {}).get("kind", ""))
+    file = Path(section.file).name if section.file is not None else ""
+    job = run.tables["jobs"].filter("observed").row(0, named=True)
+    return Forecast(
+        fabric=file or section.preset or tree or kind,
+        ranks=job["ranks"],
+        placement=job["placement"],
+        communication_alone=run.compute_scale == 0.0,
+        weak_scaling=any(job.observed and job.ranks for job in run.scenario.job),
+    )
 
 
-def _recording(run: Run) -> dict[str, Any] | None:
-    found = run.summary.get("recording")
-    return found if isinstance(found, dict) else None
+def _recording(run: Run) -> RecordedTimes | None:
+    recorded = run.summary.get("recording")
+    return RecordedTimes(**recorded) if isinstance(recorded, dict) else None
 
 
 def met_congestion(value: float, high: float) -> str:

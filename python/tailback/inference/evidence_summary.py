@@ -41,7 +41,6 @@ class EvidenceSummary:
         slow_anywhere: Which links may be slow if even their number is large; empty if none is.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
-        shared_cores: How many ranks shared cores, and where; empty if none did.
         ranks_missing: Which part of the ranks is not recorded, like "2 of 4 ranks"; empty if all
             are.
         impossible: Why what was found cannot be true, as a sentence; empty if it can.
@@ -71,7 +70,6 @@ class EvidenceSummary:
     place_open: bool = False
     slow_anywhere: str = ""
     assumed_hosts: str = ""
-    shared_cores: str = ""
     ranks_missing: str = ""
     impossible: str = ""
     sources: tuple[str, ...] = ()

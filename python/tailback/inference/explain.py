@@ -52,7 +52,7 @@ from tailback.port_counters.findings.port_events import ports_counted
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import has_no_probes
-from tailback.sources.recording import ranks_missing_of, shared_cores_of
+from tailback.sources.recording import ranks_missing_of
 
 NEGLIGIBLE = 1e-4
 """Probability below which hypotheses are left out of the ensemble of the verdict."""
@@ -158,10 +158,8 @@ def add_evidence(
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     found = _summary(space, posterior, candidates, statements)
-    shared = shared_cores_of(prepared.scenario)
     found = replace(
         found,
-        shared_cores=shared,
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,

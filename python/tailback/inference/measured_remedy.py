@@ -75,13 +75,10 @@ def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
         return wording.RECORD_ALL
     if found.impossible or (diagnosis.not_explained_ps or 0) < 0:
         return wording.make_model_fit()
-    if found.shared_cores:
-        # Until then, evidence on the network does not tell waits for it from others.
-        return wording.one_core_per_rank(found.shared_cores)
     if found.change is not None and found.change.is_fault:
         return wording.look_around(found.change)
     hosts = diagnosis.measured.hosts if diagnosis.measured is not None else None
-    if hosts is not None and hosts.hosts == 1 and not diagnosis.changed:
+    if hosts is not None and hosts.hosts == 1:
         return wording.LOOK_AT_THE_HOST
     # The headline names the same links.
     slow = () if found.slow_anywhere else found.candidates

@@ -13,7 +13,7 @@ from tailback.calibration.file import Calibration
 from tailback.calibration.routes import Machine
 from tailback.calibration.trace import trace_times
 from tailback.diagnosis.model import Diagnosis
-from tailback.errors import TailbackError
+from tailback.errors import TailbackError, option
 from tailback.evidence import MeasuredRun, has_times, measure
 from tailback.evidence.counter_alignment import JoinError
 from tailback.evidence.jobs import JobListError, read_jobs
@@ -73,18 +73,60 @@ def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": shared}))
 
 
-def differences_from_recorded(prepared: PreparedScenario) -> str:
-    """How the scenario differs from the recorded run, in words; empty if it does not."""
-    section = prepared.observed.section
-    changes = []
-    if section.compute_scale != 1:
-        changes.append(f"computation times {section.compute_scale:g}")
+def why_forecast(prepared: PreparedScenario, *, asked: bool, evidence: bool) -> str:
+    """Why a recorded run is not explained but forecast, in words; empty if it is explained.
+
+    Args:
+        prepared: The scenario.
+        asked: Whether the user asks for a forecast.
+        evidence: Whether the user gives counters, jobs or samples of the recorded run.
+    """
+    section, recording = prepared.observed.section, prepared.observed.program.recording
+    if recording is None:
+        return ""
+    if asked:
+        return "a forecast is asked for"
+    if section.compute_scale is not None:
+        return f"computation is scaled by {section.compute_scale:g}"
+    if section.ranks is not None:
+        return f"it is extrapolated to {section.ranks} ranks"
     if section.repeat != 1:
-        changes.append(f"{section.repeat} repetitions")
-    return " and ".join(changes)
+        return f"the scenario repeats it {section.repeat} times"
+    if recording.sharing:
+        return recording.sharing
+    # Small collectives take long where ranks wait for a processor, and where links are congested. A
+    # run on known hosts of this fabric, or with evidence on it, is explained in any case.
+    placed = prepared.observed.hosts_recorded or section.placement_file is not None
+    crowded = recording.oversubscribed_ps > 0 and recording.sharing is None
+    return "its ranks waited for a processor" if crowded and not placed and not evidence else ""
 
 
-def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -> Diagnosis:
+def as_forecast(prepared: PreparedScenario) -> tuple[PreparedScenario, list[str]]:
+    """The scenario of a forecast, and notes on what it does not know or use.
+
+    Without a stated scale, computation takes the recorded time, or none where ranks waited for a
+    processor and their processor time is unknown.
+    """
+    section, recording = prepared.observed.section, prepared.observed.program.recording
+    notes = list[str]()
+    fabric = prepared.fabric
+    interfaces = fabric.link_interface is not None
+    if recorded_counters(section.trace, fabric.host_name, interfaces=interfaces):
+        notes.append("the port counters of the recording are not used: they are of another run")
+    if recording is None or section.compute_scale is not None:
+        return prepared, notes
+    # A recording that tells the cores of ranks is believed before its small collectives.
+    waited = recording.oversubscribed_ps > 0 if recording.sharing is None else recording.sharing
+    if recording.processor_time or not waited:
+        return prepared.with_compute_scale(1.0), notes
+    note = (
+        "computation is unknown, as ranks waited for a processor: the verdict is about "
+        f"communication alone; state {option('compute_scale')} (docs/how-to/forecast.md)"
+    )
+    return prepared.with_compute_scale(0.0), [note, *notes]
+
+
+def with_measured(diagnosis: Diagnosis, measured: Measured) -> Diagnosis:
     """Add the measured times and the part that the model does not explain.
 
     The model replays the recorded computation, so waits for it are explained. The confidence of a
@@ -94,17 +136,15 @@ def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -
     Args:
         diagnosis: Diagnosis of the expected run.
         measured: The measured run.
-        changed: Settings of the expected run that differ from the recorded one; the two are then
-            not compared.
     """
     expected = diagnosis.modelled_ps
-    times = {"elapsed_ps": measured.elapsed_ps, "expected_ps": expected, "measured": measured}
-    if changed:
-        return diagnosis.model_copy(update={**times, "changed": changed})
     rest = measured.elapsed_ps - expected
     return diagnosis.model_copy(
         update={
-            **times,
+            "elapsed_ps": measured.elapsed_ps,
+            "expected_ps": expected,
+            "measured": measured,
+            "forecast": None,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - expected,
             "not_explained_high_ps": measured.high_ps - expected,

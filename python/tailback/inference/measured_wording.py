@@ -313,11 +313,6 @@ RECORD_ALL: Final = (
 """Action if ranks are not recorded."""
 
 
-def one_core_per_rank(shared: str) -> str:
-    """Action if ranks shared cores; ``shared``: how many, and on which host."""
-    return f"First record it again with one core for each rank: {shared}."
-
-
 def find_first(
     cause: Cause, missing: Sequence[str], slow: Sequence[str] = (), begin: str = "First"
 ) -> str:

@@ -23,6 +23,12 @@ from tailback.units import counted
 from tailback.version import version
 
 _TICKS_PER_SECOND = 10**9
+_SIZES, _COMPUTED = 0, 1
+
+PROCESSOR_TIME = "tailback::processor_time"
+"""Attribute of the enter event of a call: the processor time of the thread since it left its
+previous call. Recorded where ranks share cores."""
+_ABOUT_PROCESSOR_TIME = "processor time between the thread's previous MPI call and this one, ns"
 
 
 class _Maps(ctypes.Structure):
@@ -39,8 +45,10 @@ class _Maps(ctypes.Structure):
         ("n_sizes", c_uint32),
         ("unknown_sizes", c_uint32),
         ("sizes_attribute", c_uint32),
+        ("computed_attribute", c_uint32),
         ("attributes", c_void_p),
         ("add_string", c_void_p),
+        ("add_number", c_void_p),
     )
 
 
@@ -50,6 +58,7 @@ class _Result(ctypes.Structure):
         ("calls", c_uint64),
         ("dropped", c_uint64),
         ("used", c_uint64),
+        ("computed", c_uint64),
         ("first", c_uint64),
         ("last", c_uint64),
         ("error", c_int),
@@ -96,6 +105,7 @@ class _Archive:
         self.otf2 = otf2
         self.ranks = ranks
         self.notes = notes
+        self.computed = 0
         self.comms, self.numbers, unknown = unite(ranks)
         if unknown:
             notes.append(
@@ -133,6 +143,7 @@ class _Archive:
             total += int(result.calls)
             dropped += int(result.dropped)
             cut += int(result.damaged)
+            self.computed += int(result.computed)
         otf2.archive("CloseEvtFiles", handle)
         otf2.delete_attributes(self._attributes)
         if sizes.lost:
@@ -212,7 +223,6 @@ class _Archive:
             for one in (comms, windows, contexts, of_region, sizes)
         ]
         addresses = [ctypes.addressof(one) for one in arrays]
-        add_string = self.otf2.address("OTF2_AttributeList_AddStringRef")
         maps = _Maps(
             *addresses,
             len(comms),
@@ -221,9 +231,11 @@ class _Archive:
             n_regions,
             len(sizes),
             0,
-            0,
+            _SIZES,
+            _COMPUTED,
             self._attributes,
-            add_string,
+            self.otf2.address("OTF2_AttributeList_AddStringRef"),
+            self.otf2.address("OTF2_AttributeList_AddUint64"),
         )
         return maps, arrays
 
@@ -251,7 +263,11 @@ class _Archive:
         writer = otf2.writer("GetGlobalDefWriter", handle)
         # Events refer to these strings by number, so they come first.
         strings = _Strings(otf2, writer, sizes.numbers)
-        otf2.define("Attribute", writer, 0, strings(ATTRIBUTE), strings(DESCRIPTION), o.STRING_TYPE)
+        name, about = strings(ATTRIBUTE), strings(DESCRIPTION)
+        otf2.define("Attribute", writer, _SIZES, name, about, o.STRING_TYPE)
+        if self.computed:
+            name, about = strings(PROCESSOR_TIME), strings(_ABOUT_PROCESSOR_TIME)
+            otf2.define("Attribute", writer, _COMPUTED, name, about, o.UINT64_TYPE)
         begin, end = self._span()
         first = next(one for one in self.ranks if one.recorded)
         utc = first.utc_ns + begin - first.monotonic_ns

@@ -42,7 +42,7 @@ from tailback.recorder.surroundings import (
     write_job,
 )
 from tailback.traffic.readers.otf2.reader import library_path, load
-from tailback.traffic.readers.recorded_cores import shared_cores
+from tailback.traffic.readers.recorded_cores import sharing_ranks
 from tailback.units import counted
 
 _PREFIX = "program-"
@@ -346,7 +346,11 @@ def _finish(
     communicating = _verify(folder, calls)
     notes[:0] = [*notes_on_end(code, ranks, communicating), *notes_on_missing(ranks)]
     _write_hosts(ranks, folder)
-    notes.extend(shared_cores(folder))
+    if sharing := sharing_ranks(folder):
+        notes.append(
+            f"{sharing}: a diagnosis of this recording is a forecast, by their messages and "
+            "processor times; to explain a measured run, record with one core per rank"
+        )
     # srun outside a job makes one, which only its ranks know.
     job = {"SLURM_JOB_ID": recorded[0].slurm_job} if recorded[0].slurm_job else {}
     write_job({**job, **started.get("job", {})}, folder, notes)

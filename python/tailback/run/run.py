@@ -90,6 +90,11 @@ class Run:
         return bool(self.summary["complete"])
 
     @property
+    def compute_scale(self) -> float | None:
+        """Factor that the scenario states for the computation of the observed job, None without."""
+        return next((job.compute_scale for job in self.scenario.job if job.observed), None)
+
+    @property
     def assumptions(self) -> list[str]:
         """The notes that every verdict shows: steps extrapolated, and rates within hosts."""
         return [note for kind in self.summary.get("assumptions", {}).values() for note in kind]

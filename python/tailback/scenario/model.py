@@ -212,8 +212,18 @@ class JobSection(Section):
     observed: bool = Field(
         default=True, description="false: a background job whose packets are not sampled"
     )
-    compute_scale: float = Field(
-        default=1.0, ge=0, allow_inf_nan=False, description="multiplies recorded compute time"
+    compute_scale: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="multiplies recorded compute time; if stated, the job is a forecast, whose "
+        "times are not compared with recorded ones",
+    )
+    ranks: str | None = Field(
+        default=None,
+        pattern=r"^[1-9]\d{0,8}(x[1-9]\d{0,8})*$",
+        description="run the traced program on so many ranks, or on a grid of them, x first: "
+        '`"512"`, `"8x8x8"`; for stencils, rings and collectives of all ranks',
     )
     repeat: int = Field(
         default=1, ge=1, lt=1 << 31, description="how often the traffic is repeated"
@@ -234,8 +244,9 @@ class JobSection(Section):
             )
         if self.pattern is not None and "kind" not in self.pattern:
             raise InvalidValueError("pattern needs kind = …", "see 'tailback list pattern'")
-        if self.format is not None and self.trace is None:
-            raise InvalidValueError("format needs a trace", "set trace, or leave format out")
+        for key in ("format", "ranks"):
+            if getattr(self, key) is not None and self.trace is None:
+                raise InvalidValueError(f"{key} needs a trace", f"set trace, or leave {key} out")
         return self
 
 

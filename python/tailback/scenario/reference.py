@@ -108,6 +108,7 @@ def _values(field: FieldInfo) -> str:
         "float": "number",
         "bool": "true, false",
         "int | None": "number",
+        "float | None": "number",
     }
     for kind in ("dict", "Path", "str"):
         if kind in str(field.annotation):

@@ -184,6 +184,15 @@ class PreparedScenario:
         merged, job_of_label = side_by_side([job.program for job in jobs])
         return replace(self, jobs=jobs, program=merged, job_of_label=job_of_label)
 
+    def with_compute_scale(self, factor: float) -> PreparedScenario:
+        """The same with a scale of the computation of the observed job, which states none."""
+        at = self.observed_index
+        out = self.with_program(scale_compute(self.observed.program, factor))
+        section = self.observed.section.model_copy(update={"compute_scale": factor})
+        out.jobs[at] = replace(out.observed, section=section)
+        sections = [*self.scenario.job[:at], section, *self.scenario.job[at + 1 :]]
+        return replace(out, scenario=self.scenario.model_copy(update={"job": sections}))
+
     def with_other_traffic(
         self, name: str, messages: Sequence[tuple[int, int, int, int]]
     ) -> PreparedScenario:
@@ -303,7 +312,7 @@ def load_traffic(
     """
     if section.trace is not None:
         _check_format("[[job]] format", section.format, READERS)
-        program = read_trace(section.trace, section.format)
+        program = read_trace(section.trace, section.format, section.ranks or "")
     else:
         assert section.pattern is not None
         program = build_pattern(section.pattern, None, seed, line_gbps)
@@ -318,7 +327,8 @@ def load_traffic(
         program = program.recompile(section.nccl)
     if not program.grid:
         program.grid = infer_grid(program.traffic_matrix(), program.n_ranks)
-    program = scale_compute(program, section.compute_scale)
+    if section.compute_scale is not None:
+        program = scale_compute(program, section.compute_scale)
     return program if once else repeat(program, section.repeat)
 
 

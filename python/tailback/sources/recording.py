@@ -21,12 +21,7 @@ from tailback.recorder.job_list import JOBS_FILE
 from tailback.scenario.engine import MAX_LOCAL_ERROR
 from tailback.scenario.model import Scenario
 from tailback.sources.lab_case import LabCase
-from tailback.traffic.readers.recorded_cores import (
-    core_numbers,
-    rank_rows,
-    shared_cores,
-    sharing_ranks,
-)
+from tailback.traffic.readers.recorded_cores import core_numbers, rank_rows
 
 _FABRIC, _FORWARDING = "fabric.txt", "lfts.txt"
 _OWN_JOB = re.compile(
@@ -178,12 +173,6 @@ def recorded_binding(scenario: Scenario) -> Binding | None:
     )
 
 
-def shared_cores_of(scenario: Scenario) -> str:
-    """How many ranks of the recorded job shared cores, and where; empty if none did."""
-    trace = _trace(scenario)
-    return "" if trace is None or not is_recording(trace) else sharing_ranks(trace)
-
-
 def notes_on_recording(scenario: Scenario) -> list[str]:
     """What limits the recording of the job as a whole, which comes before all other notes."""
     trace = _trace(scenario)
@@ -196,7 +185,6 @@ def notes_on_recording(scenario: Scenario) -> list[str]:
     rates = ["rates within hosts: those that tailback record measured where the trace was recorded"]
     return [
         *_ranks_missing(trace),
-        *shared_cores(trace),
         *(rates if used else []),
         *unchecked(trace),
     ]

@@ -51,6 +51,7 @@ class ScenarioOptions(TypedDict, total=False):
         rankfile: Where each rank ran: a CSV of ranks and hosts, output of ``env`` in each rank, a
             rank file or a host list. Replaces both ``hosts`` and ``placement``.
         compute_scale: Factor on compute times.
+        ranks: Number of ranks to extrapolate a trace to, or their grid, like ``8x8x8``.
         seed: Seed of every random choice.
         skip_repeats: Simulate some of the steps that jobs repeat and extrapolate the others
             (docs/explanation/approximations.md).
@@ -71,6 +72,7 @@ class ScenarioOptions(TypedDict, total=False):
     placement: str | Path | None
     rankfile: str | Path | None
     compute_scale: float | None
+    ranks: str | int | None
     seed: int | None
     skip_repeats: bool | None
     coarse: str | None
@@ -384,6 +386,8 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         job.ranks_per_host = ranks_per_host
     if (compute_scale := options.get("compute_scale")) is not None:
         job.compute_scale = compute_scale
+    if (ranks := options.get("ranks")) is not None:
+        job.ranks = str(ranks)
     if (seed := options.get("seed")) is not None:
         scenario.seed = seed
     if (skip := options.get("skip_repeats")) is not None:

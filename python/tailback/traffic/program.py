@@ -135,6 +135,9 @@ class RecordedTimes:
     Attributes:
         calls_ps: Time inside communication calls, which the program does not contain.
         between_ps: Time between calls, which it contains as COMPUTE.
+        sharing: How many ranks shared too few cores, and where; empty if none did, None if that is
+            unknown.
+        processor_time: Whether ``between_ps`` is processor time, as ranks shared cores.
         oversubscribed_ps: Time that the last rank to enter spends in small collectives, where that
             exceeds any network's latency, because ranks waited for a processor; else 0.
     """
@@ -142,6 +145,13 @@ class RecordedTimes:
     calls_ps: int
     between_ps: int
     oversubscribed_ps: int = 0
+    sharing: str | None = None
+    processor_time: bool = False
+
+    @property
+    def total_ps(self) -> int:
+        """Time of the run, mean over its ranks; without waits for a processor between calls."""
+        return self.calls_ps + self.between_ps
 
 
 @dataclass

@@ -12,6 +12,7 @@ import pytest
 from tailback.cli import run as tailback
 from tailback.diagnosis.model import Diagnosis
 from tailback.inference.measured_run import agreement
+from tailback.recorder.archive import PROCESSOR_TIME
 from tailback.units import format_time
 from tests.factories.evidence_traces import Script, collective, receive, send, stretched
 from tests.factories.otf2_traces import Build, writing
@@ -59,13 +60,13 @@ def scripts(receives_ns: int = 100_000, turns: int = 3) -> list[Script]:
 
 
 def diagnosed(
-    folder: Path, trace: Path, capsys: pytest.CaptureFixture[str], keys: str = ""
+    folder: Path, trace: Path, capsys: pytest.CaptureFixture[str], keys: str = "", *options: str
 ) -> tuple[Diagnosis, str, Path]:
     """The diagnosis of a trace as JSON and as the screen says it, and its folder."""
     scenario = folder / "small.toml"
     scenario.write_text(FABRIC.format(trace=trace, keys=keys))
     out = folder / f"out-{trace.name}{len(keys)}"
-    arguments = ["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet"]
+    arguments = ["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet", *options]
     code = tailback([*arguments, "--method", "block", "--remedy", "placement"])
     captured = capsys.readouterr()
     assert code in (0, 3), captured.err
@@ -105,17 +106,89 @@ def test_calls_that_last_longer_give_another_diagnosis(
     assert calls.height == 4 * 3 * 3
 
 
-def test_a_run_recorded_otherwise_is_not_compared(
+def shared(trace: Path, cores: str) -> Path:
+    """The trace as a recording on one host, whose four ranks may use these cores."""
+    rows = [f'{rank},a,"{cores}"' for rank in range(4)]
+    (trace / "rank_host.csv").write_text("\n".join(["rank,host,cores", *rows]) + "\n")
+    (trace / "recording.json").write_text("{}\n")
+    return trace
+
+
+def with_processor_time(script: Script, ns: int) -> Script:
+    """The script with this processor time before each call."""
+    return [(*one, {"value": ns}) if one[1] == "enter" else one for one in script]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "keys", "options", "alone", "reason"),
+    [
+        ("", "compute_scale = 0.5", (), False, "not compared with the forecast"),
+        ("", "compute_scale = 1.0", (), False, "not compared with the forecast"),
+        ("", "compute_scale = 0.0", (), True, "not compared with the forecast"),
+        ("", "repeat = 2", (), False, "not compared with the forecast"),
+        ("", "", ("--forecast",), False, "not compared with the forecast"),
+        ("shared", "", (), True, "4 ranks share 2 cores on a: its times"),
+        ("shared", "compute_scale = 0.5", (), False, "4 ranks share 2 cores on a: its times"),
+        ("processor", "", (), False, "computation is their processor time"),
+        ("processor", "", ("--forecast",), False, "computation is their processor time"),
+    ],
+)
+def test_forecast_never_shows_recorded_beside_expected_times(
+    write: Build,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    recorded: str,
+    keys: str,
+    options: tuple[str, ...],
+    alone: bool,
+    reason: str,
+) -> None:
+    texts, attribute = scripts(10_000_000), {}
+    if recorded == "processor":
+        attribute = {"attribute": PROCESSOR_TIME, "attribute_type": "UINT64"}
+        texts = [with_processor_time(script, 40_000) for script in texts]
+    trace = write(texts, **attribute)
+    if recorded:
+        shared(trace, "0-1")
+    found, screen, folder = diagnosed(tmp_path, trace, capsys, keys, *options)
+    assert screen.startswith(f"FORECAST  {format_time(found.elapsed_ps)} on fat tree, 4 ranks, ")
+    assert found.forecast is not None and found.forecast.communication_alone == alone
+    assert found.measured is None and found.not_explained_ps is None
+    assert found.elapsed_ps == found.expected_ps
+    page = " ".join((folder / "report.html").read_text().split())
+    assert f"Forecast {found.forecast}</dt><dd>{format_time(found.elapsed_ps)}</dd>" in page
+    (line,) = [note for note in found.warnings if note.startswith("recording: ")]
+    text = " ".join(screen.split())
+    assert reason in line and line in text
+    assert not any(word in screen for word in ("MEASURED", "times what", "model expects"))
+    assert not (folder / "measured").exists()
+    unknown = recorded == "shared" and not keys
+    assert ("computation is unknown" in text) == unknown
+    assert ("of the communication time" in screen) <= alone
+    # By hand: the first two barriers are followed by 195 µs, or by that processor time. Each of
+    # three turns moves 64 KiB twice at 100 Gb/s, and takes less than 20 µs.
+    computed, turns = 2 * (40 if recorded == "processor" else 195), 6 if "repeat" in keys else 3
+    scale = 0.0 if alone else 0.5 if "0.5" in keys else turns / 3
+    assert computed * scale < found.elapsed_ps / 1e6 < computed * scale + 20 * turns
+
+
+def test_shared_cores_and_evidence_of_a_measured_run_exclude_each_other(
     write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, screen, folder = diagnosed(tmp_path, write(scripts()), capsys, "compute_scale = 0.5")
-    assert found.measured is not None
-    page = (folder / "report.html").read_text()
-    for name, time_ps in (("measured", found.elapsed_ps), ("expected", found.modelled_ps)):
-        shown = f"Time of the job, {name}</dt><dd>{format_time(time_ps)}</dd>"
-        assert shown in page, name
-    assert found.not_explained_ps is None
-    assert "which expects" in screen and "with computation times 0.5." in " ".join(screen.split())
+    trace = shared(write(scripts()), "0-1")
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("job,start,end,hosts\n")
+    code = tailback(["diagnose", str(trace), "--fabric", "tapered", "--jobs", str(jobs)])
+    error = capsys.readouterr().err
+    assert code == 2 and "--jobs" in error and "4 ranks share 2 cores on a" in error
+    assert "one core per rank" in error
+
+
+def test_ranks_with_cores_of_their_own_are_measured(
+    write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, screen, _ = diagnosed(tmp_path, shared(write(scripts()), "0-3"), capsys)
+    assert screen.startswith("MEASURED") and found.forecast is None
 
 
 def test_nothing_is_measured_without_a_trace(

@@ -552,11 +552,8 @@ def test_every_cause_has_advice_and_health_none() -> None:
     assert "one by one" in unknown.remedy.action
 
 
-def test_shared_cores_and_hosts_precede_the_network() -> None:
-    run, cores = expected(50).model_copy(update={"remedy": None}), "4 ranks share 2 cores on a"
-    shared = explained(run, measured(150), found=EvidenceSummary(shared_cores=cores))
-    assert shared.remedy is not None
-    assert shared.remedy.action.endswith("one core for each rank: 4 ranks share 2 cores on a.")
+def test_a_single_host_is_looked_at_before_the_network() -> None:
+    run = expected(50).model_copy(update={"remedy": None})
     hosts = HostReport(source="the trace", hosts=1, most_ranks=4)
     whole = measured(150).model_copy(update={"hosts": hosts})
     alone = explained(run.model_copy(update={"measured": whole}), whole)

@@ -11,7 +11,7 @@ import pytest
 from tailback.cli.record import _network
 from tailback.recorder.session import record
 from tailback.recorder.surroundings import changed_statistics, write_fabric, write_job
-from tailback.traffic.readers.recorded_cores import shared_cores
+from tailback.traffic.readers.recorded_cores import sharing_ranks
 from tests.factories.recorded_programs import idle_program, library_to_preload
 
 DRIVER = r"""
@@ -87,18 +87,16 @@ def test_only_statistics_that_rise_are_told(tmp_path: Path) -> None:
 
 
 def test_ranks_that_share_cores_are_told(tmp_path: Path) -> None:
-    assert shared_cores(tmp_path) == []
+    assert sharing_ranks(tmp_path) is None
     file = tmp_path / "rank_host.csv"
     rows = [(0, "a", "0-1"), (1, "a", "0,1"), (2, "b", "0-3,8"), (3, "b", "0-3,8"), (4, "c", "5")]
-    for extra, notes in (([], 0), ([(5, "c", "5"), (6, "c", "5")], 1)):
+    for extra, told in (([], ""), ([(5, "c", "5"), (6, "c", "5")], "3 ranks share 1 core on c")):
         text = "".join(f'{rank},{host},"{cores}"\n' for rank, host, cores in [*rows, *extra])
         file.write_text("rank,host,cores\n" + text)
-        found = shared_cores(tmp_path)
-        assert len(found) == notes
-    assert found[0].startswith("3 ranks share 1 core on c: they wait for a processor")
+        assert sharing_ranks(tmp_path) == told
     for text in ("rank,host,ip\n0,a,1\n", "rank,host,cores\n0,a,x\n", "rank,host,cores\n0,a\n"):
         file.write_text(text)
-        assert shared_cores(tmp_path) == []
+        assert sharing_ranks(tmp_path) is None
 
 
 def _program(folder: Path, name: str, text: str) -> None:

@@ -12,9 +12,11 @@ from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.model import Agreement
 from tailback.diagnosis.wording import VARIED, bar_name, confidence_sentence, run_label
+from tailback.inference.measured_run import as_forecast, why_forecast
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
+from tailback.traffic.program import Op
 from tailback.traffic.readers import read_trace
 from tailback.traffic.readers.otf2.reader import read
 from tailback.traffic.transform import repeat
@@ -113,6 +115,38 @@ def test_a_slow_network_explains_long_barriers(
     assert found is not None and (found.oversubscribed_ps > 0) == crowded
 
 
+@pytest.mark.parametrize(
+    ("hosts", "cores", "evidence", "why", "scale"),
+    [
+        ("", "", False, "its ranks waited for a processor", 0.0),
+        ("", "", True, "", 0.0),
+        ("", "0-7", False, "", 1.0),
+        ("", "0", True, "8 ranks share 1 core on a", 0.0),
+        ("n", "", False, "", 0.0),
+        ("n", "0", False, "8 ranks share 1 core on a", 0.0),
+        ("laptop", "", False, "its ranks waited for a processor", 0.0),
+    ],
+)
+def test_long_collectives_of_a_run_on_this_fabric_are_explained(
+    build: Build, hosts: str, cores: str, evidence: bool, why: str, scale: float
+) -> None:
+    names = [f"{hosts}{rank}" if hosts == "n" else hosts for rank in range(RANKS)]
+    trace = build(barriers([400.0] * RANKS), hosts=names if hosts else None)
+    if cores:
+        rows = [f'{rank},a,"{cores}"' for rank in range(RANKS)]
+        (trace / "rank_host.csv").write_text("\n".join(["rank,host,cores", *rows]))
+    tree = {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}
+    prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"trace": str(trace)}]}))
+    assert why_forecast(prepared, asked=False, evidence=evidence) == why
+    # Whoever asks for a forecast gets one without the computation that nothing tells.
+    assert why_forecast(prepared, asked=True, evidence=evidence)
+    forecast, notes = as_forecast(prepared)
+    assert forecast.scenario.job[0].compute_scale == scale
+    assert forecast.observed.section.compute_scale == scale
+    computation = forecast.program.amount[forecast.program.kind == Op.COMPUTE]
+    assert bool(computation.sum()) == bool(scale) == (not notes)
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "crowded"), [(EZTRACE64, True), (EZTRACE16, True), (SCOREP64, False)]
@@ -154,7 +188,7 @@ def test_a_simulation_does_not_clear_a_slow_network() -> None:
         "5.0 times what the model expects" in diagnose_cause(recorded(quiet_run(), 5.0)).warnings[0]
     )
     crowded = diagnose_cause(recorded(quiet_run(), 1.0, 400 * 10**6)).warnings[0]
-    assert "too few cores" in crowded and "compute_scale=0" in crowded and len(crowded) <= 220
+    assert "too few cores" in crowded and "one core per rank" in crowded and len(crowded) <= 220
 
 
 def test_the_model_casts_no_doubt_on_measurements() -> None:

@@ -1,10 +1,15 @@
 use super::*;
+use crate::posts::PostContext;
 
 const MPI_SEND: u32 = 1;
 const SOLVE: u32 = 2;
 const MAIN: u32 = 3;
 
 const INNER: u32 = 4;
+
+fn enter(region: u32) -> TraceEvent {
+    TraceEvent::Enter { region, processor: NO_ID }
+}
 
 fn classes() -> ById<RegionClass> {
     ById::new(&HashMap::from([
@@ -20,13 +25,13 @@ fn a_record_has_its_call_and_its_phase() {
     let (classes, none) = (classes(), HashMap::new());
     let mut collector = Collector::new(7, &classes, &none, 100);
     for (time, event) in [
-        (0, TraceEvent::Enter { region: MAIN }),
-        (1, TraceEvent::Enter { region: SOLVE }),
-        (2, TraceEvent::Enter { region: MPI_SEND }),
+        (0, enter(MAIN)),
+        (1, enter(SOLVE)),
+        (2, enter(MPI_SEND)),
         (3, TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
         (4, TraceEvent::Leave { region: MPI_SEND }),
         (5, TraceEvent::Leave { region: SOLVE }),
-        (6, TraceEvent::Enter { region: MPI_SEND }),
+        (6, enter(MPI_SEND)),
         (7, TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
     ] {
         assert!(collector.event(time + 1, time, event));
@@ -55,20 +60,20 @@ fn equal_paths_share_a_row_and_contexts_supply_sites() {
     let mut collector = Collector::new(7, &classes, &contexts, 100);
     let send = TraceEvent::Send { peer: 4, comm: 0, tag: 9, bytes: 8 };
     for (time, event) in [
-        (0, TraceEvent::Enter { region: SOLVE }),
-        (1, TraceEvent::Enter { region: INNER }),
+        (0, enter(SOLVE)),
+        (1, enter(INNER)),
         (2, send),
         (3, TraceEvent::Leave { region: INNER }),
-        (4, TraceEvent::Enter { region: INNER }),
+        (4, enter(INNER)),
         (5, send),
         (6, TraceEvent::Leave { region: SOLVE }),
-        (7, TraceEvent::ContextEnter { context: 2 }),
+        (7, TraceEvent::ContextEnter { context: 2, processor: NO_ID }),
         (8, send),
         (9, TraceEvent::ContextLeave { context: 2 }),
     ] {
         assert!(collector.event(time + 1, time, event), "{time}");
     }
-    assert!(!collector.event(11, 10, TraceEvent::ContextEnter { context: 3 }));
+    assert!(!collector.event(11, 10, TraceEvent::ContextEnter { context: 3, processor: NO_ID }));
     let out = collector.finish(10);
     assert_eq!(out.messages.path, [1, 1, 2]);
     assert_eq!(out.messages.phase, [INNER, INNER, SOLVE]);
@@ -133,7 +138,7 @@ fn invalid_events_stop_the_reading() {
     assert!(endless.fault.is_some_and(|fault| fault.contains("more events than bytes")));
 
     let mut unknown = Collector::new(0, &classes, &none, 9);
-    assert!(!unknown.event(1, 0, TraceEvent::Enter { region: 99 }));
+    assert!(!unknown.event(1, 0, enter(99)));
     assert_eq!(unknown.fault.as_deref(), Some("region 99 is not defined"));
 
     let mut backwards = Collector::new(0, &classes, &none, 9);
@@ -196,4 +201,32 @@ fn a_collective_names_the_string_with_its_sizes() {
     let out = collector.finish(4).messages;
     assert_eq!(out.message, [3, NO_ID, NO_ID, 4]);
     assert_eq!((out.request[3], out.posted[3]), (5, 2));
+}
+
+#[test]
+fn a_computation_takes_its_processor_time() {
+    // Wall time between the calls, whether it was paused, processor time; the computation.
+    for (wall, paused, processor, expected) in [
+        (100, false, NO_ID, Some(100_000)),
+        (100, true, NO_ID, None),
+        (100, false, 30, Some(30_000)),
+        (100, true, 30, Some(30_000)),
+        (100, false, 0, None),
+        // A clock that says more than passed is wrong.
+        (100, false, u64::MAX - 1, Some(100_000)),
+    ] {
+        let (classes, none, communicators) =
+            (classes(), HashMap::new(), ById::new(&HashMap::new()));
+        let mut collector = Collector::new(0, &classes, &none, 100);
+        let context = PostContext { communicators: &communicators, ps_per_tick: 1e3, rank: 0 };
+        collector.posts = Some(PostBuilder::new(context));
+        collector.has_processor = true;
+        collector.paused = paused;
+        collector.posts.as_mut().unwrap().begin_call(MPI_SEND, 5, 1, (false, NO_ID));
+        collector.posts.as_mut().unwrap().end_call(5, 2);
+        let call = TraceEvent::Enter { region: MPI_SEND, processor };
+        assert!(collector.event(3, 5 + wall, call));
+        let computes = collector.finish_posts(3).unwrap().computes;
+        assert_eq!(computes.first().map(|row| row.ps), expected, "{wall} {paused} {processor}");
+    }
 }

@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
+use crate::definitions::Attributes;
 use crate::event::{EventSink, TraceEvent};
-use crate::tables::NONE;
+use crate::tables::{NO_ID, NONE};
 
 pub(super) type Handle = *mut c_void;
 pub(super) type Code = c_int;
@@ -13,34 +14,58 @@ pub(super) const CONTINUE: Code = 0;
 pub(super) const INTERRUPT: Code = 1;
 
 type HasAttribute = unsafe extern "C" fn(Handle, u32) -> bool;
-type StringOf = unsafe extern "C" fn(Handle, u32, *mut u32) -> Code;
+type ValueOf<T> = unsafe extern "C" fn(Handle, u32, *mut T) -> Code;
 
-thread_local! {
-    /// The attribute of collectives that names a string with their sizes, and the library's
-    /// functions that read it. Set for the archive that this thread reads.
-    static SIZES: Cell<Option<(u32, HasAttribute, StringOf)>> = const { Cell::new(None) };
+/// The library's functions that read attributes of an event.
+#[derive(Clone, Copy)]
+pub(super) struct AttributeReader {
+    pub has: HasAttribute,
+    pub string: ValueOf<u32>,
+    pub number: ValueOf<u64>,
 }
 
-/// Sets the attribute of the archive that this thread is about to read, and the library's
+thread_local! {
+    /// The attributes of the archive that this thread reads, and the functions that read them.
+    static WANTED: Cell<Option<(Attributes, AttributeReader)>> = const { Cell::new(None) };
+}
+
+/// Sets the attributes of the archive that this thread is about to read, and the library's
 /// functions.
-pub(super) fn look_for_sizes(attribute: Option<u32>, has: HasAttribute, string: StringOf) {
-    SIZES.set(attribute.map(|id| (id, has, string)));
+pub(super) fn look_for(attributes: Attributes, reader: AttributeReader) {
+    WANTED.set(Some((attributes, reader)));
+}
+
+/// Value of an attribute of an event; `none` if the event does not have it.
+#[inline]
+fn attribute<T>(
+    list: Handle,
+    none: T,
+    of: impl Fn(&Attributes, &AttributeReader) -> (Option<u32>, ValueOf<T>),
+) -> T {
+    let mut value = none;
+    if let Some((wanted, reader)) = WANTED.get().filter(|_| !list.is_null())
+        && let (Some(id), read) = of(&wanted, &reader)
+    {
+        // SAFETY: the functions belong to the library that calls, and take its list of attributes,
+        // which is valid during the call; `value` is written if there is such an attribute of this
+        // type.
+        unsafe {
+            if (reader.has)(list, id) {
+                read(list, id, &mut value);
+            }
+        }
+    }
+    value
 }
 
 /// String that the attributes of a collective name; [`NONE`] if there is none.
-fn sizes_of(attributes: Handle) -> u32 {
-    let Some((id, has, string_of)) = SIZES.get().filter(|_| !attributes.is_null()) else {
-        return NONE;
-    };
-    let mut string = NONE;
-    // SAFETY: the functions belong to the library that calls, and take its list of attributes, which is
-    // valid during the call; `string` is written if there is such an attribute of this type.
-    unsafe {
-        if has(attributes, id) {
-            string_of(attributes, id, &mut string);
-        }
-    }
-    string
+fn sizes_of(list: Handle) -> u32 {
+    attribute(list, NONE, |wanted, reader| (wanted.sizes, reader.string))
+}
+
+/// Processor time that the attributes of an enter event state; [`NO_ID`] if they do not.
+fn processor_of(list: Handle) -> u64 {
+    attribute(list, NO_ID, |wanted, reader| (wanted.processor, reader.number))
 }
 
 /// Passes an event to the sink behind `data`; stops the library if the sink returns `false`.
@@ -66,9 +91,10 @@ macro_rules! event_callbacks {
 
 event_callbacks! {
     list;
-    enter(region: u32) => TraceEvent::Enter { region };
+    enter(region: u32) => TraceEvent::Enter { region, processor: processor_of(list) };
     leave(region: u32) => TraceEvent::Leave { region };
-    context_enter(context: u32) => TraceEvent::ContextEnter { context };
+    context_enter(context: u32) =>
+        TraceEvent::ContextEnter { context, processor: processor_of(list) };
     context_leave(context: u32) => TraceEvent::ContextLeave { context };
     measurement(_mode: u8) => TraceEvent::MeasurementOnOff;
     send(peer: u32, comm: u32, tag: u32, bytes: u64) => TraceEvent::Send { peer, comm, tag, bytes };

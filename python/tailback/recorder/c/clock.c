@@ -148,6 +148,7 @@ void tb_start_clocks(void) {
   PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
   PMPI_Comm_rank(host, &local);
   PMPI_Bcast(&leader, 1, MPI_INT, 0, host);
+  tb_compare_cores(host);
   tb_time_copies(host);
   PMPI_Comm_free(&host);
   leads = local == 0;

@@ -47,14 +47,16 @@ struct tb_maps {
   const uint32_t *sizes;                   /* by vector of rank-R.sizes: the string with its text */
   uint32_t n_comms, n_windows, n_sites, n_regions, n_sizes;
   uint32_t unknown_sizes; /* the string of vectors that are missing */
-  /* How a string becomes the attribute `sizes_attribute` of the next event. */
-  uint32_t sizes_attribute;
+  /* How a string or a number becomes an attribute of the next event. */
+  uint32_t sizes_attribute, computed_attribute;
   void *attributes;
   int (*add_string)(void *, uint32_t, uint32_t);
+  int (*add_number)(void *, uint32_t, uint64_t);
 };
 
 struct tb_result {
   uint64_t events, calls, dropped, used; /* used: bytes of whole records */
+  uint64_t computed;                     /* calls with the processor time before them */
   uint64_t first, last;
   int error; /* of OTF2 */
   int damaged;
@@ -69,6 +71,8 @@ struct state {
   uint64_t pause_from, pause_to; /* written when its call is closed: a Waitall may be in between */
   uint32_t region, context;
   uint64_t sizes; /* of the collective whose record follows, 0 without */
+  uint64_t computed; /* before the call whose record follows … */
+  int is_computed;   /* … if that is known */
   int open;
 };
 
@@ -109,9 +113,15 @@ static int open_call(struct state *s, const struct tb_header *h, const uint64_t 
   s->result->calls++;
   s->result->events++;
   uint64_t at = not_before(s, s->enter);
+  void *more = s->is_computed ? maps->attributes : NULL;
+  if (!error && more) {
+    error = maps->add_number(more, maps->computed_attribute, s->computed);
+    s->result->computed++;
+  }
+  s->is_computed = 0;
   if (error) return error;
-  return s->context != UNDEFINED ? s->otf2->context_enter(s->writer, NULL, at, s->context, 1)
-                                 : s->otf2->enter(s->writer, NULL, at, s->region);
+  return s->context != UNDEFINED ? s->otf2->context_enter(s->writer, more, at, s->context, 1)
+                                 : s->otf2->enter(s->writer, more, at, s->region);
 }
 
 static uint32_t mapped(const uint32_t *map, uint32_t n, uint64_t number) {
@@ -215,6 +225,10 @@ static int record(struct state *s, const struct tb_header *h, const uint64_t *w)
     case TB_COLLECTIVE:
     case TB_COLLECTED: return collective(s, h, w);
     case TB_SIZES: s->sizes = w[0]; return 0;
+    case TB_COMPUTED:
+      s->computed = w[0];
+      s->is_computed = 1;
+      return 0;
     case TB_RMA: return one_sided(s, h, w);
     case TB_SYNC: return synchronised(s, h, w);
     default: s->result->events++;

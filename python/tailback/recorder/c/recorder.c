@@ -15,6 +15,7 @@
 int tb_recording;
 int tb_threaded;
 int tb_alone;
+int tb_shared;
 __thread struct tb_thread *tb_self __attribute__((tls_model("initial-exec")));
 struct tb_site tb_sites[TB_SITES];
 
@@ -178,6 +179,17 @@ static void write_cores(char *text, size_t bytes) {
   }
 }
 
+/* Whether this host has more ranks than its ranks may use cores, all together. */
+void tb_compare_cores(MPI_Comm host) {
+  cpu_set_t own, all;
+  int ranks;
+  CPU_ZERO(&own);
+  if (sched_getaffinity(0, sizeof own, &own)) CPU_ZERO(&own);
+  PMPI_Comm_size(host, &ranks);
+  PMPI_Allreduce(&own, &all, sizeof own, MPI_UNSIGNED_CHAR, MPI_BOR, host);
+  tb_shared = CPU_COUNT(&all) && ranks > CPU_COUNT(&all);
+}
+
 /* Cores of this rank, each of which may run several hardware threads; 0 if the system does not tell. */
 static int count_cores(void) {
   static char seen[CPU_SETSIZE];
@@ -283,6 +295,7 @@ void tb_start(uint64_t enter, uint64_t leave, uint16_t region, void *site) {
   struct tb_thread *thread = tb_new_thread();
   if (tb_alone ? tb_first_of_host(host) : tb_leads_host()) tb_sample_counters(folder);
   tb_call(thread, region, site, enter, leave);
+  tb_exit(thread);
   tb_recording = 1;
 }
 
@@ -305,9 +318,10 @@ static void flush_all(void) {
 void tb_finish(uint64_t enter, uint16_t region, void *site) {
   if (!tb_recording) return;
   tb_recording = 0;
+  struct tb_thread *thread = tb_self ? tb_self : tb_new_thread();
+  tb_end_computation(thread);
   tb_end_clocks();
   tb_stop_counters();
-  struct tb_thread *thread = tb_self ? tb_self : tb_new_thread();
   tb_call(thread, region, site, enter, tb_now());
   flush_all();
   tb_meta("end %llu", (unsigned long long)tb_now());

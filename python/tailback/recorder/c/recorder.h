@@ -36,12 +36,15 @@ struct tb_thread {
   uint32_t number;
   uint64_t comm_epoch;
   struct tb_comm *comm;
+  uint64_t left;     /* processor time of the thread when it left the latest call, ns */
+  uint64_t computed; /* processor time between that call and the present one, ns */
   struct tb_thread *next;
 };
 
 extern int tb_recording;
 extern int tb_threaded;
 extern int tb_alone; /* some ranks are not recorded */
+extern int tb_shared; /* ranks of this host share cores: processor times are recorded, too */
 extern volatile uint64_t tb_comm_epoch;
 extern __thread struct tb_thread *tb_self __attribute__((tls_model("initial-exec")));
 
@@ -66,6 +69,7 @@ int tb_all_recorded(int size); /* waits for the others, with a limit */
 int tb_first_of_host(const char *host);
 /* Clocks (clock.c) */
 void tb_start_clocks(void);
+void tb_compare_cores(MPI_Comm host); /* sets tb_shared */
 /* Times messages between the ranks of a host (copies.c). */
 void tb_time_copies(MPI_Comm host);
 void tb_measure_again(struct tb_thread *, enum tb_collective_op, const struct tb_comm *);
@@ -92,6 +96,17 @@ static inline uint64_t tb_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Processor time of the calling thread. The clock is a system call, which the other one is not. */
+static inline uint64_t tb_processor_time(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline void tb_end_computation(struct tb_thread *thread) {
+  if (__builtin_expect(tb_shared, 0)) thread->computed = tb_processor_time() - thread->left;
+}
+
 /* The thread's buffer, NULL where this call is not to be recorded. */
 static inline struct tb_thread *tb_enter(void) {
   struct tb_thread *thread = tb_self;
@@ -99,6 +114,7 @@ static inline struct tb_thread *tb_enter(void) {
   if (__builtin_expect(!thread, 0)) thread = tb_new_thread();
   if (!thread || thread->depth) return NULL;
   thread->depth = 1;
+  tb_end_computation(thread);
   return thread;
 }
 
@@ -132,12 +148,16 @@ static inline uint32_t tb_site_of(void *address, unsigned region) {
 
 static inline void tb_call(struct tb_thread *thread, unsigned region, void *site, uint64_t enter,
                            uint64_t leave) {
+  if (__builtin_expect(tb_shared, 0)) *tb_put(thread, TB_COMPUTED, 0, 0, 0) = thread->computed;
   uint64_t *word = tb_put(thread, TB_CALL, 0, region, tb_site_of(site, region));
   word[0] = enter;
   word[1] = leave;
 }
 
-static inline void tb_exit(struct tb_thread *thread) { thread->depth = 0; }
+static inline void tb_exit(struct tb_thread *thread) {
+  thread->depth = 0;
+  if (__builtin_expect(tb_shared, 0)) thread->left = tb_processor_time();
+}
 
 static inline uint64_t tb_key(const void *handle, size_t bytes) {
   uint64_t key = 0;

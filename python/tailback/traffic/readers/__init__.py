@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from tailback.errors import TraceError
+from tailback.errors import TraceError, option
 from tailback.io.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.traffic.program import Op, Program
@@ -82,12 +82,13 @@ READERS.register("projections")(projections)
 READERS.register("simgrid-ti")(simgrid_ti)
 
 
-def read_trace(path: Path, format: str | None = None) -> Program:
+def read_trace(path: Path, format: str | None = None, ranks: str = "") -> Program:
     """Read an MPI trace or profile.
 
     Args:
         path: A file or folder in one of the formats of :data:`READERS`.
         format: Name of the reader; detected when None.
+        ranks: Number or grid of ranks to extrapolate an OTF2 trace to; empty for those recorded.
 
     Returns:
         The rank program.
@@ -113,10 +114,10 @@ def read_trace(path: Path, format: str | None = None) -> Program:
         raise TraceError(f"the {'folder' if folder else 'file'} is empty", file=path, remedy=_KNOWN)
     _require_unchanged(path)
     if format is not None:
-        return _completed(READERS[format], path)
+        return _completed(READERS[format], path, ranks)
     for entry in READERS:
         if entry.part.sniff(path):
-            return _completed(entry.part, path)
+            return _completed(entry.part, path, ranks)
     if folder and (path / "recording.json").is_file():
         raise TraceError(
             "the trace of this recording is missing (traces.otf2)",
@@ -159,9 +160,17 @@ def _require_unchanged(path: Path) -> None:
     require_unchanged(path if path.is_dir() else path.parent)
 
 
-def _completed(reader: TraceReader, path: Path) -> Program:
+def _completed(reader: TraceReader, path: Path, ranks: str) -> Program:
     """The program that a reader makes of a trace, with what all readers have in common."""
-    program = _with_synchronous_sends(reader.read(path))
+    if ranks and reader is not READERS["otf2"]:
+        raise TraceError(
+            "only OTF2 traces can be extrapolated to other numbers of ranks",
+            file=path,
+            place=option("ranks"),
+            remedy="record with tailback record, Score-P or EZTrace",
+        )
+    program = otf2.read(path, ranks) if ranks else reader.read(path)
+    program = _with_synchronous_sends(program)
     program.lacks = program.lacks or reader.CAPABILITIES.lacks()
     return program
 

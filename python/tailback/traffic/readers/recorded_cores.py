@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 
 from tailback.errors import TailbackError
 from tailback.io.input_files import text_content
-from tailback.units import counted
+from tailback.traffic.program import RecordedTimes
+from tailback.units import counted, format_time
 
 
-def shared_cores(folder: Path) -> list[str]:
-    """A note on hosts with more ranks than cores; empty if there is none, or nothing is known."""
-    ranks = sharing_ranks(folder)
-    if not ranks:
-        return []
-    return [
-        f"{ranks}: they wait for a processor, which the times do not tell from waits for the "
-        "network; record with one core per rank"
-    ]
+def note_on_times(recording: RecordedTimes) -> str:
+    """Why the times of a recording are not used, in one line; empty if they are."""
+    if not recording.sharing:
+        return ""
+    total = f"its times ({format_time(recording.calls_ps)} per rank in calls) are not used"
+    if recording.processor_time:
+        return f"recording: {recording.sharing}: {total}; computation is their processor time"
+    return f"recording: {recording.sharing}: {total}"
 
 
-def sharing_ranks(folder: Path) -> str:
-    """How many ranks share too few cores, and on which host; empty if none, or nothing is known.
+def sharing_ranks(folder: Path) -> str | None:
+    """How many ranks share too few cores, and on which host; empty if none, None if unknown.
 
     Args:
         folder: A recording; its ``rank_host.csv`` has columns rank, host and cores (``0-3,8``).
@@ -41,10 +41,10 @@ def sharing_ranks(folder: Path) -> str:
             cores[row["host"]] |= core_numbers(row["cores"] or "")
     except (TailbackError, KeyError, ValueError, TypeError, csv.Error):
         # A file of this name that others wrote may have no cores.
-        return ""
+        return None
     few = sorted(host for host in ranks if 0 < len(cores[host]) < ranks[host])
     if not few:
-        return ""
+        return "" if ranks and all(cores.values()) else None
     first = few[0]
     others = f", likewise on {counted(len(few) - 1, 'more host')}" if few[1:] else ""
     return f"{ranks[first]} ranks share {counted(len(cores[first]), 'core')} on {first}{others}"

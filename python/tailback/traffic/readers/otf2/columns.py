@@ -33,7 +33,16 @@ NO_ID = 2**64 - 1
 _LARGE = 2**20
 """Bytes of a column from which on its memory is worth returning to the system."""
 
-_CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event", "path")
+_CALL_COLUMNS = (
+    "region",
+    "enter",
+    "leave",
+    "paused",
+    "processor",
+    "enter_event",
+    "leave_event",
+    "path",
+)
 _MESSAGE_COLUMNS = (
     "kind",
     "time",
@@ -82,6 +91,8 @@ class CallColumns:
         enter: Ticks at the enter, shape (C,).
         leave: Ticks at the leave, shape (C,).
         paused: Whether recording was paused before the call, shape (C,).
+        processor: Processor time since the previous call of the thread, ns, -1 where it was not
+            recorded, shape (C,); empty if the trace has no such times.
         enter_position: Place of the enter in the order of all events, shape (C,).
         leave_position: Place of the leave, shape (C,).
         path: Call path around the call, an index into :attr:`Trace.paths`, shape (C,).
@@ -93,6 +104,7 @@ class CallColumns:
     enter: NDArray[np.int64]
     leave: NDArray[np.int64]
     paused: NDArray[np.bool_]
+    processor: NDArray[np.int64]
     enter_position: NDArray[np.int64]
     leave_position: NDArray[np.int64]
     path: NDArray[np.int64]
@@ -240,6 +252,7 @@ class Trace:
         regions: Name of each region.
         communicators: Communicators by id.
         cartesian: (communicator, extents with the last dimension fastest) of each topology.
+        processor_times: Whether calls have the processor time before them.
         calls: MPI calls.
         messages: Message records.
         threaded: Whether several threads of a rank call MPI, shape (n_ranks,).
@@ -261,6 +274,7 @@ class Trace:
     regions: dict[int, str]
     communicators: dict[int, Communicator]
     cartesian: list[tuple[int, list[int]]]
+    processor_times: bool
     calls: CallColumns
     messages: MessageColumns
     threaded: NDArray[np.bool_]
@@ -308,6 +322,7 @@ class Trace:
             regions=definitions["regions"],
             communicators=communicators,
             cartesian=definitions["cartesian"],
+            processor_times=definitions["processor_times"],
             calls=calls,
             messages=messages,
             threaded=threaded,
@@ -359,6 +374,7 @@ def _join(
         enter=c.pop("enter").view(np.int64),
         leave=c.pop("leave").view(np.int64),
         paused=c.pop("paused").astype(np.bool_, copy=False),
+        processor=c.pop("processor").view(np.int64),
         enter_position=enter_position,
         leave_position=leave_position,
         path=narrowed(number_paths(locations, c.pop("path"), n_calls, paths)),

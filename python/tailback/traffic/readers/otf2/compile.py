@@ -342,7 +342,7 @@ def _note_inter_communicators(
 
 
 def _compute(trace: Trace) -> Computes:
-    """The time between calls."""
+    """The time between calls: the processor time where it is recorded, and none where paused."""
     calls = trace.calls
     order = call_order(calls.rank, calls.enter_position)
     rank, enter, leave = calls.rank[order], calls.enter[order], calls.leave[order]
@@ -353,11 +353,14 @@ def _compute(trace: Trace) -> Computes:
         busy_until[first:last] = np.maximum.accumulate(leave[first:last])
     gap = np.zeros(len(order), np.int64)
     gap[1:] = np.where(rank[1:] == rank[:-1], enter[1:] - busy_until[:-1], 0)
-    gap[calls.paused[order]] = 0
-    at = np.flatnonzero(gap > 0)
-    ps = np.rint(gap[at] * (1e12 / trace.ticks_per_second)).astype(np.uint64)
-    some = ps > 0
-    return Computes(rank[at][some], calls.enter_position[order][at][some], ps[some])
+    wall = np.rint(np.maximum(gap, 0) * (1e12 / trace.ticks_per_second)).astype(np.uint64)
+    ps = np.where(calls.paused[order], 0, wall)
+    if len(calls.processor):
+        processor = calls.processor[order]
+        timed = np.minimum(processor, wall // 1000).astype(np.uint64) * 1000
+        ps = np.where(processor >= 0, timed, ps)
+    at = np.flatnonzero(ps > 0)
+    return Computes(rank[at], calls.enter_position[order][at], ps[at])
 
 
 def _waits_to_add(trace: Trace, posts: Posts) -> ImpliedWaits:

@@ -22,8 +22,9 @@ from tailback.traffic.readers.narrow_columns import return_freed_memory
 from tailback.traffic.readers.otf2 import times as otf2_times
 from tailback.traffic.readers.otf2.columns import Trace
 from tailback.traffic.readers.otf2.compile import compile_trace
+from tailback.traffic.readers.otf2.extrapolation import extrapolated
 from tailback.traffic.readers.otf2.posts import read_posts
-from tailback.traffic.readers.recorded_cores import common_clocks, shared_cores
+from tailback.traffic.readers.recorded_cores import common_clocks, note_on_times, sharing_ranks
 from tailback.traffic.readers.recorded_run import RecordedRun
 
 CAPABILITIES = Capabilities(
@@ -48,11 +49,12 @@ def sniff(path: Path) -> bool:
     return head_bytes(path, 6)[2:] == _MAGIC
 
 
-def read(path: Path) -> Program:
+def read(path: Path, ranks: str = "") -> Program:
     """Compile a trace to a rank program.
 
     Args:
         path: The anchor file (``traces.otf2``), or the folder that holds it.
+        ranks: Number or grid of ranks to extrapolate the program to; empty for those recorded.
 
     Returns:
         The program; its notes say what the trace lacks and what was assumed instead.
@@ -62,10 +64,19 @@ def read(path: Path) -> Program:
             damaged.
     """
     anchor = find_anchor(path)
+    if ranks:
+        return _with_sharing(extrapolated(load(anchor), ranks, anchor.stem, anchor), anchor)
     program = read_posts(library_path(), anchor, _threads(None), _progress(anchor))
     if program is None:
         program = compile_trace(load(anchor), name=anchor.stem, file=anchor)
-    program.notes.extend(shared_cores(anchor.parent))
+    return _with_sharing(program, anchor)
+
+
+def _with_sharing(program: Program, anchor: Path) -> Program:
+    """The program with what the recording says of ranks that share cores."""
+    if program.recording is not None:
+        program.recording = replace(program.recording, sharing=sharing_ranks(anchor.parent))
+        program.notes += filter(None, [note_on_times(program.recording)])
     return program
 
 

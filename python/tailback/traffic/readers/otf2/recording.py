@@ -80,6 +80,7 @@ def recording(trace: Trace, calls: Mapping[int, RegionCalls], between_ps: int) -
         calls_ps=round(float(inside * ps_per_tick) / ranks),
         between_ps=round(between_ps / ranks),
         oversubscribed_ps=oversubscribed_ps(_shortest_stays(trace) * ps_per_tick, trace.n_ranks),
+        processor_time=trace.processor_times,
     )
 
 
