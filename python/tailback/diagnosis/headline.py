@@ -118,7 +118,8 @@ def headline(
         part, total = percent(cost[cause]), f"{format_time(facts.elapsed_ps)} {facts.times}"
         gain = facts.gains.get(cause)
         if gain is not None and percent(gain) != percent(0.0):
-            return f"{lead}: without this, {percent(gain)} of the {facts.total_name} is saved ({total})."
+            saved = f"{percent(gain)} of the {facts.total_name}"
+            return f"{lead}: without this, {saved} is saved ({total})."
         alone = "" if gain is None else ", but alone none of it can be gained"
         return f"{lead}: this costs {part} of the {facts.total_name} ({total}){alone}."
     share = sum(finding.share for finding in findings if finding.cause == cause)

@@ -124,7 +124,8 @@ def test_all_five_steps_with_static_routing_and_background() -> None:
     deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
     assert deltas["routing"] == pytest.approx(0.4) and deltas["other traffic"] == pytest.approx(0.1)
     # Adaptive routes beside the other jobs save nothing.
-    assert diagnosis.cause == "other-traffic" and "10 % of the run time is saved" in diagnosis.headline
+    assert diagnosis.cause == "other-traffic"
+    assert "10 % of the run time is saved" in diagnosis.headline
     # Five steps, and the routing taken away alone; taking the jobs away alone is a step already.
     assert len([change for change in asked if change.variation is None]) == 6 * 2
 
