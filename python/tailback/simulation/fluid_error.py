@@ -33,7 +33,7 @@ by many while others wait."""
 LEAST_BUSY = 0.75
 """With fan-in, least time of the busiest link as a share of the communication. Below it ranks wait
 for each other, and small differences add up: on a tree of 16 hosts that all send to one rank after
-the other, packets took up to 65 % more than the model where this share was 0.38 to 0.70."""
+the other, packets took up to 67 % more than the model where this share was 0.47 to 0.70."""
 
 BEYOND = (-0.05, 0.40)
 """1 % quantile of what packets take less than the lower limit, and 99 % quantile of what they take
