@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     """List the benchmarks without an argument, run the one named otherwise."""
     # What several benchmarks share has no command line.
     benchmarks = {p.stem: p for p in sorted(BENCH.glob("*.py")) if "__main__" in p.read_text()}
+    benchmarks |= {p.parent.name: p for p in sorted(BENCH.glob("*/run.py"))}
     if not arguments:
         for name, path in benchmarks.items():
             print(f"  make bench BENCH={name:<20} {summary(path)}")
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> int:
         print(f"no benchmark {name!r}; there are: {', '.join(benchmarks)}", file=sys.stderr)
         return 2
     sys.argv = [str(benchmarks[name]), *rest]
-    sys.path.insert(0, str(BENCH))
+    sys.path.insert(0, str(benchmarks[name].parent))
     runpy.run_path(str(benchmarks[name]), run_name="__main__")
     return 0
 

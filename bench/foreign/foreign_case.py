@@ -29,15 +29,17 @@ NAMES = {"flaky": "slow_link"}
 """The cause that a diagnosis should name, where it is called otherwise."""
 
 LOSS, LOSS_MIXED = 0.10, 0.05
-"""Smallest share of the time that a single cause costs, and each of two."""
+"""Smallest share of the time that a single cause costs, and each of two: that of blind cases."""
 
 REMOVABLE = 0.04
-"""What better routes or another placement may save at most where neither is the cause."""
+"""What better routes or another placement may save at most where neither is the cause; blind cases
+allow the same."""
 
 CAPACITY_MPI = 0.35
-"""Share of the time inside MPI from which a run is one that the network's capacity bounds."""
+"""Share of the time inside MPI from which the network's capacity is what bounds a run."""
 
 ATTEMPTS = 25
+"""Draws of a case until none is likely to count: a third to a half of them do."""
 
 PROGRAMS_OF = {
     "late_partner": ("stencil",),
@@ -72,7 +74,7 @@ BISECTIONS = (Machine(4, 8, 8), Machine(4, 8, 4, 2), Machine(4, 16, 4), Machine(
 """Trees on which an all-to-all meets its capacity: at the adapters or at a taper of four."""
 
 MOST_BYTES = 0.8e9
-"""Bytes that a job may send, so that a run simulates in seconds."""
+"""Bytes that a job may send: 200,000 packets of 4 KiB, which take a second or two to simulate."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class Case:
 
     @property
     def ranks(self) -> int:
+        """Number of ranks."""
         return len(self.hosts) * self.ranks_per_host
 
     @cached_property
@@ -118,6 +121,7 @@ class Case:
         return [block[i] for i in rng.permutation(len(block))]
 
     def build(self, without: frozenset[str] = frozenset()) -> Program:
+        """The program of the observed job without some causes."""
         causes = {k: v for k, v in self.causes.items() if k not in without}
         shape = replace(
             self.shape,
@@ -145,7 +149,7 @@ class Case:
             if self.routing == "static"
             else machine.candidates()
         )
-        gbps = {link: machine.gbps * self.efficiency for link in range(len(machine.links))}
+        gbps = dict.fromkeys(range(len(machine.links)), machine.gbps * self.efficiency)
         for link in causes.get("slow_link", {}).get("links", []):
             gbps[link] *= causes["slow_link"]["share"]
         flaky = causes.get("flaky", {})
@@ -163,7 +167,7 @@ class Case:
             table,
             jobs,
             gbps,
-            {link: one for link in flaky.get("links", [])} if one else {},
+            dict.fromkeys(flaky.get("links", []), one) if one else {},
         )
 
 
@@ -322,6 +326,8 @@ def _settings(
         "noise_per_s": float(rng.uniform(20, 150)),
         "noise_ps": float(rng.uniform(4e6, 12e6)),
         "skew_ps": int(rng.uniform(1e6, 20e6)),
+        # Other jobs run before, and counters are read.
+        "start_ps": int(rng.uniform(3e9, 12e9)),
     }
 
 

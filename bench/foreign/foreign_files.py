@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -158,17 +159,17 @@ def write_counters(
         rows.append(row)
     rows.sort(key=lambda row: row["ns"])
     {"perfquery": _perfquery, "prometheus": _prometheus, "ethernet": _ethernet}[reader.form](
-        folder, machine, rows, reader
+        folder, machine, rows
     )
 
 
-def _perfquery(
-    folder: Path, machine: Machine, rows: list[dict[str, int]], reader: Reader
-) -> None:
+def _perfquery(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> None:
     """A file for each sweep over all ports, written when its last port was read."""
     sweeps: dict[int, list[dict[str, int]]] = {}
+    read: Counter[int] = Counter()
     for row in rows:
-        sweeps.setdefault((row["ns"] - rows[0]["ns"]) * 1000 // reader.interval_ps, []).append(row)
+        sweeps.setdefault(read[row["link"]], []).append(row)
+        read[row["link"]] += 1
     for number, sweep in sweeps.items():
         lines = []
         for row in sweep:
@@ -187,9 +188,7 @@ def _perfquery(
         os.utime(path, ns=(sweep[-1]["ns"], sweep[-1]["ns"]))
 
 
-def _prometheus(
-    folder: Path, machine: Machine, rows: list[dict[str, int]], reader: Reader
-) -> None:
+def _prometheus(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> None:
     """An answer of ``/api/v1/query_range``."""
     series: dict[tuple[str, int], list[list[Any]]] = {}
     for row in rows:
@@ -215,7 +214,7 @@ def _prometheus(
     (folder / "range.json").write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _ethernet(folder: Path, machine: Machine, rows: list[dict[str, int]], reader: Reader) -> None:
+def _ethernet(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> None:
     """Interfaces with bytes, queues and the pauses that they obeyed."""
     with (folder / "interfaces.csv").open("w", newline="", encoding="ascii") as file:
         out = csv.writer(file)
@@ -273,6 +272,7 @@ class Clocks:
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, hosts: int) -> Clocks:
+        """Clocks as hosts have them without a common time source."""
         return cls(
             rng.normal(0, 3e6, hosts),
             rng.normal(0, 12e-6, hosts),

@@ -74,10 +74,12 @@ class Machine:
 
     @property
     def hosts(self) -> int:
+        """Number of hosts."""
         return self.leaves * self.per_leaf
 
     @property
     def gbps(self) -> float:
+        """Data rate of a cable."""
         return SPEEDS[self.speed]
 
     @property
@@ -87,6 +89,7 @@ class Machine:
 
     @property
     def switches(self) -> int:
+        """Number of switches."""
         return self.leaves + self.spines * self.pods + self.spines * self.cores
 
     @cached_property
@@ -125,6 +128,7 @@ class Machine:
         return cable[3] if link % 2 else cable[1]
 
     def name(self, vertex: int) -> str:
+        """Name of a host or switch."""
         if vertex < self.hosts:
             return f"cn{vertex + 1:03d}"
         number = vertex - self.hosts
@@ -167,7 +171,9 @@ class Machine:
         for number, rows in enumerate(self.candidates()):
             chosen = []
             for host, some in enumerate(rows):
-                turn = host % self.per_leaf + host // self.per_leaf + number
+                # Destinations in turn, as OpenSM's fat-tree routing spreads them: shifts of all
+                # hosts then share no link.
+                turn = host if number < self.leaves else host // (self.spines * self.trunk)
                 few = max(1, len(some) // 4) if unlucky[host] and some and some[0] % 2 == 0 else 0
                 chosen.append([some[turn % (few or len(some))]] if some else [])
             out.append(chosen)
@@ -217,6 +223,7 @@ class World:
     phase_ps: Sequence[int] = ()
 
     def text(self) -> str:
+        """The scenario as ``packets.cpp`` reads it."""
         machine = self.machine
         settings = {"routing": self.routing, "pause": int(machine.ethernet)} | self.settings
         latency = settings.pop("latency_ps", 100_000)
@@ -230,7 +237,9 @@ class World:
                 f"link {src} {dst} {machine.gbps} {rate} {latency} {buffer} {link ^ 1} {phase}"
             )
         for link, one in self.flaky.items():
-            lines.append(f"flaky {link} {one.period_ps} {one.low_share} {one.low_gbps} {one.down_ps}")
+            lines.append(
+                f"flaky {link} {one.period_ps} {one.low_share} {one.low_gbps} {one.down_ps}"
+            )
         for switch, rows in enumerate(self.table):
             lines += [
                 f"route {switch} {host} {len(some)} {' '.join(map(str, some))}"

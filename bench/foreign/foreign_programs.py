@@ -75,6 +75,7 @@ class Rank:
         self.ops.append(f"C {self.program.work(self.rank, us * US)}")
 
     def sleep(self, period_us: float) -> None:
+        """Wait for the next multiple of a time."""
         self.ops.append(f"Z {int(period_us * US)}")
 
     def _begin(self, call: Call) -> None:
@@ -102,12 +103,15 @@ class Rank:
         return Handle(slot, number)
 
     def isend(self, peer: int, size: int, tag: int = 0) -> Handle:
+        """Begin to send."""
         return self._nonblocking("S", "MPI_Isend", peer, size, tag)
 
     def irecv(self, peer: int, size: int, tag: int = 0) -> Handle:
+        """Begin to receive."""
         return self._nonblocking("R", "MPI_Irecv", peer, size, tag)
 
     def waitall(self, handles: Sequence[Handle]) -> None:
+        """Wait for all of some requests."""
         self._begin(Call("MPI_Waitall", requests=[h.number for h in handles]))
         self._wait(min(h.slot for h in handles), len(handles))
         self._end()
@@ -121,12 +125,14 @@ class Rank:
         self._slot = 0 if last else self._slot
 
     def send(self, peer: int, size: int, tag: int = 0) -> None:
+        """Send, until the buffer may be used again."""
         self._begin(Call("MPI_Send", peer, size, tag))
         self._wait(self._post("S", peer, size, tag), 1)
         self._end()
         self._slot -= 1
 
     def recv(self, peer: int, size: int, tag: int = 0) -> None:
+        """Receive; a negative peer is any rank."""
         self._begin(Call("MPI_Recv", peer, size, tag))
         self._wait(self._post("R", peer, size, tag), 1, int(peer < 0))
         self._end()
@@ -242,6 +248,7 @@ class Program:
         self._spread = spread
 
     def work(self, rank: int, ps: float) -> int:
+        """Time of a computation of a rank, varied."""
         varied = 1.0 + self._spread * abs(float(self._rng[rank].standard_normal()))
         return int(ps * self._factor[rank] * varied)
 
@@ -446,11 +453,15 @@ def writer(program: Program, shape: Shape) -> None:
 
 
 def transpose(program: Program, shape: Shape) -> None:
-    """A tuned all-to-all over all ranks: what the network's bisection is for."""
+    """A tuned all-to-all over all ranks: every block at once, to another rank first from each."""
+    n = program.n
+    size = shape.size // n
     for rank in program.ranks:
         for _ in range(shape.steps):
             rank.compute(shape.us)
-            rank.alltoall(shape.size // program.n)
+            handles = [rank.irecv((rank.rank - k) % n, size, 4) for k in range(1, n)]
+            handles += [rank.isend((rank.rank + k) % n, size, 4) for k in range(1, n)]
+            rank.waitall(handles)
         rank.allreduce(8)
 
 

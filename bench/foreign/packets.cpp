@@ -20,6 +20,7 @@
 #include <queue>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 using Time = int64_t;
@@ -484,8 +485,7 @@ void handle(int r, int id) {
 
 void progress(int r) {
   Rank& k = ranks[r];
-  if (!set.async && !k.in_mpi) return;
-  while (!k.inbox.empty()) {
+  for (; (set.async || k.in_mpi) && !k.inbox.empty();) {
     int id = k.inbox.front();
     k.inbox.pop_front();
     handle(r, id);
@@ -617,16 +617,8 @@ void step(int r) {
         if (k.job == 0) k.calls[op.a].second = now;
         k.pc++;
         continue;
-      case 'C': {
-        k.pc++;
-        resume(r, busy(r, std::max(now, k.cpu_free), static_cast<double>(op.n)));
-        return;
-      }
-      case 'Z': {  // until the next multiple of a period
-        k.pc++;
-        resume(r, (now / op.n + 1) * op.n);
-        return;
-      }
+      case 'C': k.pc++; resume(r, busy(r, std::max(now, k.cpu_free), static_cast<double>(op.n))); return;
+      case 'Z': k.pc++; resume(r, (now / op.n + 1) * op.n); return;  // until the next multiple
       case 'S': k.pc++; post_send(r, op); return;
       case 'R': k.pc++; post_receive(r, op); return;
       case 'W':
@@ -659,47 +651,24 @@ void sample(int id) {
   Link& l = links[id];
   Time waited = l.waited + (l.wait_since >= 0 ? now - l.wait_since : 0);
   Time paused = l.paused_ps + (l.paused_since >= 0 ? now - l.paused_since : 0);
-  int64_t queued = l.queued;
-  std::printf("P %d %lld %lld %lld %lld %lld %lld %lld %lld\n", id, static_cast<long long>(now),
-              static_cast<long long>(l.bytes), static_cast<long long>(l.packets),
-              static_cast<long long>(waited), static_cast<long long>(queued),
-              static_cast<long long>(l.pauses), static_cast<long long>(paused),
-              static_cast<long long>(l.retrains));
+  std::cout << "P " << id << ' ' << now << ' ' << l.bytes << ' ' << l.packets << ' ' << waited << ' '
+            << l.queued << ' ' << l.pauses << ' ' << paused << ' ' << l.retrains << '\n';
   at(now + set.interval_ps, Sample, id);
 }
 
 // --- input and output ------------------------------------------------------------------------
 
+#define SETTING(name) if (key == #name) { std::cin >> set.name; return; }
 void read_setting(const std::string& key) {
-  auto& in = std::cin;
-  if (key == "mtu") in >> set.mtu;
-  else if (key == "header") in >> set.header;
-  else if (key == "ack") in >> set.ack;
-  else if (key == "switch_ps") in >> set.switch_ps;
-  else if (key == "pause") in >> set.pause;
-  else if (key == "cut_through") in >> set.cut_through;
-  else if (key == "speedup") in >> set.speedup;
-  else if (key == "xoff") in >> set.xoff;
-  else if (key == "xon") in >> set.xon;
-  else if (key == "routing") in >> set.routing;
-  else if (key == "seed") in >> set.seed;
-  else if (key == "eager") in >> set.eager;
-  else if (key == "async") in >> set.async;
-  else if (key == "overhead_ps") in >> set.overhead_ps;
-  else if (key == "gap_ps") in >> set.gap_ps;
-  else if (key == "shm_ps") in >> set.shm_ps;
-  else if (key == "jitter") in >> set.jitter;
-  else if (key == "copy_gbps") in >> set.copy_gbps;
-  else if (key == "shm_gbps") in >> set.shm_gbps;
-  else if (key == "noise_per_s") in >> set.noise_per_s;
-  else if (key == "noise_ps") in >> set.noise_ps;
-  else if (key == "start_ps") in >> set.start_ps;
-  else if (key == "skew_ps") in >> set.skew_ps;
-  else if (key == "interval_ps") in >> set.interval_ps;
-  else if (key == "tail_ps") in >> set.tail_ps;
-  else if (key == "limit_ps") in >> set.limit_ps;
-  else fail("unknown setting " + key);
+  SETTING(mtu) SETTING(header) SETTING(ack) SETTING(switch_ps) SETTING(pause)
+  SETTING(cut_through) SETTING(speedup) SETTING(xoff) SETTING(xon) SETTING(routing)
+  SETTING(seed) SETTING(eager) SETTING(async) SETTING(overhead_ps) SETTING(gap_ps)
+  SETTING(shm_ps) SETTING(jitter) SETTING(copy_gbps) SETTING(shm_gbps) SETTING(noise_per_s)
+  SETTING(noise_ps) SETTING(start_ps) SETTING(skew_ps) SETTING(interval_ps) SETTING(tail_ps)
+  SETTING(limit_ps)
+  fail("unknown setting " + key);
 }
+#undef SETTING
 
 void read_scenario() {
   std::string word;
@@ -766,6 +735,13 @@ void read_scenario() {
 
 void kick(int id) { if (is_host(links[id].src)) inject(links[id].src); else try_output(id); }
 
+void unpause(int id) {
+  Link& l = links[id];
+  l.paused = false;
+  l.paused_ps += now - std::exchange(l.paused_since, -1);
+  kick(id);
+}
+
 void dispatch(const Event& e) {
   switch (e.type) {
     case Step: step(e.a); break;
@@ -773,21 +749,8 @@ void dispatch(const Event& e) {
     case Arrive: arrive(e.a, e.b); break;
     case InputFree: input_free(e.a, e.b); break;
     case Credit: links[e.a].credit[e.b % kLanes] += e.b / kLanes; kick(e.a); break;
-    case PauseOn: {
-      Link& l = links[e.a];
-      l.paused = true;
-      l.pauses++;
-      l.paused_since = now;
-      break;
-    }
-    case PauseOff: {
-      Link& l = links[e.a];
-      l.paused = false;
-      l.paused_ps += now - l.paused_since;
-      l.paused_since = -1;
-      kick(e.a);
-      break;
-    }
+    case PauseOn: links[e.a].paused = true; links[e.a].pauses++; links[e.a].paused_since = now; break;
+    case PauseOff: unpause(e.a); break;
     case Deliver: deliver(e.a); break;
     case ReqDone: req_done(e.a, e.b); break;
     case Emit: send(e.a); break;
@@ -797,15 +760,13 @@ void dispatch(const Event& e) {
 }
 
 void write_result() {
-  std::printf("T %lld %lld\n", static_cast<long long>(ended), static_cast<long long>(counted));
+  std::cout << "T " << ended << ' ' << counted << '\n';
   for (size_t id = 0; id < links.size(); id++)
-    std::printf("L %zu %lld %lld %lld\n", id, static_cast<long long>(links[id].bytes),
-                static_cast<long long>(links[id].packets), static_cast<long long>(links[id].waited));
+    std::cout << "L " << id << ' ' << links[id].bytes << ' ' << links[id].packets << ' ' << links[id].waited << '\n';
   for (size_t r = 0; r < ranks.size(); r++) {
     if (ranks[r].job) continue;
-    for (auto& c : ranks[r].calls)
-      std::printf("C %zu %lld %lld\n", r, static_cast<long long>(c.first), static_cast<long long>(c.second));
-    for (auto& i : ranks[r].learned) std::printf("I %zu %d %d\n", r, i.first, i.second);
+    for (auto& c : ranks[r].calls) std::cout << "C " << r << ' ' << c.first << ' ' << c.second << '\n';
+    for (auto& i : ranks[r].learned) std::cout << "I " << r << ' ' << i.first << ' ' << i.second << '\n';
   }
 }
 
