@@ -86,7 +86,10 @@ def test_text_fits_eighty_columns_and_one_screen(diagnosed_demo: Diagnosed) -> N
     named = " ".join(lines[end + 1 :])
     assert "for openmpi, slurm, mpich, cray: same folder, commands in the report" in named
     assert len(lines) <= 62
-    assert lines[0].startswith("MEASURED ") and "VERDICT  PLACEMENT" in lines[:6]
+    assert (
+        lines[0].startswith("FORECAST  2.993 ms on fabric.ibnetdiscover, 128 ranks, ")
+        and "VERDICT  PLACEMENT" in lines[:6]
+    )
 
 
 def test_a_remedy_without_its_rank_file_says_why_on_the_screen(

@@ -198,7 +198,7 @@ def test_a_terminal_that_knows_latin_letters_alone(tmp_path: Path) -> None:
         env={**os.environ, **poor, "PYTHONIOENCODING": "latin-1"},
     )
     assert ended.returncode in (0, 3), ended.stderr
-    assert ended.stdout.startswith(b"VERDICT") and b"ideal" in ended.stdout
+    assert ended.stdout.startswith(b"FORECAST") and b"ideal" in ended.stdout
     assert b" \xb5s  ???" in ended.stdout, ended.stdout
     assert "→" in (tmp_path / "d" / "diagnosis.json").read_text(encoding="utf-8")
 
