@@ -264,6 +264,17 @@ impl Raw {
         out
     }
 
+    /// Attributes of events that are read.
+    fn attributes(&self) -> Attributes {
+        let id_of = |text: &str| {
+            self.attributes
+                .iter()
+                .find(|(_, name)| self.name(*name) == Some(text))
+                .map(|&(id, _)| id)
+        };
+        Attributes { sizes: id_of(SIZES_ATTRIBUTE), processor: id_of(PROCESSOR_ATTRIBUTE) }
+    }
+
     fn name(&self, id: u32) -> Option<&str> {
         self.strings.get(&id).map(String::as_str).filter(|name| !name.is_empty())
     }
@@ -328,13 +339,8 @@ impl Definitions {
                 out.cartesian.push(Cartesian { comm: *comm, extents });
             }
         }
-        let attribute = |text: &str| {
-            let named = |&&(_, name): &&(u32, u32)| raw.name(name) == Some(text);
-            raw.attributes.iter().find(named).map(|&(id, _)| id)
-        };
-        let (sizes, processor) = (attribute(SIZES_ATTRIBUTE), attribute(PROCESSOR_ATTRIBUTE));
-        out.attributes = Attributes { sizes, processor };
-        if sizes.is_some() {
+        out.attributes = raw.attributes();
+        if out.attributes.sizes.is_some() {
             out.strings = raw.strings;
         }
         Ok(out)

@@ -227,3 +227,10 @@ def test_the_recorder_writes_what_the_reader_needs(
     assert set(found["data_bytes"]) == {4000} and set(found["packets"]) == {3}
     assert set(found["xmit_wait_ticks"]) == {2**32 - 1}
     assert np.allclose(found["capacity_gbps"].to_numpy(), 100.0, rtol=0.04)
+
+
+def test_forecast_says_that_recorded_counters_are_not_used(tmp_path: Path) -> None:
+    trace, _ = infiniband_recording(tmp_path)
+    found = diagnosed(trace, forecast=True).diagnosis
+    assert found.forecast is not None and found.measured is None
+    assert any("port counters of the recording are not used" in note for note in found.assumptions)
