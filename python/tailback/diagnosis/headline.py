@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tailback.diagnosis.cause_wording import SENTENCES
-from tailback.diagnosis.confidence import in_network
+from tailback.diagnosis.cause_wording import NAMES, SENTENCES
+from tailback.diagnosis.confidence import MIN_WORTH, in_network
 from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
 
@@ -121,7 +121,8 @@ def headline(
             saved = f"{percent(gain)} of the {facts.total_name}"
             return f"{lead}: without this, {saved} is saved ({total})."
         alone = "" if gain is None else ", but alone none of it can be gained"
-        return f"{lead}: this costs {part} of the {facts.total_name} ({total}){alone}."
+        text = f"{lead}: this costs {part} of the {facts.total_name} ({total}){alone}."
+        return text if gain is not None else text + _best_change(facts.gains)
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{lead}."
@@ -157,6 +158,14 @@ def _headline_without_contention(
         f"{lead}: ranks are blocked in communication for "
         f"{percent(facts.communication_fraction)} of the time, and {met}."
     )
+
+
+def _best_change(gains: Mapping[Cause, float]) -> str:
+    """Sentence on the change that saves most of a cost that no change removes; may be empty."""
+    changes: tuple[Cause, ...] = ("placement", "routing")
+    best = max(changes, key=lambda cause: gains.get(cause, 0.0))
+    saved = gains.get(best, 0.0)
+    return f" Another {NAMES[best]} saves {percent(saved)}." if saved >= MIN_WORTH else ""
 
 
 def _main_clause(cause: Cause, facts: HeadlineFacts) -> str:

@@ -13,6 +13,7 @@ import io
 import json
 import threading
 import time
+import tokenize
 import types
 import zipfile
 import zlib
@@ -266,6 +267,7 @@ _DAMAGED = (
     EOFError,
     RecursionError,
     NotImplementedError,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
     pl.exceptions.PolarsError,
