@@ -506,9 +506,6 @@ def test_a_full_counters_link_is_in_the_evolution(
     text = said(capsys, "evolution", where, "--fabric", fabric, "--out", page)
     assert text.startswith("3 features in 1 evolutions")
     assert "≥ 40.0" in page.read_text() and "stall counter is full" in page.read_text()
-    said(capsys, "counters", where, "--fabric", fabric, "--out", tmp_path / "out")
-    facts = json.loads((tmp_path / "out" / "counters.json").read_text())
-    assert facts["evolution"]["features"] == 3
 
 
 def test_a_jumping_link_is_not_in_the_evolution(fabric: Path) -> None:
