@@ -272,7 +272,7 @@ def diagnose(
         return _of_captures(named, options, contexts, ignored, step)
     found = Source.of(_source_without_captures(source, named, contexts), **options)
     with found.named_in_errors(changed=allow_hosts is not None):
-        expected = _EvidenceFiles.of(found.case, counters, jobs, samples).expected_run(
+        expected = _EvidenceFiles(counters, jobs, samples, found.case).expected_run(
             prepare(found.scenario, allow_hosts, found.notes), step, watch, threads, forecast
         )
     prepared, run, known = expected.prepared, expected.run, expected.known
@@ -422,24 +422,25 @@ class _Expected:
 
 @dataclass(frozen=True)
 class _EvidenceFiles:
-    """Evidence files of a traced run, as the user gives them."""
+    """Evidence files of a traced run, as the user gives them, and a folder of the lab."""
 
     counters: Sequence[str | Path]
     jobs: str | Path | None
     samples: str | Path | None
+    case: LabCase | None = None
 
-    @classmethod
-    def of(
-        cls,
-        case: LabCase | None,
-        counters: Sequence[str | Path],
-        jobs: str | Path | None,
-        samples: str | Path | None,
-    ) -> _EvidenceFiles:
-        """What the user gives, else what is in a folder of the lab."""
-        if case is None:
-            return cls(counters, jobs, samples)
-        return cls(counters or case.counters, jobs, samples or case.samples)
+    @property
+    def any(self) -> bool:
+        """Whether there is any."""
+        return bool(self.counters) or self.jobs is not None or self.samples is not None
+
+    def with_case(self) -> _EvidenceFiles:
+        """What the user gives, else what is in the folder of the lab."""
+        if self.case is None:
+            return self
+        return _EvidenceFiles(
+            self.counters or self.case.counters, self.jobs, self.samples or self.case.samples
+        )
 
     def expected_run(
         self,
@@ -451,8 +452,8 @@ class _EvidenceFiles:
     ) -> _Expected:
         """Simulate a scenario together with what the evidence shows."""
         step("reading the times of the trace", 0.0)
-        evidence_given = bool(self.counters) or self.jobs is not None or self.samples is not None
-        why = why_forecast(prepared, asked=forecast, evidence=evidence_given)
+        files = self.with_case()
+        why = why_forecast(prepared, asked=forecast, evidence=files.any)
         measured, unknown = None, list[str]()
         machine = TraceCalibration(prepared)
         if why:
@@ -471,8 +472,8 @@ class _EvidenceFiles:
         evidence, found, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
         if measured is not None:
             step("aligning counters with the trace", 0.0)
-            evidence = network_evidence(prepared, measured, run, self.counters, self.jobs)
-            evidence = with_samples(evidence, self.samples, prepared)
+            evidence = network_evidence(prepared, measured, run, files.counters, files.jobs)
+            evidence = with_samples(evidence, files.samples, prepared)
             with stage("causes in the evidence"):
                 explained = add_evidence(
                     prepared,

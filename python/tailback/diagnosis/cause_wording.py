@@ -18,7 +18,7 @@ SENTENCES: dict[Cause, str] = {
     "other-traffic": "Traffic of other jobs slows yours down",
     "routing": "Static routing sends several of your flows over the same link",
     "slow-link": "A link runs slower than it should",
-    "injection": "Your adapters send at line rate and the network does not slow them down",
+    "injection": "The line rate of your adapters limits the run, not the network between them",
     "in-host": "Transfers within hosts limit the run, not the network between them",
     "not-network": "The network is not the bottleneck",
     "imbalance": "Some ranks compute longer than others, which wait for them",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES
-from tailback.diagnosis.confidence import MIN_WORTH, in_network
+from tailback.diagnosis.confidence import LINE_BOUND, MIN_WORTH, in_network
 from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
 
@@ -23,6 +23,11 @@ NOT_RULED_OUT = (
 )
 
 SEVERAL_FIT = "Samples and message log fit several causes about equally well."
+
+OTHERS_OR_SLOW = (
+    "Links on your paths are congested, but not by your own traffic: other jobs send over them, or "
+    "they run slower than they should. The samples of a capture do not tell which."
+)
 
 INTERRUPTED = "The run was interrupted: the diagnosis covers only the part before that."
 
@@ -48,7 +53,8 @@ class HeadlineFacts:
         elapsed_ps: Time of the run.
         times: Whether ``elapsed_ps`` was measured.
         simulated_again: Whether changes were re-simulated, so that causes have a cost in time.
-        wire_share: Share of the time that the busiest adapter needs at its line rate, 0–1.
+        wire_share: Share of the time that the busiest adapter needs at its line rate to send or to
+            receive its data, 0–1.
         congested_share: Share of congested packet-hops, 0–1; None if it was not recorded.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         captured: Whether the run is a packet capture.
@@ -141,14 +147,23 @@ def _headline_without_contention(
         return f"{lead}: they cost {part} of the {facts.total_name} ({total} {facts.times})."
     if cause == "injection":
         needs = percent(facts.wire_share)
-        return f"{lead}: the busiest one needs {needs} of the {total} just to send its data."
+        return f"{lead}: the busiest one needs {needs} of the {total} just for its data."
     if cause == "undetermined":
         if any(finding.code == "TB005" for finding in findings):
             return f"{lead}: see TB005 for how many more are needed."
+        if facts.captured and any(finding.cause == "other-traffic" for finding in findings):
+            return OTHERS_OR_SLOW
         return f"{lead}." if not findings else SEVERAL_FIT
     if facts.simulated_again:
         part = percent(sum(in_network(cost).values()), 1)
-        return f"{lead}: contention accounts for only {part} of {total}."
+        text = f"contention accounts for only {part} of {total}"
+        if facts.communication_fraction < LINE_BOUND:
+            return f"{lead}: {text}."
+        return (
+            f"Contention is not what limits the run: {text}. Ranks are in communication for "
+            f"{percent(facts.communication_fraction)} of the time, and it takes as long on an idle "
+            "network: only faster links, fewer bytes, or messages that overlap would shorten it."
+        )
     met = "congestion was not recorded"
     if facts.congested_share is not None:
         met = f"{percent(facts.congested_share)} of packet-hops met congestion"

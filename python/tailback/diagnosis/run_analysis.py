@@ -284,6 +284,12 @@ class RunAnalysis:
         return busiest / self.run.elapsed_ps if self.run.elapsed_ps > 0 else 0.0
 
     @cached_property
+    def adapter_share(self) -> float:
+        """The same, to send or to receive its data."""
+        receives = float(self.adapters.took_ps.max(initial=0.0))
+        return max(self.wire_share, receives / max(self.run.elapsed_ps, 1))
+
+    @cached_property
     def roots(self) -> pl.DataFrame:
         """Roots of all views: the columns of :attr:`PhaseAnalysis.roots` and ``phase``."""
         frames = [view.roots.with_columns(phase=pl.lit(view.name)) for view in self.views]

@@ -59,6 +59,11 @@ def sampled_verdict(evidence: RunAnalysis) -> SampledVerdict:
         return SampledVerdict("undetermined", {})
     probability = _probabilities(evidence)
     best = max(probability, key=lambda cause: probability[cause])
+    if best == "other-traffic" and evidence.captured:
+        # Without a message log a slow link has the same samples: our traffic does not fill it.
+        half = probability[best] / 2.0
+        shared: dict[Cause, float] = {**probability, best: half, "slow-link": half}
+        return SampledVerdict("undetermined", shared)
     if probability[best] < 2.0 / len(probability):
         return SampledVerdict("undetermined", probability)
     return SampledVerdict(best, probability)

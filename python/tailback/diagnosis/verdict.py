@@ -88,6 +88,10 @@ from tailback.traffic.program import Op, Program
 TOP_LINKS = 20
 
 
+UNTRIED = 0.5
+"""Most probable that the network lacks capacity where no other placement was tried: it may be the
+placement as well."""
+
 MODEL_MISMATCH = 2 * TIME_ERROR
 """Excess of simulated over observed time, as a share, from which a model mismatch is reported."""
 
@@ -147,7 +151,8 @@ def diagnose_cause(
         bars, shares = waterfall.bars, waterfall.shares
         if unexplained_share(bars) >= WORTH_FIXING:
             slow = find_slow_cables(evidence, evaluate)
-        found = _by_time(waterfall, findings, slow, evidence, sampled)
+        tried = _others_tried(evidence, placements or {})
+        found = _by_time(waterfall, findings, slow, evidence, sampled, others_tried=tried)
     cause, cost, warnings = found.cause, found.cost, list(found.warnings)
     clears = cause in NO_CONTENTION_CAUSES and evidence.crosses
     against = recording_contradiction(run) if clears else ""
@@ -236,6 +241,8 @@ def _by_time(
     slow: SlowCableFit | None,
     evidence: RunAnalysis,
     sampled: SampledVerdict,
+    *,
+    others_tried: bool,
 ) -> _Found:
     """The cause that costs most by re-simulation, and in how many variations it does.
 
@@ -245,9 +252,10 @@ def _by_time(
         slow: The slow cables that explain the unexplained time best; None if none were tried.
         evidence: Analysis of samples and message log.
         sampled: The verdict of samples and message log.
+        others_tried: Whether other placements were simulated.
     """
     bars = waterfall.bars
-    use = TimeUse(evidence.communication_fraction, evidence.wire_share)
+    use = TimeUse(evidence.communication_fraction, evidence.adapter_share)
     hidden = unexplained(bars, slow)
     beyond = attainable(waterfall.shares, use)
     cost = cost_shares(waterfall.shares, bars, hidden, beyond)
@@ -260,6 +268,8 @@ def _by_time(
         identified = hidden.slow if cause == "slow-link" else 1.0 - hidden.slow
         counted = counted.model_copy(update={"identified": identified})
     confidence = chances(varied, hidden, use).get(cause, 0.0)
+    if cause == "capacity" and not others_tried:
+        confidence = min(confidence, UNTRIED)
     warnings = _contradictions(
         cause, cost, bars, findings, sampled.cause, with_log=evidence.losses is not None
     )
@@ -337,7 +347,7 @@ def _headline_facts(
         elapsed_ps=run.elapsed_ps,
         times=times_of(run),
         simulated_again=bool(bars),
-        wire_share=evidence.wire_share,
+        wire_share=evidence.adapter_share,
         congested_share=evidence.overall.value if recorded else None,
         communication_fraction=evidence.communication_fraction,
         captured=evidence.captured,

@@ -58,7 +58,7 @@ from tailback.traffic.program import Program
 from tailback.traffic.readers import READERS, read_trace, timed_reader
 from tailback.traffic.readers.otf2.recording import STAGE_PS
 from tailback.traffic.transform import repeat, scale_compute, side_by_side
-from tailback.units import exact_bytes, transfer_ps
+from tailback.units import counted, exact_bytes, transfer_ps
 
 FRAME_BYTES = 1500
 """Bytes of a packet for which a small message may wait on every link: Ethernet's usual MTU. On slow
@@ -671,8 +671,8 @@ def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[
     names = ", ".join(shown(name) for name in list(dict.fromkeys(logged))[:3])
     more = ", …" if recorded > 3 else ""
     return [
-        f"the ranks ran on {recorded} hosts ({names}{more}), and are placed on {used} here: "
-        "what ranks of a host exchange does not enter the network; "
+        f"the ranks ran on {counted(recorded, 'host')} ({names}{more}), and are placed on {used} "
+        "here: what ranks of a host exchange does not enter the network; "
         f"{option('hosts')} and {option('ranks_per_host')} state where they ran"
     ]
 
