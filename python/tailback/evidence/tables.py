@@ -172,8 +172,8 @@ def make_tables(
         # Each column is freed once it has its type.
         out[name] = pl.DataFrame(
             [
-                pl.Series(one.name, made.pop(one.name), strict=False).cast(one.dtype)
-                for one in table.columns
+                pl.Series(column.name, made.pop(column.name), strict=False).cast(column.dtype)
+                for column in table.columns
             ]
         )
         return_freed_memory()
@@ -182,13 +182,13 @@ def make_tables(
 
 def _named(names: Sequence[str], index: Ints) -> pl.Series:
     """Names by index; null for -1."""
-    known = pl.Series([*names, None], dtype=pl.String)
-    return known.gather(pl.Series(np.where(index >= 0, index, len(names))))
+    series = pl.Series([*names, None], dtype=pl.String)
+    return series.gather(pl.Series(np.where(index >= 0, index, len(names))))
 
 
-def _null_unless(column: Ints, known: NDArray[np.bool_]) -> pl.Series:
-    """A column with null where ``known`` is false."""
-    return pl.select(pl.when(pl.Series(known)).then(pl.Series(narrowed(column)))).to_series()
+def _null_unless(column: Ints, valid: NDArray[np.bool_]) -> pl.Series:
+    """A column with null where ``valid`` is false."""
+    return pl.select(pl.when(pl.Series(valid)).then(pl.Series(narrowed(column)))).to_series()
 
 
 def _communicator(recorded: RecordedRun, comm: Ints) -> pl.Series:
