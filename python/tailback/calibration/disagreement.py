@@ -85,7 +85,7 @@ class Disagreement:
         groups = []
         for slow in (True, False):
             mine = [value for value in self.values if value.slow == slow]
-            names = " and ".join("–".join(one.hosts) for one in mine)
+            names = " and ".join("–".join(value.hosts) for value in mine)
             groups.append(
                 f"{names} {'reach' if self.regime == 'rate' else 'take'} {self._range_text(mine)}"
             )

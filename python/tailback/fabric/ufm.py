@@ -179,7 +179,7 @@ def _add_link(
     for side in ("source", "destination"):
         end = _end(
             _word(element, f"{side}_guid"),
-            _word(element, f"{side}_add_port"),
+            _word(element, f"{side}_port"),
             number,
             f"{side}_guid",
         )

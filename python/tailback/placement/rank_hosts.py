@@ -134,7 +134,7 @@ def from_csv(text: str, path: Path) -> list[str] | None:
         return None
     table = parse(text, ALIASES, ("rank", "host"), path=path, error_type=PlacementError)
     table.need("rank")
-    ranks = table.number("rank", whole=True).to_list()
+    ranks = table.number("rank", integer=True).to_list()
     hosts = table.need("host").to_list()
     lines = table.rows["line"].to_list()
     host_of: dict[int, str] = {}
