@@ -106,7 +106,7 @@ def fit(
         if model == before:
             break
     data = data.with_spread(spread)
-    # The criterion of the model may be that of a neighbour, from before it was refined.
+    # Refinement may have moved the model from its candidate, so its criterion is computed again.
     others = [candidate for _, candidate in some if candidate != model]
     weight = probabilities([-data.criterion(candidate) / 2 for candidate in (model, *others)])
     chosen = _fit_model(data, model)
@@ -289,7 +289,7 @@ class _Data:
 
     @cached_property
     def known(self) -> frozenset[int]:
-        """Rows of which one has a change point that another test showed."""
+        """Candidate rows of the change point that another test showed."""
         if self.change is None:
             return frozenset()
         low, high = self.change

@@ -340,7 +340,7 @@ def _times_by_size(pairs: pl.DataFrame) -> dict[int, PairTimes]:
 def _fit_eager(
     transfers: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame
 ) -> FittedValue | None:
-    """The threshold between sends that completed before their receive and those that waited.
+    """The threshold between sends that completed before their receive and sends that waited.
 
     As clocks of two ranks are compared, a receive counts as late only beyond half a round trip, the
     possible clock error.

@@ -24,7 +24,7 @@ MIN_MESSAGE_BYTES = 128 << 10
 
 
 def hosts_of_others(fabric: Fabric, job_nodes: NDArray[np.uint32]) -> Ints:
-    """Nodes of hosts outside our job, those that share a switch with our hosts first.
+    """Nodes of hosts outside our job; hosts that share a switch with ours come first.
 
     Args:
         fabric: The fabric.

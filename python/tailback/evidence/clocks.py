@@ -170,7 +170,7 @@ def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockC
 
 
 def _collective_constraints(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """Constraints from collectives in which data or a barrier must reach other ranks."""
+    """Constraints from collectives that carry data or a barrier to other ranks."""
     c, calls = recorded.collectives, recorded.calls
     parts = []
     order = np.lexsort((c.rank, c.instance))

@@ -1,4 +1,4 @@
-"""Calls that synchronise one-sided communication: which waits a trace tells, and which not.
+"""Calls that synchronise one-sided communication, and the waits that a trace shows of them.
 
 A fence completes after every rank of its window has entered it, except for the first one and with
 assertions: its wait is that of a barrier (Scalasca's *wait at fence*), never longer than the call.

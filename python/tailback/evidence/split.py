@@ -149,7 +149,7 @@ def split(
 
 
 def kind_of_rest(name: str) -> str:
-    """Part that the time inside a call belongs to, without waits that the trace tells."""
+    """Part that the time inside a call belongs to, without the waits that the trace shows."""
     if synchronises(name):
         return "one_sided"
     return "transfer" if transfers(name) else "other_mpi"
@@ -251,7 +251,7 @@ def _add_waits(
 def _add_ends(
     out: _Rows, recorded: RecordedRun, clocks: Clocks, run_time: Elapsed, outside: int
 ) -> None:
-    """Add the time before a rank starts and after it ends, and that of ranks without calls."""
+    """Add the time before a rank starts and after it ends, and the time of ranks without calls."""
     ranks = np.arange(recorded.n_ranks)
     start = np.where(recorded.start_ps < 0, run_time.start_ps, recorded.start_ps)
     start = np.where(recorded.end_ps > recorded.start_ps, recorded.start_ps, start)

@@ -203,7 +203,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Wire:
-    """A cable: the line of one direction and that of the other, if there is one."""
+    """A cable: the line of one direction and, if present, the line of the other."""
 
     there: _Row
     back: _Row | None = None
@@ -379,7 +379,7 @@ def _rates(table: Delimited, role: str, down: Sequence[str]) -> list[float]:
 
 
 def _gbps(table: Delimited, role: str, line: int, text: str, column: float | None) -> float:
-    """The rate in one field, whose unit is that of the field or of the column."""
+    """The rate in one field, in the unit of the field or else of the column."""
     match = _FIELD.fullmatch(text)
     unit = column
     if match is not None and match[2]:

@@ -277,7 +277,7 @@ def _rates(
     odd: dict[str, list[str]],
     port_of: Callable[[PortEnd], str],
 ) -> list[float | None]:
-    """Data rate of each cable in gigabits per second: that of the slower end, None if unknown."""
+    """Data rate of the slower end of each cable in gigabits per second; None if unknown."""
     rates: list[float | None] = []
     for end, mate in pairs:
         seen = {e.gbps for e in (end, mate) if e is not None and e.gbps is not None}
@@ -295,7 +295,7 @@ def _fill_rates(
     discovery: Discovery,
     cable_gbps: float | None,
 ) -> list[float]:
-    """The rates with the stated one, or that of most cables, where they are unknown."""
+    """The rates; unknown ones become the stated rate, or the rate of most cables."""
     counts = Counter(gbps for gbps in rates if gbps is not None)
     if rates and not counts and cable_gbps is None:
         raise FabricError(

@@ -69,7 +69,7 @@ class LldpNeighbours:
         return _BEGINNING.match(text) is not None
 
     def parse(self, text: str) -> Discovery:
-        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        """Parse the text; raises FabricError with the number of a line that cannot be read."""
         marks = list(_MARK.finditer(text))
         if not marks:
             raise FabricError("does not say which device printed it", place="line 1", remedy=_MAKE)

@@ -40,7 +40,7 @@ _FORM = "a line reads like: SwitchName=leaf1 Nodes=cn[1-18], or SwitchName=top S
 
 @dataclass(slots=True)
 class Group:
-    """A switch or block of Slurm and what is below it.
+    """A switch or block of Slurm with its hosts and children.
 
     Attributes:
         name: Its name.

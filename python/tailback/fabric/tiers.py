@@ -299,7 +299,7 @@ def _levels(graph: _Graph, leaves: set[int], far: list[int], height: dict[int, i
 
 @dataclass
 class _Boards:
-    """The boards of one director: those with outside cables and those that join them."""
+    """The boards of one director: line boards with outside cables, and boards that join them."""
 
     line: list[int] = field(default_factory=list)
     spine: list[int] = field(default_factory=list)

@@ -220,7 +220,7 @@ def _alive(pid: int) -> int:
 
 @cache
 def _host() -> str:
-    """Digest of host name and PID namespace: tells machines and containers apart."""
+    """Digest of host name and PID namespace, which distinguishes machines and containers."""
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts.append(os.readlink("/proc/self/ns/pid"))

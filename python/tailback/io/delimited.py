@@ -365,12 +365,12 @@ _TELLING: Final = re.compile(
 
 
 def telling_first(names: Iterable[str]) -> list[str]:
-    """Names of what is not used, those first that may change an answer."""
+    """Names of unused columns or keys; names that may change an answer come first."""
     return sorted(names, key=lambda name: _TELLING.search(name) is None)
 
 
 def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) -> list[str]:
-    """The note on what a reader of a file leaves out, by name; empty without any.
+    """The note that names the unused parts of a file; empty without any.
 
     Names of what may change an answer come first.
 

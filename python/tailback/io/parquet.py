@@ -134,7 +134,7 @@ def _require_file(path: Path, error: type[TailbackError]) -> None:
 
 @contextmanager
 def _no_panic_message() -> Iterator[None]:
-    """Suppress what a panic prints to standard error; anything else is printed afterwards."""
+    """Suppress the message of a panic on standard error; other output is printed afterwards."""
     try:
         stderr = sys.stderr.fileno() if sys.stderr is not None else -1
     except (OSError, ValueError, io.UnsupportedOperation):

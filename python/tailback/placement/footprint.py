@@ -145,8 +145,8 @@ def fewest_switches(
     left = set(size)
     while len(chosen) < count:
         need = count - len(chosen)
-        # The largest pod first; in it the smallest leaf that holds all that is left, or the
-        # largest.
+        # The largest pod first. In it, the smallest leaf that holds all remaining hosts, or else
+        # the largest leaf.
         best = min(
             left,
             key=lambda at: (

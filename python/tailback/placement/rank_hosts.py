@@ -87,7 +87,7 @@ def rank_columns_not_used(path: Path) -> list[str]:
 
 
 def explicit_hosts(text: str, path: Path) -> list[str] | None:
-    """Host of each rank of a CSV or what a job printed; None for lists that launchers read.
+    """Host of each rank in a CSV or the output of a job; None for lists that launchers read.
 
     Args:
         text: Content of the file.

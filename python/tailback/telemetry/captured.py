@@ -351,7 +351,7 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
 
 
 def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
-    """Label of each packet: that of the first matching row, 0 if none matches.
+    """Label of each packet, from the first matching row; 0 if none matches.
 
     Args:
         packets: ``src_node, dst_node, queue_pair, sequence``, P rows.

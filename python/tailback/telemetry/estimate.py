@@ -246,7 +246,7 @@ def usual_excess(samples: Floats, weight: Floats, variance: Floats) -> float:
 
 
 def smoothed_excess(weight: Floats, excess: Floats, usual: Floats | float) -> Floats:
-    """l−1 of further packets, from that of the sampled packets.
+    """l−1 of further packets, from l−1 of the sampled packets.
 
     A pseudo-sample of ``usual`` paths is added to each row, as the samples of a link may all be of
     paths of one hop, while longer paths were sampled elsewhere. It never lowers ``excess``, and

@@ -163,7 +163,7 @@ def _bundle_bound(through: Floats, b: Floats) -> Floats:
 def _between(
     x: Floats, variance: Floats, seen: NDArray[np.bool_], bundle: Ints, kind: Ints
 ) -> Floats:
-    """τ² of each link's bundle, not below that of its kind, shape (L,)."""
+    """τ² of each link's bundle, at least the τ² of its kind, shape (L,)."""
     used = seen & (variance > 0)
     weight = np.divide(1.0, variance, out=np.zeros_like(variance), where=used)
     n = int(bundle.max(initial=-1)) + 1

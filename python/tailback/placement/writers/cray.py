@@ -27,7 +27,7 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     each = int(filled[0])
     wrong = np.flatnonzero(filled != each)
     if len(wrong):
-        # srun spreads ranks evenly over its nodes, whatever the file says.
+        # srun ignores the file and spreads ranks evenly over its nodes.
         raise PlacementError(
             "a Cray rank order needs the same number of ranks on every node, as srun spreads them "
             f"evenly, but host {used[int(wrong[0])]!r} has {filled[wrong[0]]} ranks and "
