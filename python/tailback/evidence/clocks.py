@@ -283,11 +283,13 @@ def solve(
     offset = _offsets(event_pairs, clock_of, n, resolution_ps)
     if offset is None:
         offset, drift = _fit_drifts(event_pairs, clock_of, n, middle)
-        partly_corrected = _corrected(event_pairs, offset[clock_of], drift[clock_of], middle)
+        partly_corrected = _correct_constraints(
+            event_pairs, offset[clock_of], drift[clock_of], middle
+        )
         residual_offset = _offsets(partly_corrected, clock_of, n, resolution_ps)
         offset = offset + (residual_offset if residual_offset is not None else 0)
     rank_offset, rank_drift = offset[clock_of], drift[clock_of]
-    after = _corrected(event_pairs, rank_offset, rank_drift, middle)
+    after = _correct_constraints(event_pairs, rank_offset, rank_drift, middle)
     remaining_slack = after.slack_ps
     return Clocks(
         unit,
@@ -302,7 +304,7 @@ def solve(
     )
 
 
-def _corrected(
+def _correct_constraints(
     event_pairs: ClockConstraints, offset: Floats, drift: Floats, middle: int
 ) -> ClockConstraints:
     def at(rank: Ints, time: Ints) -> Ints:

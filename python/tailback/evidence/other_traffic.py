@@ -186,7 +186,7 @@ def find_other_traffic(
     links = pl.DataFrame(schema=SCHEMA)
     if jobs_found:
         own_sent = overhead * np.diff(sent_bytes(sent, (edges - counters.start_ns) * 1000.0))
-        injected = {OURS: own_sent, **_injected(excess_bytes, job_of_node)}
+        injected = {OURS: own_sent, **_injected_bytes(excess_bytes, job_of_node)}
         links = job_shares(counters.intervals, fabric, edges, injected)
     return OtherTraffic(
         totals[0],
@@ -225,7 +225,7 @@ def _may_be_collectives(excess_bytes: list[Floats], job_nodes: Ints, sent: Sent)
     return bool(0.0 < total <= most and at_own >= 0.99 * total)
 
 
-def _injected(excess_bytes: list[Floats], job_of_node: list[str]) -> dict[str, Floats]:
+def _injected_bytes(excess_bytes: list[Floats], job_of_node: list[str]) -> dict[str, Floats]:
     """Bytes that each job injected per window, from sent or, if not counted, received bytes."""
     counted = excess_bytes[0] if excess_bytes[0].sum() > 0 else excess_bytes[1]
     names = np.array(job_of_node)

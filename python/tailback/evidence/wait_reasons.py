@@ -155,7 +155,7 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
     _, length = compute_gaps(recorded)
     computed, irregular = np.cumsum(length), np.cumsum(irregular_gaps(recorded))
     own_call, late_call = waits.call[begins], waits.partner_call[begins]
-    own_sync, late_sync, at_leave = _synchronised(recorded, own_call, late_call)
+    own_sync, late_sync, at_leave = _last_sync(recorded, own_call, late_call)
     first_call = np.searchsorted(calls.rank, np.arange(recorded.n_ranks))
 
     def since(call: Ints, sync: Ints, leave: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
@@ -197,7 +197,7 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
     )
 
 
-def _synchronised(
+def _last_sync(
     recorded: RecordedRun, own_call: Ints, late_call: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Calls of the last synchronisation of two ranks before the given calls, -1 if there is none.

@@ -546,7 +546,7 @@ def connected_components(fabric: Fabric) -> list[NDArray[np.int64]]:
     return [part.astype(np.int64) for part in parts]
 
 
-def _described(fabric: Fabric, part: NDArray[np.int64]) -> str:
+def _describe_part(fabric: Fabric, part: NDArray[np.int64]) -> str:
     nodes = int((part < fabric.n_nodes).sum())
     return f"{nodes} nodes and {len(part) - nodes} switches ({fabric.vertex_name(int(part[0]))!r})"
 
@@ -598,5 +598,5 @@ def largest_component(fabric: Fabric) -> Fabric:
 def _note_islands(fabric: Fabric) -> None:
     parts = connected_components(fabric)
     if len(parts) > 1:
-        islands = [_described(fabric, part) for part in parts[1:]]
+        islands = [_describe_part(fabric, part) for part in parts[1:]]
         fabric.notes.append(tally("parts without a connection to the rest", islands))

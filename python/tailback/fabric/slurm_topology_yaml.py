@@ -59,7 +59,7 @@ class SlurmTopologyYaml:
 
     def parse(self, text: str) -> Discovery:
         """Parse the text; raises FabricError with the number of a line that cannot be read."""
-        topologies = _entries(_composed(text), "the file")
+        topologies = _entries(_parse_yaml(text), "the file")
         parsed = [_mapping(node, "topology") for node in topologies]
         usable = [topology for topology in parsed if "tree" in topology or "block" in topology]
         stated = [
@@ -91,7 +91,7 @@ class SlurmTopologyYaml:
         return build_discovery(tree)
 
 
-def _composed(text: str) -> Any:
+def _parse_yaml(text: str) -> Any:
     """The nodes of the YAML; raises FabricError."""
     # Deferred: only needed for this format.
     import yaml

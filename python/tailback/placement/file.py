@@ -53,11 +53,11 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     named = explicit_hosts(text, path)
     if named is not None:
         _check_count(problem, path, len(named))
-        return _named(_Slots(problem, path), named)
+        return _slots_by_rank(_Slots(problem, path), named)
     numbers = erf_hosts(text, path)
     if numbers is not None:
         _check_count(problem, path, len(numbers))
-        return _named(_Slots(problem, path), _hosts_by_number(problem, path, numbers))
+        return _slots_by_rank(_Slots(problem, path), _hosts_by_number(problem, path, numbers))
     lines = _lines(text)
     if not lines:
         raise PlacementError("holds no placement", file=path, remedy="give one line per rank")
@@ -148,7 +148,7 @@ def _hosts_by_number(problem: PlacementProblem, path: Path, numbers: list[int]) 
     return [hosts[number - 1] for number in numbers]
 
 
-def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
+def _slots_by_rank(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
     """Slots of ranks whose hosts are given by rank."""
     out = np.empty(len(hosts), np.int64)
     for rank, host in enumerate(hosts):

@@ -61,7 +61,7 @@ def rank_hosts(path: Path) -> list[str]:
     """
     require_unchanged(path)
     text = _text(path)
-    for entry in _ordered():
+    for entry in _detectable_forms():
         hosts = entry(text, path)
         if hosts is not None:
             return hosts
@@ -112,7 +112,7 @@ def _text(path: Path) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def _ordered() -> list[Form]:
+def _detectable_forms() -> list[Form]:
     """Formats that can be detected, before the list of hosts, which matches almost anything."""
     names = (
         "rank-csv",

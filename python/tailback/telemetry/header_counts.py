@@ -315,8 +315,11 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
         bottlenecks = find_bottlenecks(run.tables["packets"], pairs, n_links, k)
         return LinkCounts(None, None, counted, bottlenecks)
     packets, congested = (
-        _scaled(
-            _decoded(run, about, pairs, decoder, n_links) if hashed else _added(about, n_links), k
+        _scale_counts(
+            _decoded(run, about, pairs, decoder, n_links)
+            if hashed
+            else _sum_weights(about, n_links),
+            k,
         )
         for about in header_samples(run, pairs, _saturates(run))
     )
@@ -326,8 +329,8 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
     if telemetry.scheme not in ("single-bit", "compact") or _saturates(run):
         seen = np.maximum(packets.packets, 0.0)
         usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
-        packets = _smoothed(packets, usual, possible)
-    congested = _smoothed(congested, packets.slope, possible)
+        packets = _smooth_slopes(packets, usual, possible)
+    congested = _smooth_slopes(congested, packets.slope, possible)
     return LinkCounts(packets, congested, counted)
 
 
@@ -343,7 +346,7 @@ def _possible(run: Run, pairs: PairCandidates, n_links: int) -> NDArray[np.bool_
     return possible
 
 
-def _smoothed(
+def _smooth_slopes(
     counts: HashedCounts, usual: Floats | float, possible: NDArray[np.bool_]
 ) -> HashedCounts:
     """Counts whose slope is smoothed (:func:`tailback.telemetry.estimate.smoothed_excess`)."""
@@ -488,7 +491,7 @@ def _hop_of(
     return first
 
 
-def _added(about: HeaderSamples, n_links: int) -> HashedCounts:
+def _sum_weights(about: HeaderSamples, n_links: int) -> HashedCounts:
     """Sums of weights; Var Σ w = Σ N (w − 1), estimated by Σ w (w − 1)."""
     w, seen = about.weight, about.seen.astype(np.int64)
     packets = np.asarray(np.bincount(seen, w, n_links), np.float64)
@@ -571,7 +574,7 @@ def _sum(a: HashedCounts, b: HashedCounts) -> HashedCounts:
     return HashedCounts(packets, variance, null, share)
 
 
-def _scaled(counts: HashedCounts, k: float) -> HashedCounts:
+def _scale_counts(counts: HashedCounts, k: float) -> HashedCounts:
     """Counts of all packets from those of one in ``k``, modelled as random thinning."""
     packets, null = counts.packets * k, counts.null_variance * k**2
     slope = k * counts.slope + (k - 1)

@@ -60,7 +60,7 @@ def small_phases(program: Program, focus: Focus) -> Rewritten:
     if len(phases) < 2:
         raise DoesNotApplyError("there is only one phase: shorter messages do not shorten it")
     return Rewritten(
-        _repeated(program, posts, inside, np.where(inside, first[np.maximum(mine, 0)], -1)),
+        _repeat_stretches(program, posts, inside, np.where(inside, first[np.maximum(mine, 0)], -1)),
         f"Exchange each message of {describe(program, focus)} in {PARTS} parts (variables one by "
         f"one, slices of a face), and go through all phases for one part before the next.",
         "bytes",
@@ -85,7 +85,7 @@ def _stretches(program: Program, posts: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     return begin[begin <= end], end[begin <= end]
 
 
-def _repeated(
+def _repeat_stretches(
     program: Program, posts: NDArray[np.bool_], inside: NDArray[np.bool_], first: Ints
 ) -> Program:
     """Repeat the stretches ``PARTS`` times, each time with a part of every message."""

@@ -148,7 +148,7 @@ def read_logs(files: Sequence[Path]) -> NcclLog:
     clashing: set[int] = set()
     for line in lines:
         if line.content.re is _TUNED:
-            _tuned(log, line, unmodelled)
+            _read_tuning(log, line, unmodelled)
         elif line.content.re is _RING:
             _ring(log, line, clashing)
     log.port_gbps = _port_gbps(lines)
@@ -338,7 +338,7 @@ def _checked_call(line: _Line) -> int:
     return nranks
 
 
-def _tuned(log: NcclLog, line: _Line, unmodelled: Counter[str]) -> None:
+def _read_tuning(log: NcclLog, line: _Line, unmodelled: Counter[str]) -> None:
     """A line with the algorithm for collectives of a size."""
     match = line.content
     algorithm = _ALGORITHMS.get(match[3].lower())

@@ -72,7 +72,7 @@ def read(path: Path) -> Program:
         TraceError: An export is damaged or cut short, holds no MPI calls with partners and sizes,
             or a rank is missing.
     """
-    n_ranks, table = _joined(path, _files(path))
+    n_ranks, table = _join_calls(path, _files(path))
     return compile_calls(path.name.split(".")[0], n_ranks, table, path)
 
 
@@ -91,7 +91,7 @@ def record(path: Path) -> RecordedRun:
     sessions = [_session(file) for file in files]
     starts = [session.start_ns for session in sessions if session.start_ns is not None]
     shows_utc = len(starts) == len(files)
-    n_ranks, table = _joined(path, files, starts if shows_utc else [])
+    n_ranks, table = _join_calls(path, files, starts if shows_utc else [])
     hosts: list[str | None] = [None] * n_ranks
     clock = np.arange(n_ranks)
     for session in sessions:
@@ -119,7 +119,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _joined(
+def _join_calls(
     path: Path, files: Sequence[Path], starts_ns: Sequence[int] = ()
 ) -> tuple[int, CallTable]:
     """Number of ranks, and the calls of all; ``starts_ns`` is added to the times of each file."""

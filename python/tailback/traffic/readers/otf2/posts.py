@@ -62,10 +62,12 @@ def read_posts(
     )
     if lost or not (regions or raw["posts"] or len(trace.messages.kind)):
         return None
-    return _compiled(posts, raw, trace, anchor)
+    return _compile_program(posts, raw, trace, anchor)
 
 
-def _compiled(posts: _core.Otf2Posts, raw: _core.PostTables, trace: Trace, anchor: Path) -> Program:
+def _compile_program(
+    posts: _core.Otf2Posts, raw: _core.PostTables, trace: Trace, anchor: Path
+) -> Program:
     notes = [proc_null_note(raw["proc_null"])] if raw["proc_null"] else []
     labels = Labels(trace)
     numbers = _label_numbers(raw, trace, labels)
