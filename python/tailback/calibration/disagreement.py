@@ -80,22 +80,22 @@ class Disagreement:
     role: str = ""
 
     def text(self) -> str:
-        """One or two sentences: which hosts differ, how much, and what the slow ones share."""
+        """Sentences that name the hosts that differ, by how much, and the suspects."""
         what = "rates" if self.regime == "rate" else "latencies of small messages"
         groups = []
         for slow in (True, False):
-            mine = [one for one in self.values if one.slow == slow]
-            names = " and ".join("–".join(one.hosts) for one in mine)
+            mine = [value for value in self.values if value.slow == slow]
+            names = " and ".join("–".join(value.hosts) for value in mine)
             groups.append(
-                f"{names} {'reach' if self.regime == 'rate' else 'take'} {self._of(mine)}"
+                f"{names} {'reach' if self.regime == 'rate' else 'take'} {self._range_text(mine)}"
             )
         return (
             f"{self.source}: {what} differ between hosts and are not fitted together: "
             f"{groups[0]}, {groups[1]}. {self._conclusion()}"
         )
 
-    def _of(self, values: Sequence[HostValue]) -> str:
-        low, high = min(one.value for one in values), max(one.value for one in values)
+    def _range_text(self, values: Sequence[HostValue]) -> str:
+        low, high = min(value.value for value in values), max(value.value for value in values)
         if self.regime == "latency":
             ends = [format_time(round(end)) for end in (low, high)]
         else:
@@ -116,40 +116,40 @@ class Disagreement:
 
 
 def agreeing(placed: Sequence[Placed]) -> tuple[list[Placed], list[Disagreement]]:
-    """The series without what differs between hosts, and what does.
+    """Series on which the hosts agree, and the disagreements.
 
     Where only rates differ, latencies of small messages stay.
     """
     groups: dict[object, list[int]] = {}
-    for row, one in enumerate(placed):
-        groups.setdefault(_alike(one), []).append(row)
+    for row, member in enumerate(placed):
+        groups.setdefault(_group_key(member), []).append(row)
     kept, disagreements = list(placed), list[Disagreement]()
     for rows in groups.values():
-        # Distances that are not known differ in latency.
+        # Hosts at unknown distances may differ in latency.
         regimes: tuple[Regime, ...] = ("rate", "latency") if placed[rows[0]].route else ("rate",)
         for regime in regimes:
-            disagreement = _compared([kept[row] for row in rows], regime)
+            disagreement = _compare_hosts([kept[row] for row in rows], regime)
             if disagreement is None:
                 continue
             disagreements.append(disagreement)
             for row in rows:
-                kept[row] = _without(kept[row], regime)
-    return [one for one in kept if len(one.series.size_bytes)], disagreements
+                kept[row] = _drop_regime(kept[row], regime)
+    return [member for member in kept if len(member.series.size_bytes)], disagreements
 
 
-def _alike(one: Placed) -> object:
-    """Series for which this is equal would have equal times on a healthy machine."""
-    s = one.series
-    return s.quantity, s.layer, s.source, s.pairs, len(one.hosts), one.route
+def _group_key(member: Placed) -> object:
+    """Key of the series that have equal times on a healthy machine."""
+    s = member.series
+    return s.quantity, s.layer, s.source, s.pairs, len(member.hosts), member.route
 
 
 def _in_regime(size: Floats, regime: Regime) -> NDArray[np.bool_]:
     return np.asarray(size >= MIN_STREAM_BYTES if regime == "rate" else size <= SMALL_BYTES)
 
 
-def _without(one: Placed, regime: Regime) -> Placed:
-    """The series without the sizes at which hosts differ; without any if latencies do."""
-    s = one.series
+def _drop_regime(member: Placed, regime: Regime) -> Placed:
+    """The series without the sizes at which hosts differ; empty if latencies differ."""
+    s = member.series
     keep = np.zeros(len(s.size_bytes), np.bool_)
     if regime == "rate":
         keep = ~_in_regime(s.size_bytes, regime)
@@ -158,17 +158,17 @@ def _without(one: Placed, regime: Regime) -> Placed:
         for name in ("size_bytes", "time_ps", "resolution_ps", "error_ps", "deviation_ps")
         if getattr(s, name) is not None
     }
-    return replace(one, series=replace(s, **arrays))
+    return replace(member, series=replace(s, **arrays))
 
 
-def _compared(members: Sequence[Placed], regime: Regime) -> Disagreement | None:
+def _compare_hosts(members: Sequence[Placed], regime: Regime) -> Disagreement | None:
     """How the times of one kind of test differ between hosts; None if they agree."""
     if regime == "latency" and members[0].series.quantity != "latency":
         return None
     by_hosts: dict[Hosts, list[Placed]] = {}
-    for one in members:
-        if one.hosts:
-            by_hosts.setdefault(one.hosts, []).append(one)
+    for member in members:
+        if member.hosts:
+            by_hosts.setdefault(member.hosts, []).append(member)
     names = list(by_hosts)
     if len(names) < 2:
         return None
@@ -178,7 +178,7 @@ def _compared(members: Sequence[Placed], regime: Regime) -> Disagreement | None:
     # The mean over repeated runs, shape (hosts, sizes).
     times = np.array(
         [
-            [np.mean([_log_time(one, size) for one in runs]) for size in sizes]
+            [np.mean([_log_time(run, size) for run in runs]) for size in sizes]
             for runs in by_hosts.values()
         ]
     )
@@ -195,7 +195,7 @@ def _compared(members: Sequence[Placed], regime: Regime) -> Disagreement | None:
         values.append(
             HostValue(name, end * 8000 / time if regime == "rate" else time, bool(mean > limit))
         )
-    suspects, role = _in_common(values)
+    suspects, role = _find_suspects(values)
     route = members[0].route
     local = route is not None and route.switches == 0
     return Disagreement(members[0].series.source, regime, local, tuple(values), suspects, role)
@@ -204,15 +204,15 @@ def _compared(members: Sequence[Placed], regime: Regime) -> Disagreement | None:
 def _common_sizes(members: Sequence[Placed], regime: Regime) -> list[float]:
     """Sizes of the regime that all series with hosts have, in order."""
     each = [
-        set(one.series.size_bytes[_in_regime(one.series.size_bytes, regime)].tolist())
-        for one in members
-        if one.hosts
+        set(member.series.size_bytes[_in_regime(member.series.size_bytes, regime)].tolist())
+        for member in members
+        if member.hosts
     ]
     return sorted(set.intersection(*each))
 
 
-def _log_time(one: Placed, size: float) -> float:
-    return float(np.log(one.series.time_ps[one.series.size_bytes == size]).mean())
+def _log_time(member: Placed, size: float) -> float:
+    return float(np.log(member.series.time_ps[member.series.size_bytes == size]).mean())
 
 
 def _noise(times: Floats) -> float:
@@ -230,17 +230,18 @@ def _noise(times: Floats) -> float:
     return math.hypot(_LEAST_DIFFERENCE, noise)
 
 
-def _in_common(values: Sequence[HostValue]) -> tuple[Hosts, str]:
-    """Hosts of all slow groups and of no other; else those that send, or receive, in all."""
-    slow, others = ([one.hosts for one in values if one.slow == side] for side in (True, False))
+def _find_suspects(values: Sequence[HostValue]) -> tuple[Hosts, str]:
+    """Hosts that only the slow groups share, and their role if only one end is shared."""
+    slow = [value.hosts for value in values if value.slow]
+    others = [value.hosts for value in values if not value.slow]
 
     def only(slow: Sequence[Hosts], others: Sequence[Hosts]) -> Hosts:
-        common = set.intersection(*(set(one) for one in slow))
+        common = set.intersection(*(set(hosts) for hosts in slow))
         return tuple(name for name in slow[0] if name in common.difference(*others))
 
     if suspects := only(slow, others):
         return suspects, ""
     for role, end in (("sends", slice(0, 1)), ("receives", slice(-1, None))):
-        if suspects := only([one[end] for one in slow], [one[end] for one in others]):
+        if suspects := only([hosts[end] for hosts in slow], [hosts[end] for hosts in others]):
             return suspects, role
     return (), ""

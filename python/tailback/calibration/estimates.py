@@ -134,8 +134,8 @@ def estimate(
         out.engine.append(
             FittedValue("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
         )
-    _header(out, rate, packet)
-    send = _delays(out, groups, defaults)
+    _fit_header(out, rate, packet)
+    send = _fit_delays(out, groups, defaults)
     if eager is not None:
         out.engine.append(eager)
     else:
@@ -163,14 +163,14 @@ def _settings_of(disagreement: Disagreement) -> tuple[str, ...]:
     return ("local_delay",) if disagreement.local else ("send_delay", "switch_delay", "eager")
 
 
-def _header(out: Estimates, found: AdapterRate | None, packet: int) -> None:
+def _fit_header(out: Estimates, adapter: AdapterRate | None, packet: int) -> None:
     """Overhead per packet, derived from the rate reached."""
-    if found is None:
+    if adapter is None:
         out.not_identified["header"] = (
             "nothing shows a rate between hosts: messages of 64 KiB and more are needed"
         )
         return
-    rate, line = found.rate, found.line_gbps
+    rate, line = adapter.rate, adapter.line_gbps
     out.measured.append(_interval("rate", "rate", rate))
     if line is None:
         out.not_identified["header"] = (
@@ -185,7 +185,9 @@ def _header(out: Estimates, found: AdapterRate | None, packet: int) -> None:
             "benchmark used several adapters, or the fabric's rate is wrong"
         )
         return
-    drawn = replace(rate, value=packet * found.header_share, draws=np.maximum(packet * share, 0.0))
+    drawn = replace(
+        rate, value=packet * adapter.header_share, draws=np.maximum(packet * share, 0.0)
+    )
     header = _interval("header", "size", drawn)
     out.engine.append(replace(header, source=f"{header.source}, packets of {format_bytes(packet)}"))
     if drawn.value > _MAX_HEADER_SHARE * packet:
@@ -195,7 +197,7 @@ def _header(out: Estimates, found: AdapterRate | None, packet: int) -> None:
         )
 
 
-def _delays(
+def _fit_delays(
     out: Estimates, groups: Sequence[FittedSeries], defaults: EngineSection
 ) -> DrawnValue | None:
     """``switch_delay`` and ``send_delay`` from latencies over several distances."""
@@ -238,12 +240,12 @@ def _delays(
         row.append(float(group.route.switches))
     n = sum(group.n for group in remote)
     design = np.array(columns)
-    found, drawn = _solve(
+    coefficients, drawn = _solve_delays(
         design, np.array(bases), np.array(draws), defaults.switch_delay, several_distances
     )
     source = ", ".join(dict.fromkeys(group.source + group.where for group in remote))
     if several_distances:
-        delay = DrawnValue(max(found[-1], 0.0), np.maximum(drawn[-1], 0.0), source, n)
+        delay = DrawnValue(max(coefficients[-1], 0.0), np.maximum(drawn[-1], 0.0), source, n)
         out.engine.append(_interval("switch_delay", "time", delay))
     if "mpi" not in layers:
         return None
@@ -251,13 +253,16 @@ def _delays(
     mine = [group for group in remote if group.layer == "mpi"]
     source = ", ".join(dict.fromkeys(group.source + group.where for group in mine))
     send = DrawnValue(
-        max(found[at], 0.0), np.maximum(drawn[at], 0.0), source, sum(group.n for group in mine)
+        max(coefficients[at], 0.0),
+        np.maximum(drawn[at], 0.0),
+        source,
+        sum(group.n for group in mine),
     )
     out.engine.append(_interval("send_delay", "time", send))
     return send
 
 
-def _solve(
+def _solve_delays(
     design: Floats, bases: Floats, draws: Floats, default_ps: int, several_distances: bool
 ) -> tuple[Floats, Floats]:
     """Weighted least squares of latencies: a delay for each layer, and one for each switch.
@@ -282,16 +287,16 @@ def _solve(
         draws = draws - design[:, -1:] * switch
         design = design[:, :-1]
     inverse = np.linalg.pinv(design / sigma[:, None]) / sigma
-    found, drawn = inverse @ bases, inverse @ draws
+    coefficients, drawn = inverse @ bases, inverse @ draws
     freedom = len(bases) - design.shape[1]
     if freedom > 0:
         # Birge's ratio: series that disagree by more than their errors widen the interval.
-        misfit = float((((bases - design @ found) / sigma) ** 2).sum()) / freedom
-        drawn = found[:, None] + (drawn - found[:, None]) * np.sqrt(max(misfit, 1.0))
+        misfit = float((((bases - design @ coefficients) / sigma) ** 2).sum()) / freedom
+        drawn = coefficients[:, None] + (drawn - coefficients[:, None]) * np.sqrt(max(misfit, 1.0))
     if not several_distances:
-        found = np.append(found, default_ps)
+        coefficients = np.append(coefficients, default_ps)
         drawn = np.vstack([drawn, switch])
-    return found, drawn
+    return coefficients, drawn
 
 
 def _eager(groups: Sequence[FittedSeries]) -> FittedValue | None:
@@ -409,16 +414,20 @@ def adapter_rate(
         wire: The packet, and MPI's threshold; its share of headers is not used.
         adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
     """
-    found = rate_between_hosts(fitted_series(placed, replace(wire, share=0.0)))
-    if found is None:
+    reached = rate_between_hosts(fitted_series(placed, replace(wire, share=0.0)))
+    if reached is None:
         return None
-    rate, groups = found
-    known = [group.route.line_gbps for group in groups if group.route is not None]
-    line = min(known) if known else adapter_gbps
+    rate, groups = reached
+    line_rates = [group.route.line_gbps for group in groups if group.route is not None]
+    line = min(line_rates) if line_rates else adapter_gbps
     if line is None:
         return AdapterRate(rate, None)
     kinds = {(group.quantity, group.layer, group.route) for group in groups}
-    mine = [one for one in placed if (one.series.quantity, one.series.layer, one.route) in kinds]
+    mine = [
+        member
+        for member in placed
+        if (member.series.quantity, member.series.layer, member.route) in kinds
+    ]
     again = rate_between_hosts(fitted_series(mine, replace(wire, share=0.0), line))
     return AdapterRate(rate if again is None else again[0], line)
 

@@ -48,17 +48,19 @@ class Calibration:
     disagreements: list[Disagreement] = field(default_factory=list)
 
     @staticmethod
-    def of(found: Estimates, files: Sequence[str]) -> Calibration:
+    def of(estimates: Estimates, files: Sequence[str]) -> Calibration:
         """The calibration with these estimates."""
-        settings = {one.name: text(one.kind, one.value) for one in found.engine}
+        settings = {
+            estimate.name: text(estimate.kind, estimate.value) for estimate in estimates.engine
+        }
         return Calibration(
-            found.engine,
-            found.measured,
-            found.not_identified,
-            found.notes,
+            estimates.engine,
+            estimates.measured,
+            estimates.not_identified,
+            estimates.notes,
             list(files),
             settings,
-            found.disagreements,
+            estimates.disagreements,
         )
 
     def apply(self, scenario: Scenario) -> Scenario:
@@ -77,9 +79,9 @@ class Calibration:
         """One row per quantity: parameter, value, low, high (ps, bytes, Gb/s), unit, source, n."""
         unit = {"time": "ps", "size": "bytes", "rate": "Gb/s"}
         rows = [
-            (one.name, one.value, one.low, one.high, unit[one.kind], one.source, one.n, setting)
-            for setting, some in ((True, self.engine), (False, self.measured))
-            for one in some
+            (fit.name, fit.value, fit.low, fit.high, unit[fit.kind], fit.source, fit.n, setting)
+            for setting, fits in ((True, self.engine), (False, self.measured))
+            for fit in fits
         ]
         columns = {
             "parameter": pl.String,
@@ -123,17 +125,17 @@ class Calibration:
         """The file's text."""
         lines = ["# Settings of Tailback's engine, fitted to a machine by 'tailback calibrate'."]
         lines += [f"# from {_quoted(name)}" for name in self.files]
-        notes = [*(one.text() for one in self.disagreements), *self.notes]
+        notes = [*(disagreement.text() for disagreement in self.disagreements), *self.notes]
         lines += [f"# note: {_quoted(note)}" for note in notes]
         lines += ["", "[engine]"]
-        by_name = {one.name: one for one in self.engine}
+        by_name = {fitted.name: fitted for fitted in self.engine}
         for name, value in self.settings.items():
             about = by_name.get(name)
-            between = f"  # {_between(about)}" if about else ""
+            between = f"  # {_range_text(about)}" if about else ""
             lines.append(f"{name} = {_quoted(value)}{between}")
         for title, some in (("calibration", self.engine), ("measured", self.measured)):
             lines += ["", f"[{title}]"]
-            lines += [_entry(one) for one in some]
+            lines += [_entry(fitted) for fitted in some]
         lines += ["", "[not_identified]"]
         lines += [f"{name} = {_quoted(why)}" for name, why in self.not_identified.items()]
         return "\n".join(lines) + "\n"
@@ -148,25 +150,26 @@ def text(kind: Kind, value: float) -> str:
     return f"{value:.6g} Gb/s" if 1e-4 < value < 1e16 else f"{value!r} Gb/s"
 
 
-def _ends(one: FittedValue) -> tuple[str, str]:
+def _interval_text(fitted: FittedValue) -> tuple[str, str]:
     """The interval as text, rounded outwards."""
-    if one.kind == "rate":
-        step = 10.0 ** (math.floor(math.log10(max(one.value, 1e-9))) - 4)
-        low, high = math.floor(one.low / step) * step, math.ceil(one.high / step) * step
-        return text("rate", min(low, one.low) if low > 0 else one.low), text("rate", high)
-    return text(one.kind, math.floor(one.low)), text(one.kind, math.ceil(one.high))
+    if fitted.kind == "rate":
+        step = 10.0 ** (math.floor(math.log10(max(fitted.value, 1e-9))) - 4)
+        low, high = math.floor(fitted.low / step) * step, math.ceil(fitted.high / step) * step
+        return text("rate", min(low, fitted.low) if low > 0 else fitted.low), text("rate", high)
+    return text(fitted.kind, math.floor(fitted.low)), text(fitted.kind, math.ceil(fitted.high))
 
 
-def _between(one: FittedValue) -> str:
-    low, high = _ends(one)
+def _range_text(fitted: FittedValue) -> str:
+    low, high = _interval_text(fitted)
     return f"{low} to {high}"
 
 
-def _entry(one: FittedValue) -> str:
-    low, high = _ends(one)
+def _entry(fitted: FittedValue) -> str:
+    low, high = _interval_text(fitted)
     return (
-        f"{one.name} = {{ value = {_quoted(text(one.kind, one.value))}, low = {_quoted(low)}, "
-        f"high = {_quoted(high)}, source = {_quoted(one.source)}, n = {one.n} }}"
+        f"{fitted.name} = {{ value = {_quoted(text(fitted.kind, fitted.value))}, "
+        f"low = {_quoted(low)}, high = {_quoted(high)}, source = {_quoted(fitted.source)}, "
+        f"n = {fitted.n} }}"
     )
 
 
@@ -222,7 +225,7 @@ def load(path: str | Path) -> Calibration:
     parse({"fabric": {"preset": "tapered"}, "job": [{"trace": "."}], "engine": settings}, path)
     reasons = {name: str(why) for name, why in _table(data, "not_identified", path).items()}
     return Calibration(
-        engine=_estimates(data, "calibration", path, known=EngineSection.model_fields),
+        engine=_estimates(data, "calibration", path, settings=EngineSection.model_fields),
         measured=_estimates(data, "measured", path),
         not_identified=reasons,
         settings=settings,
@@ -237,12 +240,12 @@ def _table(data: dict[str, Any], title: str, path: Path) -> dict[str, Any]:
 
 
 def _estimates(
-    data: dict[str, Any], title: str, path: Path, known: dict[str, Any] | None = None
+    data: dict[str, Any], title: str, path: Path, settings: dict[str, Any] | None = None
 ) -> list[FittedValue]:
     out = []
     for name, entry in _table(data, title, path).items():
         place = f"[{title}] {name}"
-        if known is not None and name not in known:
+        if settings is not None and name not in settings:
             raise CalibrationError(
                 f"{name!r} is not a setting of the engine", file=path, place=place, remedy=_REMEDY
             )
@@ -270,13 +273,13 @@ def _numbers(
     kinds: tuple[Kind, ...] = ("time", "size", "rate")
     for kind in kinds:
         try:
-            value, low, high = (float(_READ[kind](one)) for one in fields)
+            value, low, high = (float(_READ[kind](quantity)) for quantity in fields)
         except ValueError:
             continue
         if low <= value <= high:
             return kind, (value, low, high)
         break
-    listed = ", ".join(as_toml(one) for one in fields)
+    listed = ", ".join(as_toml(quantity) for quantity in fields)
     raise CalibrationError(
         f"value, low and high are {listed}; they must be quantities of one unit, "
         "low ≤ value ≤ high",

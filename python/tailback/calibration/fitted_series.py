@@ -162,36 +162,36 @@ def fitted_series(
     """
     wire = wire or WireBytes()
     by: dict[tuple[object, ...], list[Placed]] = {}
-    for one in placed:
-        s = one.series
-        by.setdefault((s.quantity, s.layer, s.source, _together(one, wire)), []).append(one)
+    for member in placed:
+        s = member.series
+        by.setdefault((s.quantity, s.layer, s.source, _slope_key(member, wire)), []).append(member)
     out = []
     for number, members in enumerate(by.values()):
-        out += _fitted(members, wire, line_gbps, [SEED, number])
+        out += _fit_series(members, wire, line_gbps, [SEED, number])
     return out
 
 
-def _together(one: Placed, wire: WireBytes) -> object:
+def _slope_key(member: Placed, wire: WireBytes) -> object:
     """Series for which this is equal have lines with the same slopes.
 
     A trace has messages of only some sizes at each distance, so its distances are fitted together.
     Benchmarks measure all sizes, and each distance shows its own lines. The handshake takes longer
     over a longer distance, so its threshold must be known first.
     """
-    remote = one.route is not None and one.route.switches > 0
-    if remote and one.series.error_ps is not None and wire.threshold is not None:
-        assert one.route is not None
-        return one.route.line_gbps
-    return one.route
+    remote = member.route is not None and member.route.switches > 0
+    if remote and member.series.error_ps is not None and wire.threshold is not None:
+        assert member.route is not None
+        return member.route.line_gbps
+    return member.route
 
 
-def _fitted(
+def _fit_series(
     members: Sequence[Placed], wire: WireBytes, line_gbps: float | None, seed: list[int]
 ) -> list[FittedSeries]:
     """Fit lines to series with the same slopes; one result for each distance."""
-    routes = list(dict.fromkeys(one.route for one in members))
+    routes = list(dict.fromkeys(member.route for member in members))
     first, remote = members[0].series, routes[0] is None or routes[0].switches > 0
-    size = np.concatenate([one.series.size_bytes for one in members])
+    size = np.concatenate([member.series.size_bytes for member in members])
     rate = None if line_gbps is None or not remote else LineRate(8000 / line_gbps, wire.packet)
     on_wire, change = size, None
     if remote and rate is None:
@@ -204,17 +204,17 @@ def _fitted(
         low, high = (wire.of(ends) if rate is None else ends).tolist()
         change = (low, high)
     place = np.concatenate(
-        [np.full(len(one.series.size_bytes), routes.index(one.route)) for one in members]
+        [np.full(len(member.series.size_bytes), routes.index(member.route)) for member in members]
     )
-    deviation = _deviations(members)
+    deviation = _join_deviations(members)
     # Nothing within a host delays a message but the noise, which these errors include. Between
     # hosts, others' traffic does, and its model is coarse.
     complete = deviation is not None and not remote
     lines = fit(
         on_wire,
-        np.concatenate([one.series.time_ps for one in members]),
-        np.concatenate([one.series.resolution_ps for one in members]),
-        np.concatenate([one.series.errors_ps for one in members]),
+        np.concatenate([member.series.time_ps for member in members]),
+        np.concatenate([member.series.resolution_ps for member in members]),
+        np.concatenate([member.series.errors_ps for member in members]),
         change,
         rate,
         place if len(routes) > 1 else None,
@@ -231,7 +231,7 @@ def _fitted(
                 first.layer,
                 route,
                 first.source,
-                sum(one.series.n for one in members if one.route == route),
+                sum(member.series.n for member in members if member.route == route),
                 np.sort(size),
                 lines,
                 lines.draws(rng),
@@ -242,26 +242,26 @@ def _fitted(
     return out
 
 
-def _deviations(members: Sequence[Placed]) -> Floats | None:
+def _join_deviations(members: Sequence[Placed]) -> Floats | None:
     """Draws of the known errors of all times, if they are known as such."""
-    some = [one.series.deviation_ps for one in members]
-    known = [one for one in some if one is not None]
-    return np.concatenate(known) if len(known) == len(some) else None
+    some = [member.series.deviation_ps for member in members]
+    deviations = [deviation for deviation in some if deviation is not None]
+    return np.concatenate(deviations) if len(deviations) == len(some) else None
 
 
 def mean_of(some: Sequence[DrawnValue]) -> DrawnValue:
     """Mean weighted by inverse variance, widened where they disagree (Birge's ratio)."""
     if len(some) == 1:
         return some[0]
-    values = np.array([one.value for one in some])
-    sigma = np.maximum([spread(one.draws) for one in some], 1e-9 * np.abs(values).max())
+    values = np.array([drawn.value for drawn in some])
+    sigma = np.maximum([spread(drawn.draws) for drawn in some], 1e-9 * np.abs(values).max())
     weight = sigma**-2 / (sigma**-2).sum()
     value = float(weight @ values)
     misfit = float((((values - value) / sigma) ** 2).sum()) / (len(some) - 1)
-    draws = weight @ np.stack([one.draws for one in some])
+    draws = weight @ np.stack([drawn.draws for drawn in some])
     draws = value + (draws - value) * np.sqrt(max(misfit, 1.0))
-    source = ", ".join(dict.fromkeys(one.source for one in some))
-    return DrawnValue(value, draws, source, sum(one.n for one in some))
+    source = ", ".join(dict.fromkeys(drawn.source for drawn in some))
+    return DrawnValue(value, draws, source, sum(drawn.n for drawn in some))
 
 
 def spread(draws: Floats) -> Any:

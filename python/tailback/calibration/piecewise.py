@@ -84,9 +84,9 @@ def fit(
         noise: there is one line, whose slope is 0.
     """
     order = np.argsort(size_bytes, kind="stable")
-    known = np.hypot(resolution_ps / np.sqrt(12), 0.0 if error_ps is None else error_ps)
+    error = np.hypot(resolution_ps / np.sqrt(12), 0.0 if error_ps is None else error_ps)
     data = _Data(
-        size_bytes[order], time_ps[order], known[order], change=change, rate=rate, complete=complete
+        size_bytes[order], time_ps[order], error[order], change=change, rate=rate, complete=complete
     )
     if place is not None:
         data = replace(data, place=place[order])
@@ -98,22 +98,22 @@ def fit(
     for _ in range(4):
         before = model
         data = data.with_spread(spread)
-        some = list(_models(data))
-        model = min(some, key=lambda one: one[0])[1]
+        some = list(_candidate_models(data))
+        model = min(some, key=lambda candidate: candidate[0])[1]
         if len(data.starts) <= len(data.boundaries):
-            model = _refined(data, model)
+            model = _refine_model(data, model)
         spread = data.shown_spread(model)
         if model == before:
             break
     data = data.with_spread(spread)
-    # The criterion of the model may be that of a neighbour, from before it was refined.
-    others = [one for _, one in some if one != model]
-    weight = probabilities([-data.criterion(one) / 2 for one in (model, *others)])
-    chosen = _finished(data, model)
+    # Refinement may have moved the model from its candidate, so its criterion is computed again.
+    others = [candidate for _, candidate in some if candidate != model]
+    weight = probabilities([-data.criterion(candidate) / 2 for candidate in (model, *others)])
+    chosen = _fit_model(data, model)
     averaged = [(float(weight[0]), chosen)]
     averaged += [
-        (share, _finished(data, one))
-        for share, one in zip(weight[1:].tolist(), others, strict=True)
+        (share, _fit_model(data, other))
+        for share, other in zip(weight[1:].tolist(), others, strict=True)
         if share > _UNLIKELY * weight[0]
     ]
     places = tuple(_plausible(data, model, number) for number in range(len(model.breaks)))
@@ -166,18 +166,18 @@ class _Data:
         inside = (segment[:, None] == np.arange(len(model.breaks) + 1)).astype(np.float64)
         last = np.ones(len(self.size)) if model.shared else inside[:, -1]
         slopes = self.size[:, None] if model.shared else inside * self.size[:, None]
-        known = np.zeros(len(self.size))
+        known_ps = np.zeros(len(self.size))
         if self.rate is not None:
             slopes = slopes.copy()
             slopes[:, -1] = last * self.rate.packet_bytes(self.size)
-            known = last * self.size * self.rate.byte_ps
-        return np.concatenate([inside, self.apart(model)[0], slopes], axis=1), known
+            known_ps = last * self.size * self.rate.byte_ps
+        return np.concatenate([inside, self.apart(model)[0], slopes], axis=1), known_ps
 
     def apart(self, model: PiecewiseModel) -> tuple[Floats, list[tuple[int, bool]]]:
-        """Regressors that set places apart from the first intercept, and what each is for.
+        """Regressors of the offsets of places from the first intercept.
 
         Returns:
-            Regressors, shape (P, K), and of each its place and whether it is of the times beyond
+            Regressors, shape (P, K). For each, its place and whether it covers the times beyond
             the known change point.
         """
         first = min(self.known.intersection(model.breaks), default=len(self.size))
@@ -197,8 +197,10 @@ class _Data:
                     if np.linalg.matrix_rank(np.stack([*columns, column])) > len(columns):
                         columns.append(column)
                         kept.append((number, above))
-            found = np.stack(columns[plain:], axis=1) if kept else np.zeros((len(self.size), 0))
-            self._apart[first] = (found, kept)
+            regressors = (
+                np.stack(columns[plain:], axis=1) if kept else np.zeros((len(self.size), 0))
+            )
+            self._apart[first] = (regressors, kept)
         return self._apart[first]
 
     def smallest(self, model: PiecewiseModel, design: Floats) -> Floats:
@@ -211,7 +213,7 @@ class _Data:
         out = []
         for number in range(int(self.place.max()) + 1):
             row = design[0].copy()
-            row[start : start + len(kept)] = [one == (number, False) for one in kept]
+            row[start : start + len(kept)] = [entry == (number, False) for entry in kept]
             if not (self.place[:first] == number).any():
                 row[:] = np.nan
             out.append(row)
@@ -219,12 +221,12 @@ class _Data:
 
     def residuals(self, model: PiecewiseModel) -> Floats:
         """Residuals in units of the spread, shape (P,)."""
-        design, known = self.design(model)
+        design, known_ps = self.design(model)
         design = design / self.scale[:, None]
-        target = (self.time - known) / self.scale
+        target = (self.time - known_ps) / self.scale
         column = _norms(design)
-        found, *_ = np.linalg.lstsq(design / column, target, rcond=None)
-        return np.asarray(target - (design / column) @ found, np.float64)
+        coefficients, *_ = np.linalg.lstsq(design / column, target, rcond=None)
+        return np.asarray(target - (design / column) @ coefficients, np.float64)
 
     def criterion(self, model: PiecewiseModel, squares: float | None = None) -> float:
         """Bayesian information criterion, without constants.
@@ -287,7 +289,7 @@ class _Data:
 
     @cached_property
     def known(self) -> frozenset[int]:
-        """Rows of which one has a change point that another test showed."""
+        """Candidate rows of the change point that another test showed."""
         if self.change is None:
             return frozenset()
         low, high = self.change
@@ -364,10 +366,10 @@ class _Data:
         return float(-np.log(deviation).sum() - 0.5 * (errors**2).sum())
 
 
-def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
-    """Candidate models, each with its criterion; of those with independent lines only the best."""
+def _candidate_models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
+    """Candidate models and their criteria; only the best of those with independent lines."""
     starts = data.starts
-    for model in _parallel(data):
+    for model in _parallel_models(data):
         yield data.criterion(model), model
     if data.place is not None:
         for row in sorted(data.known) or starts[MIN_POINTS - 1 : 1 - MIN_POINTS]:
@@ -379,7 +381,7 @@ def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
     for count in range(1, MAX_BREAKS + 1):
         if not data.has_enough_points(PiecewiseModel(tuple(range(count)))):
             break
-        found = []
+        candidates = []
         for rows in combinations(starts[1:-1], count):
             if not data.allows(PiecewiseModel(rows)):
                 continue
@@ -387,12 +389,12 @@ def _models(data: _Data) -> Iterator[tuple[float, PiecewiseModel]]:
             for part in pairwise((0, *rows, starts[-1])):
                 total += squares.get(part, np.inf)
             if total < np.inf:
-                found.append((total, rows))
-        for total, rows in heapq.nsmallest(_MODELS_KEPT, found):
+                candidates.append((total, rows))
+        for total, rows in heapq.nsmallest(_MODELS_KEPT, candidates):
             yield data.criterion(PiecewiseModel(rows), total), PiecewiseModel(rows)
 
 
-def _parallel(data: _Data) -> Iterator[PiecewiseModel]:
+def _parallel_models(data: _Data) -> Iterator[PiecewiseModel]:
     """Models whose lines have the same slope: without a jump, with one, or with the known one."""
     rows = data.starts[MIN_POINTS:-MIN_POINTS]
     if not data.known:
@@ -400,7 +402,7 @@ def _parallel(data: _Data) -> Iterator[PiecewiseModel]:
         some = [PiecewiseModel((row,), shared=True) for row in rows]
     else:
         yield from (PiecewiseModel((row,), shared=True) for row in sorted(data.known))
-        pairs = {tuple(sorted((row, one))) for row in rows for one in data.known}
+        pairs = {tuple(sorted((row, change))) for row in rows for change in data.known}
         some = [
             PiecewiseModel(pair, shared=True)
             for pair in sorted(pairs)
@@ -409,7 +411,7 @@ def _parallel(data: _Data) -> Iterator[PiecewiseModel]:
     yield from filter(data.has_enough_points, some)
 
 
-def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
+def _refine_model(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
     """Move the change points of a model found on a subset of the rows to the best of all rows.
 
     Change points that become superfluous are dropped.
@@ -422,7 +424,9 @@ def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
             low = rows.index(before[-1]) + MIN_POINTS if before else MIN_POINTS - 1
             high = rows.index(after[0]) - MIN_POINTS if after else len(rows) - MIN_POINTS
             near = rows[max(at - step, low) : min(at + step, high) + 1]
-            moved = [PiecewiseModel((*before, one, *after), model.shared) for one in near]
+            moved = [
+                PiecewiseModel((*before, candidate, *after), model.shared) for candidate in near
+            ]
             model = min([model, *filter(data.allows, moved)], key=data.criterion)
         some = range(len(model.breaks))
         fewer = [replace(model, breaks=model.breaks[:at] + model.breaks[at + 1 :]) for at in some]
@@ -433,8 +437,8 @@ def _refined(data: _Data, model: PiecewiseModel) -> PiecewiseModel:
     return model
 
 
-def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
-    design, known = data.design(model)
+def _fit_model(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
+    design, known_ps = data.design(model)
     fitted, weight = data.time, np.ones(len(data.size))
     for _ in range(8):
         # Errors are relative to the true time, which the line approximates better than the
@@ -443,8 +447,8 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
         root = np.sqrt(weight) / sigma
         column = _norms(design * root[:, None])
         scaled = design * root[:, None] / column
-        found, *_ = np.linalg.lstsq(scaled, (data.time - known) * root, rcond=None)
-        line = known + design @ (found / column)
+        coefficients, *_ = np.linalg.lstsq(scaled, (data.time - known_ps) * root, rcond=None)
+        line = known_ps + design @ (coefficients / column)
         error = np.abs(data.time - line) / sigma
         weight = np.minimum(1.0, _HUBER / np.maximum(error, _HUBER))
         fitted = np.where(line > 0, line, data.time)
@@ -466,12 +470,12 @@ def _finished(data: _Data, model: PiecewiseModel) -> PiecewiseFit:
     return PiecewiseFit(
         data.size,
         model,
-        found / column,
+        coefficients / column,
         covariance,
         freedom,
         data.spread,
         data.smallest(model, design),
-        (float(known[0]), byte),
+        (float(known_ps[0]), byte),
         shifts,
     )
 

@@ -107,11 +107,13 @@ class PiecewiseFit:
         Size 0 may be far outside the range of a short first line. Places that are drawn with equal
         generators have errors in common, those of the slopes.
         """
-        return self._average(rng, lambda one, draws: draws @ one.smallest[place] + one.known_ps[0])
+        return self._average(
+            rng, lambda lines, draws: draws @ lines.smallest[place] + lines.known_ps[0]
+        )
 
     def byte_time(self, rng: Rng) -> tuple[float, Floats]:
         """Time per byte of large messages by the last line: value and draws, over all models."""
-        return self._average(rng, lambda one, draws: draws[:, -1] + one.known_ps[1])
+        return self._average(rng, lambda fit, draws: draws[:, -1] + fit.known_ps[1])
 
     def _average(
         self, rng: Rng, what: Callable[[PiecewiseFit, Floats], Floats]
@@ -120,8 +122,8 @@ class PiecewiseFit:
         share = np.cumsum([0.0, *(weight for weight, _ in some)])
         ends = np.rint(share / share[-1] * DRAWS).astype(int).tolist()
         parts = [
-            what(one, one.draws(rng, first, last))
-            for (_, one), (first, last) in zip(some, pairwise(ends), strict=True)
+            what(fit, fit.draws(rng, first, last))
+            for (_, fit), (first, last) in zip(some, pairwise(ends), strict=True)
         ]
         draws = rng.permutation(np.concatenate(parts))
         # Outlying draws of an unlikely model must not change the value.

@@ -41,12 +41,12 @@ def host_names(spec: str, fabric: Fabric | None) -> list[str]:
         PlacementError: A host does not exist, or the text cannot be read.
     """
     if fabric is None:
-        found = expand_hosts(spec)
-        if not found:
+        names = expand_hosts(spec)
+        if not names:
             raise PlacementError(
                 f"{spec[:80]!r} names no host", remedy="write hosts like node001,node002"
             )
-        return found
+        return names
     hosts, ranks = slots_from_spec(spec, fabric, 1)
     return [fabric.host_name[host] for host, n in zip(hosts, ranks, strict=True) for _ in range(n)]
 

@@ -45,9 +45,9 @@ class Machine:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
-        self._found: dict[tuple[int, int], Route] = {}
-        nodes = fabric.host_nodes()
-        self._node = np.array([found[0] if found else -1 for found in nodes], np.int64)
+        self._known_routes: dict[tuple[int, int], Route] = {}
+        host_nodes = fabric.host_nodes()
+        self._node = np.array([nodes[0] if nodes else -1 for nodes in host_nodes], np.int64)
 
     @property
     def adapter_gbps(self) -> float | None:
@@ -64,10 +64,10 @@ class Machine:
         if first == second:
             return LOCAL
         ends = (int(self._node[first]), int(self._node[second]))
-        if ends not in self._found:
+        if ends not in self._known_routes:
             switches = int(self.switches(np.array([first]), np.array([second]))[0])
-            self._found[ends] = Route(switches, *self._on_path(*ends))
-        return self._found[ends]
+            self._known_routes[ends] = Route(switches, *self._on_path(*ends))
+        return self._known_routes[ends]
 
     @cached_property
     def _graph(self) -> csr_array:
@@ -85,8 +85,8 @@ class Machine:
 
     def _on_path(self, source: int, target: int) -> tuple[float, float]:
         """Delay of the cables and rate of the slowest link on the shortest path."""
-        _, found = dijkstra(self._graph, indices=[source], return_predecessors=True)
-        before = found[0]
+        _, predecessors = dijkstra(self._graph, indices=[source], return_predecessors=True)
+        before = predecessors[0]
         vertices, delay, rate = self.fabric.n_nodes + self.fabric.n_switches, 0.0, np.inf
         at = target
         while at != source and before[at] >= 0:

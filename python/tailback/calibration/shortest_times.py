@@ -96,17 +96,19 @@ def end_points(times: Sequence[PairTimes], gaps: Gaps, resolution_ps: float) -> 
         resolution_ps: One tick of the clock.
 
     Returns:
-        The end points; None if too few times can be compared to tell the noise.
+        The end points; None if there are too few times to estimate the noise.
     """
-    some = [one.most_messages() for one in times]
-    shown = sorted((one for one in some if len(one.time_ps) > 1), key=lambda one: -len(one.time_ps))
-    if len(gaps.gap_ps) + sum(len(one.time_ps) - 1 for one in shown) < _MIN_GAPS:
+    some = [pair.most_messages() for pair in times]
+    shown = sorted(
+        (pair for pair in some if len(pair.time_ps) > 1), key=lambda pair: -len(pair.time_ps)
+    )
+    if len(gaps.gap_ps) + sum(len(pair.time_ps) - 1 for pair in shown) < _MIN_GAPS:
         return None
     noise = _Noise.fitted(shown[:_MAX_SHOWN], gaps, resolution_ps)
     rng = np.random.default_rng(_SEED)
     # All times have the same noise, so one draw of it serves them all.
     which = rng.choice(noise.weight.size, DRAWS, p=noise.weight.reshape(-1))
-    drawn = np.array([noise.draw(one, which, rng) for one in some])
+    drawn = np.array([noise.draw(pair, which, rng) for pair in some])
     low, middle, high = np.quantile(drawn, [0.159, 0.5, 0.841], axis=1)
     return EndPoints(middle, (high - low) / 2, drawn - middle[:, None])
 
@@ -145,24 +147,24 @@ class _Noise:
         """The distributions that times show."""
         typical = [*gaps.gap_ps.tolist()]
         typical += [
-            (one.time_ps - one.time_ps.min()).sum() / (len(one.time_ps) - 1) for one in shown
+            (pair.time_ps - pair.time_ps.min()).sum() / (len(pair.time_ps) - 1) for pair in shown
         ]
-        most = max([1.0, *(float(one.others.max()) for one in shown), *gaps.others.tolist()])
+        most = max([1.0, *(float(pair.others.max()) for pair in shown), *gaps.others.tolist()])
         # With the prior 1/s, values that are equally spaced in log s have equal prior weight.
         scale = max(float(np.median(typical)), resolution_ps) * _SCALES
         out = cls(scale, most * _EXPOSURES, np.ones((len(scale), len(_LATER), len(_EXPOSURES))))
         log = out._of_gaps(gaps)
-        for one in shown:
+        for pair in shown:
             # Densities of all times, per unit of time, and an integral over depths in units of s.
-            log += log_sum(out._depths(one), axis=-1)
-            log -= ((len(one.time_ps) - 1) * np.log(scale))[:, None, None]
+            log += log_sum(out._depths(pair), axis=-1)
+            log -= ((len(pair.time_ps) - 1) * np.log(scale))[:, None, None]
         return cls(scale, out.exposure, probabilities(log))
 
-    def draw(self, one: PairTimes, which: Ints, rng: np.random.Generator) -> Floats:
+    def draw(self, times: PairTimes, which: Ints, rng: np.random.Generator) -> Floats:
         """Draws of an end point.
 
         Args:
-            one: The shortest times.
+            times: The shortest times.
             which: Number of the noise of each draw, of all combinations of scale, lateness and
                 exposure, shape (N,).
             rng: Generator of the depths.
@@ -171,12 +173,12 @@ class _Noise:
         each = self.weight[0].size
         rows, row = np.unique(which // each, return_inverse=True)
         few = _Noise(self.scale_ps[rows], self.exposure, self.weight[rows])
-        log = few._depths(one).reshape(len(rows) * each, -1)
+        log = few._depths(times).reshape(len(rows) * each, -1)
         sums = np.exp(log - log.max(axis=1, keepdims=True)).cumsum(axis=1)
         mine = row * each + which % each
         level = rng.random(len(which)) * sums[mine, -1]
         depth = _DEPTHS[np.minimum((sums[mine] < level[:, None]).sum(axis=1), len(_DEPTHS) - 1)]
-        return np.asarray(one.time_ps.min() - few.scale_ps[row] * depth)
+        return np.asarray(times.time_ps.min() - few.scale_ps[row] * depth)
 
     def _of_gaps(self, gaps: Gaps) -> Floats:
         """Log likelihood of gaps, shape (S, L, E)."""
@@ -189,18 +191,19 @@ class _Noise:
             log.sum(axis=-1) - len(gaps.gap_ps) * np.log(self.scale_ps)[:, None, None]
         )
 
-    def _depths(self, one: PairTimes) -> Floats:
+    def _depths(self, times: PairTimes) -> Floats:
         """Log weight of each depth below the shortest time, shape (S, L, E, depths)."""
-        fastest = one.time_ps.min()
-        beyond = (one.time_ps - fastest) / self.scale_ps[:, None]
+        fastest = times.time_ps.min()
+        beyond = (times.time_ps - fastest) / self.scale_ps[:, None]
         u = (beyond[:, None, :] + _DEPTHS[:, None])[:, None]
-        slow, fast = 2 * one.messages.min(axis=1), 2 * one.messages.max(axis=1)
+        slow, fast = 2 * times.messages.min(axis=1), 2 * times.messages.max(axis=1)
         plain = _log_density(u, slow, fast)
         # A pair's shortest time is late if all messages of one direction met others.
-        meets = one.others / self.exposure[:, None, None]
-        all_met = (-np.expm1(-meets)) ** one.messages
+        meets = times.others / self.exposure[:, None, None]
+        all_met = (-np.expm1(-meets)) ** times.messages
         pair = 1 - (1 - all_met[..., 0]) * (1 - all_met[..., 1])
-        # The noise is then taken as one exponential, and what is added, in one direction, as one.
+        # The noise is then approximated by one exponential, the added delay of one direction by
+        # another.
         noise = 1 / slow + 1 / fast
         added = _LATER[:, None, None] * _meetings(meets.max(axis=-1)) / 2
         rates = np.broadcast_arrays(1 / noise, 1 / added)

@@ -79,21 +79,23 @@ def trace_times(
         FabricError: There is no path between two hosts.
     """
     out = TraceTimes()
-    whole = transfers.drop_nulls(["send_enter_ps", "recv_post_ps", "recv_enter_ps", "recv_done_ps"])
-    whole = whole.filter(pl.col("src_rank") != pl.col("dst_rank"))
-    if not whole.height:
+    complete = transfers.drop_nulls(
+        ["send_enter_ps", "recv_post_ps", "recv_enter_ps", "recv_done_ps"]
+    )
+    complete = complete.filter(pl.col("src_rank") != pl.col("dst_rank"))
+    if not complete.height:
         out.notes.append("the trace has no point-to-point message with both ends")
         return out
     routes = _Routes(hosts, machine)
     src, dst, size, start, done = (
-        whole[name].to_numpy().astype(np.int64)
+        complete[name].to_numpy().astype(np.int64)
         for name in ("src_rank", "dst_rank", "size_bytes", "send_enter_ps", "recv_done_ps")
     )
     remote = np.asarray(routes.host[src] != routes.host[dst], np.bool_)
-    whole = whole.with_columns(others=bytes_meanwhile(size, start, done, remote))
-    usable = whole.filter(_usable(whole, routes))
+    complete = complete.with_columns(others=bytes_meanwhile(size, start, done, remote))
+    usable = complete.filter(_usable(complete, routes))
     times = _by_direction(usable)
-    pairs = _both_ways(times)
+    pairs = _join_directions(times)
     out.placed = _series(pairs, times, routes, resolution_ps)
     both = int((pairs["n"] + pairs["n_back"]).sum())
     out.notes.append(
@@ -102,8 +104,8 @@ def trace_times(
     )
     if routes.unknown:
         out.notes.append(f"{routes.unknown}: distances of the trace are unknown")
-    out.eager = _eager(whole, calls, pairs)
-    out.measured = _overheads(whole, calls)
+    out.eager = _fit_eager(complete, calls, pairs)
+    out.measured = _fit_overheads(complete, calls)
     return out
 
 
@@ -113,22 +115,22 @@ class _Routes:
     def __init__(self, hosts: Sequence[str | None], machine: Machine | None) -> None:
         self.machine = machine
         self.unknown = ""
-        known = {name: i for i, name in enumerate(dict.fromkeys(h for h in hosts if h))}
+        number_of = {name: i for i, name in enumerate(dict.fromkeys(h for h in hosts if h))}
         # A rank with unknown host gets a separate one.
         self.host = np.array(
-            [known[h] if h else len(known) + rank for rank, h in enumerate(hosts)], np.int64
+            [number_of[h] if h else len(number_of) + rank for rank, h in enumerate(hosts)], np.int64
         )
         self._number: dict[int, int] = {}
         if machine is None:
             self.unknown = "no fabric is given"
             return
         numbers = {name: i for i, name in reversed(list(enumerate(machine.fabric.host_name)))}
-        foreign = next((name for name in known if name not in numbers), None)
+        foreign = next((name for name in number_of if name not in numbers), None)
         if None in hosts or foreign is not None:
             why = f"host {foreign[:60]!r} is not in the fabric" if foreign else "hosts are unknown"
             self.unknown = f"{why} (give {option('hosts')} or {option('rankfile')})"
             self.machine = None
-        self._number = {i: numbers[name] for name, i in known.items() if name in numbers}
+        self._number = {i: numbers[name] for name, i in number_of.items() if name in numbers}
 
     def switches(self, src: Ints, dst: Ints) -> NDArray[np.float64]:
         """Switches between ranks; NaN where unknown."""
@@ -149,10 +151,10 @@ class _Routes:
         return self.machine.route(self._number[a], self._number[b])
 
 
-def _usable(whole: pl.DataFrame, routes: _Routes) -> Bools:
+def _usable(transfers: pl.DataFrame, routes: _Routes) -> Bools:
     """Which messages were uncontended and had no late receiver."""
     src, dst, size, start, post, enter, done = (
-        whole[name].to_numpy().astype(np.int64)
+        transfers[name].to_numpy().astype(np.int64)
         for name in (
             "src_rank",
             "dst_rank",
@@ -164,7 +166,11 @@ def _usable(whole: pl.DataFrame, routes: _Routes) -> Bools:
         )
     )
     # A call that waits for several messages lasts as long as the last of them.
-    last = whole.select(pl.col("send_enter_ps").max().over("recv_done_call")).to_series().to_numpy()
+    last = (
+        transfers.select(pl.col("send_enter_ps").max().over("recv_done_call"))
+        .to_series()
+        .to_numpy()
+    )
     took = done - start
     out = (start == last) & (post <= start) & (done - enter >= _WAITED * took) & (took > 0)
     remote = routes.host[src] != routes.host[dst]
@@ -240,11 +246,11 @@ def _by_direction(usable: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _both_ways(times: pl.DataFrame) -> pl.DataFrame:
+def _join_directions(times: pl.DataFrame) -> pl.DataFrame:
     """One row per pair of ranks and size: the mean over both directions of the shortest time."""
-    one = times.filter(pl.col("rank") == 0).drop("rank")
-    back = one.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
-    both = one.join(back, on=["src_rank", "dst_rank", "size_bytes"], suffix="_back")
+    there = times.filter(pl.col("rank") == 0).drop("rank")
+    back = there.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
+    both = there.join(back, on=["src_rank", "dst_rank", "size_bytes"], suffix="_back")
     return (
         both.filter(pl.col("src_rank") < pl.col("dst_rank"))
         .with_columns(((pl.col("took") + pl.col("took_back")) / 2).alias("time_ps"))
@@ -280,22 +286,25 @@ def _series(
     # Software in the way differs within a host and between hosts.
     for inside in (True, False):
         distances = np.unique(switches[(switches == 0) == inside])
-        mine = [np.isnan(switches) if np.isnan(one) else switches == one for one in distances]
-        measured = [_measured(pairs.filter(some)) for some in mine]
-        flat = [one for by_size in measured for one in by_size.values()]
-        found = None
+        mine = [
+            np.isnan(switches) if np.isnan(distance) else switches == distance
+            for distance in distances
+        ]
+        measured = [_times_by_size(pairs.filter(some)) for some in mine]
+        flat = [pair_times for by_size in measured for pair_times in by_size.values()]
+        ends = None
         if flat:
             gaps = _gaps(times, routes, inside)
-            found = end_points(flat, gaps, resolution_ps)
+            ends = end_points(flat, gaps, resolution_ps)
         at = 0
         for some, by_size in zip(mine, measured, strict=True):
             rows = slice(at, at := at + len(by_size))
             size = np.array(list(by_size), np.float64)
-            time = np.array([one.time_ps.min() for one in by_size.values()])
+            time = np.array([pair_times.time_ps.min() for pair_times in by_size.values()])
             error, deviation = None, None
-            if found is not None:
-                time = np.maximum(found.time_ps[rows], time / 2)
-                error, deviation = found.error_ps[rows], found.deviation_ps[rows]
+            if ends is not None:
+                time = np.maximum(ends.time_ps[rows], time / 2)
+                error, deviation = ends.error_ps[rows], ends.deviation_ps[rows]
             # Both ends of both directions are rounded.
             step = np.full(len(size), float(resolution_ps))
             n = int(pairs.filter(some).select(pl.col("n") + pl.col("n_back")).to_series().sum())
@@ -315,7 +324,7 @@ def _series(
     return out
 
 
-def _measured(pairs: pl.DataFrame) -> dict[int, PairTimes]:
+def _times_by_size(pairs: pl.DataFrame) -> dict[int, PairTimes]:
     """Shortest times of the pairs at one distance, by size."""
     size, time, there, back, others, others_back = (
         pairs[name].to_numpy().astype(np.float64)
@@ -323,26 +332,28 @@ def _measured(pairs: pl.DataFrame) -> dict[int, PairTimes]:
     )
     messages, met = np.stack([there, back], axis=1), np.stack([others, others_back], axis=1)
     return {
-        int(one): PairTimes(time[size == one], messages[size == one], met[size == one])
-        for one in np.unique(size)
+        int(nbytes): PairTimes(time[size == nbytes], messages[size == nbytes], met[size == nbytes])
+        for nbytes in np.unique(size)
     }
 
 
-def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> FittedValue | None:
-    """The threshold between sends that completed before their receive and those that waited.
+def _fit_eager(
+    transfers: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame
+) -> FittedValue | None:
+    """The threshold between sends that completed before their receive and sends that waited.
 
     As clocks of two ranks are compared, a receive counts as late only beyond half a round trip, the
     possible clock error.
     """
     slack = pairs.group_by("src_rank", "dst_rank").agg(pl.col("time_ps").min().alias("slack"))
     swapped = slack.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
-    known = pl.concat([slack, swapped.select(slack.columns)])
+    slacks = pl.concat([slack, swapped.select(slack.columns)])
     entered = calls.select(
         pl.col("call").alias("send_done_call"), pl.col("enter_ps").alias("done_enter_ps")
     )
     timed = (
-        whole.drop_nulls(["send_done_call", "send_done_ps"])
-        .join(known, on=["src_rank", "dst_rank"])
+        transfers.drop_nulls(["send_done_call", "send_done_ps"])
+        .join(slacks, on=["src_rank", "dst_rank"])
         .join(entered, on="send_done_call")
         .with_columns(late=pl.col("recv_post_ps") - pl.col("slack"))
         .filter(
@@ -369,10 +380,10 @@ def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Fit
     )
 
 
-def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
+def _fit_overheads(transfers: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
     """Time in MPI_Isend and MPI_Irecv: the processor time to post a message."""
     out = []
-    posts = whole.select(pl.col("send_call", "recv_call")).unpivot(value_name="call")
+    posts = transfers.select(pl.col("send_call", "recv_call")).unpivot(value_name="call")
     took = (
         posts.drop_nulls("call")
         .unique("call")

@@ -23,16 +23,16 @@ MIN_MESSAGE_BYTES = 128 << 10
 """Minimum message size: large messages fill links, which delays ours."""
 
 
-def hosts_of_others(fabric: Fabric, own: NDArray[np.uint32]) -> Ints:
-    """Nodes of hosts outside our job, those that share a switch with our hosts first.
+def hosts_of_others(fabric: Fabric, job_nodes: NDArray[np.uint32]) -> Ints:
+    """Nodes of hosts outside our job; hosts that share a switch with ours come first.
 
     Args:
         fabric: The fabric.
-        own: Nodes of our job.
+        job_nodes: Nodes of our job.
     """
-    own_hosts = np.unique(fabric.node_host[own])
+    own_hosts = np.unique(fabric.node_host[job_nodes])
     free = np.flatnonzero(~np.isin(fabric.node_host, own_hosts))
-    same_switch = np.isin(fabric.node_switch[free], fabric.node_switch[own])
+    same_switch = np.isin(fabric.node_switch[free], fabric.node_switch[job_nodes])
     return free[np.argsort(~same_switch, kind="stable")][:MAX_HOSTS]
 
 

@@ -81,9 +81,13 @@ class CallProfile:
             return None
         # Both are ordered by rank, and the compared ranks have equally many.
         compared = np.repeat(self.complete, self.stretches)
-        known = self.site_of[compared] >= 0
+        has_site = self.site_of[compared] >= 0
         expected = durations[np.repeat(self.complete, counts)]
-        return self.site_of[compared][known], self.duration_ps[compared][known], expected[known]
+        return (
+            self.site_of[compared][has_site],
+            self.duration_ps[compared][has_site],
+            expected[has_site],
+        )
 
 
 def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallProfile:

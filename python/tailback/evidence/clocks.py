@@ -170,7 +170,7 @@ def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockC
 
 
 def _collective_constraints(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """Constraints from collectives in which data or a barrier must reach other ranks."""
+    """Constraints from collectives that carry data or a barrier to other ranks."""
     c, calls = recorded.collectives, recorded.calls
     parts = []
     order = np.lexsort((c.rank, c.instance))
@@ -195,20 +195,25 @@ def _collective_constraints(recorded: RecordedRun) -> list[tuple[Ints, Ints, Int
             r, e, l = rank[instances], enter[instances], leave[instances]
             if direction == 1 and members * members * len(instances) <= _ALL_PAIRS:
                 # Each rank enters before any other rank leaves.
-                one, other = np.nonzero(~np.eye(members, dtype=bool))
+                from_rank, other = np.nonzero(~np.eye(members, dtype=bool))
                 parts.append(
-                    (r[:, one].ravel(), r[:, other].ravel(), e[:, one].ravel(), l[:, other].ravel())
+                    (
+                        r[:, from_rank].ravel(),
+                        r[:, other].ravel(),
+                        e[:, from_rank].ravel(),
+                        l[:, other].ravel(),
+                    )
                 )
                 continue
             last, first = e.argmax(axis=1), l.argmin(axis=1)
             row = np.arange(len(instances))
             root = is_root[instances].argmax(axis=1)
-            one = {1: last, 2: root, 3: root}[direction]
+            centre = {1: last, 2: root, 3: root}[direction]
             if direction in (1, 2):
-                parts.append(_star(r, e, l, one, row, outward=True))
+                parts.append(_star(r, e, l, centre, row, outward=True))
             if direction in (1, 3):
-                one = first if direction == 1 else root
-                parts.append(_star(r, e, l, one, row, outward=False))
+                centre = first if direction == 1 else root
+                parts.append(_star(r, e, l, centre, row, outward=False))
     return parts
 
 
@@ -277,12 +282,14 @@ def solve(
     drift = np.zeros(n)
     offset = _offsets(event_pairs, clock_of, n, resolution_ps)
     if offset is None:
-        offset, drift = _drifting(event_pairs, clock_of, n, middle)
-        partly_corrected = _corrected(event_pairs, offset[clock_of], drift[clock_of], middle)
+        offset, drift = _fit_drifts(event_pairs, clock_of, n, middle)
+        partly_corrected = _correct_constraints(
+            event_pairs, offset[clock_of], drift[clock_of], middle
+        )
         residual_offset = _offsets(partly_corrected, clock_of, n, resolution_ps)
         offset = offset + (residual_offset if residual_offset is not None else 0)
     rank_offset, rank_drift = offset[clock_of], drift[clock_of]
-    after = _corrected(event_pairs, rank_offset, rank_drift, middle)
+    after = _correct_constraints(event_pairs, rank_offset, rank_drift, middle)
     remaining_slack = after.slack_ps
     return Clocks(
         unit,
@@ -297,7 +304,7 @@ def solve(
     )
 
 
-def _corrected(
+def _correct_constraints(
     event_pairs: ClockConstraints, offset: Floats, drift: Floats, middle: int
 ) -> ClockConstraints:
     def at(rank: Ints, time: Ints) -> Ints:
@@ -420,11 +427,11 @@ def _align_components(upper: Floats, component: NDArray[np.int32], offset: Float
     return offset
 
 
-def _drifting(
+def _fit_drifts(
     event_pairs: ClockConstraints, clock_of: Ints, n: int, middle: int
 ) -> tuple[Floats, Floats]:
     """Offsets and drifts that minimise the sum of violations, by linear programming."""
-    rows = _tightest(event_pairs, clock_of, n)
+    rows = _tightest_rows(event_pairs, clock_of, n)
     src, dst = clock_of[event_pairs.src[rows]], clock_of[event_pairs.dst[rows]]
     apart = src != dst
     rows, src, dst = rows[apart], src[apart], dst[apart]
@@ -434,12 +441,12 @@ def _drifting(
     at_dst = (event_pairs.received_ps[rows] - middle) / span
     k, m = np.arange(len(rows)), len(rows)
     # Columns: offsets, drifts over the whole span, violation of each row, common margin.
-    one = np.ones(m)
+    ones = np.ones(m)
     row = np.concatenate([k, k, k, k, k, k])
     column = np.concatenate([src, dst, n + src, n + dst, 2 * n + k, np.full(m, 2 * n + m)])
-    value = np.concatenate([one, -one, at_src, -at_dst, -one, one])
+    value = np.concatenate([ones, -ones, at_src, -at_dst, -ones, ones])
     matrix = coo_array((value, (row, column)), shape=(m, 2 * n + m + 1)).tocsr()
-    cost = np.concatenate([np.zeros(2 * n), one, [-0.5]])
+    cost = np.concatenate([np.zeros(2 * n), ones, [-0.5]])
     bounds = [(0.0, 0.0), *[(None, None)] * (n - 1)] * 2 + [(0.0, None)] * m + [(0.0, 1.0)]
     limit = event_pairs.slack_ps[rows] / unit
     from scipy.optimize import linprog  # takes half a second to import: only where it is needed
@@ -451,7 +458,7 @@ def _drifting(
     return solved.x[:n] * unit, solved.x[n : 2 * n] * unit / span
 
 
-def _tightest(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> Ints:
+def _tightest_rows(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> Ints:
     """For each pair of clocks the constraint with the smallest slack in each time bin."""
     pair = clock_of[event_pairs.dst] * n + clock_of[event_pairs.src]
     n_pairs = max(len(np.unique(pair)), 1)

@@ -132,7 +132,10 @@ def align(
         origin_ns <= last + MAX_CLOCK_SHIFT_NS
     ):
         near_origin = _near(ports, origin_ns, length)
-        if _counted(ports, near_origin.zero_ns)[1] < 0.5 * _counted(ports, origin_ns)[1]:
+        if (
+            _counted_bytes(ports, near_origin.zero_ns)[1]
+            < 0.5 * _counted_bytes(ports, origin_ns)[1]
+        ):
             # Where the counted bytes do not fit, less traffic within the counters fits better.
             near_origin = _as_recorded(origin_ns)
     if near_origin is None or not (
@@ -143,7 +146,7 @@ def align(
             f"counters are from {_utc(first)} to {_utc(last)}",
             remedy="give counters of the time of the job",
         )
-    counted_bytes, own_bytes = _counted(ports, near_origin.zero_ns)
+    counted_bytes, own_bytes = _counted_bytes(ports, near_origin.zero_ns)
     if counted_bytes >= MIN_COUNTED_SHARE * own_bytes:
         return near_origin
     alignment = _despite_wrong_clock(ports, elapsed_ps, (first, last, length), origin_ns)
@@ -175,7 +178,7 @@ def _despite_wrong_clock(
 
 def _require_counted(ports: Ports, zero_ns: int) -> None:
     """Raise JoinError if the ports counted far less than the job sent."""
-    counted_bytes, own_bytes = _counted(ports, zero_ns)
+    counted_bytes, own_bytes = _counted_bytes(ports, zero_ns)
     if counted_bytes >= MIN_COUNTED_SHARE * own_bytes:
         return
     remedy = (
@@ -195,7 +198,7 @@ def _require_counted(ports: Ports, zero_ns: int) -> None:
     )
 
 
-def _counted(ports: Ports, zero_ns: int) -> tuple[float, float]:
+def _counted_bytes(ports: Ports, zero_ns: int) -> tuple[float, float]:
     """Bytes that the ports of the job's hosts counted while it sent, and bytes of its messages."""
     counted_bytes = own_bytes = 0.0
     for part, messages in ports:

@@ -101,14 +101,14 @@ def host_interfaces(
             # The adapter itself was found, by its GUID or name: these are others.
             choices[host] = _Choice(link, sorted(set(mine["_key"])), "", "found")
             continue
-        choices[host] = _chosen(mine, fabric, link, sent.of(sent.src_node == node), span_ns)
-    _alike(choices)
+        choices[host] = _choose(mine, fabric, link, sent.of(sent.src_node == node), span_ns)
+    _choose_alike(choices)
     return HostInterfaces(
-        _joined(keyed, choices),
+        _join_links(keyed, choices),
         {
-            host: frozenset(one.names) - {one.taken}
-            for host, one in choices.items()
-            if one.taken or one.why == "found"
+            host: frozenset(choice.names) - {choice.taken}
+            for host, choice in choices.items()
+            if choice.taken or choice.why == "found"
         },
         tuple(_notes(choices)),
     )
@@ -124,8 +124,8 @@ def _single_adapters(fabric: Fabric) -> dict[str, tuple[int, int]]:
     }
 
 
-def _chosen(
-    rows: pl.DataFrame, fabric: Fabric, link: int, own: Sent, span_ns: tuple[int, int] | None
+def _choose(
+    rows: pl.DataFrame, fabric: Fabric, link: int, sent: Sent, span_ns: tuple[int, int] | None
 ) -> _Choice:
     """The interface of one host, from its own rows."""
     names = sorted(set(rows["_key"]))
@@ -138,7 +138,7 @@ def _chosen(
     if len(possible) == 1:
         choice.taken, choice.why = possible[0], ONLY
         return choice
-    own_bytes = float(own.size_bytes.sum())
+    own_bytes = float(sent.size_bytes.sum())
     during = _during(rows, span_ns)
     totals = {
         name: float(during.filter(pl.col("_key") == name)["data_bytes"].sum() or 0.0)
@@ -147,7 +147,7 @@ def _chosen(
     enough = [name for name in possible if own_bytes and totals[name] >= AGREES * own_bytes]
     best = enough
     if len(enough) > 1 and span_ns is not None:
-        best = _like_messages(during, enough, own, span_ns)
+        best = _match_messages(during, enough, sent, span_ns)
     if best:
         largest = max(totals[name] for name in best)
         if all(totals[name] >= (1.0 - SAME_BYTES) * largest for name in best):
@@ -164,12 +164,12 @@ def _during(rows: pl.DataFrame, span_ns: tuple[int, int] | None) -> pl.DataFrame
     )
 
 
-def _like_messages(
-    rows: pl.DataFrame, names: list[str], own: Sent, span_ns: tuple[int, int]
+def _match_messages(
+    rows: pl.DataFrame, names: list[str], sent: Sent, span_ns: tuple[int, int]
 ) -> list[str]:
-    """Of several interfaces that sent enough, those that sent it when the job did."""
+    """The interfaces of ``names`` whose bytes over time are closest to those of the job."""
     edges = np.linspace(span_ns[0], span_ns[1], WINDOWS + 1)
-    expected = np.diff(sent_bytes(own, (edges - span_ns[0]) * 1000.0))
+    expected = np.diff(sent_bytes(sent, (edges - span_ns[0]) * 1000.0))
     misfit = {}
     for name in names:
         part = rows.filter(pl.col("_key") == name).sort("time_ns")
@@ -187,21 +187,21 @@ def _cumulative(part: pl.DataFrame, edges: Floats) -> Floats:
     return np.asarray(np.interp(edges, np.append(begin, ends), np.append(0.0, total)), np.float64)
 
 
-def _alike(choices: Mapping[str, _Choice]) -> None:
-    """Where bytes do not tell, take the interface that they tell on the other hosts."""
-    told = Counter(one.taken for one in choices.values() if one.why == BY_BYTES)
-    if len(told) != 1:
+def _choose_alike(choices: Mapping[str, _Choice]) -> None:
+    """Where the bytes are inconclusive, take the interface that they show on other hosts."""
+    by_bytes = Counter(choice.taken for choice in choices.values() if choice.why == BY_BYTES)
+    if len(by_bytes) != 1:
         return
-    (name,) = told
-    for one in choices.values():
-        if not one.taken and one.why != "found" and name in one.names:
-            one.taken, one.why = name, ALIKE
+    (name,) = by_bytes
+    for choice in choices.values():
+        if not choice.taken and choice.why != "found" and name in choice.names:
+            choice.taken, choice.why = name, ALIKE
 
 
-def _joined(keyed: pl.DataFrame, choices: Mapping[str, _Choice]) -> pl.DataFrame:
+def _join_links(keyed: pl.DataFrame, choices: Mapping[str, _Choice]) -> pl.DataFrame:
     """The rows with the links of the chosen interfaces, without the others of these hosts."""
     table = pl.DataFrame(
-        [(host, one.taken, one.link) for host, one in choices.items()],
+        [(host, choice.taken, choice.link) for host, choice in choices.items()],
         schema={"node_name": pl.String, "_taken": pl.String, "_link": pl.UInt32},
         orient="row",
     )
@@ -213,17 +213,17 @@ def _joined(keyed: pl.DataFrame, choices: Mapping[str, _Choice]) -> pl.DataFrame
 
 
 def _notes(choices: Mapping[str, _Choice]) -> list[str]:
-    """Which interface was taken where a host has several, and where that is open."""
-    several = {host: one for host, one in choices.items() if len(one.names) > 1}
+    """Notes on the chosen interfaces of hosts with several, and on hosts without a choice."""
+    several = {host: choice for host, choice in choices.items() if len(choice.names) > 1}
     groups: dict[tuple[str, str], list[str]] = {}
-    for host, one in several.items():
-        if one.why in (BY_BYTES, ONLY, ALIKE):
-            groups.setdefault((one.taken, one.why), []).append(host)
+    for host, choice in several.items():
+        if choice.why in (BY_BYTES, ONLY, ALIKE):
+            groups.setdefault((choice.taken, choice.why), []).append(host)
     out = [
         f"the adapter of {_hosts(hosts)} is interface {name}, {why}"
         for (name, why), hosts in groups.items()
     ]
-    still = [host for host, one in several.items() if not one.taken and one.why != "found"]
+    still = [host for host, choice in several.items() if not choice.taken and choice.why != "found"]
     if still:
         names = ", ".join(several[still[0]].names[:4])
         out.append(

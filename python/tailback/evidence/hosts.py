@@ -67,15 +67,15 @@ def find_hosts(
     if recorded is not None and len(recorded) == n_ranks:
         return Hosts(recorded, "the trace")
     variables = os.environ if environment is None else environment
-    for source, found in (
+    for source, listed in (
         ("Slurm's environment", _from_slurm(variables)),
         ("the PBS node file", _from_pbs(variables)),
     ):
         # The environment may belong to a job unrelated to the trace.
-        if found is not None and len(found) == n_ranks:
-            return Hosts(found, source)
+        if listed is not None and len(listed) == n_ranks:
+            return Hosts(listed, source)
     if rank_file is not None:
-        listed = _from_file(rank_file, n_ranks)
+        listed = _read_rank_file(rank_file, n_ranks)
         if listed is not None:
             return Hosts(listed, f"{rank_file.name}")
     if hosts and n_ranks % len(hosts) == 0:
@@ -124,7 +124,7 @@ def _from_pbs(variables: Mapping[str, str]) -> list[str] | None:
         return None
 
 
-def _from_file(path: Path, n_ranks: int) -> list[str] | None:
+def _read_rank_file(path: Path, n_ranks: int) -> list[str] | None:
     """Hosts in an Open MPI rank file, a table ``rank,host`` or a host list; None if incomplete."""
     text = text_content(path, PlacementError)
     lines = [
@@ -132,9 +132,9 @@ def _from_file(path: Path, n_ranks: int) -> list[str] | None:
     ]
     lines = [(number, line) for number, line in lines if line]
     if lines and lines[0][1].lower().startswith("rank "):
-        found = {int(m[1]): m[2] for _, line in lines if (m := _RANK.match(line))}
-        complete = all(rank in found for rank in range(n_ranks))
-        return [found[rank] for rank in range(n_ranks)] if complete else None
+        host_of = {int(m[1]): m[2] for _, line in lines if (m := _RANK.match(line))}
+        complete = all(rank in host_of for rank in range(n_ranks))
+        return [host_of[rank] for rank in range(n_ranks)] if complete else None
     if lines and lines[0][1].lower().replace(" ", "").startswith("rank,host"):
         rows = [line.split(",") for _, line in lines[1:]]
         table = {row[0].strip(): row[1].strip() for row in rows if len(row) > 1}
@@ -144,5 +144,5 @@ def _from_file(path: Path, n_ranks: int) -> list[str] | None:
         listed = host_list(path, lines)
     except TailbackError:
         return None
-    out = [one.host for one in listed.lines for _ in range(one.count or 1)]
+    out = [line.host for line in listed.lines for _ in range(line.count or 1)]
     return out[:n_ranks] if len(out) >= n_ranks else None

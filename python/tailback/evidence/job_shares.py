@@ -73,7 +73,7 @@ def job_shares(
             continue
         job_bytes, residual = nnls(design, counted)
         if job_bytes.sum() <= 0:
-            continue  # Others' bytes only, in windows in which no job sent.
+            continue  # No job sent in these windows: all bytes are those of others.
         variance = residual**2 / (len(counted) - len(jobs)) * np.diag(inverse)
         share, error = job_bytes / job_bytes.sum(), np.sqrt(variance) / job_bytes.sum()
         # For nearly collinear columns only the sum of their coefficients is known.

@@ -96,18 +96,18 @@ def join_counters(
     Raises:
         JoinError: No interval belongs to a link of the fabric, or none overlaps the job.
     """
-    known = intervals.filter(pl.col("link").is_not_null() & (pl.col("link") < fabric.n_links))
+    on_link = intervals.filter(pl.col("link").is_not_null() & (pl.col("link") < fabric.n_links))
     if intervals.is_empty():
         raise JoinError(
             "the counters have a single reading of each port, so they count nothing",
             remedy="give two readings or more, from before, during and after the job",
         )
-    if known.is_empty():
+    if on_link.is_empty():
         raise JoinError(
             "no counter belongs to a link of the fabric",
             remedy="give the fabric that the counters are of; device names must agree",
         )
-    rows = known.select(
+    rows = on_link.select(
         pl.col("link").cast(pl.Int64),
         start_ns=pl.col("time_ns") - pl.col("interval_ns"),
         end_ns=pl.col("time_ns"),
@@ -125,7 +125,7 @@ def join_counters(
             "no counter was read while the job ran",
             remedy="give counters of the time of the job, in UTC",
         )
-    job_intervals = known.filter(
+    job_intervals = on_link.filter(
         (pl.col("time_ns") > start) & (pl.col("time_ns") - pl.col("interval_ns") < end)
     )
     with_queue = job_intervals.filter(pl.col("backlog_bytes").is_not_null())["link"]
@@ -134,7 +134,7 @@ def join_counters(
         alignment,
         start,
         end,
-        *_totals(overlapping, fabric.n_links, start, end),
+        *_sum_by_link(overlapping, fabric.n_links, start, end),
         np.isin(np.arange(fabric.n_links), with_queue.to_numpy()),
         overlapping,
         findings,
@@ -149,16 +149,16 @@ CLOCK_OUTLIERS = 0.05
 
 
 def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
-    """Rate at which each link has sent, so that it can serve at least that, Gb/s, shape (L,).
+    """Highest rate at which each link has sent, a lower bound of its capacity, Gb/s, shape (L,).
 
     A packet at each end of an interval may be counted in the wrong one, and time stamps are off. So
-    more intervals must show the rate than may have worse time stamps. 0 where nothing is known.
+    more intervals must show the rate than may have worse time stamps. 0 for links without counters.
 
     Args:
         intervals: Rows of ``counter_intervals`` with ``link``.
         n_links: Number of links.
     """
-    known = intervals.filter(
+    with_bytes = intervals.filter(
         pl.col("link").is_not_null()
         & (pl.col("link") < n_links)
         & pl.col("data_bytes").is_not_null()
@@ -166,8 +166,8 @@ def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
     usual = (pl.col("data_bytes") / pl.col("packets")).max().over("link") <= PACKET_BYTES
     packet = pl.when(usual).then(PACKET_BYTES).otherwise(JUMBO_BYTES)
     sent = pl.col("data_bytes").cast(pl.Float64) - 2 * packet
-    rates = known.with_columns(
-        gbps=(sent * 8.0 / (pl.col("interval_ns") + clock_error_ns(known))).clip(0.0)
+    rates = with_bytes.with_columns(
+        gbps=(sent * 8.0 / (pl.col("interval_ns") + clock_error_ns(with_bytes))).clip(0.0)
     ).sort("gbps", descending=True)
     beyond = (pl.len() * CLOCK_OUTLIERS).floor().cast(pl.Int64)
     shown = rates.group_by("link").agg(pl.col("gbps").get(beyond))
@@ -176,7 +176,7 @@ def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
     return out
 
 
-def _totals(
+def _sum_by_link(
     rows: pl.DataFrame, n_links: int, start: int, end: int
 ) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_], Floats]:
     """Totals of each link, with the overlapping part of each interval.
@@ -188,10 +188,10 @@ def _totals(
         pl.min_horizontal("end_ns", pl.lit(end)) - pl.max_horizontal("start_ns", pl.lit(start))
     ) / 1.0
     overlap_share = overlap / (pl.col("end_ns") - pl.col("start_ns")).clip(1)
-    known, stalled = pl.col("data_bytes").is_not_null(), pl.col("stall_fraction").is_not_null()
+    has_bytes, stalled = pl.col("data_bytes").is_not_null(), pl.col("stall_fraction").is_not_null()
     sums = rows.group_by("link").agg(
         sent=(pl.col("data_bytes") * overlap_share).sum(),
-        counted=(overlap * known).sum(),
+        counted=(overlap * has_bytes).sum(),
         stall=(pl.col("stall_fraction") * overlap).sum(),
         stall_counted=(overlap * stalled).sum(),
         stalled_ns=(pl.col("stall_fraction") * (pl.col("end_ns") - pl.col("start_ns"))).sum(),

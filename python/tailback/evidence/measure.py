@@ -102,7 +102,7 @@ def measure(
         TraceError: The trace is damaged, or has no times or no MPI call.
         PlacementError: The rank file cannot be read.
     """
-    recorded = _recorded(Path(path), format)
+    recorded = _read_recorded(Path(path), format)
     return_freed_memory()
     rank_hosts = find_hosts(
         recorded.system,
@@ -160,7 +160,7 @@ def measure(
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 
 
-def _recorded(path: Path, format: str | None) -> RecordedRun:
+def _read_recorded(path: Path, format: str | None) -> RecordedRun:
     """The recorded run of a trace."""
     reader = timed_reader(path, format)
     if reader is None:
@@ -255,7 +255,7 @@ def _latecomers(
         )
     )
     waited = {rank: (ps, noise) for rank, ps, noise in late.iter_rows()}
-    computed = _computed(split, n_ranks)
+    computed = _compute_times(split, n_ranks)
     excess = (computed - np.median(computed)).astype(np.int64)
     excess[computed <= SLOW_RANK_RATIO * np.median(computed)] = 0
     ranks = {*waited, *np.flatnonzero(excess).tolist()}
@@ -273,14 +273,14 @@ def _latecomers(
 
 
 def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> int:
-    computed = _computed(split, n_ranks)
+    computed = _compute_times(split, n_ranks)
     slow = np.flatnonzero(computed > SLOW_RANK_RATIO * np.median(computed))
     late = waits.filter(pl.col("computing_rank").is_in(slow))
     # Ranks that compute longer only occasionally are interrupted: that is noise, not imbalance.
     return int(late["imbalance_ps"].sum()) // n_ranks
 
 
-def _computed(split: pl.DataFrame, n_ranks: int) -> NDArray[np.float64]:
+def _compute_times(split: pl.DataFrame, n_ranks: int) -> NDArray[np.float64]:
     """Time that each rank computes, ps, shape (R,)."""
     computed = np.zeros(n_ranks)
     rows = (

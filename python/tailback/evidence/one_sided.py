@@ -1,4 +1,4 @@
-"""Calls that synchronise one-sided communication: which waits a trace tells, and which not.
+"""Calls that synchronise one-sided communication, and the waits that a trace shows of them.
 
 A fence completes after every rank of its window has entered it, except for the first one and with
 assertions: its wait is that of a barrier (Scalasca's *wait at fence*), never longer than the call.
@@ -48,8 +48,8 @@ def fence_numbers(names: list[str], name: Ints, rank: Ints, comm: Ints) -> Ints:
         -1 also for fences that cannot be matched.
     """
     out = np.full(len(name), -1, np.int64)
-    fence = np.array([normalised_call(one) == _FENCE for one in names], np.bool_)
-    operation = np.array([is_one_sided(one) for one in names], np.bool_)
+    fence = np.array([normalised_call(call) == _FENCE for call in names], np.bool_)
+    operation = np.array([is_one_sided(call) for call in names], np.bool_)
     rows = np.flatnonzero(fence[name]) if len(names) else np.zeros(0, np.int64)
     if not len(rows):
         return out
@@ -57,16 +57,16 @@ def fence_numbers(names: list[str], name: Ints, rank: Ints, comm: Ints) -> Ints:
     of = comm[rows]
     if (of < 0).any():
         if len(windows) != 1:
-            # It is not known to which windows the others belong.
+            # The windows of the other calls are unknown.
             rows, of = rows[of >= 0], of[of >= 0]
         else:
             of = np.where(of < 0, windows[0], of)
     first = 0
     for number in np.unique(of).tolist():
-        own = rows[of == number]
-        ranks, count = np.unique(rank[own], return_counts=True)
+        calls = rows[of == number]
+        ranks, count = np.unique(rank[calls], return_counts=True)
         if len(ranks) > 1 and len(np.unique(count)) == 1:
-            out[own] = first + np.tile(np.arange(count[0]), len(ranks))
+            out[calls] = first + np.tile(np.arange(count[0]), len(ranks))
             first += int(count[0])
     return out
 

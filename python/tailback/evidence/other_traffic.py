@@ -170,8 +170,8 @@ def find_other_traffic(
     excess_bytes = [
         port.excess(*each, edges, fabric) for port, each in zip(ends, overheads, strict=True)
     ]
-    own = np.unique(np.concatenate([sent.src_node, sent.dst_node]))
-    otherwise = _may_be_collectives(excess_bytes, own, sent)
+    job_nodes = np.unique(np.concatenate([sent.src_node, sent.dst_node]))
+    otherwise = _may_be_collectives(excess_bytes, job_nodes, sent)
     if otherwise:
         excess_bytes = [np.zeros_like(each) for each in excess_bytes]
     overhead, error = max(overheads)
@@ -186,7 +186,7 @@ def find_other_traffic(
     links = pl.DataFrame(schema=SCHEMA)
     if jobs_found:
         own_sent = overhead * np.diff(sent_bytes(sent, (edges - counters.start_ns) * 1000.0))
-        injected = {OURS: own_sent, **_injected(excess_bytes, job_of_node)}
+        injected = {OURS: own_sent, **_injected_bytes(excess_bytes, job_of_node)}
         links = job_shares(counters.intervals, fabric, edges, injected)
     return OtherTraffic(
         totals[0],
@@ -211,21 +211,21 @@ def _notes(overhead: float, *, maybe_collectives: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _may_be_collectives(excess_bytes: list[Floats], own: Ints, sent: Sent) -> bool:
+def _may_be_collectives(excess_bytes: list[Floats], job_nodes: Ints, sent: Sent) -> bool:
     """Whether the excess may be messages of our own collectives.
 
-    A trace does not record these; which algorithm sent them is assumed. On a tree of P ranks a
-    block crosses up to log2 P links of hosts, directly sent only one.
+    A trace does not record these messages, so their algorithm is assumed. On a tree of P ranks a
+    block crosses up to log2 P host links; sent directly, it crosses one.
     """
     total, at_own = (
-        sum(float(x.sum()) for x in found)
-        for found in (excess_bytes, [each[own] for each in excess_bytes])
+        sum(float(x.sum()) for x in excess)
+        for excess in (excess_bytes, [each[job_nodes] for each in excess_bytes])
     )
-    most = 2.0 * sent.assumed_bytes * np.log2(max(len(own), 2))
+    most = 2.0 * sent.assumed_bytes * np.log2(max(len(job_nodes), 2))
     return bool(0.0 < total <= most and at_own >= 0.99 * total)
 
 
-def _injected(excess_bytes: list[Floats], job_of_node: list[str]) -> dict[str, Floats]:
+def _injected_bytes(excess_bytes: list[Floats], job_of_node: list[str]) -> dict[str, Floats]:
     """Bytes that each job injected per window, from sent or, if not counted, received bytes."""
     counted = excess_bytes[0] if excess_bytes[0].sum() > 0 else excess_bytes[1]
     names = np.array(job_of_node)
@@ -290,11 +290,11 @@ class _Ports:
     def excess(self, overhead: float, error: float, edges: Floats, fabric: Fabric) -> Floats:
         """Bytes of other traffic by node and window, shape (N, windows)."""
         out = np.zeros((fabric.n_nodes, len(edges) - 1))
-        counted, own = self.totals()
+        counted, sent = self.totals()
         rate = fabric.link_gbps[self.links] / 8.0  # bytes per ns
         span = np.array([e[-1] - s[0] for s, e in zip(self.start, self.end, strict=True)])
-        port_excess = counted - overhead * own
-        significant = port_excess > np.maximum(3.0 * error * own, MIN_LOAD_SHARE * rate * span)
+        port_excess = counted - overhead * sent
+        significant = port_excess > np.maximum(3.0 * error * sent, MIN_LOAD_SHARE * rate * span)
         for i in np.flatnonzero(significant).tolist():
             excess = self.counted[i] - overhead * self.own[i]
             total = np.concatenate([[0.0], np.cumsum(excess)])

@@ -43,7 +43,7 @@ class SendProfile:
     _messages: pl.DataFrame
     """One row per message and waiting call: ``src``, ``dst``, ``nth`` (index within the pair),
     ``call`` (the waiting call), ``sent`` (whether the waiting rank sends it), ``site``."""
-    _simulated: PerObject[tuple[Floats, Floats] | None]
+    _simulated_messages: PerObject[tuple[Floats, Floats] | None]
     """Both quantiles of a simulation, shape (K, Q): every kind of evidence uses them."""
 
     @property
@@ -59,7 +59,7 @@ class SendProfile:
             posted: Whether to measure from the last post of all messages that the call waits for,
                 instead of from its first send.
         """
-        times = self._simulated(run)
+        times = self._simulated_messages(run)
         return None if times is None else times[posted]
 
 
@@ -78,7 +78,7 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
     )
     if not transfers.height:
         return None
-    numbered = _numbered(
+    numbered = _number_messages(
         tables["transfers"].select(
             "send_done_call",
             "recv_done_call",
@@ -92,7 +92,7 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
         numbered.group_by("src", "dst")
         .len()
         .join(
-            _simulated(run).group_by("src", "dst").len(),
+            _simulated_messages(run).group_by("src", "dst").len(),
             on=("src", "dst"),
             how="left",
             suffix="_simulated",
@@ -139,7 +139,7 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
 
 def _times_in(messages: pl.DataFrame, sites: int, run: Run) -> tuple[Floats, Floats] | None:
     """Quantiles of the times in a simulation, from the first send and from the last post."""
-    rows = messages.join(_simulated(run), on=("src", "dst", "nth"), how="left")
+    rows = messages.join(_simulated_messages(run), on=("src", "dst", "nth"), how="left")
     if rows["arrival_ps"].null_count():
         return None
     arrived = pl.col("arrival_ps").max()
@@ -160,7 +160,7 @@ def _begin(post: str, *, posted: bool) -> pl.Expr:
     return pl.col(post).max() if posted else pl.col(post).filter("sent").min()
 
 
-def _simulated(run: Run) -> pl.DataFrame:
+def _simulated_messages(run: Run) -> pl.DataFrame:
     """Point-to-point messages of the observed job: ``src``, ``dst``, ``nth``, post and arrival."""
     observed = run.tables["jobs"].filter("observed").select("job")
     ranks = run.tables["ranks"].join(observed, on="job", how="semi").select("rank", "job_rank")
@@ -177,13 +177,13 @@ def _simulated(run: Run) -> pl.DataFrame:
             at=pl.col("post_ps").cast(pl.Int64),
         )
     )
-    return _numbered(messages).drop("at")
+    return _number_messages(messages).drop("at")
 
 
 _POINT_TO_POINT = r"(?i)^MPI_(I?[bsr]?send|Sendrecv(_replace)?|Start(all)?|I?Recv)"
 
 
-def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+def _number_messages(rows: pl.DataFrame) -> pl.DataFrame:
     """Number the messages of each pair in the order of their sends, as ``nth``."""
     return rows.sort("src", "dst", "at", maintain_order=True).with_columns(
         nth=pl.int_range(pl.len()).over("src", "dst")

@@ -132,7 +132,7 @@ def split(
     ):
         np.add.at(total, waits.call, column)
     inside = calls.leave_ps - calls.enter_ps
-    rest = inside - waited
+    remaining = inside - waited
     kinds = np.array([PARTS.index(kind_of_rest(name)) for name in recorded.names], np.int64)
     # Without its wait, a fence transfers.
     rest_part = np.where(fences_of(recorded) >= 0, PARTS.index("transfer"), kinds[calls.name])
@@ -140,16 +140,16 @@ def split(
         calls.rank,
         phase,
         rest_part,
-        rest,
-        np.clip(inside - waited_high, 0, rest),
-        np.maximum(inside - waited_low, rest),
+        remaining,
+        np.clip(inside - waited_high, 0, remaining),
+        np.maximum(inside - waited_low, remaining),
     )
     _add_ends(out, recorded, clocks, run_time, len(names))
     return out.frame([*names, OUTSIDE])
 
 
 def kind_of_rest(name: str) -> str:
-    """Part that the time inside a call belongs to, without waits that the trace tells."""
+    """Part that the time inside a call belongs to, without the waits that the trace shows."""
     if synchronises(name):
         return "one_sided"
     return "transfer" if transfers(name) else "other_mpi"
@@ -200,7 +200,7 @@ class _Rows:
         rows = np.flatnonzero((value > 0) | (high > 0))
         first, group = distinct([rank[rows], phase[rows], which[rows]])
         columns: dict[str, Ints] = dict(
-            zip(self._KEYS, (one[rows[first]] for one in (rank, phase, which)), strict=True)
+            zip(self._KEYS, (column[rows[first]] for column in (rank, phase, which)), strict=True)
         )
         for name, amounts in (("value_ps", value), ("low_ps", low), ("high_ps", high)):
             columns[name] = np.zeros(len(first), np.int64)
@@ -225,10 +225,10 @@ class _Rows:
 def _add_waits(
     out: _Rows, recorded: RecordedRun, phase: Ints, waits: Waits, reasons: WaitReasons
 ) -> None:
-    """Split each wait into imbalance, noise and the rest, which keeps its kind, with bounds."""
+    """Split each wait into imbalance, noise and a remainder of its own kind, with bounds."""
     rank, phase_of_wait = recorded.calls.rank[waits.call], phase[waits.call]
     of_kind = np.array([PARTS.index(kind) for kind in KINDS])[waits.kind]
-    rest = waits.value_ps - reasons.imbalance_ps - reasons.noise_ps
+    remaining = waits.value_ps - reasons.imbalance_ps - reasons.noise_ps
     total = np.maximum(waits.value_ps, 1)
     remaining_low, remaining_high = waits.low_ps.copy(), waits.high_ps.copy()
     for part, value in (("imbalance", reasons.imbalance_ps), ("noise", reasons.noise_ps)):
@@ -242,16 +242,16 @@ def _add_waits(
         rank,
         phase_of_wait,
         of_kind,
-        rest,
-        np.clip(remaining_low, 0, rest),
-        np.maximum(remaining_high, rest),
+        remaining,
+        np.clip(remaining_low, 0, remaining),
+        np.maximum(remaining_high, remaining),
     )
 
 
 def _add_ends(
     out: _Rows, recorded: RecordedRun, clocks: Clocks, run_time: Elapsed, outside: int
 ) -> None:
-    """Add the time before a rank starts and after it ends, and that of ranks without calls."""
+    """Add the time before a rank starts and after it ends, and the time of ranks without calls."""
     ranks = np.arange(recorded.n_ranks)
     start = np.where(recorded.start_ps < 0, run_time.start_ps, recorded.start_ps)
     start = np.where(recorded.end_ps > recorded.start_ps, recorded.start_ps, start)

@@ -172,23 +172,23 @@ def make_tables(
         # Each column is freed once it has its type.
         out[name] = pl.DataFrame(
             [
-                pl.Series(one.name, made.pop(one.name), strict=False).cast(one.dtype)
-                for one in table.columns
+                pl.Series(column.name, made.pop(column.name), strict=False).cast(column.dtype)
+                for column in table.columns
             ]
         )
         return_freed_memory()
     return out
 
 
-def _named(names: Sequence[str], index: Ints) -> pl.Series:
+def _names_at(names: Sequence[str], index: Ints) -> pl.Series:
     """Names by index; null for -1."""
-    known = pl.Series([*names, None], dtype=pl.String)
-    return known.gather(pl.Series(np.where(index >= 0, index, len(names))))
+    series = pl.Series([*names, None], dtype=pl.String)
+    return series.gather(pl.Series(np.where(index >= 0, index, len(names))))
 
 
-def _null_unless(column: Ints, known: NDArray[np.bool_]) -> pl.Series:
-    """A column with null where ``known`` is false."""
-    return pl.select(pl.when(pl.Series(known)).then(pl.Series(narrowed(column)))).to_series()
+def _null_unless(column: Ints, valid: NDArray[np.bool_]) -> pl.Series:
+    """A column with null where ``valid`` is false."""
+    return pl.select(pl.when(pl.Series(valid)).then(pl.Series(narrowed(column)))).to_series()
 
 
 def _communicator(recorded: RecordedRun, comm: Ints) -> pl.Series:
@@ -196,7 +196,7 @@ def _communicator(recorded: RecordedRun, comm: Ints) -> pl.Series:
     index = np.searchsorted(np.array(numbers, np.int64), comm)
     index = np.minimum(index, max(len(numbers) - 1, 0))
     matches = np.array(numbers, np.int64)[index] == comm if numbers else np.zeros(len(comm), bool)
-    return _named([recorded.comms[number] for number in numbers], np.where(matches, index, -1))
+    return _names_at([recorded.comms[number] for number in numbers], np.where(matches, index, -1))
 
 
 def _calls(recorded: RecordedRun) -> dict[str, Any]:
@@ -204,8 +204,8 @@ def _calls(recorded: RecordedRun) -> dict[str, Any]:
     return {
         "call": np.arange(len(calls)),
         "rank": calls.rank,
-        "name": _named(recorded.names, calls.name),
-        "path": _named(recorded.paths, calls.path),
+        "name": _names_at(recorded.names, calls.name),
+        "path": _names_at(recorded.paths, calls.path),
         "enter_ps": calls.enter_ps,
         "leave_ps": calls.leave_ps,
         "communicator": _communicator(recorded, calls.comm),
@@ -247,7 +247,7 @@ def _collectives(recorded: RecordedRun) -> dict[str, Any]:
     c, calls = recorded.collectives, recorded.calls
     return {
         "instance": c.instance,
-        "operation": _named(OPERATIONS, c.operation),
+        "operation": _names_at(OPERATIONS, c.operation),
         "communicator": _communicator(recorded, c.comm),
         "root": _null_unless(c.root, c.root >= 0),
         "rank": c.rank,
@@ -263,7 +263,7 @@ def _waits(recorded: RecordedRun, waits: Waits, reasons: WaitReasons) -> dict[st
     return {
         "call": waits.call,
         "rank": recorded.calls.rank[waits.call],
-        "kind": _named(KINDS, waits.kind),
+        "kind": _names_at(KINDS, waits.kind),
         "partner": waits.partner,
         "start_ps": waits.start_ps,
         "value_ps": waits.value_ps,

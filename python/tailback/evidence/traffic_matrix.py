@@ -72,12 +72,12 @@ class TrafficMatrix:
     def at(self, src: Ints, dst: Ints) -> Floats:
         """Shares of the given nodes, 0 for unknown ones, shape (len(src), len(dst))."""
         rows, columns = np.searchsorted(self.src, src), np.searchsorted(self.dst, dst)
-        known = np.isin(src, self.src)[:, None] & np.isin(dst, self.dst)[None, :]
+        has_pair = np.isin(src, self.src)[:, None] & np.isin(dst, self.dst)[None, :]
         rows, columns = (
             np.minimum(part, size - 1)
             for part, size in zip((rows, columns), self.share.shape, strict=True)
         )
-        return np.where(known, self.share[np.ix_(rows, columns)], 0.0)
+        return np.where(has_pair, self.share[np.ix_(rows, columns)], 0.0)
 
 
 def gravity(
@@ -121,33 +121,36 @@ def fit_to_links(matrices: Sequence[TrafficMatrix], loads: LinkLoads) -> list[Tr
 
     Links without load exclude the pairs of nodes whose paths contain them.
     """
-    indices = [one.pairs() for one in matrices]
+    indices = [matrix.pairs() for matrix in matrices]
     ends = [
-        (one.src[row], one.dst[column])
-        for one, (row, column) in zip(matrices, indices, strict=True)
+        (matrix.src[row], matrix.dst[column])
+        for matrix, (row, column) in zip(matrices, indices, strict=True)
     ]
     count = sum(len(row) for row, _ in indices)
     if not 0 < count <= MAX_FITTED_PAIRS:
         return list(matrices)
     src, dst = (np.concatenate(part) for part in zip(*ends, strict=True))
     first = np.concatenate(
-        [one.share[at] * one.total_bytes for one, at in zip(matrices, indices, strict=True)]
+        [
+            matrix.share[at] * matrix.total_bytes
+            for matrix, at in zip(matrices, indices, strict=True)
+        ]
     )
-    fitted = _nearest(first, *loads.routes(src, dst), loads)
+    fitted = _fit_pairs(first, *loads.routes(src, dst), loads)
     out, offset = [], 0
-    for one, (row, column) in zip(matrices, indices, strict=True):
-        share = np.zeros_like(one.share)
+    for matrix, (row, column) in zip(matrices, indices, strict=True):
+        share = np.zeros_like(matrix.share)
         share[row, column] = fitted[offset : offset + len(row)]
         offset += len(row)
         total = share.sum()
-        out.append(replace(one, share=share / total) if total > 0 else one)
+        out.append(replace(matrix, share=share / total) if total > 0 else matrix)
     return out
 
 
-def _nearest(first: Floats, pair: Ints, link: Ints, loads: LinkLoads) -> Floats:
+def _fit_pairs(first: Floats, pair: Ints, link: Ints, loads: LinkLoads) -> Floats:
     """Bytes of each pair that agree with the link loads, nearest to the prior ``first``."""
-    known = ~np.isnan(loads.carried_bytes[link])
-    pair, link = pair[known], link[known]
+    measured_link = ~np.isnan(loads.carried_bytes[link])
+    pair, link = pair[measured_link], link[measured_link]
     size = len(loads.carried_bytes)
     slack = loads.error_bytes + MIN_SLACK * np.nanmax(loads.carried_bytes, initial=0.0) + 1.0
     measured = np.maximum(np.nan_to_num(loads.carried_bytes), 0.0) + slack

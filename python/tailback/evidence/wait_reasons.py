@@ -84,12 +84,12 @@ def wait_reasons(recorded: RecordedRun, waits: Waits) -> WaitReasons:
     waited_before = _cumulative_before_calls(recorded, waits.call[begins], waits.value_ps[begins])
     delay = _delays(recorded, waits, begins, waited_before)
     value = waits.value_ps[begins].astype(np.float64)
-    own, noise = value * delay.computed, value * delay.irregular
-    imbalance, irregular = own.copy(), noise.copy()
+    computed, noise = value * delay.computed, value * delay.irregular
+    imbalance, irregular = computed.copy(), noise.copy()
     for _ in range(_CHAIN):
         # Reasons for the waits of the late rank itself, weighted by their share in its delay.
         previous = imbalance, irregular
-        imbalance = own + value * delay.waited * delay.share_of(
+        imbalance = computed + value * delay.waited * delay.share_of(
             recorded, waits, begins, previous[0]
         )
         irregular = noise + value * delay.waited * delay.share_of(
@@ -155,7 +155,7 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
     _, length = compute_gaps(recorded)
     computed, irregular = np.cumsum(length), np.cumsum(irregular_gaps(recorded))
     own_call, late_call = waits.call[begins], waits.partner_call[begins]
-    own_sync, late_sync, at_leave = _synchronised(recorded, own_call, late_call)
+    own_sync, late_sync, at_leave = _last_sync(recorded, own_call, late_call)
     first_call = np.searchsorted(calls.rank, np.arange(recorded.n_ranks))
 
     def since(call: Ints, sync: Ints, leave: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
@@ -173,16 +173,16 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
             np.where(unsynchronised, recorded.start_ps[calls.rank[call]], instant),
         )
 
-    own = since(own_call, own_sync, np.ones(len(begins), np.bool_))
+    waiting = since(own_call, own_sync, np.ones(len(begins), np.bool_))
     late = since(late_call, late_sync, at_leave)
-    waited_own = held[own_call] - held[own[2]]
+    waited_own = held[own_call] - held[waiting[2]]
     waited_late = held[late_call] - held[late[2]]
-    transfer_own = calls.enter_ps[own_call] - own[3] - own[0] - waited_own
+    transfer_own = calls.enter_ps[own_call] - waiting[3] - waiting[0] - waited_own
     transfer_late = calls.enter_ps[late_call] - late[3] - late[0] - waited_late
     # Without a common synchronisation, a later start counts too.
-    transfer_late = transfer_late + np.where(late_sync < 0, late[3] - own[3], 0)
-    excess_computed = np.maximum(late[0] - own[0], 0).astype(np.float64)
-    excess_irregular = np.clip(late[1] - own[1], 0, excess_computed)
+    transfer_late = transfer_late + np.where(late_sync < 0, late[3] - waiting[3], 0)
+    excess_computed = np.maximum(late[0] - waiting[0], 0).astype(np.float64)
+    excess_irregular = np.clip(late[1] - waiting[1], 0, excess_computed)
     excess_waited = np.maximum(waited_late - waited_own, 0)
     excess_transfer = np.maximum(transfer_late - transfer_own, 0)
     # Each activity explains at most its own excess.
@@ -197,7 +197,7 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
     )
 
 
-def _synchronised(
+def _last_sync(
     recorded: RecordedRun, own_call: Ints, late_call: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Calls of the last synchronisation of two ranks before the given calls, -1 if there is none.
@@ -210,9 +210,9 @@ def _synchronised(
         the call of the late rank; and whether the late rank is compared from the end of its call
         (else from its start).
     """
-    own_collective, late_collective = _in_collectives(recorded, own_call, late_call)
+    own_collective, late_collective = _sync_in_collectives(recorded, own_call, late_call)
     at_leave = np.ones(len(own_call), np.bool_)
-    own_message, late_message, leaves = _in_messages(recorded, own_call, late_call)
+    own_message, late_message, leaves = _sync_in_messages(recorded, own_call, late_call)
     message_is_later = late_message > late_collective
     return (
         np.where(message_is_later, own_message, own_collective),
@@ -221,13 +221,18 @@ def _synchronised(
     )
 
 
-def _in_collectives(recorded: RecordedRun, own_call: Ints, late_call: Ints) -> tuple[Ints, Ints]:
+def _sync_in_collectives(
+    recorded: RecordedRun, own_call: Ints, late_call: Ints
+) -> tuple[Ints, Ints]:
     c, calls = recorded.collectives, recorded.calls
     one_way = np.isin(c.operation, [OPERATIONS.index(name) for name in (*ROOTED, *PREFIX)])
     c = c.take(~one_way & (c.call == c.start_call))
-    own, late = np.full(len(own_call), -1, np.int64), np.full(len(own_call), -1, np.int64)
+    own_calls, late_calls = (
+        np.full(len(own_call), -1, np.int64),
+        np.full(len(own_call), -1, np.int64),
+    )
     if not len(c):
-        return own, late
+        return own_calls, late_calls
     by_call = np.argsort(c.call)
     in_order = c.call[by_call]
     key = c.instance * recorded.n_ranks + c.rank
@@ -236,16 +241,16 @@ def _in_collectives(recorded: RecordedRun, own_call: Ints, late_call: Ints) -> t
     at = np.searchsorted(in_order, own_call) - 1
     for back in range(_BACK):
         row = by_call[np.maximum(at - back, 0)]
-        candidate = (at - back >= 0) & (c.rank[row] == calls.rank[own_call]) & (own < 0)
+        candidate = (at - back >= 0) & (c.rank[row] == calls.rank[own_call]) & (own_calls < 0)
         wanted = c.instance[row] * recorded.n_ranks + calls.rank[late_call]
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         other = c.call[by_key[place]]
         accepted = candidate & (keys[place] == wanted) & (other < late_call)
-        own[accepted], late[accepted] = c.call[row[accepted]], other[accepted]
-    return own, late
+        own_calls[accepted], late_calls[accepted] = c.call[row[accepted]], other[accepted]
+    return own_calls, late_calls
 
 
-def _in_messages(
+def _sync_in_messages(
     recorded: RecordedRun, own_call: Ints, late_call: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     t, calls = recorded.transfers, recorded.calls
@@ -261,18 +266,27 @@ def _in_messages(
     ordered = (pair * span + own_side)[order]
     wanted = calls.rank[own_call] * n + calls.rank[late_call]
     at = np.searchsorted(ordered, wanted * span + own_call) - 1
-    own, late = np.full(len(own_call), -1, np.int64), np.full(len(own_call), -1, np.int64)
+    own_calls, late_calls = (
+        np.full(len(own_call), -1, np.int64),
+        np.full(len(own_call), -1, np.int64),
+    )
     at_leave = np.ones(len(own_call), np.bool_)
     if not len(order):
-        return own, late, at_leave
+        return own_calls, late_calls, at_leave
     for back in range(_BACK):
         row = order[np.maximum(at - back, 0)]
         accepted = (
-            (at - back >= 0) & (pair[row] == wanted) & (own < 0) & (late_side[row] < late_call)
+            (at - back >= 0)
+            & (pair[row] == wanted)
+            & (own_calls < 0)
+            & (late_side[row] < late_call)
         )
-        own[accepted], late[accepted] = own_side[row[accepted]], late_side[row[accepted]]
+        own_calls[accepted], late_calls[accepted] = (
+            own_side[row[accepted]],
+            late_side[row[accepted]],
+        )
         at_leave[accepted] = leaves[row[accepted]]
-    return own, late, at_leave
+    return own_calls, late_calls, at_leave
 
 
 def _computing(recorded: RecordedRun, waits: Waits, begins: Ints, delay: _Delays) -> Ints:

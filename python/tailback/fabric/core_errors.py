@@ -134,6 +134,6 @@ def _unconnected(
         return unnamed
     kind, *numbers = ends
     names = fabric.node_name if kind == "node" else fabric.switch_name
-    one, other = (names[number] for number in numbers)
-    text = f"no path from {kind} {one!r} to {kind} {other!r}: {why}"
+    first, other = (names[number] for number in numbers)
+    text = f"no path from {kind} {first!r} to {kind} {other!r}: {why}"
     return FabricError(text, file=forwarding or file, remedy=remedy)

@@ -56,20 +56,20 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
         return fabric
     rated = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     rate = fabric.link_gbps.copy()
-    given: dict[int, str] = {}
+    port_of: dict[int, str] = {}
     for section in sections:
         key = "cable" if section.cable is not None else "link"
         port = section.cable or section.link or ""
-        link = _link(fabric, port, key)
+        link = _find_link(fabric, port, key)
         links = [link, int(fabric.link_reverse[link])] if key == "cable" else [link]
-        before = next((given[each] for each in links if each in given), None)
+        before = next((port_of[each] for each in links if each in port_of), None)
         if before is not None:
             raise ScenarioError(
                 f"{port!r} is slow already, by {before!r}",
                 place=f"{_PLACE} {key}",
                 remedy="give each cable once, or each of its directions by link",
             )
-        given |= dict.fromkeys(links, port)
+        port_of |= dict.fromkeys(links, port)
         nominal = float(rated[links].min())
         if not 0 < section.rate < nominal:
             raise ScenarioError(
@@ -89,18 +89,18 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
 
 
 def with_stated_cables(section: FabricSection, fabric: Fabric) -> FabricSection:
-    """The section of a scenario with the cables that its file states as slower than nominal.
+    """The section of a scenario, with the cables that the fabric file states as degraded.
 
-    The diagnosis knows slow links from the scenario, wherever they are stated. A cable to which
-    the scenario gives a rate keeps that one.
+    The diagnosis reads slow links from the scenario. A rate in the scenario takes precedence over
+    the rate in the file.
     """
     if fabric.nominal_gbps is None:
         return section
-    given: set[int] = set()
-    for one in section.degraded:
-        key = "cable" if one.cable is not None else "link"
-        link = _link(fabric, one.cable or one.link or "", key)
-        given |= {link, int(fabric.link_reverse[link])}
+    stated_links: set[int] = set()
+    for slowed in section.degraded:
+        key = "cable" if slowed.cable is not None else "link"
+        link = _find_link(fabric, slowed.cable or slowed.link or "", key)
+        stated_links |= {link, int(fabric.link_reverse[link])}
     stated = [
         Degraded.model_validate(
             {
@@ -109,7 +109,7 @@ def with_stated_cables(section: FabricSection, fabric: Fabric) -> FabricSection:
             }
         )
         for slow in slow_links(fabric)
-        if slow.link not in given
+        if slow.link not in stated_links
     ]
     return section.model_copy(update={"degraded": [*section.degraded, *stated]})
 
@@ -168,7 +168,7 @@ def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 
 
-def _link(fabric: Fabric, text: str, key: str) -> int:
+def _find_link(fabric: Fabric, text: str, key: str) -> int:
     """The link that leaves a port, ``"leaf3[7]"``."""
     named = split_port(text)
     if named is None:
@@ -188,12 +188,12 @@ def _link(fabric: Fabric, text: str, key: str) -> int:
     mine = fabric.link_src == names.index(name)
     leaving = sorted(np.flatnonzero(mine).tolist(), key=lambda link: fabric.link_src_port[link])
     by_interface = {fabric.interface(link): link for link in leaving}
-    found = {str(fabric.link_src_port[link]): link for link in leaving} | by_interface
-    if port not in found:
+    link_at = {str(fabric.link_src_port[link]): link for link in leaving} | by_interface
+    if port not in link_at:
         ports = ", ".join([*by_interface][:50])
         raise ScenarioError(
             f"{name!r} has no cable at port {port}",
             place=f"{_PLACE} {key}",
             remedy=f"ports with a cable: {ports}",
         )
-    return int(found[port])
+    return int(link_at[port])

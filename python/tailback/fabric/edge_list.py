@@ -203,7 +203,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Wire:
-    """A cable: the line of one direction and that of the other, if there is one."""
+    """A cable: the line of one direction and, if present, the line of the other."""
 
     there: _Row
     back: _Row | None = None
@@ -240,8 +240,8 @@ class EdgeList:
         rows = [row for row in lines if row.source != row.destination]
         if not rows:
             raise FabricError("a header and no links", remedy="give a line for each link")
-        wires = _wires(rows, table)
-        kinds, guessed = _kinds(wires, table)
+        wires = _join_lines(rows, table)
+        kinds, guessed = _classify_devices(wires, table)
         standing = [wire for wire in wires if not wire.down]
         if not standing:
             raise table.error_at(
@@ -250,19 +250,23 @@ class EdgeList:
                 "every link is down",
                 "check the column, or leave it out",
             )
-        _number(standing, table)
-        found = _discovery(standing, rows, kinds)
-        found.in_host_gbps = _in_host(lines, table)
+        _number_ports(standing, table)
+        discovery = _discovery(standing, rows, kinds)
+        discovery.in_host_gbps = _in_host(lines, table)
         # In front, because screens show the first few notes of a file.
-        found.notes[:0] = [*_down_notes(wires, table), *_rate_notes(rows, table), *_queues(table)]
+        discovery.notes[:0] = [
+            *_down_notes(wires, table),
+            *_rate_notes(rows, table),
+            *_queues(table),
+        ]
         if guessed:
             hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
-            found.notes.append(
+            discovery.notes.append(
                 f"devices with one cable treated as hosts: {hosts} (to override, add columns "
                 "src_role and dst_role: host or switch)"
             )
-        found.notes += not_used(table.unused)
-        return found
+        discovery.notes += not_used(table.unused)
+        return discovery
 
 
 def _rows(table: Delimited) -> list[_Row]:
@@ -281,7 +285,7 @@ def _rows(table: Delimited) -> list[_Row]:
     ]
     nominal = _rates(table, "rate", down)
     trained = _rates(table, "negotiated", down) if "negotiated" in table.header else nominal
-    actual = [own or rated for own, rated in zip(trained, nominal, strict=True)]
+    actual = [trained_gbps or rated for trained_gbps, rated in zip(trained, nominal, strict=True)]
     for line, rate, why in zip(lines, actual, down, strict=True):
         if not (rate or why):
             message = "the field is empty"
@@ -375,7 +379,7 @@ def _rates(table: Delimited, role: str, down: Sequence[str]) -> list[float]:
 
 
 def _gbps(table: Delimited, role: str, line: int, text: str, column: float | None) -> float:
-    """The rate in one field, whose unit is that of the field or of the column."""
+    """The rate in one field, in the unit of the field or else of the column."""
     match = _FIELD.fullmatch(text)
     unit = column
     if match is not None and match[2]:
@@ -403,7 +407,7 @@ def _gbps(table: Delimited, role: str, line: int, text: str, column: float | Non
     return gbps
 
 
-def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
+def _join_lines(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
     """Join lines to cables: the directions of a cable are paired by interface, else in order.
 
     Raises:
@@ -437,9 +441,9 @@ def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
     return wires
 
 
-def _same_cable(one: _Row, other: _Row) -> bool:
+def _same_cable(first: _Row, other: _Row) -> bool:
     """Whether two opposite lines can be one cable: their interfaces agree where both are given."""
-    pairs = ((one.leaves, other.arrives), (one.arrives, other.leaves))
+    pairs = ((first.leaves, other.arrives), (first.arrives, other.leaves))
     return all(a == b for a, b in pairs if a and b)
 
 
@@ -448,7 +452,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     return [(1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts if p]
 
 
-def _number(wires: Sequence[_Wire], table: Delimited) -> None:
+def _number_ports(wires: Sequence[_Wire], table: Delimited) -> None:
     """Number the ports of each device: by interface numbers, or 1 … n in natural order.
 
     Raises:
@@ -482,30 +486,30 @@ def _number(wires: Sequence[_Wire], table: Delimited) -> None:
 
 def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], kinds: dict[str, Kind]) -> Discovery:
     """Devices and port lines of the cables."""
-    found = Discovery(one_way=True)
+    discovery = Discovery(one_way=True)
     for row in rows:
         for name in (row.source, row.destination):
-            found.devices.setdefault(name, Device(name, kinds[name], name, name))
+            discovery.devices.setdefault(name, Device(name, kinds[name], name, name))
     for wire in wires:
         there, back = wire.there, wire.back
         a, b = (there.source, wire.ports[0]), (there.destination, wire.ports[1])
-        found.ends.append(PortEnd(*a, *b, there.gbps, there.line))
+        discovery.ends.append(PortEnd(*a, *b, there.gbps, there.line))
         # A cable with one line: add its other direction directly after it.
-        found.ends.append(PortEnd(*b, *a, (back or there).gbps, (back or there).line))
+        discovery.ends.append(PortEnd(*b, *a, (back or there).gbps, (back or there).line))
         for end, port in enumerate((a, b)):
             if wire.interface(end):
-                found.interface[port] = wire.interface(end)
+                discovery.interface[port] = wire.interface(end)
         if there.link:
-            found.link_id[a] = there.link
+            discovery.link_id[a] = there.link
         if back is not None and back.link:
-            found.link_id[b] = back.link
+            discovery.link_id[b] = back.link
         for port, row in ((a, there), (b, back or there)):
             if row.gbps < row.nominal_gbps:
-                found.nominal_gbps[port] = row.nominal_gbps
-    return found
+                discovery.nominal_gbps[port] = row.nominal_gbps
+    return discovery
 
 
-def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], bool]:
+def _classify_devices(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], bool]:
     """Kind of each device, by role or number of cables, and whether any is guessed.
 
     Raises:

@@ -202,28 +202,30 @@ class Cable:
     stated: bool = True
 
 
-def join_cables(found: Discovery, notes: list[str], cable_gbps: float | None = None) -> list[Cable]:
+def join_cables(
+    discovery: Discovery, notes: list[str], cable_gbps: float | None = None
+) -> list[Cable]:
     """Join the port lines into cables, those described from both ends first.
 
     Args:
-        found: What the file says.
-        notes: Grows by what was odd and tolerated.
+        discovery: Content of the file.
+        notes: Gets the tolerated irregularities.
         cable_gbps: Rate of the cables for which the file states none; that of most others if None.
 
     Returns:
         The cables, in the order of the file.
 
     Raises:
-        FabricError: No line has the speed of a link and no rate is given; or one is given and
-            every line has it.
+        FabricError: No line has the speed of a link and no rate is given; or a rate is given
+            although every line states one.
     """
     end_at: dict[tuple[str, int], PortEnd] = {}
     odd: dict[str, list[str]] = {}
 
     def port_of(end: PortEnd) -> str:
-        return clip(port_name(found.devices[end.key].name or end.key, end.port), 60)
+        return clip(port_name(discovery.devices[end.key].name or end.key, end.port), 60)
 
-    for end in found.ends:
+    for end in discovery.ends:
         first = end_at.setdefault((end.key, end.port), end)
         if (first.peer, first.peer_port) != (end.peer, end.peer_port):
             odd.setdefault("listed with two partners, the first kept", []).append(port_of(end))
@@ -249,18 +251,18 @@ def join_cables(found: Discovery, notes: list[str], cable_gbps: float | None = N
         pairs.append((end, None))
         odd.setdefault("seen from one side only, the other completed", []).append(port_of(end))
     stated = _rates(pairs, odd, port_of)
-    rates = _completed(stated, pairs, odd, port_of, found, cable_gbps)
+    rates = _fill_rates(stated, pairs, odd, port_of, discovery, cable_gbps)
     cables = []
-    for (end, mate), gbps, known in zip(pairs, rates, stated, strict=True):
+    for (end, mate), gbps, stated_gbps in zip(pairs, rates, stated, strict=True):
         if end.key == end.peer:
             odd.setdefault("cabled to their own device, left out", []).append(port_of(end))
             continue
         there, back = gbps, gbps
-        if found.one_way and mate is not None:
+        if discovery.one_way and mate is not None:
             there, back = end.gbps or gbps, mate.gbps or gbps
         ends = (end.key, end.port), (end.peer, end.peer_port)
-        cables.append(Cable(*ends, there, back, known is not None))
-    if found.one_way:
+        cables.append(Cable(*ends, there, back, stated_gbps is not None))
+    if discovery.one_way:
         odd.pop(_RATES_DIFFER, None)
     for what, where in odd.items():
         notes.append(tally(f"ports {what}", where))
@@ -275,7 +277,7 @@ def _rates(
     odd: dict[str, list[str]],
     port_of: Callable[[PortEnd], str],
 ) -> list[float | None]:
-    """Data rate of each cable in gigabits per second: that of the slower end, None if unknown."""
+    """Data rate of the slower end of each cable in gigabits per second; None if unknown."""
     rates: list[float | None] = []
     for end, mate in pairs:
         seen = {e.gbps for e in (end, mate) if e is not None and e.gbps is not None}
@@ -285,31 +287,31 @@ def _rates(
     return rates
 
 
-def _completed(
+def _fill_rates(
     rates: list[float | None],
     pairs: list[tuple[PortEnd, PortEnd | None]],
     odd: dict[str, list[str]],
     port_of: Callable[[PortEnd], str],
-    found: Discovery,
+    discovery: Discovery,
     cable_gbps: float | None,
 ) -> list[float]:
-    """The rates with the stated one, or that of most cables, where they are unknown."""
-    known = Counter(gbps for gbps in rates if gbps is not None)
-    if rates and not known and cable_gbps is None:
+    """The rates; unknown ones become the stated rate, or the rate of most cables."""
+    counts = Counter(gbps for gbps in rates if gbps is not None)
+    if rates and not counts and cable_gbps is None:
         raise FabricError(
             "no line states the speed of a link",
             place=f"line {pairs[0][0].line}",
-            remedy=f"{found.remedy_without_rates}; or add {option('cable_rate', '100 Gb/s')}",
+            remedy=f"{discovery.remedy_without_rates}; or add {option('cable_rate', '100 Gb/s')}",
         )
     if cable_gbps is not None and None not in rates:
         raise FabricError(
             f"a cable rate of {cable_gbps:g} Gb/s is given, but the file states that of every link",
             remedy="leave out the cable rate; [[fabric.degraded]] slows a cable down",
         )
-    usual = min(known, key=lambda gbps: (-known[gbps], gbps)) if known else 0.0
+    usual = min(counts, key=lambda gbps: (-counts[gbps], gbps)) if counts else 0.0
     assumed = f"assumed to be {usual:g} Gb/s"
     if cable_gbps is not None:
-        if found.uncounted:
+        if discovery.uncounted:
             # A file that has no rates at all: nothing is odd about a link.
             return [cable_gbps] * len(rates)
         usual, assumed = cable_gbps, f"{cable_gbps:g} Gb/s as stated with the file"
@@ -378,10 +380,10 @@ def _broken_header(text: str, line: int) -> FabricError:
 
 
 class _BlockParser:
-    """Parses the lines of one file into ``found``."""
+    """Parses the lines of one file into ``discovery``."""
 
     def __init__(self) -> None:
-        self.found = Discovery(remedy_without_rates=WITH_RATES)
+        self.discovery = Discovery(remedy_without_rates=WITH_RATES)
         self.here: Device | None = None
         self.system: str | None = None
         self.device_id: int | None = None
@@ -394,7 +396,7 @@ class _BlockParser:
         word, _, key, note = match.groups()
         name = _HEADER_NAME.match(note or "")
         shown = (name.group(1) if name else "").strip()
-        self.here = self.found.device(key, _KINDS[word], shown, _guid_of(key))
+        self.here = self.discovery.device(key, _KINDS[word], shown, _guid_of(key))
         if self.here.kind is not _KINDS[word]:
             # A free-form key that appeared as a neighbour before its block gave its kind.
             self.here.kind = _KINDS[word]
@@ -402,9 +404,9 @@ class _BlockParser:
         self.here.device_id = self.device_id or self.here.device_id
         self.system = self.device_id = None
         if name:
-            self.found.add_lid(key, 0, name.group(2))
+            self.discovery.add_lid(key, 0, name.group(2))
         if key in self.blocks:
-            self.found.add_note("blocks given more than once", shown or key)
+            self.discovery.add_note("blocks given more than once", shown or key)
         self.blocks.add(key)
 
     def port(self, text: str, line: int) -> None:
@@ -427,12 +429,12 @@ class _BlockParser:
         groups: tuple[str | None, ...] = port_note.groups() if port_note else (None,) * 5
         own_lid, name, peer_lid, width, speed = groups
         kind = _PREFIXES.get(peer[0], Kind.ADAPTER) if peer[1:2] == "-" else Kind.SWITCH
-        self.found.device(peer, kind, (name or "").strip(), _guid_of(peer))
+        self.discovery.device(peer, kind, (name or "").strip(), _guid_of(peer))
         here = self.here.key, port_number(port, line)
         there = peer, port_number(peer_port, line)
-        self.found.add_end(here, there, (width, speed) if width and speed else None, line)
-        self.found.add_lid(*here, own_lid)
-        self.found.add_lid(*there, peer_lid)
+        self.discovery.add_end(here, there, (width, speed) if width and speed else None, line)
+        self.discovery.add_lid(*here, own_lid)
+        self.discovery.add_lid(*there, peer_lid)
 
     def other(self, text: str, line: int) -> None:
         if _HEADER_WORD.match(text):
@@ -443,7 +445,7 @@ class _BlockParser:
         elif device_id := _DEVICE_ID.match(text):
             self.device_id = int(device_id.group(1), 16)
         elif not text.startswith(_KNOWN_LINES):
-            self.found.add_note("lines that are not in the format", text)
+            self.discovery.add_note("lines that are not in the format", text)
 
 
 class BlockFormat:
@@ -466,4 +468,4 @@ class BlockFormat:
                 parser.header(line, number)
             else:
                 parser.other(line, number)
-        return parser.found
+        return parser.discovery

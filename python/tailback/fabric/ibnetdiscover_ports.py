@@ -45,22 +45,22 @@ class PortFormat:
 
     def parse(self, text: str) -> Discovery:
         """Parse the text; raises FabricError with the number of a line that cannot be read."""
-        found = Discovery(remedy_without_rates=WITH_RATES)
+        discovery = Discovery(remedy_without_rates=WITH_RATES)
         seen: set[str] = set()
         for number, raw in enumerate(text.split("\n"), start=1):
             line = raw.strip()
             if _START.match(line):
                 if line in seen:
-                    found.add_note("port lines given more than once", line)
+                    discovery.add_note("port lines given more than once", line)
                     continue
                 seen.add(line)
-                _port(found, line, number)
+                _add_port(discovery, line, number)
             elif line and not line.startswith(("#", "DR path")):
-                found.add_note("lines that are not in the format", line)
-        return found
+                discovery.add_note("lines that are not in the format", line)
+        return discovery
 
 
-def _port(found: Discovery, text: str, line: int) -> None:
+def _add_port(discovery: Discovery, text: str, line: int) -> None:
     match = _LINE.match(text)
     if match is None or (match.group(12) and _CUT_REMOTE.match(match.group(12))):
         raise FabricError(
@@ -78,15 +78,15 @@ def _port(found: Discovery, text: str, line: int) -> None:
     if peer_word is None:
         # An adapter's idle second port is not a separate device; a switch without cables is one.
         if kind is Kind.SWITCH:
-            found.device(key, kind, _unquoted(alone or ""), here)
+            discovery.device(key, kind, _unquoted(alone or ""), here)
         return
     name, _, peer_name = (names or "").partition("' - '")
     if peer_name.count("' - '"):
-        found.add_note("pairs of names that are ambiguous", names)
+        discovery.add_note("pairs of names that are ambiguous", names)
     peer = f"{peer_word} {int(peer_guid, 16):016x}"
-    found.device(key, kind, name.strip(), here)
-    found.device(peer, _KINDS[peer_word], peer_name.strip(), f"0x{int(peer_guid, 16):016x}")
+    discovery.device(key, kind, name.strip(), here)
+    discovery.device(peer, _KINDS[peer_word], peer_name.strip(), f"0x{int(peer_guid, 16):016x}")
     ends = (key, port_number(port, line)), (peer, port_number(peer_port, line))
-    found.add_end(*ends, (width, speed), line)
+    discovery.add_end(*ends, (width, speed), line)
     for end, printed in zip(ends, (lid, peer_lid), strict=True):
-        found.add_lid(*end, printed)
+        discovery.add_lid(*end, printed)

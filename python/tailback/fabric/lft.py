@@ -124,7 +124,7 @@ def read_lfts(path: Path) -> ForwardingTables:
 
 def _parse(text: str, tables: ForwardingTables, odd: dict[str, list[str]]) -> None:
     """Add the tables of one file."""
-    known = {table.guid for table in tables.switches}
+    guids = {table.guid for table in tables.switches}
     table: SwitchTable | None = None
     for number, raw in enumerate(text.split("\n"), start=1):
         line = raw.strip()
@@ -132,10 +132,10 @@ def _parse(text: str, tables: ForwardingTables, odd: dict[str, list[str]]) -> No
         if header:
             guid = f"0x{int(header.group(1), 16):016x}"
             table = SwitchTable(header.group(2).strip(), guid)
-            if guid in known:
+            if guid in guids:
                 odd.setdefault("tables given more than once, the first kept", []).append(clip(guid))
             else:
-                known.add(guid)
+                guids.add(guid)
                 tables.switches.append(table)
         elif line.startswith("0x"):
             if table is None:
@@ -203,7 +203,7 @@ def forwarding(fabric: Fabric, tables: ForwardingTables) -> FabricForwarding:
         FabricError: None of the tables belongs to a switch of this fabric.
     """
     notes = list(tables.notes)
-    switch_of = _switches(fabric, tables, notes)
+    switch_of = _match_switches(fabric, tables, notes)
     link_at = {
         (int(src), int(port)): link
         for link, (src, port) in enumerate(zip(fabric.link_src, fabric.link_src_port, strict=True))
@@ -236,25 +236,27 @@ def forwarding(fabric: Fabric, tables: ForwardingTables) -> FabricForwarding:
     return FabricForwarding(link, node_lid, notes)
 
 
-def _switches(fabric: Fabric, tables: ForwardingTables, notes: list[str]) -> list[int | None]:
+def _match_switches(fabric: Fabric, tables: ForwardingTables, notes: list[str]) -> list[int | None]:
     """The switch of each table: by name, or by name and GUID where several have the same name."""
     by_name = {name: switch for switch, name in enumerate(fabric.switch_name)}
-    found: list[int | None] = []
+    switches: list[int | None] = []
     for table in tables.switches:
         labelled = f"{table.name or 'switch'} {table.guid}"
-        found.append(by_name.get(labelled, by_name.get(table.name)))
+        switches.append(by_name.get(labelled, by_name.get(table.name)))
     foreign = [
-        clip(t.name or t.guid, 60) for t, s in zip(tables.switches, found, strict=True) if s is None
+        clip(t.name or t.guid, 60)
+        for t, s in zip(tables.switches, switches, strict=True)
+        if s is None
     ]
-    if len(foreign) == len(found):
+    if len(foreign) == len(switches):
         raise FabricError(
-            f"none of the {len(found)} tables belongs to a switch of {fabric.name!r}: "
+            f"none of the {len(switches)} tables belongs to a switch of {fabric.name!r}: "
             f"{foreign[0]}, …",
             remedy="give the discovery and the tables of one and the same fabric",
         )
     if foreign:
         notes.append(tally("tables of switches that are not in the fabric", foreign))
-    return found
+    return switches
 
 
 def _lids(

@@ -69,7 +69,7 @@ class LldpNeighbours:
         return _BEGINNING.match(text) is not None
 
     def parse(self, text: str) -> Discovery:
-        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        """Parse the text; raises FabricError with the number of a line that cannot be read."""
         marks = list(_MARK.finditer(text))
         if not marks:
             raise FabricError("does not say which device printed it", place="line 1", remedy=_MAKE)
@@ -81,9 +81,9 @@ class LldpNeighbours:
             neighbours += _section(mark[1], text[mark.end() : end], line, unused)
         if not neighbours:
             raise FabricError("no device has a neighbour", place="line 1", remedy=_MAKE)
-        found = _discovery(neighbours)
-        found.notes += not_used(list(unused), "keys", KEYS_NAMED)
-        return found
+        discovery = _discovery(neighbours)
+        discovery.notes += not_used(list(unused), "keys", KEYS_NAMED)
+        return discovery
 
 
 def _section(device: str, text: str, line: int, unused: dict[str, None]) -> list[_Neighbour]:
@@ -127,56 +127,71 @@ def _neighbour(
     forwards = None
     if capabilities:
         forwards = any(
-            str(one["type"]).lower() in _FORWARDS and one.get("enabled") in (True, "on", "true")
-            for one in capabilities
+            str(capability["type"]).lower() in _FORWARDS
+            and capability.get("enabled") in (True, "on", "true")
+            for capability in capabilities
         )
     named = port["id"]["value"]
     # A host's port is often its address; its description is the interface.
     if str(port["id"].get("type")) == "mac":
         named = port.get("descr", named)
-    found = _MAU.search(str(port.get("auto-negotiation", {}).get("current", "")))
-    gbps = float(found[1]) * (1.0 if found[2] else 1e-3) if found else None
+    speed = _MAU.search(str(port.get("auto-negotiation", {}).get("current", "")))
+    gbps = float(speed[1]) * (1.0 if speed[2] else 1e-3) if speed else None
     return _Neighbour(line, device, interface, name, str(named), forwards, gbps or None)
 
 
 def _discovery(neighbours: list[_Neighbour]) -> Discovery:
-    """Devices and port lines: interfaces of a device are numbered in natural order."""
-    found = Discovery(
+    """Devices and port lines, with the interfaces of a device numbered in natural order."""
+    discovery = Discovery(
         remedy_without_rates="no neighbour tells its operational type (port, auto-negotiation, "
         "current), as virtual and some optical ports do not: "
         "write a CSV with the columns src, dst, interface and rate_gbit"
     )
-    said = {one.peer: one.forwards for one in neighbours if one.forwards is not None}
-    printed = {one.device for one in neighbours}
+    stated = {
+        neighbour.peer: neighbour.forwards
+        for neighbour in neighbours
+        if neighbour.forwards is not None
+    }
+    printed = {neighbour.device for neighbour in neighbours}
     used: dict[str, set[str]] = {}
-    for one in neighbours:
-        used.setdefault(one.device, set()).add(one.interface)
-        used.setdefault(one.peer, set()).add(one.peer_interface)
+    for neighbour in neighbours:
+        used.setdefault(neighbour.device, set()).add(neighbour.interface)
+        used.setdefault(neighbour.peer, set()).add(neighbour.peer_interface)
     guessed = 0
     for name in used:
-        forwards = said.get(name)
+        forwards = stated.get(name)
         if forwards is None:
             guessed += 1
             forwards = name in printed and len(used[name]) > 1
-        found.device(name, Kind.SWITCH if forwards else Kind.ADAPTER, name, name)
+        discovery.device(name, Kind.SWITCH if forwards else Kind.ADAPTER, name, name)
     number = {
         (name, interface): at
         for name, interfaces in used.items()
         for at, interface in enumerate(sorted(interfaces, key=_natural), start=1)
     }
-    for one in neighbours:
-        here, there = (one.device, one.interface), (one.peer, one.peer_interface)
-        found.ends.append(
-            PortEnd(one.device, number[here], one.peer, number[there], one.gbps, one.line)
+    for neighbour in neighbours:
+        here, there = (
+            (neighbour.device, neighbour.interface),
+            (neighbour.peer, neighbour.peer_interface),
+        )
+        discovery.ends.append(
+            PortEnd(
+                neighbour.device,
+                number[here],
+                neighbour.peer,
+                number[there],
+                neighbour.gbps,
+                neighbour.line,
+            )
         )
         for key in (here, there):
-            found.interface[key[0], number[key]] = key[1]
+            discovery.interface[key[0], number[key]] = key[1]
     if guessed:
-        found.notes.append(
+        discovery.notes.append(
             f"devices that state no capability, taken for switches if they printed "
             f"several neighbours, else for hosts: {guessed}"
         )
-    return found
+    return discovery
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -101,15 +101,15 @@ def read_fabric(
     delay = DEFAULT_CABLE_DELAY_PS if cable_delay_ps is None else cable_delay_ps
     if delay < 0:
         raise FabricError(f"cable delay {delay} ps is negative", remedy="give 0 ps or more")
-    found, notes = read_discovery(path, format)
+    discovery, notes = read_discovery(path, format)
     try:
-        if taper is not None and not found.uncounted:
+        if taper is not None and not discovery.uncounted:
             raise FabricError(
                 f"taper {taper:g} is given, but the file lists its cables",
                 remedy="leave out the taper",
             )
-        assume_cables(found, taper)
-        fabric = assemble(found, path.name, delay, keep_aggregation, cable_gbps)
+        assume_cables(discovery, taper)
+        fabric = assemble(discovery, path.name, delay, keep_aggregation, cable_gbps)
     except FabricError as error:
         error.located(path)
         raise
@@ -137,10 +137,10 @@ def read_discovery(path: Path, format: str | None = None) -> tuple[Discovery, li
     require_unchanged(path)
     text, notes = _text(path)
     try:
-        reader = READERS[format] if format is not None else _recognise(text)
+        reader = READERS[format] if format is not None else _recognise_format(text)
         discovery = reader.parse(text)
         if not discovery.devices:
-            raise _foreign(text)
+            raise _format_error(text)
     except FabricError as error:
         error.located(path)
         raise
@@ -191,11 +191,11 @@ def _lines(text: str) -> str:
     return (text if "\n" in text else text.replace("\r", "\n")).translate(_INVISIBLE)
 
 
-def _recognise(text: str) -> FabricFormat:
+def _recognise_format(text: str) -> FabricFormat:
     for entry in READERS:
         if entry.part.recognises(text):
             return entry.part
-    raise _foreign(text)
+    raise _format_error(text)
 
 
 _BROKEN = "output of ibnetdiscover whose lines were broken"
@@ -248,7 +248,7 @@ _FOREIGN = (
 )
 
 
-def _foreign(text: str) -> FabricError:
+def _format_error(text: str) -> FabricError:
     """The error for a file of another format; quotes its first line of content."""
     what, remedy = "not a known fabric discovery", _MAKE
     lines = text.split("\n")
@@ -257,12 +257,12 @@ def _foreign(text: str) -> FabricError:
         (1, text[:80]),
     )
     for pattern, name, advice in _FOREIGN:
-        found = re.search(pattern, text[:1_000_000], re.IGNORECASE if "html" in pattern else 0)
-        if found:
+        match = re.search(pattern, text[:1_000_000], re.IGNORECASE if "html" in pattern else 0)
+        if match:
             what, remedy = name, advice
             if name in _GARBLED:
-                number = text[: found.start(1)].count("\n") + 1
-                line = text[found.start(1) :].split("\n", 1)[0]
+                number = text[: match.start(1)].count("\n") + 1
+                line = text[match.start(1) :].split("\n", 1)[0]
             break
     return FabricError(
         f"this is {what}: {clip(line, 60)}",
@@ -305,7 +305,7 @@ class _Node:
 
 
 def assemble(
-    found: Discovery,
+    discovery: Discovery,
     name: str,
     cable_delay_ps: int,
     keep_aggregation: bool = False,
@@ -314,7 +314,7 @@ def assemble(
     """Assemble a fabric from a discovery.
 
     Args:
-        found: Content of the discovery file.
+        discovery: Content of the discovery file.
         name: Name of the fabric.
         cable_delay_ps: Delay of every cable in picoseconds.
         keep_aggregation: Keep the SHARP aggregation nodes inside switches as hosts.
@@ -327,21 +327,21 @@ def assemble(
         FabricError: No line has the speed of a link.
     """
     notes: list[str] = []
-    excluded = set() if keep_aggregation else _aggregation(found, notes)
+    excluded = set() if keep_aggregation else _aggregation(discovery, notes)
     cables = [
         c
-        for c in join_cables(found, notes, cable_gbps)
+        for c in join_cables(discovery, notes, cable_gbps)
         if c.a[0] not in excluded and c.b[0] not in excluded
     ]
-    nodes = _nodes(found, cables, excluded, notes)
-    switches, tiers, pods, tier_notes = _switches(found, cables)
+    nodes = _nodes(discovery, cables, excluded, notes)
+    switches, tiers, pods, tier_notes = _switches(discovery, cables)
     at_switch = {d.key: i for i, (d, _) in enumerate(switches)}
     links = _links(cables, nodes, at_switch)
     devices = [node.device.key for node in nodes] + [d.key for d, _ in switches]
     ends = [(devices[source], port) for source, _, port, _, _ in links]
     hosts: dict[str, int] = {}
     node_host = [hosts.setdefault(node.host, len(hosts)) for node in nodes]
-    notes.extend(tally(what, where) for what, where in found.odd.items())
+    notes.extend(tally(what, where) for what, where in discovery.odd.items())
     fabric = Fabric(
         name=name,
         node_name=[node.name for node in nodes],
@@ -357,19 +357,19 @@ def assemble(
         link_gbps=np.array([row[4] for row in links], np.float64),
         link_delay_ps=np.full(len(links), cable_delay_ps, np.uint64),
         link_reverse=np.arange(len(links), dtype=np.uint32) ^ np.uint32(1),
-        notes=notes + found.notes + tier_notes,
-        link_interface=_own_names(found.interface, ends),
-        link_id=_own_names(found.link_id, ends),
-        link_speed=[found.speed.get(end) for end in ends] if found.speed else None,
-        host_gbps=_within_hosts(found.in_host_gbps, list(hosts)),
+        notes=notes + discovery.notes + tier_notes,
+        link_interface=_own_names(discovery.interface, ends),
+        link_id=_own_names(discovery.link_id, ends),
+        link_speed=[discovery.speed.get(end) for end in ends] if discovery.speed else None,
+        host_gbps=_within_hosts(discovery.in_host_gbps, list(hosts)),
     )
     _note_islands(fabric)
     fabric.check()
-    if found.uncounted:
+    if discovery.uncounted:
         return fabric
     assumed = {end for cable in cables if not cable.stated for end in (cable.a, cable.b)}
     stated = np.array([end not in assumed for end in ends], bool)
-    rated = np.array([found.nominal_gbps.get(end, 0.0) for end in ends], np.float64)
+    rated = np.array([discovery.nominal_gbps.get(end, 0.0) for end in ends], np.float64)
     return with_nominal_rates(fabric, stated, [_kind(node.device) for node in nodes], rated)
 
 
@@ -395,11 +395,11 @@ def _within_hosts(stated: Mapping[str, float], hosts: list[str]) -> NDArray[np.f
     return np.array([stated.get(name, np.nan) for name in hosts], np.float64)
 
 
-def _aggregation(found: Discovery, notes: list[str]) -> set[str]:
+def _aggregation(discovery: Discovery, notes: list[str]) -> set[str]:
     """Keys of the SHARP aggregation nodes, adapters inside switches that no job runs on."""
     excluded = {
         d.key
-        for d in found.devices.values()
+        for d in discovery.devices.values()
         if d.kind is Kind.ADAPTER and _AGGREGATION.search(d.name)
     }
     if excluded:
@@ -408,14 +408,14 @@ def _aggregation(found: Discovery, notes: list[str]) -> set[str]:
 
 
 def _nodes(
-    found: Discovery, cables: list[Cable], excluded: set[str], notes: list[str]
+    discovery: Discovery, cables: list[Cable], excluded: set[str], notes: list[str]
 ) -> list[_Node]:
     """The connected ports of adapters and routers, named, in natural order."""
     ends = [
-        (found.devices[key], port)
+        (discovery.devices[key], port)
         for cable in cables
         for key, port in (cable.a, cable.b)
-        if found.devices[key].kind is not Kind.SWITCH
+        if discovery.devices[key].kind is not Kind.SWITCH
     ]
     by_name: dict[str, list[tuple[Device, int]]] = {}
     for device, port in ends:
@@ -442,12 +442,12 @@ def _nodes(
     wired = {device.key for device, _ in ends}
     idle = [
         clip(d.name or d.key, 60)
-        for d in found.devices.values()
+        for d in discovery.devices.values()
         if d.kind is not Kind.SWITCH and d.key not in wired and d.key not in excluded
     ]
     if idle:
         notes.append(tally("adapters without a link left out", idle))
-    routers = [clip(d.name, 60) for d in found.devices.values() if d.kind is Kind.ROUTER]
+    routers = [clip(d.name, 60) for d in discovery.devices.values() if d.kind is Kind.ROUTER]
     if routers:
         notes.append(tally("routers kept as hosts", routers))
     nodes.sort(key=lambda node: node.order)
@@ -455,10 +455,10 @@ def _nodes(
 
 
 def _switches(
-    found: Discovery, cables: list[Cable]
+    discovery: Discovery, cables: list[Cable]
 ) -> tuple[list[tuple[Device, str]], NDArray[np.int32], NDArray[np.int32], list[str]]:
     """The switches with their labels in final order, their tiers and pods, and notes."""
-    devices = [d for d in found.devices.values() if d.kind is Kind.SWITCH]
+    devices = [d for d in discovery.devices.values() if d.kind is Kind.SWITCH]
     same_name = Counter(d.name for d in devices)
     labelled = [
         (d, d.name if d.name and same_name[d.name] == 1 else f"{d.name or 'switch'} {d.guid}")
@@ -472,7 +472,7 @@ def _switches(
         if a in place and b in place:
             between.append((place[a], place[b]))
         for here, there in ((a, b), (b, a)):
-            device = found.devices[there]
+            device = discovery.devices[there]
             if here in place and device.kind is Kind.ADAPTER:
                 # Every switch has an aggregation node, which does not make it a leaf.
                 hosts[place[here]] += not _AGGREGATION.search(device.name)
@@ -481,7 +481,7 @@ def _switches(
         hosts,
         [d.name for d, _ in labelled],
         [d.chassis for d, _ in labelled],
-        [found.level[d.key] for d, _ in labelled] if found.level else None,
+        [discovery.level[d.key] for d, _ in labelled] if discovery.level else None,
     )
     order = np.argsort(tiers.tier, kind="stable")
     number: dict[int, int] = {-1: -1}
@@ -520,9 +520,9 @@ def _links(
     ]
 
 
-def _own_names(known: dict[tuple[str, int], str], ends: list[tuple[str, int]]) -> list[str] | None:
+def _own_names(names: dict[tuple[str, int], str], ends: list[tuple[str, int]]) -> list[str] | None:
     """Names in the file for the ends that links leave; None if it has none."""
-    return [known.get(end, "") for end in ends] if known else None
+    return [names.get(end, "") for end in ends] if names else None
 
 
 # --- connected components ---------------------------------------------------------------------
@@ -546,7 +546,7 @@ def connected_components(fabric: Fabric) -> list[NDArray[np.int64]]:
     return [part.astype(np.int64) for part in parts]
 
 
-def _described(fabric: Fabric, part: NDArray[np.int64]) -> str:
+def _describe_part(fabric: Fabric, part: NDArray[np.int64]) -> str:
     nodes = int((part < fabric.n_nodes).sum())
     return f"{nodes} nodes and {len(part) - nodes} switches ({fabric.vertex_name(int(part[0]))!r})"
 
@@ -567,7 +567,7 @@ def largest_component(fabric: Fabric) -> Fabric:
     renumber = np.zeros(fabric.n_links, np.int64)
     renumber[links] = np.arange(len(links))
     hosts, node_host = np.unique(fabric.node_host[nodes], return_inverse=True)
-    rest = len(vertex) - len(keep)
+    dropped = len(vertex) - len(keep)
     return Fabric(
         name=fabric.name,
         node_name=[fabric.node_name[n] for n in nodes],
@@ -584,7 +584,10 @@ def largest_component(fabric: Fabric) -> Fabric:
         nominal_gbps=None if fabric.nominal_gbps is None else fabric.nominal_gbps[links],
         link_delay_ps=fabric.link_delay_ps[links],
         link_reverse=renumber[fabric.link_reverse[links]].astype(np.uint32),
-        notes=[*fabric.notes, f"only the largest part is kept; {rest} nodes and switches left out"],
+        notes=[
+            *fabric.notes,
+            f"only the largest part is kept; {dropped} nodes and switches left out",
+        ],
         link_interface=chosen(fabric.link_interface, links),
         link_id=chosen(fabric.link_id, links),
         link_speed=chosen(fabric.link_speed, links),
@@ -595,5 +598,5 @@ def largest_component(fabric: Fabric) -> Fabric:
 def _note_islands(fabric: Fabric) -> None:
     parts = connected_components(fabric)
     if len(parts) > 1:
-        islands = [_described(fabric, part) for part in parts[1:]]
+        islands = [_describe_part(fabric, part) for part in parts[1:]]
         fabric.notes.append(tally("parts without a connection to the rest", islands))

@@ -198,7 +198,7 @@ def _missing_notes(fabric: Fabric) -> list[str]:
         usual, switches = Counter(counts.values()).most_common(1)[0]
         if 2 * switches > len(counts):
             # A switch with half the cables is built so; broken ones are few among many.
-            few += [(v, usual) for v, own in counts.items() if 0 < 4 * (usual - own) <= usual]
+            few += [(v, usual) for v, count in counts.items() if 0 < 4 * (usual - count) <= usual]
     if not few:
         return []
     named = [f"{fabric.vertex_name(v)}: {cables[v]} of {usual}" for v, usual in few[:NAMED]]

@@ -40,7 +40,7 @@ _FORM = "a line reads like: SwitchName=leaf1 Nodes=cn[1-18], or SwitchName=top S
 
 @dataclass(slots=True)
 class Group:
-    """A switch or block of Slurm and what is below it.
+    """A switch or block of Slurm with its hosts and children.
 
     Attributes:
         name: Its name.
@@ -82,7 +82,7 @@ class SlurmTopology:
         groups: list[Group] = []
         kinds: dict[str, int] = {}
         speeds: list[str] = []
-        for number, line in _joined(text):
+        for number, line in _join_lines(text):
             settings = _settings(line, number)
             first = next(iter(settings))
             if first in ("blocksizes", "aggregatedblock"):
@@ -103,13 +103,15 @@ class SlurmTopology:
                 place=f"line {max(kinds.values())}",
                 remedy="leave out those of the plugin that Slurm does not use",
             )
-        found = discovery(GroupTree(groups, blocks="blockname" in kinds))
+        discovery = build_discovery(GroupTree(groups, blocks="blockname" in kinds))
         if speeds:
-            found.notes.append(tally("LinkSpeed, which has no unit in Slurm, is not used", speeds))
-        return found
+            discovery.notes.append(
+                tally("LinkSpeed, which has no unit in Slurm, is not used", speeds)
+            )
+        return discovery
 
 
-def _joined(text: str) -> Iterator[tuple[int, str]]:
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments, each with the number of its first; a backslash continues a line."""
     begun, start = "", 0
     for number, raw in enumerate(text.split("\n"), start=1):
@@ -178,14 +180,14 @@ def _group(settings: dict[str, str], first: str, number: int) -> Group:
     )
 
 
-def discovery(tree: GroupTree) -> Discovery:
+def build_discovery(tree: GroupTree) -> Discovery:
     """Devices and joined devices of a topology of Slurm.
 
     Raises:
         FabricError: A switch is given twice or missing, is below itself, or a list of hosts cannot
             be read; the error names the line.
     """
-    found = Discovery(
+    discovery = Discovery(
         notes=tree.notes,
         remedy_without_rates="Slurm's topology has no rates: for true cables and rates use "
         "ibnetdiscover",
@@ -199,9 +201,9 @@ def discovery(tree: GroupTree) -> Discovery:
                 remedy="give every switch or block one name",
             )
         line_of[group.name] = group.line
-        found.device(_switch(group.name), Kind.SWITCH, group.name, group.name)
+        discovery.device(_switch(group.name), Kind.SWITCH, group.name, group.name)
     for group in tree.groups:
-        _add_hosts(group, found)
+        _add_hosts(group, discovery)
         for name in _names(group.children, group):
             if name not in line_of:
                 raise FabricError(
@@ -210,38 +212,38 @@ def discovery(tree: GroupTree) -> Discovery:
                     place=f"line {group.line}",
                     remedy=nearest(name, line_of),
                 )
-            found.uncounted.append((_switch(name), _switch(group.name), group.line))
-    if not any(device.kind is Kind.ADAPTER for device in found.devices.values()):
+            discovery.uncounted.append((_switch(name), _switch(group.name), group.line))
+    if not any(device.kind is Kind.ADAPTER for device in discovery.devices.values()):
         raise FabricError(
             "no switch has hosts",
             place=f"line {tree.groups[0].line if tree.groups else 1}",
             remedy=_FORM,
         )
     if tree.blocks and len(tree.groups) > 1:
-        _join_blocks(tree, found)
-    return found
+        _join_blocks(tree, discovery)
+    return discovery
 
 
-def _add_hosts(group: Group, found: Discovery) -> None:
+def _add_hosts(group: Group, discovery: Discovery) -> None:
     """Add the hosts at a switch; FabricError if there are too many at all switches together."""
     names = _names(group.hosts, group)
-    if len(found.uncounted) + len(names) > MAX_HOSTS:
+    if len(discovery.uncounted) + len(names) > MAX_HOSTS:
         raise FabricError(
             f"more than {MAX_HOSTS:,} hosts",
             place=f"line {group.line}",
             remedy="check the lists of hosts",
         )
     for name in names:
-        found.device(f"host {name}", Kind.ADAPTER, name, name)
-        found.uncounted.append((f"host {name}", _switch(group.name), group.line))
+        discovery.device(f"host {name}", Kind.ADAPTER, name, name)
+        discovery.uncounted.append((f"host {name}", _switch(group.name), group.line))
 
 
-def _join_blocks(tree: GroupTree, found: Discovery) -> None:
-    """A switch above the blocks: Slurm says which hosts are close, not what joins the rest."""
+def _join_blocks(tree: GroupTree, discovery: Discovery) -> None:
+    """Add a switch above the blocks: Slurm does not describe how they are joined."""
     top = _switch(BETWEEN_BLOCKS + " ")
-    found.device(top, Kind.SWITCH, BETWEEN_BLOCKS, BETWEEN_BLOCKS)
-    found.uncounted += [(_switch(group.name), top, group.line) for group in tree.groups]
-    found.notes.append(
+    discovery.device(top, Kind.SWITCH, BETWEEN_BLOCKS, BETWEEN_BLOCKS)
+    discovery.uncounted += [(_switch(group.name), top, group.line) for group in tree.groups]
+    discovery.notes.append(
         f"blocks say which hosts are close, not how they are cabled: each of the "
         f"{len(tree.groups)} is taken for a leaf switch, and one switch joins them"
     )

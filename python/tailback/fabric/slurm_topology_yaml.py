@@ -23,7 +23,7 @@ from typing import Any
 
 from tailback.errors import FabricError, nearest
 from tailback.fabric.ibnetdiscover import Discovery, clip, tally
-from tailback.fabric.slurm_topology import Group, GroupTree, discovery
+from tailback.fabric.slurm_topology import Group, GroupTree, build_discovery
 from tailback.io.delimited import not_used
 
 _BEGINNING = re.compile(
@@ -59,11 +59,15 @@ class SlurmTopologyYaml:
 
     def parse(self, text: str) -> Discovery:
         """Parse the text; raises FabricError with the number of a line that cannot be read."""
-        topologies = _entries(_composed(text), "the file")
+        topologies = _entries(_parse_yaml(text), "the file")
         parsed = [_mapping(node, "topology") for node in topologies]
-        usable = [one for one in parsed if "tree" in one or "block" in one]
-        stated = [one for one in parsed if _text(one.get("cluster_default")).lower() == "true"]
-        default = [one for one in usable if one in stated]
+        usable = [topology for topology in parsed if "tree" in topology or "block" in topology]
+        stated = [
+            topology
+            for topology in parsed
+            if _text(topology.get("cluster_default")).lower() == "true"
+        ]
+        default = [topology for topology in usable if topology in stated]
         chosen = (default or usable or parsed or [{}])[0]
         kind = next((kind for kind in _KINDS if kind in chosen), None)
         if kind is None or kind in _OTHERWISE:
@@ -74,16 +78,20 @@ class SlurmTopologyYaml:
         tree.notes += not_used(
             [name for name in chosen if name not in _KEYS["topology"]], "settings"
         )
-        others = [clip(_text(one.get("topology")), 40) for one in parsed if one is not chosen]
+        others = [
+            clip(_text(topology.get("topology")), 40)
+            for topology in parsed
+            if topology is not chosen
+        ]
         if others:
             tree.notes.append(
                 f"topology {clip(_text(chosen.get('topology')), 40)} is read; "
                 + tally("others left out", others)
             )
-        return discovery(tree)
+        return build_discovery(tree)
 
 
-def _composed(text: str) -> Any:
+def _parse_yaml(text: str) -> Any:
     """The nodes of the YAML; raises FabricError."""
     # Deferred: only needed for this format.
     import yaml
@@ -169,12 +177,12 @@ def _tree(node: Any) -> GroupTree:
     if "switches" not in tree:
         raise FabricError("tree has no switches", place=f"line {_line(node)}", remedy=_FORM)
     groups = []
-    for one in _entries(tree["switches"], "switches"):
-        about = _mapping(one, "switches")
+    for entry in _entries(tree["switches"], "switches"):
+        about = _mapping(entry, "switches")
         groups.append(
             Group(
-                _named(about, "switch", one),
-                _line(one),
+                _named(about, "switch", entry),
+                _line(entry),
                 _text(about.get("nodes")),
                 _text(about.get("children")),
             )
@@ -187,9 +195,9 @@ def _blocks(node: Any) -> GroupTree:
     if "blocks" not in block:
         raise FabricError("block has no blocks", place=f"line {_line(node)}", remedy=_FORM)
     groups = []
-    for one in _entries(block["blocks"], "blocks"):
-        about = _mapping(one, "blocks")
-        groups.append(Group(_named(about, "block", one), _line(one), _text(about.get("nodes"))))
+    for entry in _entries(block["blocks"], "blocks"):
+        about = _mapping(entry, "blocks")
+        groups.append(Group(_named(about, "block", entry), _line(entry), _text(about.get("nodes"))))
     return GroupTree(groups, blocks=True)
 
 

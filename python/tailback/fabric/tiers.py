@@ -54,7 +54,7 @@ def find_tiers(
     hosts: Sequence[int],
     names: Sequence[str] | None = None,
     chassis: Sequence[str | None] | None = None,
-    known: Sequence[int] | None = None,
+    levels: Sequence[int] | None = None,
 ) -> Tiers:
     """Find the tier and the pod of every switch.
 
@@ -63,7 +63,7 @@ def find_tiers(
         hosts: Number of host adapters on each switch; its length is the number of switches.
         names: Name of each switch; helps to find directors and empty leaves.
         chassis: System image GUID of each switch or None; the boards of a director share one.
-        known: Tier of each switch if it is known; then only the pods are found.
+        levels: Tier of each switch if known; then only the pods are found.
 
     Returns:
         Tiers, pods (numbered by their first switch) and notes.
@@ -73,12 +73,12 @@ def find_tiers(
     shown = list(names) if names is not None else [""] * count
     boards = _boards(shown, list(chassis) if chassis is not None else [None] * count, graph)
     notes: list[str] = []
-    if known is not None:
+    if levels is not None:
         height = dict[int, int]()
-        for switch, level in enumerate(known):
+        for switch, level in enumerate(levels):
             part = graph.part[switch]
             height[part] = max(height.get(part, 0), level)
-        return Tiers(np.array(known, np.int32).reshape(count), _pods(graph, known, height), notes)
+        return Tiers(np.array(levels, np.int32).reshape(count), _pods(graph, levels, height), notes)
 
     carriers = {s for s in range(count) if graph.hosts[s]}
     leaves = carriers - _lifted(graph, carriers)
@@ -173,10 +173,10 @@ def _lifted(graph: _Graph, carriers: set[int]) -> set[int]:
         }
         if len(heavier) >= 2 and 2 * sum(heavier.values()) > graph.cables[switch]:
             lifted.add(switch)
-    rest = carriers - lifted
-    joined = graph.parts(rest)
+    bases = carriers - lifted
+    joined = graph.parts(bases)
     pieces: dict[int, set[int]] = {}
-    for switch in rest:
+    for switch in bases:
         pieces.setdefault(graph.part[switch], set()).add(joined[switch])
     return {s for s in lifted if len(pieces.get(graph.part[s], ())) > 1}
 
@@ -299,7 +299,7 @@ def _levels(graph: _Graph, leaves: set[int], far: list[int], height: dict[int, i
 
 @dataclass
 class _Boards:
-    """The boards of one director: those with outside cables and those that join them."""
+    """The boards of one director: line boards with outside cables, and boards that join them."""
 
     line: list[int] = field(default_factory=list)
     spine: list[int] = field(default_factory=list)

@@ -71,7 +71,7 @@ class UfmResources:
 
     def parse(self, text: str) -> Discovery:
         """Parse the text; raises FabricError with the element of the list that cannot be read."""
-        found = Discovery(
+        discovery = Discovery(
             remedy_without_rates="UFM's links have a width and no speed: save the ports instead: "
             "curl -k -u USER https://UFM/ufmRest/resources/ports > ports.json"
         )
@@ -79,22 +79,22 @@ class UfmResources:
         elements = _elements(text)
         for number, element in enumerate(elements, start=1):
             if not isinstance(element, dict):
-                raise _wrong(number, f"{clip(str(element), 40)} is not an object")
+                raise _element_error(number, f"{clip(str(element), 40)} is not an object")
             if "source_guid" in element or "destination_guid" in element:
-                _link(element, number, found, unknown)
+                _add_link(element, number, discovery, unknown)
             else:
-                _port(element, number, found, unknown)
-        if not found.ends:
+                _add_port(element, number, discovery, unknown)
+        if not discovery.ends:
             raise FabricError("no port has a peer", place="element 1", remedy=_MAKE)
-        _guess(found, unknown)
-        found.notes += not_used(unused_keys(elements, _KEYS), "keys", KEYS_NAMED)
-        return found
+        _guess_kinds(discovery, unknown)
+        discovery.notes += not_used(unused_keys(elements, _KEYS), "keys", KEYS_NAMED)
+        return discovery
 
 
 def _elements(text: str) -> list[Any]:
     """The list of ports or links; raises FabricError."""
     try:
-        whole = json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise FabricError(
             f"this is not JSON: {error.msg}", place=f"line {error.lineno}", remedy=_MAKE
@@ -105,14 +105,16 @@ def _elements(text: str) -> list[Any]:
             place="line 1",
             remedy=_MAKE,
         ) from None
-    if isinstance(whole, dict):
-        whole = next((whole[key] for key in _LISTS if isinstance(whole.get(key), list)), None)
-    if not isinstance(whole, list):
+    if isinstance(document, dict):
+        document = next(
+            (document[key] for key in _LISTS if isinstance(document.get(key), list)), None
+        )
+    if not isinstance(document, list):
         raise FabricError("there is no list of ports or links", place="line 1", remedy=_MAKE)
-    return whole
+    return document
 
 
-def _wrong(number: int, message: str) -> FabricError:
+def _element_error(number: int, message: str) -> FabricError:
     return FabricError(message, place=f"element {number}", remedy=_MAKE)
 
 
@@ -128,20 +130,26 @@ def _end(guid: str, port: str, number: int, what: str) -> tuple[str, int]:
     """Key and port of one end; raises FabricError."""
     match = _GUID.fullmatch(guid)
     if match is None:
-        raise _wrong(number, f"{what} {clip(guid, 40)} is not a GUID")
+        raise _element_error(number, f"{what} {clip(guid, 40)} is not a GUID")
     if re.fullmatch(r"[0-9]{1,4}", port, re.ASCII) is None or not 1 <= int(port) <= 254:
-        raise _wrong(number, f"port {clip(port, 40)} of {what} {clip(guid, 40)} is not 1 to 254")
+        raise _element_error(
+            number, f"port {clip(port, 40)} of {what} {clip(guid, 40)} is not 1 to 254"
+        )
     return f"0x{int(match[1], 16):016x}", int(port)
 
 
 def _named(value: str, number: int, what: str) -> tuple[str, int]:
     match = _NAME.fullmatch(value)
     if match is None:
-        raise _wrong(number, f"{what} {clip(value, 40)} is not a GUID and a port, joined by _")
+        raise _element_error(
+            number, f"{what} {clip(value, 40)} is not a GUID and a port, joined by _"
+        )
     return _end(match[1], match[2], number, what)
 
 
-def _device(key: str, described: str, label: str, found: Discovery, unknown: set[str]) -> None:
+def _add_device(
+    key: str, described: str, label: str, discovery: Discovery, unknown: set[str]
+) -> None:
     """Add a device by the description of one of its ports and the port's label.
 
     UFM describes a port of a switch as ``SLG03-10:19``, of a director as ``orca1:L05/U1/19``, and
@@ -154,38 +162,47 @@ def _device(key: str, described: str, label: str, found: Discovery, unknown: set
         name = described
     elif "/" in port:
         name = f"{name}/{port.rsplit('/', 1)[0]}"
-    if key not in found.devices and not (adapter or switch):
+    if key not in discovery.devices and not (adapter or switch):
         unknown.add(key)
     if adapter or switch:
         unknown.discard(key)
         kind = Kind.SWITCH if switch else Kind.ADAPTER
-        found.device(key, kind, name, key).kind = kind
+        discovery.device(key, kind, name, key).kind = kind
     else:
-        found.device(key, Kind.ADAPTER, name, key)
+        discovery.device(key, Kind.ADAPTER, name, key)
 
 
-def _link(element: dict[str, Any], number: int, found: Discovery, unknown: set[str]) -> None:
+def _add_link(
+    element: dict[str, Any], number: int, discovery: Discovery, unknown: set[str]
+) -> None:
     ends = []
     for side in ("source", "destination"):
         end = _end(
-            _word(element, f"{side}_guid"), _word(element, f"{side}_port"), number, f"{side}_guid"
+            _word(element, f"{side}_guid"),
+            _word(element, f"{side}_port"),
+            number,
+            f"{side}_guid",
         )
-        _device(
+        _add_device(
             end[0],
             _word(element, f"{side}_port_node_description"),
             _word(element, f"{side}_port_dname"),
-            found,
+            discovery,
             unknown,
         )
         ends.append(end)
     (key, port), (peer, peer_port) = ends
-    found.ends.append(PortEnd(key, port, peer, peer_port, None, number))
-    found.ends.append(PortEnd(peer, peer_port, key, port, None, number))
+    discovery.ends.append(PortEnd(key, port, peer, peer_port, None, number))
+    discovery.ends.append(PortEnd(peer, peer_port, key, port, None, number))
 
 
-def _port(element: dict[str, Any], number: int, found: Discovery, unknown: set[str]) -> None:
+def _add_port(
+    element: dict[str, Any], number: int, discovery: Discovery, unknown: set[str]
+) -> None:
     key, port = _named(_word(element, "name"), number, "name")
-    _device(key, _word(element, "node_description"), _word(element, "dname"), found, unknown)
+    _add_device(
+        key, _word(element, "node_description"), _word(element, "dname"), discovery, unknown
+    )
     if _word(element, "peer"):
         peer, peer_port = _named(_word(element, "peer"), number, "peer")
     elif guid := _word(element, "peer_node_guid") or _word(element, "peer_guid"):
@@ -193,29 +210,29 @@ def _port(element: dict[str, Any], number: int, found: Discovery, unknown: set[s
         peer, peer_port = _end(guid, label[1] if label else "", number, "peer_guid")
     else:
         return
-    _device(
+    _add_device(
         peer,
         _word(element, "peer_node_description"),
         _word(element, "peer_port_dname"),
-        found,
+        discovery,
         unknown,
     )
     width = _word(element, "active_width").removeprefix("IB_").lower()
     speed = _word(element, "active_speed").upper()
     words = (width, speed) if width and speed else None
-    found.add_end((key, port), (peer, peer_port), words, number)
+    discovery.add_end((key, port), (peer, peer_port), words, number)
 
 
-def _guess(found: Discovery, unknown: set[str]) -> None:
+def _guess_kinds(discovery: Discovery, unknown: set[str]) -> None:
     """Devices that UFM does not describe are switches if they have several cables."""
     ports = {
-        side for end in found.ends for side in ((end.key, end.port), (end.peer, end.peer_port))
+        side for end in discovery.ends for side in ((end.key, end.port), (end.peer, end.peer_port))
     }
     count = Counter(key for key, _ in ports)
     for key in unknown:
-        found.devices[key].kind = Kind.SWITCH if count[key] > 1 else Kind.ADAPTER
+        discovery.devices[key].kind = Kind.SWITCH if count[key] > 1 else Kind.ADAPTER
     if unknown:
-        found.notes.append(
+        discovery.notes.append(
             f"devices without a description, taken for switches if they have several cables: "
             f"{len(unknown)}"
         )

@@ -17,48 +17,48 @@ MAX_CABLES = 1 << 21
 """More cables than this are a mistake or an attempt to exhaust memory."""
 
 
-def assume_cables(found: Discovery, taper: float | None) -> None:
-    """Add the cables of ``found.uncounted`` to its ends, with a note that says what is assumed.
+def assume_cables(discovery: Discovery, taper: float | None) -> None:
+    """Add the cables of ``discovery.uncounted`` to its ends, with a note on the assumption.
 
-    The levels of the switches follow from what is said to be below what.
+    The order of the devices gives the levels of the switches.
 
     Args:
-        found: Content of a file. Its rates stay unknown.
+        discovery: Content of a file. Its rates stay unknown.
         taper: Cables below a switch for each cable upwards, at least 1; 1 if None.
 
     Raises:
         FabricError: A switch is above itself, or the cables would be too many.
     """
-    if not found.uncounted:
+    if not discovery.uncounted:
         return
     ratio = 1.0 if taper is None else taper
     above: dict[str, list[str]] = {}
     line_of: dict[str, int] = {}
-    for lower, upper, line in found.uncounted:
+    for lower, upper, line in discovery.uncounted:
         parents = above.setdefault(lower, [])
         if upper not in parents:
             parents.append(upper)
         line_of.setdefault(upper, line)
-    order = _upwards(found, above, line_of)
+    order = _order_upwards(discovery, above, line_of)
     for lower in order:
-        if found.devices[lower].kind is Kind.SWITCH:
-            level = found.level.setdefault(lower, 0)
+        if discovery.devices[lower].kind is Kind.SWITCH:
+            level = discovery.level.setdefault(lower, 0)
             for upper in above.get(lower, []):
-                found.level[upper] = max(found.level.get(upper, 0), level + 1)
-    planned = _planned(found, above, order, line_of, ratio)
+                discovery.level[upper] = max(discovery.level.get(upper, 0), level + 1)
+    planned = _plan_cables(discovery, above, order, line_of, ratio)
     used: Counter[str] = Counter()
     for lower, uppers in planned:
         for upper in uppers:
             used[lower] += 1
             used[upper] += 1
             low, high, line = used[lower], used[upper], line_of[upper]
-            found.ends.append(PortEnd(lower, low, upper, high, None, line))
-            found.ends.append(PortEnd(upper, high, lower, low, None, line))
-    found.notes.insert(0, _assumption(sum(len(uppers) for _, uppers in planned), ratio))
+            discovery.ends.append(PortEnd(lower, low, upper, high, None, line))
+            discovery.ends.append(PortEnd(upper, high, lower, low, None, line))
+    discovery.notes.insert(0, _assumption(sum(len(uppers) for _, uppers in planned), ratio))
 
 
-def _planned(
-    found: Discovery,
+def _plan_cables(
+    discovery: Discovery,
     above: dict[str, list[str]],
     order: list[str],
     line_of: dict[str, int],
@@ -72,7 +72,7 @@ def _planned(
         parents = above.get(lower, [])
         if not parents:
             continue
-        host = found.devices[lower].kind is not Kind.SWITCH
+        host = discovery.devices[lower].kind is not Kind.SWITCH
         wanted = len(parents) if host else max(len(parents), math.ceil(below[lower] / ratio))
         total += wanted
         if total > MAX_CABLES:
@@ -88,24 +88,26 @@ def _planned(
     return planned
 
 
-def _upwards(found: Discovery, above: dict[str, list[str]], line_of: dict[str, int]) -> list[str]:
-    """Every device before all that are above it, hosts in the order of the file."""
+def _order_upwards(
+    discovery: Discovery, above: dict[str, list[str]], line_of: dict[str, int]
+) -> list[str]:
+    """All devices, each before those above it, and hosts in the order of the file."""
     waiting = Counter(upper for parents in above.values() for upper in parents)
-    ready = [key for key in found.devices if not waiting[key]]
+    ready = [key for key in discovery.devices if not waiting[key]]
     for lower in ready:
         for upper in above.get(lower, []):
             waiting[upper] -= 1
             if not waiting[upper]:
                 ready.append(upper)
-    left = {key for key in found.devices if waiting[key] > 0}
+    left = {key for key in discovery.devices if waiting[key] > 0}
     if left:
-        # What is above a loop is left too: going down long enough ends within the loop.
+        # Devices above a loop are left too. A long enough walk down ends within the loop.
         under = {upper: low for low, all_up in above.items() if low in left for upper in all_up}
-        key = next(key for key in found.devices if key in left)
+        key = next(key for key in discovery.devices if key in left)
         for _ in left:
             key = under[key]
         raise FabricError(
-            f"{clip(found.devices[key].name, 40)} is below itself",
+            f"{clip(discovery.devices[key].name, 40)} is below itself",
             place=f"line {line_of[key]}",
             remedy="list below a switch only those that are closer to the hosts",
         )

@@ -1,4 +1,4 @@
-"""Flows: rates of those that are all active, and times of flows that start and end."""
+"""Flows: rates while all are active, and times of flows that start and end."""
 
 from __future__ import annotations
 

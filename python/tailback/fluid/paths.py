@@ -87,7 +87,7 @@ def paths_between(
         ScenarioError: A node that does not exist, or that would send to itself.
     """
     with translate_core_error("the fluid model"):
-        found = _core.fluid_paths(
+        paths = _core.fluid_paths(
             network,
             np.ascontiguousarray(src, np.uint32),
             np.ascontiguousarray(dst, np.uint32),
@@ -95,4 +95,4 @@ def paths_between(
             seed,
             routing,
         )
-    return FlowPaths(found["start"], found["link"], found["share"])
+    return FlowPaths(paths["start"], paths["link"], paths["share"])

@@ -67,16 +67,16 @@ def recover(target: Path) -> None:
     prefix = _prefix(target)
     try:
         with os.scandir(target.parent) as entries:
-            found = [
+            names = [
                 entry.name
                 for entry in entries
                 if entry.name.startswith(prefix)
-                # What other users left is theirs, or was put there to be taken for a result.
+                # Entries of other users are theirs, or planted to pass for a result.
                 and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
             ]
     except OSError:
         return
-    orphans = [target.with_name(name) for name in sorted(found) if _is_orphan(name[len(prefix) :])]
+    orphans = [target.with_name(name) for name in sorted(names) if _is_orphan(name[len(prefix) :])]
     if not os.path.lexists(target):
         _finish(target, orphans)
     for path in orphans:
@@ -158,21 +158,25 @@ def remove(path: Path) -> None:
         raise
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Exchange two names atomically; False if the system or the file system cannot."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
         return False
     done = renameat2(
-        _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_RENAME_EXCHANGE)
+        _AT_FDCWD,
+        os.fsencode(first),
+        _AT_FDCWD,
+        os.fsencode(second),
+        ctypes.c_uint(_RENAME_EXCHANGE),
     )
     if done == 0:
         return True
     number = ctypes.get_errno()
     if number in _UNKNOWN:
         return False
-    raise OSError(number, os.strerror(number), str(other))
+    raise OSError(number, os.strerror(number), str(second))
 
 
 def _prefix(target: Path) -> str:
@@ -216,7 +220,7 @@ def _alive(pid: int) -> int:
 
 @cache
 def _host() -> str:
-    """Digest of host name and PID namespace: tells machines and containers apart."""
+    """Digest of host name and PID namespace, which distinguishes machines and containers."""
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts.append(os.readlink("/proc/self/ns/pid"))

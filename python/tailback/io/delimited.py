@@ -76,25 +76,25 @@ class Delimited:
             raise self.error_at(role, line, "the field is empty", "fill it in, or drop the line")
         return values
 
-    def number(self, role: str, *, whole: bool = False) -> pl.Series:
+    def number(self, role: str, *, integer: bool = False) -> pl.Series:
         """A column as UInt64 or Float64, null where a field is empty.
 
         Args:
             role: The column.
-            whole: Whether only whole numbers from 0 to 2^64 - 1 are valid; ``12.0`` is one.
+            integer: Whether only whole numbers from 0 to 2^64 - 1 are valid; ``12.0`` is one.
 
         Raises:
             TailbackError: A field holds something else.
         """
         text = self.rows[role]
-        clean = text.str.replace(r"\.0+$", "") if whole else text
-        out = clean.cast(pl.UInt64 if whole else pl.Float64, strict=False)
+        clean = text.str.replace(r"\.0+$", "") if integer else text
+        out = clean.cast(pl.UInt64 if integer else pl.Float64, strict=False)
         bad = out.is_null() & text.is_not_null()
-        if not whole:
+        if not integer:
             bad = bad | (out.is_not_null() & ~out.is_finite())
         if bad.any():
             row = int(bad.arg_true()[0])
-            what = "whole number from 0 to 2^64 − 1" if whole else "number"
+            what = "whole number from 0 to 2^64 − 1" if integer else "number"
             raise self.error_at(
                 role,
                 int(self.rows["line"][row]),
@@ -118,13 +118,13 @@ class Delimited:
             TailbackError: A field is not a time, or a time without a zone.
         """
         text = self.rows[role]
-        own = "UTC" if "utc" in normal(self.header[role]).split("_") else zone
-        out = instants(text, own)
+        default_zone = "UTC" if "utc" in normal(self.header[role]).split("_") else zone
+        out = instants(text, default_zone)
         bad = out.is_null() & text.is_not_null()
         if bad.any():
             row = int(bad.arg_true()[0])
             value, line = str(text[row]), int(self.rows["line"][row])
-            if own is None and instants(text[row : row + 1], "UTC").is_not_null().all():
+            if default_zone is None and instants(text[row : row + 1], "UTC").is_not_null().all():
                 raise self.error_at(
                     role,
                     line,
@@ -158,11 +158,11 @@ def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
     """
     number = text.cast(pl.Float64, strict=False)
     number = pl.select(pl.when(number.is_finite()).then(number)).to_series()
-    whole, fraction = number.floor(), number - number.floor()
+    seconds, fraction = number.floor(), number - number.floor()
     out = pl.Series([None] * len(text), dtype=pl.Int64)
     for most, scale in reversed(_SCALES_NS):
         # Float64 holds seconds since 1970 to a quarter of a microsecond.
-        time = whole.cast(pl.Int64, strict=False) * scale + (fraction * scale).cast(pl.Int64)
+        time = seconds.cast(pl.Int64, strict=False) * scale + (fraction * scale).cast(pl.Int64)
         fits = (number >= _EARLIEST_S) & (number < most)
         out = pl.select(pl.when(fits.fill_null(False)).then(time).otherwise(out)).to_series()
     plain = text.str.replace(" ", "T").str.replace(r"([+-]\d\d)(\d\d)$", "$1:$2")
@@ -191,14 +191,14 @@ def header_of(text: str, aliases: Aliases) -> dict[str, int] | None:
     Returns:
         The roles found; None if the text has no header line.
     """
-    found = _header(text)
-    return None if found is None else _roles(found[1], aliases)
+    header = _header(text)
+    return None if header is None else _roles(header[1], aliases)
 
 
 def header_names(text: str) -> list[str]:
     """The names in the header that ``text`` starts with; none without a header."""
-    found = _header(text)
-    return [] if found is None else found[1]
+    header = _header(text)
+    return [] if header is None else header[1]
 
 
 def _header(text: str) -> tuple[int, list[str], str] | None:
@@ -216,11 +216,11 @@ def _header(text: str) -> tuple[int, list[str], str] | None:
 
 
 def _roles(names: Sequence[str], aliases: Aliases) -> dict[str, int]:
-    """Column of each role: by the first of its names that is in the header and still free."""
+    """Column of each role, by its first name that is in the header and not yet taken."""
     plain = [normal(name) for name in names]
     out: dict[str, int] = {}
-    for role, known in aliases.items():
-        for name in known:
+    for role, spellings in aliases.items():
+        for name in spellings:
             if name in plain and plain.index(name) not in out.values():
                 out[role] = plain.index(name)
                 break
@@ -259,15 +259,15 @@ def parse(
             place=f"line {line}, column {column}",
             remedy="copy or create the file again",
         )
-    found = _header(raw[: 1 << 20].decode("utf-8", errors="replace"))
-    if found is None:
+    header = _header(raw[: 1 << 20].decode("utf-8", errors="replace"))
+    if header is None:
         raise error_type(
             "has no header line",
             file=path,
             place="line 1, column 1",
             remedy="name the columns in the first line",
         )
-    skip, names, delimiter = found
+    skip, names, delimiter = header
     roles = _roles(names, aliases)
     for role in needed:
         if role not in roles:
@@ -365,12 +365,12 @@ _TELLING: Final = re.compile(
 
 
 def telling_first(names: Iterable[str]) -> list[str]:
-    """Names of what is not used, those first that may change an answer."""
+    """Names of unused columns or keys; names that may change an answer come first."""
     return sorted(names, key=lambda name: _TELLING.search(name) is None)
 
 
 def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) -> list[str]:
-    """The note on what a reader of a file leaves out, by name; empty without any.
+    """The note that names the unused parts of a file; empty without any.
 
     Names of what may change an answer come first.
 

@@ -108,7 +108,7 @@ class AtomicDirectory:
                     file=self.path,
                     remedy="choose another folder",
                 )
-        unlisted = _unlisted(self._target)
+        unlisted = _find_unlisted(self._target)
         if unlisted is not None:
             raise RunError(
                 f"contains {unlisted!r}, which Tailback did not write, so it is not replaced",
@@ -385,11 +385,11 @@ def shell_path(path: str | Path) -> str:
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
-def _unlisted(folder: Path) -> str | None:
+def _find_unlisted(folder: Path) -> str | None:
     """A path in a folder that its manifest does not list; None if all are listed."""
     try:
         listed = read_manifest(folder).files
     except RunError:
         listed = frozenset()
-    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-    return min((path for path in found if path not in listed), default=None)
+    paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    return min((path for path in paths if path not in listed), default=None)

@@ -290,7 +290,7 @@ def _uncompressed(path: Path, error_type: ErrorType) -> Iterator[BinaryIO]:
 
 
 def _from_pipe(path: Path, status: os.stat_result, error_type: ErrorType) -> bytes:
-    """All that is written to a pipe until its writers close it, or what was read from it last."""
+    """Content of a pipe until its writers close it, or the content read from it last."""
     key = (status.st_dev, status.st_ino, status.st_mtime_ns)
     if key in _piped:
         return _piped[key]

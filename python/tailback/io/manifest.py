@@ -141,9 +141,9 @@ class _Remembered(Generic[T]):
         """The result for a file; raises OSError."""
         facts = os.stat(path)
         state = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-        known = self._known.get(path)
-        if known is not None and known[0] == state:
-            return known[1]
+        cached = self._known.get(path)
+        if cached is not None and cached[0] == state:
+            return cached[1]
         began_ns = time.time_ns()
         result = self._compute(path)
         if began_ns - max(facts.st_mtime_ns, facts.st_ctime_ns) > _SETTLED_NS:
@@ -174,13 +174,13 @@ def sha256_of(path: Path) -> str:
 
 def write_manifest(folder: Path, version: str) -> None:
     """Write the manifest of a folder: all files and folders in it."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     listed = {
         "tailback": version,
-        "files": sorted({*found, MANIFEST}),
+        "files": sorted({*paths, MANIFEST}),
         "sha256": {
             name: sha256_of(path)
-            for name, path in found.items()
+            for name, path in paths.items()
             if path.is_file() and name != MANIFEST
         },
     }
@@ -206,10 +206,10 @@ def read_manifest(folder: Path) -> Manifest:
         listed = json.loads(text)
         if set(listed) != _KEYS:
             raise ValueError("its keys are not those of a manifest")
-        own = listed.pop(_SELF_DIGEST)
-        if hashlib.sha256(_text(listed).encode()).hexdigest() != own:
+        digest = listed.pop(_SELF_DIGEST)
+        if hashlib.sha256(_text(listed).encode()).hexdigest() != digest:
             raise ValueError("its SHA-256 is not the one it states")
-        if _text({**listed, _SELF_DIGEST: own}) != text:
+        if _text({**listed, _SELF_DIGEST: digest}) != text:
             raise ValueError("it has changed since it was written")
         return Manifest(folder, frozenset(listed["files"]), dict(listed["sha256"]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:

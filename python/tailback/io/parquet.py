@@ -110,19 +110,19 @@ def reading(
             yield
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as found:
         raise error(
-            _cause(found), file=path, remedy=remedy or "write it again, or use another copy"
+            _damage_text(found), file=path, remedy=remedy or "write it again, or use another copy"
         ) from None
 
 
-def _cause(found: BaseException) -> str:
+def _damage_text(error: BaseException) -> str:
     """What is wrong with a file, in one line."""
-    if isinstance(found, FileNotFoundError):
+    if isinstance(error, FileNotFoundError):
         return "does not exist"
-    if isinstance(found, OSError) and found.strerror:
-        return f"cannot be read: {found.strerror}"
-    if isinstance(found, pl.exceptions.PanicException):
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be read: {error.strerror}"
+    if isinstance(error, pl.exceptions.PanicException):
         return "damaged Parquet file: it cannot be decoded"
-    lines = str(found).splitlines() or [type(found).__name__]
+    lines = str(error).splitlines() or [type(error).__name__]
     return f"damaged Parquet file: {lines[0][:200]}"
 
 
@@ -134,7 +134,7 @@ def _require_file(path: Path, error: type[TailbackError]) -> None:
 
 @contextmanager
 def _no_panic_message() -> Iterator[None]:
-    """Suppress what a panic prints to standard error; anything else is printed afterwards."""
+    """Suppress the message of a panic on standard error; other output is printed afterwards."""
     try:
         stderr = sys.stderr.fileno() if sys.stderr is not None else -1
     except (OSError, ValueError, io.UnsupportedOperation):
@@ -189,13 +189,13 @@ def footer(path: Path) -> Footer:
         data = file.read(length)
         try:
             meta = _Thrift(data).struct()
-            found = _footer(meta)
+            parsed = _footer(meta)
             for group in meta[4]:
                 for chunk in group[1]:
                     _check_pages(file, chunk[3], size - 8 - length)
         except (IndexError, KeyError, TypeError, AttributeError, OverflowError):
             raise ValueError("its footer cannot be decoded") from None
-    return found
+    return parsed
 
 
 def _check_pages(file: BinaryIO, column: dict[int, Any], end_of_data: int) -> None:
@@ -212,7 +212,7 @@ def _check_pages(file: BinaryIO, column: dict[int, Any], end_of_data: int) -> No
     Raises:
         ValueError: A header states impossible sizes.
     """
-    values, whole = int(column[5]), int(column[6])
+    values, unpacked_total = int(column[5]), int(column[6])
     at = int(column[9])
     if 0 < int(column.get(11, 0)) < at:
         at = int(column[11])
@@ -228,7 +228,7 @@ def _check_pages(file: BinaryIO, column: dict[int, Any], end_of_data: int) -> No
         page = header.get(5) or header.get(7) or header.get(8)
         unpacked, packed = int(header[2]), int(header[3])
         at += decoder.at + packed
-        fits = page and 0 <= int(page[1]) <= values and 0 <= unpacked <= whole
+        fits = page and 0 <= int(page[1]) <= values and 0 <= unpacked <= unpacked_total
         if not fits or packed < 0 or at > end:
             raise ValueError("a page header is damaged")
 
@@ -240,10 +240,10 @@ def _footer(meta: dict[int, Any]) -> Footer:
         size = 0
         for chunk in group[1]:  # RowGroup: 1 columns; ColumnChunk: 3 meta_data
             column = chunk[3]  # 1 type, 5 num_values, 6 total_uncompressed_size
-            values, whole = int(column[5]), int(column[6])
-            if values < 0 or whole < 0:
-                raise ValueError(f"its footer counts {min(values, whole)} values")
-            size += values * _VALUE_BYTES[int(column[1])] + whole
+            values, uncompressed = int(column[5]), int(column[6])
+            if values < 0 or uncompressed < 0:
+                raise ValueError(f"its footer counts {min(values, uncompressed)} values")
+            size += values * _VALUE_BYTES[int(column[1])] + uncompressed
         sizes.append(size)
     return Footer(int(meta[3]), tuple(sizes))
 

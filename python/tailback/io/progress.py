@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 Progress = Callable[[str, float], None]
-"""Called with what is being done and to which share, 0 to 1."""
+"""Called with the name of the current step and the completed share, 0 to 1."""
 
 _step: ContextVar[Progress | None] = ContextVar("reading", default=None)
 

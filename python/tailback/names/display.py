@@ -104,7 +104,7 @@ def _without_shared_words(names: Sequence[str]) -> list[str]:
 
 
 def _with_short_words(names: Sequence[str]) -> list[str]:
-    """The names with their long words cut to the end, or the start, that tells the words apart."""
+    """The names with long words cut to the end, or the start, that distinguishes them."""
     tokens = [_TOKEN.findall(name) for name in names]
     shared = set.intersection(*map(set, tokens))
     words = {token for row in tokens for token in row if len(token) > SHORT_WORD}
@@ -140,7 +140,7 @@ def _first(word: str, count: int) -> str:
 
 
 def _with_ellipses(tokens: Sequence[str], left_out: Collection[str]) -> str:
-    """The tokens with one ellipsis for adjacent ones that are left out, and what is between."""
+    """The tokens, with one ellipsis for adjacent omitted ones and the separators between them."""
     parts: list[str] = []
     for token in tokens:
         if token not in left_out:

@@ -35,8 +35,8 @@ def link_name(port: str, far: str | None) -> str:
 
 def split_port(text: str) -> tuple[str, str] | None:
     """Device and interface or number of ``leaf3[7]``; None if the text is not a port's name."""
-    found = _PORT.match(text.strip())
-    return None if found is None else (found.group(1), found.group(2).strip())
+    match = _PORT.match(text.strip())
+    return None if match is None else (match.group(1), match.group(2).strip())
 
 
 def link_names(links: pl.DataFrame) -> list[str]:

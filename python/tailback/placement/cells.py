@@ -51,7 +51,7 @@ def cells_of(problem: PlacementProblem, used: NDArray[np.int64] | None = None) -
     leaf = first_appearance(problem.slot_leaf[slot])
     n_leaves = int(leaf.max(initial=-1)) + 1
     first = np.searchsorted(np.maximum.accumulate(leaf), np.arange(n_leaves))
-    # A host's pod is that of the leaf to which its first slot is attached.
+    # A host belongs to the pod of the leaf with its first slot.
     home_pod = dict(zip(problem.slot_switch.tolist(), problem.slot_pod.tolist(), strict=True))
     pod = np.array([home_pod[int(s)] for s in problem.slot_leaf[slot[first]]], np.int64)
     leaf_pod = first_appearance(pod)

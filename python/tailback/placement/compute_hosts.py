@@ -134,7 +134,7 @@ def _find(fabric: Fabric) -> ComputeHosts:
     )
     hosts = tuple(host for host, kind in enumerate(kinds) if kind == usual)
     return ComputeHosts(
-        hosts, _left_out(fabric, kinds, usual), option("hosts", f"0-{fabric.n_hosts - 1}")
+        hosts, _left_out_note(fabric, kinds, usual), option("hosts", f"0-{fabric.n_hosts - 1}")
     )
 
 
@@ -162,16 +162,16 @@ def _kinds(fabric: Fabric) -> list[_Kind]:
     return out
 
 
-def _left_out(fabric: Fabric, kinds: list[_Kind], usual: _Kind) -> str:
+def _left_out_note(fabric: Fabric, kinds: list[_Kind], usual: _Kind) -> str:
     out = Counter(kind for kind in kinds if kind != usual)
     parts = []
     for kind, number in out.most_common(_NAMED):
         example = fabric.host_name[kinds.index(kind)]
         example = example if len(example) <= 20 else f"{example[:19]}…"
         parts.append(f"{number} ({kind}, like {example})" if number > 1 else f"{example} ({kind})")
-    rest = sum(out.values()) - sum(number for _, number in out.most_common(_NAMED))
-    if rest:
-        parts.append(f"{rest} more")
+    unnamed = sum(out.values()) - sum(number for _, number in out.most_common(_NAMED))
+    if unnamed:
+        parts.append(f"{unnamed} more")
     return (
         f"hosts left out, as they are not compute hosts like the other {kinds.count(usual)} "
         f"({usual}): {', '.join(parts)}"

@@ -52,12 +52,12 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     text = _text(path)
     named = explicit_hosts(text, path)
     if named is not None:
-        _count(problem, path, len(named))
-        return _named(_Slots(problem, path), named)
+        _check_count(problem, path, len(named))
+        return _slots_by_rank(_Slots(problem, path), named)
     numbers = erf_hosts(text, path)
     if numbers is not None:
-        _count(problem, path, len(numbers))
-        return _named(_Slots(problem, path), _hosts_by_number(problem, path, numbers))
+        _check_count(problem, path, len(numbers))
+        return _slots_by_rank(_Slots(problem, path), _hosts_by_number(problem, path, numbers))
     lines = _lines(text)
     if not lines:
         raise PlacementError("holds no placement", file=path, remedy="give one line per rank")
@@ -67,7 +67,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     # A host may be called "12"; then a line without a comma is a host.
     if is_cray_order(first) and first not in problem.host_name:
         ranks = cray_ranks(path, lines, problem.n_ranks)
-        _count(problem, path, len(ranks))
+        _check_count(problem, path, len(ranks))
         slots = _Slots(problem, path)
         # Without names, Cray MPICH is assumed to fill the hosts of the job one after another.
         out = np.empty(problem.n_ranks, np.int64)
@@ -148,7 +148,7 @@ def _hosts_by_number(problem: PlacementProblem, path: Path, numbers: list[int]) 
     return [hosts[number - 1] for number in numbers]
 
 
-def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
+def _slots_by_rank(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
     """Slots of ranks whose hosts are given by rank."""
     out = np.empty(len(hosts), np.int64)
     for rank, host in enumerate(hosts):
@@ -160,10 +160,10 @@ def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
     return out
 
 
-def _count(problem: PlacementProblem, path: Path, found: int, remedy: str = "") -> None:
-    if found != problem.n_ranks:
+def _check_count(problem: PlacementProblem, path: Path, ranks: int, remedy: str = "") -> None:
+    if ranks != problem.n_ranks:
         raise PlacementError(
-            f"places {found} ranks, the job has {problem.n_ranks}",
+            f"places {ranks} ranks, the job has {problem.n_ranks}",
             file=path,
             remedy=f"use the file that was made for this job{remedy}",
         )
@@ -172,17 +172,17 @@ def _count(problem: PlacementProblem, path: Path, found: int, remedy: str = "") 
 def _rankfile(
     problem: PlacementProblem, path: Path, lines: list[tuple[int, str]]
 ) -> NDArray[np.int64]:
-    found: dict[int, tuple[str, str, int]] = {}
+    slot_of: dict[int, tuple[str, str, int]] = {}
     for line, text in lines:
         match = _RANK.match(text)
-        if not match or int(match[1]) in found:
+        if not match or int(match[1]) in slot_of:
             what = f"rank {match[1]} is listed twice" if match else f"{text[:80]!r} cannot be read"
             raise PlacementError(
                 what, file=path, place=f"line {line}", remedy="write rank 0=host slot=0"
             )
-        found[int(match[1])] = (match[2], match[3], line)
-    _count(problem, path, len(found))
-    missing = sorted(set(range(problem.n_ranks)) - set(found))
+        slot_of[int(match[1])] = (match[2], match[3], line)
+    _check_count(problem, path, len(slot_of))
+    missing = sorted(set(range(problem.n_ranks)) - set(slot_of))
     if missing:
         raise PlacementError(
             f"rank {missing[0]} is missing", file=path, remedy="ranks count from 0, without gaps"
@@ -190,7 +190,7 @@ def _rankfile(
     slots = _Slots(problem, path)
     numbered: dict[str, set[int]] = {}
     usable = True
-    for name, text, line in found.values():
+    for name, text, line in slot_of.values():
         held = len(slots.host(name, line))
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else held
         used = numbered.setdefault(name, set())
@@ -198,7 +198,7 @@ def _rankfile(
         used.add(number)
     out = np.empty(problem.n_ranks, np.int64)
     for rank in range(problem.n_ranks):
-        name, text, line = found[rank]
+        name, text, line = slot_of[rank]
         # "slot=0:3" names a core, not a slot: then ranks take the slots in order.
         out[rank] = slots.host(name, line)[int(text)] if usable else slots.next(name, line)
     return out
@@ -211,7 +211,7 @@ def _hosts(
     listed = host_list(path, lines)
     if not listed.slots and not listed.turns:
         out = [slots.next(entry.host, entry.line) for entry in listed.lines]
-        _count(problem, path, len(out), "; or say ranks a host: host:n, or host slots=n")
+        _check_count(problem, path, len(out), "; or say ranks a host: host:n, or host slots=n")
         return np.array(out, np.int64)
     entries = _by_host(listed, slots) if listed.slots else listed.lines
     out = []

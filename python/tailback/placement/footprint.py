@@ -50,10 +50,10 @@ class Footprint:
                 f"placement {name!r} names a node beyond the {fabric.n_nodes} of the fabric",
                 remedy="use the fabric the placement was made for",
             )
-        found = Counter(fabric.node_host.astype(np.int64)[nodes].tolist())
-        if found == self.ranks:
+        ranks = Counter(fabric.node_host.astype(np.int64)[nodes].tolist())
+        if ranks == self.ranks:
             return  # The current hosts are always allowed.
-        outside = sorted(set(found) - set(self.allowed))
+        outside = sorted(set(ranks) - set(self.allowed))
         if outside:
             raise PlacementError(
                 f"placement {name!r} puts ranks on host {fabric.host_name[outside[0]]!r}, which "
@@ -61,9 +61,9 @@ class Footprint:
                 remedy="name the hosts that candidates may use: "
                 f"{option('allow_hosts', 'node[001-016]')}",
             )
-        if sorted(found.values()) != sorted(self.ranks.values()):
+        if sorted(ranks.values()) != sorted(self.ranks.values()):
             raise PlacementError(
-                f"placement {name!r} puts {_spread(found.values())}; the job runs with "
+                f"placement {name!r} puts {_spread(ranks.values())}; the job runs with "
                 f"{_spread(self.ranks.values())}",
                 remedy="keep the number of hosts and the ranks on each host",
             )
@@ -145,8 +145,8 @@ def fewest_switches(
     left = set(size)
     while len(chosen) < count:
         need = count - len(chosen)
-        # The largest pod first; in it the smallest leaf that holds all that is left, or the
-        # largest.
+        # The largest pod first. In it, the smallest leaf that holds all remaining hosts, or else
+        # the largest leaf.
         best = min(
             left,
             key=lambda at: (
@@ -158,8 +158,8 @@ def fewest_switches(
             ),
         )
         left.remove(best)
-        own = [host for host, at in zip(listed, leaf, strict=True) if at == best]
-        chosen.update(own[:need])
+        under_leaf = [host for host, at in zip(listed, leaf, strict=True) if at == best]
+        chosen.update(under_leaf[:need])
     return [host for host in listed if host in chosen]
 
 

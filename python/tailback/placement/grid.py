@@ -54,31 +54,31 @@ def infer_grid(traffic: Traffic, n_ranks: int) -> tuple[int, ...]:
 
 
 def _factorings(
-    rest: int, most: int, offsets: NDArray[np.int64], stride: int, n_ranks: int
+    n_left: int, most: int, offsets: NDArray[np.int64], stride: int, n_ranks: int
 ) -> Iterator[tuple[int, ...]]:
-    """Ordered factorisations of ``rest`` whose strides occur often enough among the differences."""
-    if rest == 1:
+    """Ordered factorisations of ``n_left`` whose strides are common among the differences."""
+    if n_left == 1:
         yield ()
         return
     if most == 0 or stride >= n_ranks:
         return
-    for extent in range(2, rest + 1):
-        if rest % extent:
+    for extent in range(2, n_left + 1):
+        if n_left % extent:
             continue
         pairs = n_ranks // extent * (extent - 1)
         if offsets[stride] < COVERED * pairs:
             continue
-        for tail in _factorings(rest // extent, most - 1, offsets, stride * extent, n_ranks):
+        for tail in _factorings(n_left // extent, most - 1, offsets, stride * extent, n_ranks):
             yield (extent, *tail)
 
 
 def coordinates(ranks: NDArray[np.int64], grid: tuple[int, ...]) -> NDArray[np.int64]:
     """Coordinates of ranks in a grid, x fastest, shape (len(ranks), len(grid))."""
     out = np.empty((len(ranks), len(grid)), np.int64)
-    rest = ranks
+    quotient = ranks
     for dimension, extent in enumerate(grid):
-        out[:, dimension] = rest % extent
-        rest = rest // extent
+        out[:, dimension] = quotient % extent
+        quotient = quotient // extent
     return out
 
 

@@ -56,18 +56,20 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
     Raises:
         PlacementError: A line is not a host, or its slots are contradictory.
     """
-    found: list[HostLine] = []
+    entries: list[HostLine] = []
     slots = turns = False
     for line, text in lines:
         match = _HOST.match(re.sub(" ?= ?", "=", " ".join(text.split())))
         if not match:
-            raise _wrong(path, line, f"{text[:80]!r} is not a host")
+            raise _line_error(path, line, f"{text[:80]!r} is not a host")
         stated = _stated(path, line, match[3].split())
         if match[2] is not None and stated is not None:
-            raise _wrong(path, line, f"{text[:80]!r} gives the number of ranks of the host twice")
+            raise _line_error(
+                path, line, f"{text[:80]!r} gives the number of ranks of the host twice"
+            )
         slots |= stated is not None
         turns |= match[2] is not None
-        found.append(HostLine(match[1], int(match[2]) if match[2] else stated, line))
+        entries.append(HostLine(match[1], int(match[2]) if match[2] else stated, line))
     if slots and turns:
         raise PlacementError(
             "some lines use host:n and others slots=n",
@@ -75,11 +77,11 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
             remedy="write one form: host:n is MPICH's, slots=n is Open MPI's",
         )
     if slots:
-        _refuse_duplicate_slots(path, found)
-    return HostList(found, slots, turns)
+        _refuse_duplicate_slots(path, entries)
+    return HostList(entries, slots, turns)
 
 
-def _wrong(path: Path, line: int, message: str) -> PlacementError:
+def _line_error(path: Path, line: int, message: str) -> PlacementError:
     return PlacementError(
         message,
         file=path,
@@ -104,7 +106,7 @@ def _stated(path: Path, line: int, words: list[str]) -> int | None:
                 remedy=nearest(key[:80], (*_SLOT_KEYS, *_MAX_KEYS, *_IGNORED_KEYS)),
             )
         if not _NUMBER.match(value):
-            raise _wrong(path, line, f"{key} = {value[:80]!r} is not a number")
+            raise _line_error(path, line, f"{key} = {value[:80]!r} is not a number")
         if key in _SLOT_KEYS:
             slots = int(value)
         else:
@@ -119,10 +121,10 @@ def _stated(path: Path, line: int, words: list[str]) -> int | None:
     return most if slots is None else slots
 
 
-def _refuse_duplicate_slots(path: Path, found: list[HostLine]) -> None:
+def _refuse_duplicate_slots(path: Path, entries: list[HostLine]) -> None:
     """Open MPI accepts a host either on several lines or with slots, not both."""
     first: dict[str, HostLine] = {}
-    for entry in found:
+    for entry in entries:
         before = first.setdefault(entry.host, entry)
         if before is not entry and (before.count is not None or entry.count is not None):
             raise PlacementError(

@@ -144,15 +144,15 @@ def left_out(spec: str, fabric: Fabric) -> ComputeHosts | None:
     return None
 
 
-def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
+def _suggest_hosts(item: str, name: str, hosts: Sequence[str]) -> str:
     """Suggestion for a host that the fabric does not have.
 
-    Hosts of presets and computed topologies are named by number: the host name of another cluster
-    is not a misspelling of one, though it may share letters and digits.
+    Presets and computed topologies name their hosts by number. A host name of another cluster may
+    share letters and digits with them, but is not a misspelling.
     """
     letters, digits = name.rstrip("0123456789"), len(name) - len(name.rstrip("0123456789"))
-    own = {host.rstrip("0123456789") for host in hosts}
-    if get_close_matches(letters, own, n=1, cutoff=0.7):
+    stems = {host.rstrip("0123456789") for host in hosts}
+    if get_close_matches(letters, stems, n=1, cutoff=0.7):
         return nearest(name, hosts)
     example_names = f"hosts of this fabric are called {hosts[0]!r} to {hosts[-1]!r}"
     if not digits or len(hosts) < 2:
@@ -164,13 +164,13 @@ def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
         "-".join(str(int(end)) for end in part.split("-")) for part in numbers.split(",")
     )
     example = f"; give them by number, from 0, like {option('hosts', plain)}"
-    if len(own) == 1:
+    if len(stems) == 1:
         width = len(hosts[0]) - len(hosts[0].rstrip("0123456789"))
         padded = ",".join(
             "-".join(f"{int(end):0{width}d}" for end in part.split("-"))
             for part in numbers.split(",")
         )
-        example += f" or {next(iter(own))}[{padded}]"
+        example += f" or {next(iter(stems))}[{padded}]"
     return example_names + example
 
 
@@ -196,7 +196,9 @@ def _expand(
         except TailbackError as error:
             raise _error(spec, error.message, error.remedy or _REMEDY) from None
         if same is None:
-            raise _error(spec, f"there is no host {name!r}", _instead(item, name, fabric_hosts))
+            raise _error(
+                spec, f"there is no host {name!r}", _suggest_hosts(item, name, fabric_hosts)
+            )
         out.append((number[same], name))
     return out
 

@@ -26,7 +26,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     candidates = [_flat(graph, cells, problem.seed)]
     if read.flag(options, "pods", True) and cells.n_pods > 1:
         grouped = group_leaves(graph, cells, candidates[0], limits)
-        candidates = [grouped, _regrouped(graph, cells, candidates[0], problem.seed)]
+        candidates = [grouped, _partition_pods(graph, cells, candidates[0], problem.seed)]
         candidates.append(_pods_first(graph, cells, problem.seed))
     best = min(candidates, key=lambda leaf: cells.cost(graph, leaf))
     if refine:
@@ -39,7 +39,7 @@ def _flat(graph: Graph, cells: Cells, seed: int) -> NDArray[np.int64]:
     return partition(graph, cells.leaf_size, seed)
 
 
-def _regrouped(
+def _partition_pods(
     graph: Graph, cells: Cells, leaf_of_rank: NDArray[np.int64], seed: int
 ) -> NDArray[np.int64]:
     """Partition the graph between leaves into pods; leaves of one size only."""

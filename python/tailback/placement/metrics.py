@@ -39,20 +39,20 @@ def switch_distance(fabric: Fabric, leaves: NDArray[np.int64]) -> NDArray[np.int
     climb, level, fall = step > 0, step == 0, step < 0
     rows = np.concatenate([src[climb], src[level], src[fall], s + src[level], s + src[fall]])
     cols = np.concatenate([dst[climb], dst[level], s + dst[fall], s + dst[level], s + dst[fall]])
-    both = _hops(rows, cols, 2 * s, leaves)
+    both = _count_hops(rows, cols, 2 * s, leaves)
     hops = np.minimum(both[:, leaves], both[:, s + leaves])
     if np.isinf(hops).any():
-        plain = _hops(src, dst, s, leaves)[:, leaves]
+        plain = _count_hops(src, dst, s, leaves)[:, leaves]
         hops = np.where(np.isinf(hops), plain, hops)
     return np.where(np.isinf(hops), -1, np.nan_to_num(hops, posinf=0) + 1).astype(np.int64)
 
 
-def _hops(
+def _count_hops(
     rows: NDArray[np.int64], cols: NDArray[np.int64], n: int, sources: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     graph = csr_array((np.ones(len(rows)), (rows, cols)), shape=(n, n))
-    found = shortest_path(graph, method="D", unweighted=True, indices=sources)
-    return np.asarray(found, np.float64).reshape(len(sources), n)
+    hops = shortest_path(graph, method="D", unweighted=True, indices=sources)
+    return np.asarray(hops, np.float64).reshape(len(sources), n)
 
 
 def switches_visited(

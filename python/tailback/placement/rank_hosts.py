@@ -61,10 +61,10 @@ def rank_hosts(path: Path) -> list[str]:
     """
     require_unchanged(path)
     text = _text(path)
-    for entry in _ordered():
-        found = entry(text, path)
-        if found is not None:
-            return found
+    for entry in _detectable_forms():
+        hosts = entry(text, path)
+        if hosts is not None:
+            return hosts
     raise PlacementError(
         "names no host of any rank",
         file=path,
@@ -87,7 +87,7 @@ def rank_columns_not_used(path: Path) -> list[str]:
 
 
 def explicit_hosts(text: str, path: Path) -> list[str] | None:
-    """Host of each rank of a CSV or what a job printed; None for lists that launchers read.
+    """Host of each rank in a CSV or the output of a job; None for lists that launchers read.
 
     Args:
         text: Content of the file.
@@ -97,9 +97,9 @@ def explicit_hosts(text: str, path: Path) -> list[str] | None:
         PlacementError: As :func:`rank_hosts`.
     """
     for form in (from_csv, from_environment, from_output, from_tagged_lines):
-        found = form(text, path)
-        if found is not None:
-            return found
+        hosts = form(text, path)
+        if hosts is not None:
+            return hosts
     return None
 
 
@@ -112,7 +112,7 @@ def _text(path: Path) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def _ordered() -> list[Form]:
+def _detectable_forms() -> list[Form]:
     """Formats that can be detected, before the list of hosts, which matches almost anything."""
     names = (
         "rank-csv",
@@ -129,40 +129,40 @@ def _ordered() -> list[Form]:
 
 @FORMS.register("rank-csv")
 def from_csv(text: str, path: Path) -> list[str] | None:
-    """CSV with the columns rank and host."""
+    """Hosts of a CSV with the columns rank and host."""
     if set(header_of(text[: 1 << 16], ALIASES) or {}) != {"rank", "host"}:
         return None
     table = parse(text, ALIASES, ("rank", "host"), path=path, error_type=PlacementError)
     table.need("rank")
-    ranks = table.number("rank", whole=True).to_list()
+    ranks = table.number("rank", integer=True).to_list()
     hosts = table.need("host").to_list()
     lines = table.rows["line"].to_list()
-    found: dict[int, str] = {}
+    host_of: dict[int, str] = {}
     for rank, host, line in zip(ranks, hosts, lines, strict=True):
-        if rank in found:
+        if rank in host_of:
             raise table.error_at(
                 "rank", line, f"rank {rank} is listed twice", "give each rank one line"
             )
-        found[rank] = host
-    return _complete(found, path)
+        host_of[rank] = host
+    return _hosts_in_order(host_of, path)
 
 
-def _complete(found: dict[int, str], path: Path) -> list[str]:
+def _hosts_in_order(host_of: dict[int, str], path: Path) -> list[str]:
     """The hosts in order of rank.
 
     Raises:
         PlacementError: There is no rank, or one is missing.
     """
-    if not found:
+    if not host_of:
         raise PlacementError("names no rank", file=path, remedy="give one line per rank")
-    missing = next((rank for rank in range(len(found)) if rank not in found), None)
+    missing = next((rank for rank in range(len(host_of)) if rank not in host_of), None)
     if missing is not None:
         raise PlacementError(
-            f"rank {missing} is missing (the highest is {max(found)})",
+            f"rank {missing} is missing (the highest is {max(host_of)})",
             file=path,
             remedy="ranks count from 0 without gaps; give all of them",
         )
-    return [found[rank] for rank in range(len(found))]
+    return [host_of[rank] for rank in range(len(host_of))]
 
 
 @FORMS.register("environment")
@@ -185,10 +185,10 @@ def from_environment(text: str, path: Path) -> list[str] | None:
         mine[-1][name] = value
     every = [record for mine in records.values() for record in mine]
     ranked = [record for record in every if any(name in record for name in _RANK)]
-    if len(ranked) > 1 or any(_of(record, _RANK) == "0" for record in ranked):
-        whole = [record for record in ranked if any(name in record for name in _HOST)]
-        if whole:
-            return _by_rank(whole, path)
+    if len(ranked) > 1 or any(_first_value(record, _RANK) == "0" for record in ranked):
+        complete = [record for record in ranked if any(name in record for name in _HOST)]
+        if complete:
+            return _by_rank(complete, path)
     job = next((record for record in every if _nodelist(record)), None)
     if job is not None:
         return _by_job(job, path)
@@ -219,32 +219,32 @@ _LSF: Final = ("LSB_HOSTS", "LSB_MCPU_HOSTS")
 _KNOWN: Final = frozenset((*_RANK, *_HOST, *_LOCAL, *_JOB, *_LSF, "LSB_DJOB_NUMPROC"))
 
 
-def _of(record: dict[str, str], names: tuple[str, ...]) -> str:
+def _first_value(record: dict[str, str], names: tuple[str, ...]) -> str:
     return next((record[name] for name in names if record.get(name)), "")
 
 
 def _nodelist(record: dict[str, str]) -> str:
-    return _of(record, _JOB[:3])
+    return _first_value(record, _JOB[:3])
 
 
 def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
     """The hosts in the environments of the ranks."""
-    found: dict[int, str] = {}
+    host_of: dict[int, str] = {}
     local: dict[tuple[str, str], int] = {}
     for record in records:
-        text, host = _of(record, _RANK), _of(record, _HOST)
+        text, host = _first_value(record, _RANK), _first_value(record, _HOST)
         if not text.isdecimal() or int(text) >= MAX_RANKS:
             raise PlacementError(
                 f"{text[:40]!r} is not a rank", file=path, remedy="the output is cut or interleaved"
             )
         rank = int(text)
-        if found.setdefault(rank, host) != host:
+        if host_of.setdefault(rank, host) != host:
             raise PlacementError(
-                f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}",
+                f"rank {rank} is on {host_of[rank][:60]!r} and on {host[:60]!r}",
                 file=path,
                 remedy="the outputs of ranks are interleaved; run mpirun with --tag-output",
             )
-        place = _of(record, _LOCAL)
+        place = _first_value(record, _LOCAL)
         if place and local.setdefault((host, place), rank) != rank:
             raise PlacementError(
                 f"ranks {local[host, place]} and {rank} are both number {place[:20]} of host "
@@ -252,7 +252,7 @@ def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
                 file=path,
                 remedy="run: mpirun … sh -c 'echo PMIX_HOSTNAME=$(hostname); env'",
             )
-    return _complete(found, path)
+    return _hosts_in_order(host_of, path)
 
 
 def _by_job(job: dict[str, str], path: Path) -> list[str]:
@@ -261,7 +261,7 @@ def _by_job(job: dict[str, str], path: Path) -> list[str]:
         hosts = expand_hosts(_nodelist(job))
     except PlacementError as error:
         raise error.located(path) from None
-    tasks = _of(job, _JOB[3:5])
+    tasks = _first_value(job, _JOB[3:5])
     each: list[int] = []
     for part in tasks.split(","):
         match = _TASKS.fullmatch(part.strip())
@@ -327,7 +327,7 @@ def _by_lsf_job(job: dict[str, str], path: Path) -> list[str]:
             file=path,
             remedy="give the environment of one job",
         )
-    return _complete(dict(enumerate(hosts)), path)
+    return _hosts_in_order(dict(enumerate(hosts)), path)
 
 
 _MAP_HOST: Final = re.compile(r"Data for node:\s*(?:Name:\s*)?(\S+)")
@@ -340,17 +340,17 @@ _BINDING: Final = re.compile(
 @FORMS.register("launcher-output")
 def from_output(text: str, path: Path) -> list[str] | None:
     """Output of Open MPI's mpirun with --display-map or --report-bindings."""
-    found: dict[int, str] = {}
+    host_of: dict[int, str] = {}
     host = ""
     # Other output of the job may be between these lines.
     for number, line in enumerate(text.splitlines(), 1):
         if (match := _MAP_HOST.search(line)) is not None:
             host = match[1]
         elif host and (match := _MAP_RANK.search(line)) is not None:
-            _add(found, int(match[1]), host, path, number)
+            _add_rank(host_of, int(match[1]), host, path, number)
         elif (match := _BINDING.search(line)) is not None:
-            _add(found, int(match[2]), match[1], path, number)
-    return _complete(found, path) if found else None
+            _add_rank(host_of, int(match[2]), match[1], path, number)
+    return _hosts_in_order(host_of, path) if host_of else None
 
 
 _TAGGED: Final = re.compile(
@@ -364,26 +364,26 @@ _TAGGED: Final = re.compile(
 @FORMS.register("tagged-lines")
 def from_tagged_lines(text: str, path: Path) -> list[str] | None:
     """Output of hostname, tagged with the rank: srun -l, mpirun --tag-output, mpiexec -l."""
-    found: dict[int, str] = {}
+    host_of: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         match = _TAGGED.match(line.strip())
         if match is None:
             return None
-        _add(found, int(match[1] or match[2]), match[3], path, number)
-    return _complete(found, path) if found else None
+        _add_rank(host_of, int(match[1] or match[2]), match[3], path, number)
+    return _hosts_in_order(host_of, path) if host_of else None
 
 
-def _add(found: dict[int, str], rank: int, host: str, path: Path, line: int) -> None:
+def _add_rank(host_of: dict[int, str], rank: int, host: str, path: Path, line: int) -> None:
     """Add the host of a rank, which may be repeated.
 
     Raises:
         PlacementError: It has another one already.
     """
-    if found.setdefault(rank, host) != host:
+    if host_of.setdefault(rank, host) != host:
         raise PlacementError(
-            f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}",
+            f"rank {rank} is on {host_of[rank][:60]!r} and on {host[:60]!r}",
             file=path,
             place=f"line {line}",
             remedy="give the output of one run",
@@ -400,13 +400,13 @@ def erf_hosts(text: str, path: Path) -> list[int] | None:
     Raises:
         PlacementError: A line cannot be read, or a rank is missing or has two hosts.
     """
-    found: dict[int, str] = {}
+    host_of: dict[int, str] = {}
     for number, line in _lines(text):
         if not re.match(r"rank\s*:", line, re.IGNORECASE):
             # Options such as cpu_index_using come before the ranks.
-            if not found and re.match(r"[a-z_]+\s*:\s*\w+\Z", line, re.IGNORECASE):
+            if not host_of and re.match(r"[a-z_]+\s*:\s*\w+\Z", line, re.IGNORECASE):
                 continue
-            if not found:
+            if not host_of:
                 return None
         ranks = _ERF_RANKS.match(line)
         host = _ERF_HOST.search(ranks[2]) if ranks is not None else None
@@ -434,8 +434,8 @@ def erf_hosts(text: str, path: Path) -> list[int] | None:
                     remedy="check the ranks",
                 )
             for rank in range(int(first), int(last or first) + 1):
-                _add(found, rank, host[1], path, number)
-    return [int(host) for host in _complete(found, path)] if found else None
+                _add_rank(host_of, rank, host[1], path, number)
+    return [int(host) for host in _hosts_in_order(host_of, path)] if host_of else None
 
 
 @FORMS.register("jsrun-erf")
@@ -522,7 +522,7 @@ def from_cray_order(text: str, path: Path) -> list[str] | None:
             place=f"line {lines[0][0]}",
             remedy=f"name them in their order, like {option('hosts', 'hostA:2,hostB:2')}",
         )
-    return _complete({rank: name for rank, (name, _) in zip(ranks, nodes, strict=True)}, path)
+    return _hosts_in_order({rank: name for rank, (name, _) in zip(ranks, nodes, strict=True)}, path)
 
 
 @FORMS.register("rankfile")
@@ -531,16 +531,16 @@ def from_rankfile(text: str, path: Path) -> list[str] | None:
     lines = _lines(text)
     if not lines or not lines[0][1].lower().startswith("rank "):
         return None
-    found: dict[int, str] = {}
+    host_of: dict[int, str] = {}
     for number, line in lines:
         match = _RANKFILE.match(line)
-        if match is None or int(match[1]) in found:
+        if match is None or int(match[1]) in host_of:
             what = f"{line[:80]!r} cannot be read" if match is None else f"rank {match[1]} is twice"
             raise PlacementError(
                 what, file=path, place=f"line {number}", remedy="write rank 0=host slot=0"
             )
-        found[int(match[1])] = match[2]
-    return _complete(found, path)
+        host_of[int(match[1])] = match[2]
+    return _hosts_in_order(host_of, path)
 
 
 @FORMS.register("host-list")

@@ -105,12 +105,12 @@ def _box(options: Options, name: str, grid: tuple[int, ...]) -> tuple[int, ...]:
 def _literal(grid: tuple[int, ...], boxes: list[tuple[int, ...]]) -> NDArray[np.int64]:
     """Ranks box after box, the last dimension fastest (tile-column by tile-column)."""
     ranks = np.arange(int(np.prod(grid)))
-    rest = coordinates(ranks, grid)
+    inside = coordinates(ranks, grid)
     keys: list[NDArray[np.int64]] = []
     for box in boxes:
-        keys.extend((rest // np.asarray(box)).T)
-        rest = rest % np.asarray(box)
-    keys.extend(rest.T[::-1])
+        keys.extend((inside // np.asarray(box)).T)
+        inside = inside % np.asarray(box)
+    keys.extend(inside.T[::-1])
     return np.lexsort(keys[::-1])
 
 
@@ -200,12 +200,12 @@ class _Filler:
 
 
 def _shapes(extent: tuple[int, ...], size: float, load: NDArray[np.float64]) -> list[_Shape]:
-    """Band shapes by the surface a box of ``size`` cut from them has, smallest first.
+    """Band shapes, those with the smallest surface of a box of ``size`` first.
 
-    Shapes that divide the grid evenly are kept even if another one has a smaller estimate, which
-    ignores the steps where bands end within a piece.
+    The estimated surface ignores the steps where bands end within a piece. Shapes that divide the
+    grid evenly are therefore kept even if another shape has a smaller estimate.
     """
-    found: dict[tuple[int, ...], tuple[tuple[float | int, ...], bool, _Shape]] = {}
+    best: dict[tuple[int, ...], tuple[tuple[float | int, ...], bool, _Shape]] = {}
     for along in range(len(extent)):
         others = [d for d in range(len(extent)) if d != along]
         for width in _widths([extent[d] for d in others], size):
@@ -219,9 +219,9 @@ def _shapes(extent: tuple[int, ...], size: float, load: NDArray[np.float64]) -> 
             # Among equals prefer bands along the last dimension, wide in x.
             key = (round(float(surface), 9), not divides, -along, *(-w for w in width))
             bands = (along, *counts)
-            if bands not in found or key < found[bands][0]:
-                found[bands] = (key, divides, _Shape(along, width))
-    ranked = sorted(found.values(), key=lambda f: f[0])
+            if bands not in best or key < best[bands][0]:
+                best[bands] = (key, divides, _Shape(along, width))
+    ranked = sorted(best.values(), key=lambda f: f[0])
     chosen = ranked[:MAX_SHAPES] + [f for f in ranked[MAX_SHAPES:] if f[1]][:MAX_SHAPES]
     return [shape for _, _, shape in chosen]
 

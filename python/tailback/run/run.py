@@ -169,10 +169,10 @@ class Run:
             raise RunError(
                 f"damaged run directory: {str(error).splitlines()[0]}", file=path, remedy=_RERUN
             ) from None
-        found = provenance.get("format") if isinstance(provenance, dict) else None
-        if found != FORMAT:
+        stated = provenance.get("format") if isinstance(provenance, dict) else None
+        if stated != FORMAT:
             raise RunError(
-                f"run format {found!r}, this version reads {FORMAT}",
+                f"run format {stated!r}, this version reads {FORMAT}",
                 file=path / "run.json",
                 remedy=_RERUN,
             )

@@ -125,11 +125,11 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
     Returns:
         The link of each packet, shape (P,); -1 if no candidate has the hash.
     """
-    chance = _chances(core, packets, usual)
+    chance = _estimate_chances(core, packets, usual)
     out = np.full(len(packets.ids), -1, np.int64)
     for rows in _blocks(packets):
         part = packets.take(rows)
-        pairs = _agree(core, part)
+        pairs = _match_hashes(core, part)
         weight, last = _weigh(chance, part, pairs)
         total = np.bincount(pairs.row, weight, len(part.ids))
         target = uniform[rows] * (total + last)
@@ -142,26 +142,26 @@ def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform:
         # Stay within the packet's own pairs despite rounding.
         at = np.clip(at, end - count, np.maximum(end - 1, 0))
         inner = (count > 0) & (target < total)
-        found = np.where((last > 0) & ~inner, part.last, -1)
-        found[inner] = packets.links[pairs.entry[at[inner]]]
+        drawn = np.where((last > 0) & ~inner, part.last, -1)
+        drawn[inner] = packets.links[pairs.entry[at[inner]]]
         # Rounding put the target beyond the end of the range.
-        stray = (found < 0) & (count > 0)
-        found[stray] = packets.links[pairs.entry[at[stray]]]
-        out[rows] = found
+        stray = (drawn < 0) & (count > 0)
+        drawn[stray] = packets.links[pairs.entry[at[stray]]]
+        out[rows] = drawn
     return out
 
 
-def _chances(core: Matcher, packets: AmbiguousPackets, usual: Floats) -> _Chances:
+def _estimate_chances(core: Matcher, packets: AmbiguousPackets, usual: Floats) -> _Chances:
     """Estimate the use of links from all hashes."""
     hops, n_links = _Hops.of(packets), len(usual)
     use = np.maximum(usual, 0.0)
     sizes = packets.sizes
     expected = int((sizes[packets.of]).sum()) >> packets.bits
     fitted = packets.take(slice(None, None, max(-(-expected // MAX_FITTED), 1)))
-    parts = [(rows.start, _agree(core, fitted.take(rows))) for rows in _blocks(fitted)]
+    parts = [(rows.start, _match_hashes(core, fitted.take(rows))) for rows in _blocks(fitted)]
     to_node = np.bincount(fitted.last, minlength=n_links).astype(np.float64)
     chance = _Chances(
-        hops.chances(np.zeros(len(packets.links)), use), _ejected(packets, usual, to_node)
+        hops.chances(np.zeros(len(packets.links)), use), _ejection_chances(packets, usual, to_node)
     )
     if not parts:
         return chance
@@ -174,9 +174,9 @@ def _chances(core: Matcher, packets: AmbiguousPackets, usual: Floats) -> _Chance
     for _ in range(STEPS):
         weight, last = _weigh(chance, fitted, pairs)
         total = np.maximum(np.bincount(pairs.row, weight, len(last)) + last, 1e-300)
-        own = _sums(pairs.entry, weight / total[pairs.row], len(packets.links)) * scale
-        use = _sums(packets.links, own, n_links)
-        entry = hops.chances(own, use)
+        packets_at = _sums(pairs.entry, weight / total[pairs.row], len(packets.links)) * scale
+        use = _sums(packets.links, packets_at, n_links)
+        entry = hops.chances(packets_at, use)
         ejected = _sums(fitted.last, last / total, n_links)
         mean = float(ejected.sum() / len(last))
         if packets.ejected:
@@ -216,11 +216,12 @@ class _Hops:
         kind = np.unique(kind, return_inverse=True)[1].reshape(-1)
         return _Hops(packets.links, of_entry, of_hop, kind, np.bincount(of_entry))
 
-    def chances(self, own: Floats, use: Floats) -> Floats:
+    def chances(self, packets_at: Floats, use: Floats) -> Floats:
         """Prior probability of each entry within its class, (E,).
 
         Args:
-            own: Estimated packets of the class at each entry; zeros if not estimated yet, (E,).
+            packets_at: Estimated packets of the class at each entry; zeros before the first
+                estimate, (E,).
             use: Packets of all classes on each link, (L,).
         """
         if not len(self.links):
@@ -229,14 +230,14 @@ class _Hops:
         usual = each / np.bincount(self.of_entry, each)[self.of_entry]
         # Pseudo-counts: one packet per candidate, distributed like all packets; and one per class,
         # distributed over the hops like the packets of all classes with equally many hops.
-        at_hop = np.bincount(self.of_entry, own)
+        at_hop = np.bincount(self.of_entry, packets_at)
         size = self.size.astype(np.float64)
-        inside = (own + size[self.of_entry] * usual) / (at_hop + size)[self.of_entry]
-        pooled = (np.bincount(self.kind, at_hop) if own.any() else self._used(use)) + 1e-9
+        inside = (packets_at + size[self.of_entry] * usual) / (at_hop + size)[self.of_entry]
+        pooled = (np.bincount(self.kind, at_hop) if packets_at.any() else self._used(use)) + 1e-9
         pooled = pooled[self.kind]
         pooled /= np.bincount(self.of_hop, pooled)[self.of_hop]
-        whole = np.bincount(self.of_hop, at_hop)
-        share = (at_hop + pooled) / (whole + 1.0)[self.of_hop]
+        of_class = np.bincount(self.of_hop, at_hop)
+        share = (at_hop + pooled) / (of_class + 1.0)[self.of_hop]
         return np.asarray(share[self.of_entry] * inside, np.float64)
 
     def _used(self, use: Floats) -> Floats:
@@ -245,7 +246,7 @@ class _Hops:
         return np.asarray(np.bincount(key // len(use), use[key % len(use)]), np.float64)
 
 
-def _ejected(packets: AmbiguousPackets, usual: Floats, to_node: Floats) -> Floats:
+def _ejection_chances(packets: AmbiguousPackets, usual: Floats, to_node: Floats) -> Floats:
     """Initial probabilities of ejection links for the packets to each node, by unbiased counts."""
     if not packets.ejected:
         return np.zeros(len(usual))
@@ -254,8 +255,8 @@ def _ejected(packets: AmbiguousPackets, usual: Floats, to_node: Floats) -> Float
     ends = np.flatnonzero(to_node)
     mean = float(usual[ends].sum() / max(usual[ends].sum() + usual[inner].sum(), 1e-12))
     # Packets are weighted by path length, so a node's packets are its share of the total weight.
-    whole = (usual[ends].sum() + usual[inner].sum()) * to_node / max(to_node.sum(), 1.0)
-    share = np.divide(usual, whole, out=np.full(len(usual), mean), where=whole > 0)
+    packets_to = (usual[ends].sum() + usual[inner].sum()) * to_node / max(to_node.sum(), 1.0)
+    share = np.divide(usual, packets_to, out=np.full(len(usual), mean), where=packets_to > 0)
     return np.asarray(np.clip(share, UNUSED, 1.0 - UNUSED), np.float64)
 
 
@@ -280,7 +281,7 @@ def _blocks(packets: AmbiguousPackets) -> Iterator[slice]:
         first = end
 
 
-def _agree(core: Matcher, packets: AmbiguousPackets) -> _Matches:
+def _match_hashes(core: Matcher, packets: AmbiguousPackets) -> _Matches:
     sizes = packets.sizes[packets.of]
     row = np.repeat(np.arange(len(sizes)), sizes)
     first = packets.start[packets.of] - (np.cumsum(sizes) - sizes)

@@ -62,8 +62,8 @@ def writable(table: pl.DataFrame, pairs: PairCandidates) -> NDArray[np.int64]:
         pairs: Candidates of the pairs of switches packets went between.
 
     Returns:
-        Their number among the 2^16 of any bits, shape (P,); 0 where the packet's own tag, if it is
-        not empty, is none of them.
+        Their number among the 2^16 possible tags, shape (P,); 0 where the packet has a tag that is
+        not one of them.
     """
     header = table["header"].to_numpy()
     seen = np.asarray(header & np.uint64(LOCATORS), np.int64)
@@ -77,10 +77,10 @@ def writable(table: pl.DataFrame, pairs: PairCandidates) -> NDArray[np.int64]:
     entry = np.unique(owner << LOCATOR_BITS | locators(links.astype(np.int64)))
     last = table["dst_node"].to_numpy()
     ejects = pairs.ejects()[last]
-    own = ejects & (locators(pairs.ejection[last].astype(np.int64)) == seen)
+    at_end = ejects & (locators(pairs.ejection[last].astype(np.int64)) == seen)
     between = pairs.length[pair] > 1
     count = np.bincount(entry >> LOCATOR_BITS, minlength=len(sizes))[pair] * between + ejects
-    possible = own | (between & np.isin(pair << LOCATOR_BITS | seen, entry)) | (seen == 0)
+    possible = at_end | (between & np.isin(pair << LOCATOR_BITS | seen, entry)) | (seen == 0)
     others = len(MAXIMUM_SIGNALS) * ((1 << VALUE_BITS) - 1)
     return np.asarray(np.where(formed & possible, others * count, 0), np.int64)
 
@@ -169,7 +169,7 @@ def find_bottlenecks(
     alike = _grouped(table, pairs, links)
     return Bottlenecks(
         table.height,
-        _fitted(alike),
+        _fit_counts(alike),
         _certain(alike),
         np.asarray(alike.share.T @ alike.size, np.float64),
         _crossing(table[alike.rows], pairs, links),
@@ -209,7 +209,7 @@ def draw_bottlenecks(
     """
     alike = _grouped(table, pairs, links)
     # No candidate has probability 0.
-    share = csr_matrix(alike.share.multiply(_fitted(alike)[None, :] + 1e-9))
+    share = csr_matrix(alike.share.multiply(_fit_counts(alike)[None, :] + 1e-9))
     sums = np.concatenate([[0.0], np.cumsum(share.data)])
     first, last = share.indptr[alike.of], share.indptr[alike.of + 1] - 1
     target = sums[first] + uniform[alike.rows] * (sums[last + 1] - sums[first])
@@ -268,19 +268,19 @@ def _grouped(table: pl.DataFrame, pairs: PairCandidates, links: int) -> _Alike:
     return _Alike(rows, of, size.astype(np.float64), share)
 
 
-def _fitted(alike: _Alike) -> Floats:
+def _fit_counts(alike: _Alike) -> Floats:
     """Counts of maximum likelihood, from an even division of the packets of each group, (L,)."""
     share, back = alike.share, csr_matrix(alike.share.T)
-    found = np.asarray(back @ (alike.size / np.asarray(share.sum(axis=1)).ravel()), np.float64)
+    counts = np.asarray(back @ (alike.size / np.asarray(share.sum(axis=1)).ravel()), np.float64)
     for _ in range(_STEPS):
-        expected = share @ found
+        expected = share @ counts
         ratio = np.divide(alike.size, expected, out=np.zeros_like(expected), where=expected > 0)
-        new = found * (back @ ratio)
-        change = float(np.abs(new - found).max(initial=0.0))
-        found = new
+        new = counts * (back @ ratio)
+        change = float(np.abs(new - counts).max(initial=0.0))
+        counts = new
         if change < _SETTLED_PACKETS:
             break
-    return found
+    return counts
 
 
 def _crossing(hot: pl.DataFrame, pairs: PairCandidates, links: int) -> Floats:

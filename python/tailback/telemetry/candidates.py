@@ -90,9 +90,9 @@ def routed_choices(
     counts, links = np.zeros((len(goal_switch), s), np.int64), []
     for number, node in enumerate(node_of.tolist()):
         for at in range(s):
-            found = [] if at == goal_switch[number] else list(next_links(at, node))
-            counts[number, at] = len(found)
-            links.extend(found)
+            onward = [] if at == goal_switch[number] else list(next_links(at, node))
+            counts[number, at] = len(onward)
+            links.extend(onward)
     start = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
     return ForwardingChoices(
         s,
@@ -122,10 +122,10 @@ def fixed_choices(
     goal[nodes] = np.arange(len(nodes))
     table = [np.asarray(links_to(node), np.int64) for node in nodes.tolist()]
     every = np.concatenate([np.zeros(0, np.int64), *table])
-    known = every != np.iinfo(np.uint32).max
-    start = np.concatenate([[0], np.cumsum(known)]).astype(np.int64)
+    valid = every != np.iinfo(np.uint32).max
+    start = np.concatenate([[0], np.cumsum(valid)]).astype(np.int64)
     goal_switch = fabric.node_switch.astype(np.int64)[nodes]
-    return ForwardingChoices(fabric.n_switches, goal, goal_switch, start, every[known])
+    return ForwardingChoices(fabric.n_switches, goal, goal_switch, start, every[valid])
 
 
 @dataclass(frozen=True)
@@ -183,12 +183,12 @@ class PairCandidates:
 
     def any_hop(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         """Candidates of each pair at any hop between switches, each once, as ``(start, links)``."""
-        owners, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        owners, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for start, links in self.hops:
             sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
             owners.append(np.repeat(np.arange(len(sizes)), sizes))
-            found.append(links.astype(np.int64))
-        owner, link = np.concatenate(owners), np.concatenate(found)
+            parts.append(links.astype(np.int64))
+        owner, link = np.concatenate(owners), np.concatenate(parts)
         n = int(link.max(initial=0)) + 1
         # On large networks sorting is ten times as fast as numpy.unique, which hashes.
         both = np.sort(owner * n + link)
@@ -209,9 +209,9 @@ class PairCandidates:
 
     def last(self, destination: NDArray[np.uint32]) -> CandidateLinks:
         """The ejection link, which the destination determines."""
-        own = self.ejects()
-        start = np.concatenate([[0], np.cumsum(own)]).astype(np.uint64)
-        return CandidateLinks(destination.astype(np.uint32), start, self.ejection[own])
+        ejects = self.ejects()
+        start = np.concatenate([[0], np.cumsum(ejects)]).astype(np.uint64)
+        return CandidateLinks(destination.astype(np.uint32), start, self.ejection[ejects])
 
 
 def pair_candidates(
@@ -239,7 +239,7 @@ def pair_candidates(
     index = np.full((s, g), -1, np.int64)
     index.reshape(-1)[pairs] = np.arange(len(pairs))
     length = np.zeros(len(pairs), np.uint8)
-    found: list[list[tuple[Ints, Ints]]] = [[] for _ in range(most_hops)]
+    parts_by_hop: list[list[tuple[Ints, Ints]]] = [[] for _ in range(most_hops)]
     into = fabric.link_dst.astype(np.int64) - n
     for goal, mine in _by_goal(pairs % g):
         goal_switch = int(choices.goal_switch[goal])
@@ -262,11 +262,11 @@ def pair_candidates(
             if not reached.any():
                 break
             row, link = np.nonzero(reached[:, from_switch])
-            found[hop].append((mine[row], links[link]))
+            parts_by_hop[hop].append((mine[row], links[link]))
             ahead = np.zeros_like(reached)
             ahead[row, into[links[link]]] = True
             reached = ahead
-    hops = [_by_pair(parts, len(pairs)) for parts in found if parts]
+    hops = [_by_pair(parts, len(pairs)) for parts in parts_by_hop if parts]
     ejection = np.zeros(n, np.uint32)
     last = np.flatnonzero(fabric.link_dst < n)
     ejection[fabric.link_dst[last]] = last

@@ -161,9 +161,9 @@ def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
         text = content(path).decode("utf-8", errors="replace")
     except TailbackError:
         return {}
-    found = [(lid, name) for name, lid in _ADAPTER.findall(text)] + _ADAPTER_PORT.findall(text)
+    lids = [(lid, name) for name, lid in _ADAPTER.findall(text)] + _ADAPTER_PORT.findall(text)
     node = _unique_names(fabric)
-    return {str(int(lid)): node[name] for lid, name in found if name in node}
+    return {str(int(lid)): node[name] for lid, name in lids if name in node}
 
 
 def _unique_names(fabric: Fabric) -> dict[str, int]:
@@ -181,23 +181,23 @@ def _unique_names(fabric: Fabric) -> dict[str, int]:
 
 
 def nodes_of_addresses(
-    addresses: list[str], fabric: Fabric, known: dict[str, int]
+    addresses: list[str], fabric: Fabric, node_of: dict[str, int]
 ) -> NDArray[np.int64]:
     """Node of each address, -1 if unknown.
 
     Args:
         addresses: Local ids and IP addresses.
         fabric: The fabric.
-        known: Node by address. If it has any local id, it must have all; otherwise the local id of
-            a node is its number + 1, as written by ``tailback export pcap``. An IP address may also
-            be the name of a node.
+        node_of: Node by address. If it has any local id, it must have all; otherwise the local id
+            of a node is its number + 1, as written by ``tailback export pcap``. An IP address may
+            also be the name of a node.
     """
     names = _unique_names(fabric)
-    lids = any(address.isdecimal() for address in known)
+    lids = any(address.isdecimal() for address in node_of)
     out = np.full(len(addresses), -1, np.int64)
     for number, address in enumerate(addresses):
-        if address in known:
-            out[number] = known[address]
+        if address in node_of:
+            out[number] = node_of[address]
         elif address.isdecimal():
             if not lids and 1 <= int(address) <= fabric.n_nodes:
                 out[number] = int(address) - 1
@@ -289,11 +289,11 @@ class _ContextRows:
         ]
         label = []
         for phase, call, path in zip(*texts, strict=True):
-            one = (phase or call or UNKNOWN_PHASE, call, path)
-            if one not in number:
-                number[one] = len(labels)
-                labels.append(one)
-            label.append(number[one])
+            key = (phase or call or UNKNOWN_PHASE, call, path)
+            if key not in number:
+                number[key] = len(labels)
+                labels.append(key)
+            label.append(number[key])
         columns = [pl.Series("label", label, pl.UInt32)]
         for role in ("source", "destination"):
             columns.append(self._nodes(table, role).alias(role))
@@ -314,8 +314,8 @@ class _ContextRows:
         if role not in table.rows.columns:
             return pl.Series([None] * table.rows.height, dtype=pl.Int64)
         texts = table.rows[role]
-        found = texts.replace_strict(self._names, default=None, return_dtype=pl.Int64)
-        wrong = found.is_null() & texts.is_not_null()
+        nodes = texts.replace_strict(self._names, default=None, return_dtype=pl.Int64)
+        wrong = nodes.is_null() & texts.is_not_null()
         if wrong.any():
             row = int(wrong.arg_true()[0])
             raise table.error_at(
@@ -324,7 +324,7 @@ class _ContextRows:
                 f"the fabric has no node {str(texts[row])[:40]!r}",
                 nearest(str(texts[row])[:40], self._names),
             )
-        return found
+        return nodes
 
     def frame(self) -> pl.DataFrame:
         """All rows."""
@@ -337,7 +337,7 @@ class _ContextRows:
 def _number(table: Delimited, role: str, most: int) -> pl.Series:
     if role not in table.rows.columns:
         return pl.Series([None] * table.rows.height, dtype=pl.Int64)
-    values = table.number(role, whole=True).cast(pl.Int64, strict=False)
+    values = table.number(role, integer=True).cast(pl.Int64, strict=False)
     wrong = (values < 0) | (values > most) | (values.is_null() & table.rows[role].is_not_null())
     if wrong.any():
         row = int(wrong.arg_true()[0])
@@ -351,7 +351,7 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
 
 
 def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
-    """Label of each packet: that of the first matching row, 0 if none matches.
+    """Label of each packet, from the first matching row; 0 if none matches.
 
     Args:
         packets: ``src_node, dst_node, queue_pair, sequence``, P rows.
@@ -369,7 +369,7 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
         *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, "first_psn"))
     ):
         on = [name for name, there in zip(keys, stated, strict=False) if there]
-        _apply(
+        _label_packets(
             packets,
             group.sort("row"),
             {name: keys[name] for name in on},
@@ -379,15 +379,15 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
     return label
 
 
-def _apply(
+def _label_packets(
     packets: pl.DataFrame,
     rows: pl.DataFrame,
     on: dict[str, str],
     stretches: bool,
-    found: tuple[NDArray[np.uint32], NDArray[np.int64]],
+    assigned: tuple[NDArray[np.uint32], NDArray[np.int64]],
 ) -> None:
-    """Label packets by rows of one kind if the row precedes the one that labelled them so far."""
-    label, best = found
+    """Label packets by rows of one kind; across kinds, the earliest row takes precedence."""
+    label, best = assigned
     left = packets.select(
         *(pl.col(column).cast(pl.Int64).alias(name) for name, column in on.items()),
         pl.col("sequence").cast(pl.Int64),

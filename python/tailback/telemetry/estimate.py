@@ -73,12 +73,12 @@ def select(tables: Mapping[str, pl.DataFrame], selection: Selection) -> pl.DataF
     """
     labels = tables["labels"].select("label", "phase")
     if selection.phases is not None:
-        known = set(labels["phase"].to_list())
+        phases = set(labels["phase"].to_list())
         for phase in selection.phases:
-            if phase not in known:
+            if phase not in phases:
                 raise RunError(
                     f"no phase {phase!r} in this run",
-                    remedy="phases: " + ", ".join(sorted(map(repr, known))),
+                    remedy="phases: " + ", ".join(sorted(map(repr, phases))),
                 )
     frame = tables["samples"].join(labels, on="label", how="left", maintain_order="left")
     frame = frame.with_columns(pl.col("phase").fill_null(""))
@@ -180,9 +180,11 @@ def _sums(samples: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         if least >= 0 and most <= key.len() + _FEW_GROUPS:
             # Three times as fast as hashing.
             groups = key.to_numpy()
-            found = np.flatnonzero(np.bincount(groups))
-            columns = {name: np.bincount(groups, samples[name].to_numpy())[found] for name in SUMS}
-            return pl.DataFrame({by[0]: pl.Series(found).cast(key.dtype), **columns})
+            present = np.flatnonzero(np.bincount(groups))
+            columns = {
+                name: np.bincount(groups, samples[name].to_numpy())[present] for name in SUMS
+            }
+            return pl.DataFrame({by[0]: pl.Series(present).cast(key.dtype), **columns})
     return samples.group_by(list(by)).agg(pl.col(SUMS).cast(pl.Float64).sum()).sort(list(by))
 
 
@@ -244,7 +246,7 @@ def usual_excess(samples: Floats, weight: Floats, variance: Floats) -> float:
 
 
 def smoothed_excess(weight: Floats, excess: Floats, usual: Floats | float) -> Floats:
-    """l−1 of further packets, from that of the sampled packets.
+    """l−1 of further packets, from l−1 of the sampled packets.
 
     A pseudo-sample of ``usual`` paths is added to each row, as the samples of a link may all be of
     paths of one hop, while longer paths were sampled elsewhere. It never lowers ``excess``, and
@@ -360,8 +362,8 @@ def fraction_lower_bound(
     """
     square = packets**2 - z * z * packets_variance
     linear = congested * packets - (z * z * congested_variance if shared else 0.0)
-    rest = congested**2 - z * z * congested_variance
-    root = np.sqrt(np.maximum(linear**2 - square * rest, 0.0))
+    constant = congested**2 - z * z * congested_variance
+    root = np.sqrt(np.maximum(linear**2 - square * constant, 0.0))
     low = np.divide(linear - root, square, out=np.zeros_like(packets), where=square > 0)
     return np.asarray(np.clip(low, 0.0, 1.0), np.float64)
 

@@ -62,8 +62,8 @@ class CandidateLinks:
         """Sum ``amount`` (one per packet) over the packets that may have used each link, (L,)."""
         sizes = self.sizes
         total = np.bincount(self.of_packet, weights=amount, minlength=len(sizes))
-        found = np.bincount(self.links, weights=np.repeat(total, sizes), minlength=n_links)
-        return np.asarray(found, np.float64)
+        sums = np.bincount(self.links, weights=np.repeat(total, sizes), minlength=n_links)
+        return np.asarray(sums, np.float64)
 
     @property
     def sizes(self) -> NDArray[np.int64]:

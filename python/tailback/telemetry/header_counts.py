@@ -80,7 +80,7 @@ class LinkCounts:
     def table(self) -> pl.DataFrame:
         """One row per link: both counts with variance and 95 % interval, null if unknown.
 
-        Of scheme ``csig`` also the packets whose bottleneck the link was, with their interval; its
+        For scheme ``csig`` also the packets with their bottleneck at the link, with interval. Its
         congested packets have bounds only.
         """
         columns: dict[str, Floats | None] = {}
@@ -91,19 +91,19 @@ class LinkCounts:
             columns[f"{name}_low"], columns[f"{name}_high"] = low, high
         if self.bottlenecks is not None:
             columns["congested_low"], columns["congested_high"] = self.bottlenecks.congested()
-            found = self.bottlenecks.counts()
+            estimates = self.bottlenecks.counts()
             columns |= dict(
-                zip(("bottleneck", "bottleneck_low", "bottleneck_high"), found, strict=True)
+                zip(("bottleneck", "bottleneck_low", "bottleneck_high"), estimates, strict=True)
             )
         columns = {
             name: None if values is None else np.where(self.counted, values, np.nan)
             for name, values in columns.items()
         }
         links = np.arange(len(self.counted), dtype=np.uint32)
-        known = {name: values for name, values in columns.items() if values is not None}
-        unknown = [pl.lit(None, pl.Float64).alias(name) for name in columns if name not in known]
+        present = {name: values for name, values in columns.items() if values is not None}
+        unknown = [pl.lit(None, pl.Float64).alias(name) for name in columns if name not in present]
         # NaN: not known.
-        return pl.DataFrame({"link": links, **known}).fill_nan(None).with_columns(unknown)
+        return pl.DataFrame({"link": links, **present}).fill_nan(None).with_columns(unknown)
 
 
 def packets_a_sample(run: Run) -> float:
@@ -114,7 +114,7 @@ def packets_a_sample(run: Run) -> float:
     return float(run.summary.get("one_in", 1)) / (1.0 - run.scenario.telemetry.header_loss)
 
 
-def _sampled_in_part(
+def _partially_sampled_hop(
     ids: NDArray[np.uint32], pairs: PairCandidates, table: pl.DataFrame
 ) -> tuple[NDArray[np.int64], Floats]:
     """Sampled hop of each packet if only some switches stamp; -1 for none.
@@ -130,7 +130,7 @@ def _sampled_in_part(
     dst = table["dst_node"].to_numpy()
     pair, ejects = pairs.of(table["src_node"].to_numpy(), dst), pairs.ejects()[dst]
     length = pairs.length[pair].astype(np.int64)
-    found, chance = np.full(len(ids), -1, np.int64), np.zeros(len(ids))
+    sampled, chance = np.full(len(ids), -1, np.int64), np.zeros(len(ids))
     words = decision_words(ids)
     for hop in range(int(length.max(initial=0))):
         at_end = length == hop + 1
@@ -143,18 +143,18 @@ def _sampled_in_part(
             )
         acts = np.where(at_end, ejects, (inner == 1) & (length > hop + 1))
         replaces = acts & takes_sample(ids, words, hop)
-        found[replaces] = hop
+        sampled[replaces] = hop
         chance = np.where(acts, chance * (hop / (hop + 1.0)), chance)
         chance[replaces] = 1.0 / (hop + 1.0)
-    return found, np.divide(1.0, chance, out=np.ones(len(ids)), where=chance > 0)
+    return sampled, np.divide(1.0, chance, out=np.ones(len(ids)), where=chance > 0)
 
 
 def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sampled hop of each packet of scheme ``coordinated`` on paths of ``hops``; -1 for none."""
-    found, words = np.full(len(ids), -1, np.int64), decision_words(ids)
+    sampled, words = np.full(len(ids), -1, np.int64), decision_words(ids)
     for hop in range(int(hops.max(initial=0))):
-        found[takes_sample(ids, words, hop) & (hop < hops)] = hop
-    return found
+        sampled[takes_sample(ids, words, hop) & (hop < hops)] = hop
+    return sampled
 
 
 def header_samples(
@@ -176,7 +176,7 @@ def header_samples(
         RunError: No packets were kept, lengths of paths are needed and not known, counts of hops
             have too few bits for them, or the table is damaged.
     """
-    packets, congested = _taken_apart(run, pairs, saturated, any_counts)
+    packets, congested = _split_headers(run, pairs, saturated, any_counts)
     if run.scenario.telemetry.scheme not in HASHED:
         _check_links(run, packets)
         _check_links(run, congested)
@@ -203,26 +203,26 @@ def survival_chances(hops: int, count_bits: int) -> Floats:
     return chance
 
 
-def _hop_by_hop(
+def _samples_by_hop(
     seen: NDArray[np.uint32], hops: NDArray[np.int64], count_bits: int
 ) -> HeaderSamples:
-    """A sample for each hop of each packet: a link is compared with the hash if it is of that hop.
+    """A sample for each hop of each packet, compared with the links of that hop.
 
-    The hash is that of this hop's link with the hop's probability, whose inverse is the weight;
-    hashes of other hops match as often as those of any other link, and cancel.
+    The hash is that of the hop's link with the hop's probability. The weight is the inverse of this
+    probability. Hashes of other hops match as often as those of any other link, and cancel.
     """
     rows, weight, hop = [], [], []
     for length in np.unique(hops[hops > 0]).tolist():
-        own = np.flatnonzero(hops == length)
+        packets = np.flatnonzero(hops == length)
         for number, chance in enumerate(survival_chances(length, count_bits).tolist()):
-            rows.append(own)
-            weight.append(np.full(len(own), 1.0 / chance))
-            hop.append(np.full(len(own), number, np.int64))
+            rows.append(packets)
+            weight.append(np.full(len(packets), 1.0 / chance))
+            hop.append(np.full(len(packets), number, np.int64))
     all_rows = np.concatenate(rows)
     return HeaderSamples(all_rows, seen[all_rows], np.concatenate(weight), np.concatenate(hop))
 
 
-def _taken_apart(
+def _split_headers(
     run: Run, pairs: PairCandidates, saturated: bool, any_counts: bool
 ) -> tuple[HeaderSamples, HeaderSamples]:
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
@@ -240,14 +240,16 @@ def _taken_apart(
 
     if saturated:
         _check_lengths(table, pairs)
-        both = _hop_by_hop(part(1, b), table["hops"].to_numpy().astype(np.int64), c)
+        both = _samples_by_hop(part(1, b), table["hops"].to_numpy().astype(np.int64), c)
         return both, _keep(both, part(0, 1).astype(bool))
     if scheme in ("single-bit", "compact"):
-        # Where some switches put no sample in, fewer hops count than a path has.
-        known = table["hops"] if telemetry.stamping == "all" else pl.Series([None], dtype=pl.UInt8)
+        # If only some switches stamp, the count is below the length of the path.
+        lengths = (
+            table["hops"] if telemetry.stamping == "all" else pl.Series([None], dtype=pl.UInt8)
+        )
         counted = counted_hops(telemetry, table)
         if not any_counts:
-            _check_counts(known, counted, c, sender=telemetry.randomness == "sender")
+            _check_counts(lengths, counted, c, sender=telemetry.randomness == "sender")
     if telemetry.slots > 1:
         if scheme == "coordinated":
             _require_lengths(table, scheme)
@@ -272,7 +274,7 @@ def _taken_apart(
         if scheme == "xor-digest":
             hop, weight = _lone_actors(ids, hops, telemetry.probability)
         elif pairs.stamped is not None:
-            hop, weight = _sampled_in_part(ids, pairs, table)
+            hop, weight = _partially_sampled_hop(ids, pairs, table)
         else:
             hop, weight = sampled_hop(ids, hops), hops.astype(np.float64)
         rows = np.flatnonzero(hop >= 0)
@@ -310,11 +312,14 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
     if pairs.stamped is not None:
         counted &= pairs.stamped
     if telemetry.scheme == "csig":
-        found = find_bottlenecks(run.tables["packets"], pairs, n_links, k)
-        return LinkCounts(None, None, counted, found)
+        bottlenecks = find_bottlenecks(run.tables["packets"], pairs, n_links, k)
+        return LinkCounts(None, None, counted, bottlenecks)
     packets, congested = (
-        _scaled(
-            _decoded(run, about, pairs, decoder, n_links) if hashed else _added(about, n_links), k
+        _scale_counts(
+            _decoded(run, about, pairs, decoder, n_links)
+            if hashed
+            else _sum_weights(about, n_links),
+            k,
         )
         for about in header_samples(run, pairs, _saturates(run))
     )
@@ -324,8 +329,8 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
     if telemetry.scheme not in ("single-bit", "compact") or _saturates(run):
         seen = np.maximum(packets.packets, 0.0)
         usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
-        packets = _smoothed(packets, usual, possible)
-    congested = _smoothed(congested, packets.slope, possible)
+        packets = _smooth_slopes(packets, usual, possible)
+    congested = _smooth_slopes(congested, packets.slope, possible)
     return LinkCounts(packets, congested, counted)
 
 
@@ -341,7 +346,7 @@ def _possible(run: Run, pairs: PairCandidates, n_links: int) -> NDArray[np.bool_
     return possible
 
 
-def _smoothed(
+def _smooth_slopes(
     counts: HashedCounts, usual: Floats | float, possible: NDArray[np.bool_]
 ) -> HashedCounts:
     """Counts whose slope is smoothed (:func:`tailback.telemetry.estimate.smoothed_excess`)."""
@@ -373,15 +378,15 @@ def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int, *, se
         RunError: Counts are saturated, or may be.
     """
     largest = bits - 1 if sender else (1 << bits) - 1
-    known = hops.null_count() == 0
-    longest = int((hops.to_numpy() if known else counted).max())
-    if not known and longest == largest:
+    has_lengths = hops.null_count() == 0
+    longest = int((hops.to_numpy() if has_lengths else counted).max())
+    if not has_lengths and longest == largest:
         longest += 1
     if longest > largest:
         needed = longest + 1 if sender else longest.bit_length()
         raise RunError(
             f"count_bits = {bits} counts no more than {largest} hops, and packets "
-            f"{'passed' if known else 'may have passed'} {longest}",
+            f"{'passed' if has_lengths else 'may have passed'} {longest}",
             remedy=f"set [telemetry] count_bits = {needed}",
         )
 
@@ -476,17 +481,17 @@ def _hop_of(
     hops: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Hop at which packets of a pair pass a link; the first if there are several."""
-    found = hops - 1  # the ejection link
+    first = hops - 1  # the ejection link
     n = np.int64(1) << FIELD_BITS
     for hop in reversed(range(len(pairs.hops))):
         start, links = pairs.hops[hop]
         owner = _owners(start)
-        known = owner * n + links.astype(np.int64)
-        found = np.where(np.isin(pair * n + link.astype(np.int64), known), hop, found)
-    return found
+        passed = owner * n + links.astype(np.int64)
+        first = np.where(np.isin(pair * n + link.astype(np.int64), passed), hop, first)
+    return first
 
 
-def _added(about: HeaderSamples, n_links: int) -> HashedCounts:
+def _sum_weights(about: HeaderSamples, n_links: int) -> HashedCounts:
     """Sums of weights; Var Σ w = Σ N (w − 1), estimated by Σ w (w − 1)."""
     w, seen = about.weight, about.seen.astype(np.int64)
     packets = np.asarray(np.bincount(seen, w, n_links), np.float64)
@@ -569,7 +574,7 @@ def _sum(a: HashedCounts, b: HashedCounts) -> HashedCounts:
     return HashedCounts(packets, variance, null, share)
 
 
-def _scaled(counts: HashedCounts, k: float) -> HashedCounts:
+def _scale_counts(counts: HashedCounts, k: float) -> HashedCounts:
     """Counts of all packets from those of one in ``k``, modelled as random thinning."""
     packets, null = counts.packets * k, counts.null_variance * k**2
     slope = k * counts.slope + (k - 1)

@@ -36,14 +36,14 @@ def skipped_times(tables: Mapping[str, pl.DataFrame]) -> list[SkippedTime]:
     skips = tables.get("skips")
     if skips is None or skips.is_empty():
         return []
-    found = (
+    windows = (
         skips.filter(pl.col("window").is_not_null())
         .group_by("window")
         .agg(basis=(pl.col("basis").cast(pl.Int64) * pl.col("step_ps").cast(pl.Int64)).max())
         .join(tables["windows"], on="window")
         .sort("start_ps")
     )
-    return [SkippedTime(*row) for row in found.select("start_ps", "end_ps", "basis").iter_rows()]
+    return [SkippedTime(*row) for row in windows.select("start_ps", "end_ps", "basis").iter_rows()]
 
 
 def simulated_ps(run: Run) -> int:
@@ -59,8 +59,8 @@ def simulated_ps(run: Run) -> int:
 def copies(tables: Mapping[str, pl.DataFrame]) -> NDArray[np.float64]:
     """Number of messages of the whole run that each row of table ``messages`` stands for.
 
-    Without telemetry it is not recorded when the steps that stand for others were; then all rows of
-    a job share what its skips left out.
+    Without telemetry, the times of the steps that stand for others are not recorded. Then all rows
+    of a job share the steps that were left out.
 
     Args:
         tables: The tables of a run of M messages in the log.
@@ -78,14 +78,14 @@ def copies(tables: Mapping[str, pl.DataFrame]) -> NDArray[np.float64]:
     posted = log["post_ps"].cast(pl.Int64).to_numpy()
     windows = dict(tables["windows"].select("window", "start_ps").iter_rows())
     for row in skips.iter_rows(named=True):
-        own = job == row["job"]
+        covered = job == row["job"]
         if row["window"] is None:
-            out[own] += row["steps"] / max(row["first_step"], 1)
+            out[covered] += row["steps"] / max(row["first_step"], 1)
             continue
         start = int(windows[row["window"]])
         begin = start - row["basis"] * row["step_ps"]
-        own &= (posted >= begin) & (posted < start)
-        out[own] += row["steps"] / row["basis"]
+        covered &= (posted >= begin) & (posted < start)
+        out[covered] += row["steps"] / row["basis"]
     return out
 
 

@@ -131,12 +131,14 @@ def fit(
         [np.bincount(part.of_packet, minlength=len(part.sizes)) for _, part in stages]
     )
     scale = 1.0 / (np.maximum(arrived, 1.0) * (2.0**samples.bits - 1.0))
-    found = minimise(objective, groups, np.repeat(scale, sizes), tolerance, MAX_STEPS)
+    minimum = minimise(objective, groups, np.repeat(scale, sizes), tolerance, MAX_STEPS)
     packets = np.concatenate(
         [np.bincount(part.of_packet, minlength=len(part.sizes)) for part in population]
     )
-    counts = np.bincount(links, np.repeat(packets, sizes) * found.point, minlength=len(link_values))
-    return LikelihoodFit(np.asarray(counts, np.float64), -found.value, found.gap, found.steps)
+    counts = np.bincount(
+        links, np.repeat(packets, sizes) * minimum.point, minlength=len(link_values)
+    )
+    return LikelihoodFit(np.asarray(counts, np.float64), -minimum.value, minimum.gap, minimum.steps)
 
 
 def _matrix(
@@ -152,14 +154,16 @@ def _matrix(
     total = csr_matrix(shape)
     first = 0
     for rows, part in stages:
-        own, starts = part.sizes[part.of_packet], part.start.astype(np.int64)
+        candidates, starts = part.sizes[part.of_packet], part.start.astype(np.int64)
         blocks = []
         # In portions of so many pairs; a portion has whole packets.
-        portion = np.cumsum(own) // PAIRS
+        portion = np.cumsum(candidates) // PAIRS
         edges = np.flatnonzero(np.diff(portion, prepend=-1, append=portion[-1:] + 1))
         for begin, end in pairwise(edges.tolist()):
             blocks.append(
-                _agreeing(core, samples, rows[begin:end], part, begin, own, starts, link_values)
+                _matching_pairs(
+                    core, samples, rows[begin:end], part, begin, candidates, starts, link_values
+                )
             )
         if blocks:
             packet = np.concatenate([block[0] for block in blocks])
@@ -169,18 +173,18 @@ def _matrix(
     return total
 
 
-def _agreeing(
+def _matching_pairs(
     core: Matcher,
     samples: HashedSamples,
     rows: NDArray[np.intp],
     part: CandidateLinks,
     begin: int,
-    own: NDArray[np.int64],
+    candidates: NDArray[np.int64],
     starts: NDArray[np.int64],
     link_values: NDArray[np.uint32],
 ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """(row, position among the stage's candidates) of all pairs whose hash agrees."""
-    sizes = own[begin : begin + len(rows)]
+    sizes = candidates[begin : begin + len(rows)]
     row = np.repeat(rows, sizes)
     within = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     position = np.repeat(starts[part.of_packet[begin : begin + len(rows)]], sizes) + within

@@ -122,7 +122,7 @@ def coordinated_slot(ids: Ids, hop: int, slots: int) -> NDArray[np.int64]:
 def ids_of(packets: pl.DataFrame) -> Ids:
     """Ids of the packets in rows of table ``packets``.
 
-    Where it has a column ``id``, those: local ids of a capture need not follow from nodes.
+    A column ``id`` takes precedence: local ids of a capture need not follow from nodes.
 
     Raises:
         RunError: The run was written before packets had queue pairs.
@@ -135,10 +135,10 @@ def ids_of(packets: pl.DataFrame) -> Ids:
             place="table packets, column queue_pair",
             remedy="simulate the scenario again",
         )
-    one = np.uint32(1)
+    lid_offset = np.uint32(1)
     return packet_ids(
         packets["sequence"].to_numpy(),
-        packets["src_node"].to_numpy() + one,
-        packets["dst_node"].to_numpy() + one,
+        packets["src_node"].to_numpy() + lid_offset,
+        packets["dst_node"].to_numpy() + lid_offset,
         packets["queue_pair"].to_numpy(),
     )

@@ -204,14 +204,14 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
     if run.scenario.telemetry.scheme not in HASHED:
         hop, met = _whole(packets), _whole(congested)
     elif run.scenario.telemetry.scheme == "single-bit":
-        hop = _hashed(run, packets, pairs, core, carried.packets.packets)
-        met = _hashed(run, congested, pairs, core, carried.congested.packets, _DRAW - 1)
+        hop = _assign_hashed(run, packets, pairs, core, carried.packets.packets)
+        met = _assign_hashed(run, congested, pairs, core, carried.congested.packets, _DRAW - 1)
     else:
         # One reservoir: congested samples are a subset of all samples, and remain one.
         hot = packets.also_in(congested)
         less = carried.packets.packets - carried.congested.packets
-        met = _hashed(run, congested, pairs, core, carried.congested.packets)
-        cold = _hashed(run, packets.take(~hot), pairs, core, less)
+        met = _assign_hashed(run, congested, pairs, core, carried.congested.packets)
+        cold = _assign_hashed(run, packets.take(~hot), pairs, core, less)
         hop = _Charged(
             *(
                 np.concatenate([getattr(met, name), getattr(cold, name)])
@@ -243,7 +243,7 @@ def _whole(about: HeaderSamples) -> _Charged:
     return _Charged(about.rows, about.seen.astype(np.int64), about.weight)
 
 
-def _hashed(
+def _assign_hashed(
     run: Run,
     about: HeaderSamples,
     pairs: PairCandidates,
@@ -282,8 +282,8 @@ def _hashed(
 
     if about.hop is None:
         link[length == 1] = last[length == 1]
-        # Where only some switches stamp, the weight tells how many of a path did, and so which
-        # links it may have had: uses are estimated for each weight.
+        # Where only some switches stamp, the weight shows how many switches of a path did. It
+        # limits the possible links, so uses are estimated for each weight.
         alike = about.weight if pairs.stamped is not None else np.zeros(len(ids))
         for ejected, weight in itertools.product(np.unique(ejects), np.unique(alike)):
             rows = np.flatnonzero((length > 1) & (ejects == ejected) & (alike == weight))
@@ -293,20 +293,20 @@ def _hashed(
         link[at_end] = last[at_end]
         for hop in range(len(pairs.hops)):
             charge(np.flatnonzero((about.hop == hop) & ~at_end), [hop])
-    known = link >= 0
-    return _Charged(about.rows[known], link[known], about.weight[known])
+    assigned = link >= 0
+    return _Charged(about.rows[assigned], link[assigned], about.weight[assigned])
 
 
 def _candidates(pairs: PairCandidates, hops: list[int]) -> tuple[Ints, Ints, Ints]:
     """Pair, hop and link of every candidate at some hops, by pair and hop."""
     owners, at, links = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for hop in hops:
-        start, found = pairs.hops[hop]
+        start, candidates = pairs.hops[hop]
         sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         owners.append(owner)
         at.append(np.full(len(owner), hop))
-        links.append(found.astype(np.int64))
+        links.append(candidates.astype(np.int64))
     owner, number, link = (np.concatenate(parts) for parts in (owners, at, links))
     order = np.lexsort((number, owner))
     return owner[order], number[order], link[order]
@@ -426,8 +426,8 @@ def _table(
             pl.len().alias(f"{name}_samples"),
             pl.col("weight", "variance", "bytes").sum().name.prefix(f"{name}_"),
         )
-        whole = [whole_numbers(f"{name}_{column}") for column in ("weight", "variance", "bytes")]
-        frames.append(sums.sort("link", *key[:-1]).with_columns(whole))
+        integers = [whole_numbers(f"{name}_{column}") for column in ("weight", "variance", "bytes")]
+        frames.append(sums.sort("link", *key[:-1]).with_columns(integers))
     both = frames[0].join(frames[1], on=key, how="full", coalesce=True, nulls_equal=True)
     both = both.with_columns(pl.exclude(key).fill_null(0))
     both = both.with_columns(job=pl.col("label").replace_strict(job, return_dtype=pl.UInt32))

@@ -121,9 +121,9 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
         # A writer that was killed may have left an incomplete last line.
         data = data[: data.rfind(b"\n") + 1]
     table = parse(data, columns, tuple(columns), path=path, error_type=SampleError)
-    found = FORMS[form](table, _links(table, fabric))
-    found.notes.extend(not_used(table.unused))
-    return found
+    sampled = FORMS[form](table, _links(table, fabric))
+    sampled.notes.extend(not_used(table.unused))
+    return sampled
 
 
 def _links(table: Delimited, fabric: Fabric) -> pl.Series:
@@ -160,11 +160,11 @@ def _sums(hops: pl.Expr, count: pl.Expr, congested: pl.Expr) -> dict[str, pl.Exp
 @FORMS.register("by-flow")
 def _by_flow(table: Delimited, links: pl.Series) -> Sampled:
     """CSV of samples by source, destination and link."""
-    hops, flag = table.number("hops", whole=True), table.number("congested", whole=True)
-    _within(table, "hops", hops, 1, MAX_HOPS, "a path has 1 to 255 links")
-    _within(table, "congested", flag, 0, 1, "write 1 for congested and 0 for not")
-    counts = table.number("samples", whole=True)
-    _within(table, "samples", counts, 0, 2**48, "is the file damaged?")
+    hops, flag = table.number("hops", integer=True), table.number("congested", integer=True)
+    _check_range(table, "hops", hops, 1, MAX_HOPS, "a path has 1 to 255 links")
+    _check_range(table, "congested", flag, 0, 1, "write 1 for congested and 0 for not")
+    counts = table.number("samples", integer=True)
+    _check_range(table, "samples", counts, 0, 2**48, "is the file damaged?")
     rows = pl.DataFrame(
         [table.need("source"), table.need("destination"), links, hops, flag, counts]
     )
@@ -175,17 +175,17 @@ def _by_flow(table: Delimited, links: pl.Series) -> Sampled:
     return Sampled(_conform(total), windows, flows.sort("source", "destination", "link"))
 
 
-def _within(
+def _check_range(
     table: Delimited, role: str, values: pl.Series, low: int, high: int, remedy: str
 ) -> None:
     bad = values.is_null() | (values < low) | (values > high)
     if bad.any():
         row = int(bad.arg_true()[0])
-        given = table.rows[role][row]
+        text = table.rows[role][row]
         raise table.error_at(
             role,
             int(table.rows["line"][row]),
-            f"{str(given)[:40]!r} is not {low} to {high}",
+            f"{str(text)[:40]!r} is not {low} to {high}",
             remedy,
         )
 
@@ -214,7 +214,7 @@ def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
     names = ("free_samples", "congested_samples", "free_hops", "congested_hops")
     rows = pl.DataFrame(
         [table.rows["line"], table.instants("time"), links]
-        + [table.number(name, whole=True).fill_null(0).cast(pl.Int64) for name in names]
+        + [table.number(name, integer=True).fill_null(0).cast(pl.Int64) for name in names]
     ).sort("link", "time", maintain_order=True)
     # Counting began at 0: the first row of a link contains all earlier samples.
     steps = rows.with_columns(
@@ -282,8 +282,8 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
     allow: an earlier sum is reduced to the smallest later one, the last sum is kept, and negative
     sums count as zero.
     """
-    rank = table.number("rank", whole=True)
-    _within(table, "rank", rank.fill_null(0), 0, 2**31, "ranks are numbered from 0")
+    rank = table.number("rank", integer=True)
+    _check_range(table, "rank", rank.fill_null(0), 0, 2**31, "ranks are numbered from 0")
     rows = pl.DataFrame(
         [table.instants("time"), rank.cast(pl.Int64).fill_null(-1), links]
         + [table.number(name).fill_null(0.0) for name in _AMOUNTS]

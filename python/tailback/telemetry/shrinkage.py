@@ -107,9 +107,9 @@ def shrink(
     Returns:
         Estimates; the same arithmetic as ``web/src/shrinkage.ts``.
     """
-    whole = hop_excess(packets, packets_variance)
-    g = congested_excess(congested, congested_variance, whole)
-    b = contrast_excess(whole, g, shared=shared)
+    excess = hop_excess(packets, packets_variance)
+    g = congested_excess(congested, congested_variance, excess)
+    b = contrast_excess(excess, g, shared=shared)
     impossible = (packets > 0) & beyond_one(congested, packets, g, b)
     seen = (packets > 0) & ~impossible
     n = int(bundle.max(initial=-1)) + 1
@@ -117,8 +117,10 @@ def shrink(
     def total(values: Floats, of: Ints, size: int) -> Floats:
         return np.bincount(of[seen], values[seen], size).astype(np.float64)
 
-    def ratio(one: Floats, other: Floats) -> Floats:
-        return np.divide(one, other, out=np.zeros_like(one), where=other > 0)
+    def ratio(numerator: Floats, denominator: Floats) -> Floats:
+        return np.divide(
+            numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0
+        )
 
     through, met = total(packets, bundle, n), total(congested, bundle, n)
     mean = np.minimum(ratio(met, through), 1.0)
@@ -132,13 +134,13 @@ def shrink(
     keep = np.where(alone, 1.0, keep)
     value = mu + keep * (x - mu)
     at = np.clip(value, 0.0, 1.0)
-    own = ratio(at * g + at**2 * b, packets)
+    own_variance = ratio(at * g + at**2 * b, packets)
     of_mean = ratio(total(packets**2 * (variance + tau), bundle, n), through**2)[bundle]
     unknown_tau = 2.0 / np.maximum(size - 1, 1) * (x - mu) ** 2
-    error = np.sqrt(keep * own + (1 - keep) ** 2 * (of_mean + unknown_tau))
+    error = np.sqrt(keep * own_variance + (1 - keep) ** 2 * (of_mean + unknown_tau))
     low, high = fraction_interval(congested, packets, g, b)
     # A bundle without a congested sample: each link gets the bound from all packets of the bundle.
-    together = _bundle_bound(through, ratio(total(packets * whole, bundle, n), through))
+    together = _bundle_bound(through, ratio(total(packets * excess, bundle, n), through))
     none = met[bundle] <= 0
     low = np.where(alone, low, np.clip(value - Z95 * error, 0.0, 1.0))
     high = np.where(
@@ -149,7 +151,7 @@ def shrink(
         ),
     )
     enough = seen & (np.bincount(bundle[seen], samples[seen], n)[bundle] >= MIN_SAMPLES)
-    at, error, low, high = (np.where(enough, one, np.nan) for one in (at, error, low, high))
+    at, error, low, high = (np.where(enough, column, np.nan) for column in (at, error, low, high))
     return Shrunk(at, error, low, high, impossible)
 
 
@@ -161,7 +163,7 @@ def _bundle_bound(through: Floats, b: Floats) -> Floats:
 def _between(
     x: Floats, variance: Floats, seen: NDArray[np.bool_], bundle: Ints, kind: Ints
 ) -> Floats:
-    """τ² of each link's bundle, not below that of its kind, shape (L,)."""
+    """τ² of each link's bundle, at least the τ² of its kind, shape (L,)."""
     used = seen & (variance > 0)
     weight = np.divide(1.0, variance, out=np.zeros_like(variance), where=used)
     n = int(bundle.max(initial=-1)) + 1

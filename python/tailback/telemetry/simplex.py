@@ -125,18 +125,18 @@ def minimise(
         while True:
             trial = groups.project(lead - length * scale * lead_gradient)
             move = trial - lead
-            found, slope = objective(trial)
+            trial_value, slope = objective(trial)
             square = float((move * move / scale).sum()) / (2.0 * length)
             bound = lead_value + dot(lead_gradient, move) + square
             # Rounding: near the optimum the two sides agree to the last digits.
-            if found <= bound + 1e-12 * abs(bound) or length < 1e-12:
+            if trial_value <= bound + 1e-12 * abs(bound) or length < 1e-12:
                 break
             length *= 0.5
         turn = (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum)) / 2.0
         uphill = dot((lead - trial) / scale, trial - point) > 0.0
         factor, momentum = (0.0, 1.0) if uphill else ((momentum - 1.0) / turn, turn)
         lead = trial + factor * (trial - point)
-        point, value, gradient = trial, found, slope
+        point, value, gradient = trial, trial_value, slope
         length *= 1.05
         gap = groups.gap(point, gradient)
         if gap < best.gap:

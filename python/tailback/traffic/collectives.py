@@ -331,14 +331,14 @@ def ring_of(
     size: int, right: int, left: int, first: int, run: Callable[[int, int], int]
 ) -> list[CollectiveStep]:
     """Pass shares, as of :func:`reduce_scatter_of`, to the right; equal steps are one object."""
-    known: dict[tuple[int, int], CollectiveStep] = {}
+    exchanges: dict[tuple[int, int], CollectiveStep] = {}
     steps = []
     for k in range(size - 1):
         passed, next_ = (first - k) % size, (first - k - 1) % size
         pair = (run(passed, passed + 1), run(next_, next_ + 1))
-        if pair not in known:
-            known[pair] = _exchange(right, pair[0], left, pair[1])
-        steps.append(known[pair])
+        if pair not in exchanges:
+            exchanges[pair] = _exchange(right, pair[0], left, pair[1])
+        steps.append(exchanges[pair])
     return steps
 
 
@@ -484,8 +484,8 @@ def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[Colle
         distance = 1
         while distance < size:
             # Send the blocks whose offset has this bit set.
-            whole, rest = divmod(size, 2 * distance)
-            part = (whole * distance + max(rest - distance, 0)) * block
+            cycles, remainder = divmod(size, 2 * distance)
+            part = (cycles * distance + max(remainder - distance, 0)) * block
             to, source = (me + distance) % size, (me - distance) % size
             steps.append(_exchange(to, part, source, part))
             distance *= 2

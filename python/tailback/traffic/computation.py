@@ -23,8 +23,8 @@ def balanced(program: Program) -> Program:
 
     Computations between the same two kinds of call form one part of the program, or several if a
     rank makes them after different messages. In each part, every rank computes for the mean time of
-    all ranks, or that of the median rank if it is less: a few slow ranks would not pass their work
-    on to others. Differences between repetitions stay: they are noise.
+    all ranks, or for the median if it is shorter: a few slow ranks would not pass their work on to
+    others. Differences between repetitions are noise and stay.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -37,16 +37,16 @@ def balanced(program: Program) -> Program:
     usual = without_noise(program).amount[where].astype(np.float64)
     cell, cells = rank * parts + part, program.n_ranks * parts
     count = np.bincount(cell, minlength=cells).reshape(program.n_ranks, parts)
-    # By repetition: at the border of a grid, ranks take part less often, and with no more work.
-    own = np.bincount(cell, usual, cells).reshape(program.n_ranks, parts) / np.maximum(count, 1)
+    # Per repetition, because ranks at the border of a grid take part less often.
+    cell_mean = np.bincount(cell, usual, cells).reshape(count.shape) / np.maximum(count, 1)
     # Ranks without such a part do not get one.
-    has = own > 0
-    mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
+    has = cell_mean > 0
+    mean = cell_mean.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
     middle, anywhere = np.zeros(parts), has.any(axis=0)
-    middle[anywhere] = np.nanmedian(np.where(has, own, np.nan)[:, anywhere], axis=0)
+    middle[anywhere] = np.nanmedian(np.where(has, cell_mean, np.nan)[:, anywhere], axis=0)
     level = np.minimum(mean, middle)
-    scale = np.divide(level[None, :], own, out=np.ones_like(own), where=has)
-    return _with_compute(program, compute, amount * scale[rank, part])
+    scale = np.divide(level[None, :], cell_mean, out=np.ones_like(cell_mean), where=has)
+    return _replace_compute(program, compute, amount * scale[rank, part])
 
 
 def _parts_of_program(program: Program, where: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -74,7 +74,7 @@ def without_noise(program: Program) -> Program:
     Computations of one rank between the same two operations are repetitions of each other; the
     fastest tenth of them gives the undisturbed time, because noise only adds. If a repetition takes
     longer on nearly all ranks, this is work of the program, and stays. Where interruptions cannot
-    be what makes repetitions differ, their work does: then each takes as long as their mean.
+    explain the differences between repetitions, each repetition takes their mean.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -84,50 +84,52 @@ def without_noise(program: Program) -> Program:
     few = np.bincount(group)[group] < MIN_REPETITIONS
     quiet = np.where(
         few,
-        _low(amount, alike.coarse, int(alike.coarse.max()) + 1)[alike.coarse],
-        _low(amount, group, int(group.max()) + 1)[group],
+        _low_quantile(amount, alike.coarse, int(alike.coarse.max()) + 1)[alike.coarse],
+        _low_quantile(amount, group, int(group.max()) + 1)[group],
     )
     steady = _steady_work(alike)
     if steady is not None:
-        return _with_compute(program, compute, steady)
+        return _replace_compute(program, compute, steady)
     ratio = np.divide(amount, quiet, out=np.ones_like(amount), where=quiet > 0)
     compared = np.bincount(turn)[turn] >= MIN_REPETITIONS
-    work = np.where(compared, np.maximum(_low(ratio, turn, int(turn.max()) + 1)[turn], 1.0), 1.0)
-    known = ~few | (np.bincount(alike.coarse)[alike.coarse] >= MIN_REPETITIONS)
-    cut = np.where(known, np.minimum(amount, quiet * work), amount)
-    return _with_compute(program, compute, cut)
+    work = np.where(
+        compared, np.maximum(_low_quantile(ratio, turn, int(turn.max()) + 1)[turn], 1.0), 1.0
+    )
+    comparable = ~few | (np.bincount(alike.coarse)[alike.coarse] >= MIN_REPETITIONS)
+    cut = np.where(comparable, np.minimum(amount, quiet * work), amount)
+    return _replace_compute(program, compute, cut)
 
 
 def _steady_work(alike: Repetitions) -> NDArray[np.float64] | None:
-    """Mean of the repetitions of each computation, if their work differs; None if noise may.
+    """Mean of the repetitions of each computation; None if noise may explain their differences.
 
-    Interruptions that come at random (compound Poisson process) take at least the squared variance
-    over the third central moment in the mean, by the inequality of Cauchy and Schwarz. If that is
-    more than the mean takes beyond the fastest repetitions, they are not what makes the difference.
+    Random interruptions (a compound Poisson process) take on average at least the squared variance
+    divided by the third central moment, by the Cauchy–Schwarz inequality. If this bound exceeds the
+    excess of the mean over the fastest repetitions, the work itself differs.
     """
     amount, group, turn = alike.amount_ps, alike.group, alike.turn
     count = np.bincount(group)
     mean = (np.bincount(group, amount) / count)[group]
     ratio = np.divide(amount, mean, out=np.ones_like(amount), where=mean > 0)
-    # What all ranks share in a repetition is the program's.
+    # A change that all ranks share in a repetition is work of the program.
     turns = int(turn.max()) + 1
-    lower, upper = _low(ratio, turn, turns, 0.5), -_low(-ratio, turn, turns, 0.5)
+    lower, upper = _low_quantile(ratio, turn, turns, 0.5), -_low_quantile(-ratio, turn, turns, 0.5)
     shared = ((lower + upper) / 2.0)[turn]
     shared = np.where(np.bincount(turn)[turn] >= MIN_REPETITIONS, shared, 1.0)
     level = mean * shared
-    known = (count[group] >= MIN_REPETITIONS) & (level > 0)
-    if not known.any():
+    comparable = (count[group] >= MIN_REPETITIONS) & (level > 0)
+    if not comparable.any():
         return None
-    own = np.divide(amount, level, out=np.ones_like(amount), where=known)
-    fastest = _low(own, group, len(count))[group]
-    weight = np.where(known, level, 0.0) / level[known].sum()
-    off = own - (np.bincount(group, own) / count)[group]
-    excess = float((weight * (own - fastest)).sum())
+    relative = np.divide(amount, level, out=np.ones_like(amount), where=comparable)
+    fastest = _low_quantile(relative, group, len(count))[group]
+    weight = np.where(comparable, level, 0.0) / level[comparable].sum()
+    off = relative - (np.bincount(group, relative) / count)[group]
+    excess = float((weight * (relative - fastest)).sum())
     variance, third = (float((weight * off**power).sum()) for power in (2, 3))
     error = math.sqrt(float((weight**2 * (off**3 - third) ** 2).sum()))
     if variance**2 <= excess * (third + 2.0 * error):
         return None
-    return np.where(known, level, amount)
+    return np.where(comparable, level, amount)
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ def _last_posts(
     return kind, label
 
 
-def _low(
+def _low_quantile(
     values: NDArray[np.float64], group: NDArray[np.int64], groups: int, quantile: float = 0.1
 ) -> NDArray[np.float64]:
     """Lowest tenth of each group, or another quantile."""
@@ -226,7 +228,7 @@ def _turn(group: NDArray[np.int64]) -> NDArray[np.int64]:
     return out
 
 
-def _with_compute(
+def _replace_compute(
     program: Program, compute: NDArray[np.bool_], amount: NDArray[np.float64]
 ) -> Program:
     changed = program.amount.copy()

@@ -40,9 +40,9 @@ class Loop:
 def find_steps(program: Program) -> StepProgram | None:
     """The steps of a program with loops; None if no loop is found.
 
-    All properties of operations are compared except the duration of computations and the tags that
-    collectives are given. There is no loop
-    if ranks differ in their number of loops, or if a message crosses the boundary of a step.
+    All properties of operations are compared except durations of computations and tags of
+    collectives. There is no loop if ranks differ in their number of loops, or if a message crosses
+    the boundary of a step.
     """
     start = program.rank_start.astype(np.int64)
     if program.n_ranks == 0 or np.diff(start).max() < FEWEST_STEPS:
@@ -53,15 +53,15 @@ def find_steps(program: Program) -> StepProgram | None:
     # Start with the rank that has the most operations: if it has no loop, skip the others.
     longest = int(np.diff(first).argmax())
     hints: list[int] = []
-    found: dict[int, list[Loop]] = {}
+    loops_of: dict[int, list[Loop]] = {}
     for rank in [longest, *(r for r in range(program.n_ranks) if r != longest)]:
         sequence = digest[first[rank] : first[rank + 1]]
-        found[rank] = _loops(sequence, hints)
-        expected = len(found[longest])
-        if expected == 0 or (len(sequence) and len(found[rank]) != expected):
+        loops_of[rank] = _loops(sequence, hints)
+        expected = len(loops_of[longest])
+        if expected == 0 or (len(sequence) and len(loops_of[rank]) != expected):
             return None
-    loops = _of_equal_counts([found[rank] for rank in range(program.n_ranks)])
-    steps = _cut(program, loops, kept, first)
+    loops = _equalise_counts([loops_of[rank] for rank in range(program.n_ranks)])
+    steps = _cut_steps(program, loops, kept, first)
     return steps if _are_closed(steps) else None
 
 
@@ -104,12 +104,12 @@ def _comparable_tags(program: Program, before: NDArray[np.int64]) -> NDArray[np.
         return tag
     # Receives need not have the label of what they receive.
     chosen = np.unique(tag[program.sends & unnamed[program.label]])
-    own = np.flatnonzero(program.posts & np.isin(tag, chosen))
-    if not len(own):
+    unnamed_posts = np.flatnonzero(program.posts & np.isin(tag, chosen))
+    if not len(unnamed_posts):
         return tag
-    rank = program.op_rank[own]
-    order = np.lexsort((own, tag[own], rank))
-    ordered = own[order]
+    rank = program.op_rank[unnamed_posts]
+    order = np.lexsort((unnamed_posts, tag[unnamed_posts], rank))
+    ordered = unnamed_posts[order]
     first = np.ones(len(ordered), np.bool_)
     first[1:] = (np.diff(rank[order]) != 0) | (np.diff(tag[ordered]) != 0)
     begin = np.flatnonzero(first)
@@ -194,52 +194,52 @@ def _longest(sequence: NDArray[np.uint64], periods: list[int]) -> Loop | None:
 
 
 def _shortest_step(sequence: NDArray[np.uint64], loop: Loop) -> Loop:
-    """The same loop in its shortest steps: each may have been taken for several."""
-    own = sequence[loop.begin : loop.begin + loop.period * loop.count]
+    """The same loop in its shortest steps; a detected step may contain several."""
+    operations = sequence[loop.begin : loop.begin + loop.period * loop.count]
     period, factor = loop.period, 2
     while factor <= period:
         shorter = period // factor
         if period % factor:
             factor += 1
-        elif (own[shorter:] == own[:-shorter]).all():
+        elif (operations[shorter:] == operations[:-shorter]).all():
             period = shorter
         else:
             factor += 1
     return Loop(loop.begin, period, loop.count * (loop.period // period))
 
 
-def _of_equal_counts(loops: list[list[Loop]]) -> list[list[Loop]]:
-    """The loops of each rank in as many steps as those of the other ranks.
+def _equalise_counts(loops: list[list[Loop]]) -> list[list[Loop]]:
+    """The loops of each rank, with equal numbers of steps on all ranks.
 
-    What some ranks do in every seventh round only makes a step of seven rounds for all.
+    If some ranks do something in every seventh round only, a step has seven rounds on all ranks.
     """
-    out = [list(own) for own in loops]
-    for i in range(max(len(own) for own in loops)):
-        counts = [own[i].count for own in loops if own]
+    out = [list(rank_loops) for rank_loops in loops]
+    for i in range(max(len(rank_loops) for rank_loops in loops)):
+        counts = [rank_loops[i].count for rank_loops in loops if rank_loops]
         fewest = min(counts)
-        for own in out:
-            if own:
-                loop = own[i]
+        for rank_loops in out:
+            if rank_loops:
+                loop = rank_loops[i]
                 # Rounded: of one rank the first or last step may be left over.
                 several = max(round(loop.count / fewest), 1)
-                own[i] = Loop(loop.begin, loop.period * several, loop.count // several)
+                rank_loops[i] = Loop(loop.begin, loop.period * several, loop.count // several)
     return out
 
 
-def _cut(
+def _cut_steps(
     program: Program, loops: list[list[Loop]], kept: NDArray[np.int64], first: NDArray[np.int64]
 ) -> StepProgram:
-    """Divide the program into the part before its loops, each step, the parts between, the end."""
+    """Cut the program at the steps of its loops; the parts around the loops are steps too."""
     start = program.rank_start.astype(np.int64)
     full = max(loops, key=len)
     counts = [min(rank[i].count for rank in loops if rank) for i in range(len(full))]
     n_steps = sum(counts) + len(counts) + 1
     bounds = np.empty((program.n_ranks, n_steps + 1), np.int64)
-    for rank, own in enumerate(loops):
+    for rank, rank_loops in enumerate(loops):
         cuts = [np.zeros(1, np.int64)]
-        for count, loop in zip(counts, own, strict=False):
+        for count, loop in zip(counts, rank_loops, strict=False):
             cuts.append(loop.begin + loop.period * np.arange(count + 1))
-        if not own:
+        if not rank_loops:
             cuts.append(np.zeros(n_steps - 1, np.int64))
         at = first[rank] + np.concatenate(cuts)
         # Computation before a step's first operation belongs to the step.

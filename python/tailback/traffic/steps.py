@@ -173,14 +173,14 @@ def count_within(true: NDArray[np.bool_], start: NDArray[np.int64]) -> NDArray[n
 
 def posted_as(program: Program, before: NDArray[np.int64]) -> NDArray[np.int64]:
     """Index within its rank of the post that each WAIT waits for; a post has its own index."""
-    found = before.copy()
+    post_of = before.copy()
     if not (program.kind == Op.WAIT).any():
-        return found
+        return post_of
     involved = np.flatnonzero(np.isin(program.kind, (*POSTS, Op.WAIT)))
     key = np.lexsort((involved, program.request[involved], program.op_rank[involved]))
     ordered = involved[key]
     # The latest preceding post of the request: posts and waits of a request are adjacent here.
     post = program.kind[ordered] != Op.WAIT
     last = np.maximum.accumulate(np.where(post, np.arange(len(ordered)), 0))
-    found[ordered] = before[ordered[last]] if len(ordered) else found[ordered]
-    return found
+    post_of[ordered] = before[ordered[last]] if len(ordered) else post_of[ordered]
+    return post_of

@@ -78,7 +78,7 @@ def repeat(program: Program, times: int) -> Program:
         labels=program.labels,
         grid=program.grid,
         notes=program.notes,
-        recording=_recorded(program.recording, times),
+        recording=_multiply_times(program.recording, times),
         recompile=_recompile_with(program, partial(repeat, times=times)),
     )
 
@@ -89,10 +89,10 @@ def _recompile_with(
     """A ``recompile`` function that also applies a change."""
     if program.recompile is None:
         return None
-    return partial(_recompiled, program.recompile, change)
+    return partial(_recompile_changed, program.recompile, change)
 
 
-def _recompiled(
+def _recompile_changed(
     recompile: Callable[[NcclSection], Program],
     change: Callable[[Program], Program],
     chosen: NcclSection,
@@ -100,7 +100,7 @@ def _recompiled(
     return change(recompile(chosen))
 
 
-def _recorded(once: RecordedTimes | None, times: int) -> RecordedTimes | None:
+def _multiply_times(once: RecordedTimes | None, times: int) -> RecordedTimes | None:
     """Recorded times multiplied by the number of executions."""
     if once is None:
         return None

@@ -48,15 +48,15 @@ def read_benchmark(path: Path) -> BenchmarkData:
             remedy="give the output alone",
         )
     text = data.decode("utf-8-sig", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-    found = next((entry.part for entry in BENCHMARKS if entry.part.sniff(text[:_SNIFFED])), None)
-    if found is None:
+    reader = next((entry.part for entry in BENCHMARKS if entry.part.sniff(text[:_SNIFFED])), None)
+    if reader is None:
         raise CalibrationError(
             "no reader recognises this format",
             file=path,
             remedy=f"give what one of these printed: {', '.join(BENCHMARKS.names())}; or a "
             "trace with times (OTF2, DUMPI, Nsight Systems)",
         )
-    out = found.read(text, path)
+    out = reader.read(text, path)
     for series in out.series:
         _require_possible(series, path)
     if not out.series and out.packet_bytes is None:

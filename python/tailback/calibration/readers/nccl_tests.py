@@ -50,23 +50,23 @@ def read(text: str, path: Path) -> BenchmarkData:
 
 
 def _hosts(text: str) -> list[str]:
-    return [found[1] for line in text.splitlines() if (found := _RANK.search(line))]
+    return [match[1] for line in text.splitlines() if (match := _RANK.search(line))]
 
 
 def _json_hosts(data: dict[str, Any]) -> list[str]:
     """Host of each rank; its position in the file depends on the version."""
-    found: dict[int, str] = {}
+    host_of: dict[int, str] = {}
     open_: list[Any] = [value for name, value in data.items() if name != "results"]
     while open_:
-        one = open_.pop()
-        if isinstance(one, dict):
-            rank, host = one.get("rank"), one.get("hostname")
+        entry = open_.pop()
+        if isinstance(entry, dict):
+            rank, host = entry.get("rank"), entry.get("hostname")
             if isinstance(rank, int) and isinstance(host, str):
-                found[rank] = host
-            open_ += one.values()
-        elif isinstance(one, list):
-            open_ += one
-    return [found[rank] for rank in sorted(found)]
+                host_of[rank] = host
+            open_ += entry.values()
+        elif isinstance(entry, list):
+            open_ += entry
+    return [host_of[rank] for rank in sorted(host_of)]
 
 
 def _table(text: str, path: Path) -> list[tuple[float, float, float]]:

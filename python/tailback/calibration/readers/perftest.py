@@ -47,30 +47,32 @@ class _Block:
 
 def sniff(text: str) -> bool:
     """Whether the text has a header of perftest."""
-    found = _HEADER.search(text)
-    return found is not None and ("usec]" in text or "/sec]" in text)
+    header = _HEADER.search(text)
+    return header is not None and ("usec]" in text or "/sec]" in text)
 
 
 def read(text: str, path: Path) -> BenchmarkData:
     """Read the output; raises CalibrationError."""
     out = BenchmarkData()
-    mtu = {int(found[1]) for found in _MTU.finditer(text)}
+    mtu = {int(match[1]) for match in _MTU.finditer(text)}
     if len(mtu) == 1:
         out.packet_bytes = mtu.pop()
     elif mtu:
         out.notes.append(f"several MTUs ({', '.join(map(str, sorted(mtu)))} B): none is used")
     for block in _blocks(text):
-        found = _series(block, path)
-        if isinstance(found, str):
-            out.notes.append(found)
+        series = _series(block, path)
+        if isinstance(series, str):
+            out.notes.append(series)
         else:
-            out.series.append(found)
+            out.series.append(series)
     return out
 
 
 def _columns(line: str) -> list[str]:
     """Names of the columns: each ends with its unit in brackets, or is one word."""
-    return [" ".join(one.split()) for one in re.findall(r"#\w+|[^\[\]#]+?\[[^\]]*\]|\S+", line)]
+    return [
+        " ".join(column.split()) for column in re.findall(r"#\w+|[^\[\]#]+?\[[^\]]*\]|\S+", line)
+    ]
 
 
 def _blocks(text: str) -> list[_Block]:

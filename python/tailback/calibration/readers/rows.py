@@ -123,13 +123,13 @@ def require_whole(rows: Sequence[Row], column: int, path: Path) -> None:
         )
 
 
-def require_rows(found: Sequence[object], what: str, line: int, path: Path) -> None:
+def require_rows(rows: Sequence[object], what: str, line: int, path: Path) -> None:
     """Refuse a header without a row below it.
 
     Raises:
         CalibrationError: There is none.
     """
-    if not found:
+    if not rows:
         raise CalibrationError(
             f"no row below the header of {what}",
             file=path,

@@ -163,16 +163,16 @@ class Pgft(Tree):
     @model_validator(mode="after")
     def _per_level(self) -> Pgft:
         h = len(self.children)
-        for name, given in (("parents", self.parents), ("cables", self.cables)):
-            if given is None:
+        for name, counts in (("parents", self.parents), ("cables", self.cables)):
+            if counts is None:
                 continue
-            if len(given) != h:
+            if len(counts) != h:
                 raise InvalidValueError(
-                    f"{name} has {len(given)} entries for {h} levels", "give one for each level"
+                    f"{name} has {len(counts)} entries for {h} levels", "give one for each level"
                 )
-            if given[0] != 1:
+            if counts[0] != 1:
                 raise InvalidValueError(
-                    f"{name} begins with {given[0]}", "a node has one cable, so begin with 1"
+                    f"{name} begins with {counts[0]}", "a node has one cable, so begin with 1"
                 )
         for name, count in (("rates", len(self.rates)), ("delays", len(self.delays))):
             one_or_each(name, count, h - 1, "levels above the leaves")

@@ -110,15 +110,15 @@ def build(options: dict[str, Any]) -> Fabric:
     return parse(options).fabric()
 
 
-def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None:
+def one_or_each(name: str, count: int, n: int, what: str = "dimensions") -> None:
     """Refuse a list option that has neither one value for all nor one for each of ``n``.
 
     Raises:
         ValueError: As Pydantic validators do; names the option and both counts.
     """
-    if given not in (1, n):
+    if count not in (1, n):
         raise InvalidValueError(
-            f"{name} has {given} entries for {n} {what}", "give one for all or one for each"
+            f"{name} has {count} entries for {n} {what}", "give one for all or one for each"
         )
 
 

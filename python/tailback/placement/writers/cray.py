@@ -27,7 +27,7 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
     each = int(filled[0])
     wrong = np.flatnonzero(filled != each)
     if len(wrong):
-        # srun spreads ranks evenly over its nodes, whatever the file says.
+        # srun ignores the file and spreads ranks evenly over its nodes.
         raise PlacementError(
             "a Cray rank order needs the same number of ranks on every node, as srun spreads them "
             f"evenly, but host {used[int(wrong[0])]!r} has {filled[wrong[0]]} ranks and "
@@ -66,10 +66,10 @@ def _in_slurm_order(names: list[str]) -> list[str]:
     ends = sorted(names, key=lambda name: (_split(name)[0], int(_split(name)[1] or -1), name))
     natural = sorted(names, key=_natural)
     if ends != natural:
-        one, other = next((a, b) for a, b in zip(ends, natural, strict=True) if a != b)
+        first, other = next((a, b) for a, b in zip(ends, natural, strict=True) if a != b)
         raise PlacementError(
             f"a Cray rank order depends on the order in which Slurm lists the nodes, and their "
-            f"names do not determine whether {one!r} or {other!r} is first",
+            f"names do not determine whether {first!r} or {other!r} is first",
             remedy="place on hosts whose names differ in one number, or use another rank file",
         )
     return ends

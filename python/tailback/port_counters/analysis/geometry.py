@@ -45,7 +45,7 @@ def read_geometry(path: Path) -> pl.DataFrame:
     table = parse(
         content(path, CounterError), ALIASES, tuple(ALIASES), path=path, error_type=CounterError
     )
-    axes = {axis: table.number(axis, whole=True) for axis in "xyz"}
+    axes = {axis: table.number(axis, integer=True) for axis in "xyz"}
     for axis, values in axes.items():
         table.need(axis)
         if values.len() and int(values.max()) > 2**31 - 1:  # type: ignore[arg-type]

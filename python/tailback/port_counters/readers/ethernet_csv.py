@@ -205,7 +205,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         "node_name": table.need("node"),
         "interface": table.need("interface"),
         **{
-            target: table.number(role, whole=True)
+            target: table.number(role, integer=True)
             for role, target in _TARGETS.items()
             if role in table.header
         },

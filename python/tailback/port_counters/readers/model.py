@@ -363,7 +363,7 @@ def events_of_table(table: Delimited, place: pl.DataFrame, names: Sequence[str])
         names: The columns.
     """
     counters = {
-        name: table.number(role, whole=True)
+        name: table.number(role, integer=True)
         for name in names
         if (role := f"event {name}") in table.header
     }

@@ -79,9 +79,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "port": port,
             "node_name": table.need("node"),
             "device": device,
-            "data_bytes": table.number("bytes", whole=True),
-            "packets": table.number("packets", whole=True),
-            "xmit_wait_ticks": table.number("wait", whole=True),
+            "data_bytes": table.number("bytes", integer=True),
+            "packets": table.number("packets", integer=True),
+            "xmit_wait_ticks": table.number("wait", integer=True),
             "capacity_gbps": _rates(table),
         }
     ).with_columns(source=pl.lit("recorded infiniband"), flags=_missing())

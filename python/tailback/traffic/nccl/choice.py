@@ -99,12 +99,12 @@ def default_choice(
     protocols: tuple[Protocol, ...] = ("simple", "ll", "ll128")
     if call in ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange"):
         return Choice("ring", "simple", used)
-    found = min(
+    fastest = min(
         (_time(call, nbytes, n, n_hosts, algorithm, protocol), algorithm, protocol)
         for algorithm in algorithms
         for protocol in protocols
     )
-    return Choice(found[1], found[2], used)
+    return Choice(fastest[1], fastest[2], used)
 
 
 def _time(

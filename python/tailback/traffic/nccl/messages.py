@@ -99,9 +99,9 @@ def messages(
     if not 0 <= root < n or not 0 <= peer < n or nbytes < 0:
         raise TraceError(f"nccl{call}: {nbytes} B, root {root} among {n} ranks")
     if n < 2:
-        return _packed([])
+        return _join_parts([])
     if call in POINT_TO_POINT:
-        return _packed(_point_to_point(call, n, nbytes, root, peer, counts))
+        return _join_parts(_point_to_point(call, n, nbytes, root, peer, counts))
     orders = [np.array(order, np.int64) for order in rings]
     if sorted(map(tuple, map(sorted, rings))) != [tuple(range(n))] * len(rings):
         raise TraceError(f"nccl{call}: a ring of other members than the {n} of its communicator")
@@ -116,8 +116,8 @@ def messages(
             parts += _chain(call, order, share, root, choice)
         else:
             parts += _ring(call, order, share, choice)
-    found = _packed(parts)
-    return found._replace(size=_on_the_wire(found.size, choice.protocol))
+    packed = _join_parts(parts)
+    return packed._replace(size=_on_the_wire(packed.size, choice.protocol))
 
 
 def ring_order(hosts: Sequence[int], channel: int) -> Ints:
@@ -261,8 +261,8 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _chunks(total: int, most: int) -> Ints:
-    full, rest = divmod(total, most)
-    return np.array([most] * full + ([rest] if rest else []), np.int64)
+    full, remainder = divmod(total, most)
+    return np.array([most] * full + ([remainder] if remainder else []), np.int64)
 
 
 def _point_to_point(
@@ -270,8 +270,8 @@ def _point_to_point(
 ) -> list[_Part]:
     """Sends and receives of a group: in round k the partner is k members ahead."""
     if call == "SendRecv":
-        one = np.ones(1, np.int64)
-        return [(0 * one, root * one, peer * one, nbytes * one)] if root != peer else []
+        ones = np.ones(1, np.int64)
+        return [(0 * ones, root * ones, peer * ones, nbytes * ones)] if root != peer else []
     rounds = np.arange(1, n)
     if call == "Exchange":
         ends = np.arange(n)
@@ -288,7 +288,7 @@ def _point_to_point(
     return [((rounds - 1) // CONCURRENT_PEERS, src, dst, size)]
 
 
-def _packed(parts: list[_Part]) -> Messages:
+def _join_parts(parts: list[_Part]) -> Messages:
     """All parts by step, without empty messages."""
     none = np.zeros(0, np.int64)
     columns = (

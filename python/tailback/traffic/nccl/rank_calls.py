@@ -66,23 +66,25 @@ def join_calls(
         The collectives, and the timeline of each rank.
     """
     sides: dict[Hashable, dict[int, RankCall]] = {}
-    for rank, own in enumerate(calls):
-        for one in own:
-            sides.setdefault(one.key, {})[rank] = one
-    whole = {key: found for key, found in sides.items() if _complete(found)}
-    if len(whole) < len(sides):
+    for rank, rank_calls in enumerate(calls):
+        for call in rank_calls:
+            sides.setdefault(call.key, {})[rank] = call
+    complete = {key: side for key, side in sides.items() if _is_complete(side)}
+    if len(complete) < len(sides):
         notes.append(
-            f"{len(sides) - len(whole)} collectives that not all of their ranks recorded "
+            f"{len(sides) - len(complete)} collectives that not all of their ranks recorded "
             "alike are left out; the computation that overlapped with them is "
             "kept"
         )
-    number = {key: k for k, key in enumerate(whole)}
-    collectives = [_collective(found) for found in whole.values()]
-    uneven = sum(len({one.nbytes for one in found.values()}) > 1 for found in whole.values())
+    number = {key: k for k, key in enumerate(complete)}
+    collectives = [_join_sides(side) for side in complete.values()]
+    uneven = sum(len({call.nbytes for call in side.values()}) > 1 for side in complete.values())
     if uneven:
         notes.append(f"{uneven} collectives differ in size between ranks: the largest is used")
-    queues = [[number[one.key] for one in own if one.key in whole] for own in calls]
-    end = [max(one.end_ns for one in found.values()) for found in whole.values()]
+    queues = [
+        [number[call.key] for call in rank_calls if call.key in complete] for rank_calls in calls
+    ]
+    end = [max(call.end_ns for call in side.values()) for side in complete.values()]
     order, moved = _common_order(queues, [c.members for c in collectives], end)
     if moved:
         notes.append(
@@ -92,31 +94,31 @@ def join_calls(
     return collectives, _timelines(calls, after_ps, number, order)
 
 
-def _complete(found: dict[int, RankCall]) -> bool:
+def _is_complete(side: dict[int, RankCall]) -> bool:
     """Whether the members of a collective, and no others, recorded it as the same call."""
-    one = next(iter(found.values()))
-    alike = {(other.call, other.members, other.root, other.peer) for other in found.values()}
-    return len(alike) == 1 and sorted(found) == sorted(one.members)
+    first = next(iter(side.values()))
+    alike = {(other.call, other.members, other.root, other.peer) for other in side.values()}
+    return len(alike) == 1 and sorted(side) == sorted(first.members)
 
 
-def _collective(found: dict[int, RankCall]) -> Collective:
-    one = next(iter(found.values()))
-    rows = [found[rank].row for rank in one.members]
-    n = len(one.members)
+def _join_sides(side: dict[int, RankCall]) -> Collective:
+    first = next(iter(side.values()))
+    rows = [side[rank].row for rank in first.members]
+    n = len(first.members)
     counts = np.array(rows, np.int64) if all(len(row) == n for row in rows) else None
-    choices = Counter(other.choice for other in found.values() if other.choice is not None)
+    choices = Counter(other.choice for other in side.values() if other.choice is not None)
     return Collective(
-        one.call,
-        one.members,
-        max(other.nbytes for other in found.values()),
-        one.communicator,
-        one.communicator,
+        first.call,
+        first.members,
+        max(other.nbytes for other in side.values()),
+        first.communicator,
+        first.communicator,
         choices.most_common(1)[0][0] if choices else None,
-        max((other.channels or 0 for other in found.values()), default=0) or None,
-        one.root,
-        one.peer,
+        max((other.channels or 0 for other in side.values()), default=0) or None,
+        first.root,
+        first.peer,
         counts,
-        one.rings,
+        first.rings,
     )
 
 
@@ -176,13 +178,17 @@ def _timelines(
     """Timeline of each rank: computation as recorded, collectives in the common order."""
     place = {k: position for position, k in enumerate(order)}
     out: Timelines = []
-    for own, after in zip(calls, after_ps, strict=True):
-        mine = iter(sorted((number[c.key] for c in own if c.key in number), key=place.__getitem__))
+    for rank_calls, after in zip(calls, after_ps, strict=True):
+        mine = iter(
+            sorted((number[c.key] for c in rank_calls if c.key in number), key=place.__getitem__)
+        )
         timeline: list[tuple[int, int]] = []
-        for one in own:
-            if one.before_ps:
-                timeline.append((COMPUTE_ONLY, one.before_ps))
-            timeline.append((next(mine) if one.key in number else COMPUTE_ONLY, one.overlapped_ps))
+        for call in rank_calls:
+            if call.before_ps:
+                timeline.append((COMPUTE_ONLY, call.before_ps))
+            timeline.append(
+                (next(mine) if call.key in number else COMPUTE_ONLY, call.overlapped_ps)
+            )
         timeline.append((COMPUTE_ONLY, after))
         out.append(timeline)
     return out

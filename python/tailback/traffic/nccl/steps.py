@@ -119,13 +119,14 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
     Raises:
         TailbackError: Of type ``source.error``: the messages do not fit in memory.
     """
-    choices = [_choice(source, one, chosen) for one in source.collectives]
+    choices = [_choice(source, collective, chosen) for collective in source.collectives]
     labels: dict[Label, int] = {}
     label_of = [
         labels.setdefault(
-            Label(one.phase, _label(one.call), communicator=one.communicator), len(labels)
+            Label(collective.phase, _label(collective.call), communicator=collective.communicator),
+            len(labels),
         )
-        for one in source.collectives
+        for collective in source.collectives
     ]
     templates = _templates(source, choices)
     columns: list[list[NDArray[np.int64]]] = [[] for _ in range(6)]
@@ -169,35 +170,46 @@ def _label(call: str) -> str:
     return "ncclSendRecv" if call == "Exchange" else f"nccl{call}"
 
 
-def _choice(source: GpuProgram, one: Collective, chosen: NcclSection | None) -> Choice:
+def _choice(source: GpuProgram, collective: Collective, chosen: NcclSection | None) -> Choice:
     """How a collective is run."""
-    hosts = [source.hosts[rank] for rank in one.members]
-    found = one.choice or default_choice(one.call, one.nbytes, hosts, one.channels)
-    return found if chosen is None else applied(chosen, found)
+    hosts = [source.hosts[rank] for rank in collective.members]
+    default = collective.choice or default_choice(
+        collective.call, collective.nbytes, hosts, collective.channels
+    )
+    return default if chosen is None else applied(chosen, default)
 
 
 def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _MemberOperations]]:
     """Operations of each member of each collective, by world rank; equal ones are shared."""
-    known: dict[tuple[object, ...], tuple[Messages, list[_MemberOperations]]] = {}
+    expanded: dict[tuple[object, ...], tuple[Messages, list[_MemberOperations]]] = {}
     out: list[dict[int, _MemberOperations]] = []
     operations = 0
-    for one, choice in zip(source.collectives, choices, strict=True):
-        hosts = _relative([source.hosts[rank] for rank in one.members])
-        counts = None if one.counts is None else one.counts.tobytes()
-        key = (one.call, hosts, one.nbytes, choice, one.root, one.peer, counts, one.rings)
-        if key not in known:
+    for collective, choice in zip(source.collectives, choices, strict=True):
+        hosts = _relative([source.hosts[rank] for rank in collective.members])
+        counts = None if collective.counts is None else collective.counts.tobytes()
+        key = (
+            collective.call,
+            hosts,
+            collective.nbytes,
+            choice,
+            collective.root,
+            collective.peer,
+            counts,
+            collective.rings,
+        )
+        if key not in expanded:
             sent = messages(
-                one.call,
+                collective.call,
                 hosts,
-                one.nbytes,
+                collective.nbytes,
                 choice,
-                root=one.root,
-                peer=one.peer,
-                counts=one.counts,
-                rings=one.rings,
+                root=collective.root,
+                peer=collective.peer,
+                counts=collective.counts,
+                rings=collective.rings,
             )
-            known[key] = sent, _members(sent, len(hosts))
-        sent, members = known[key]
+            expanded[key] = sent, _members(sent, len(hosts))
+        sent, members = expanded[key]
         operations += 4 * len(sent.step)
         require_memory(
             operations,
@@ -206,7 +218,7 @@ def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _Mem
             error=source.error,
             remedy="use fewer steps or ranks, or fewer channels",
         )
-        out.append(dict(zip(one.members, members, strict=True)))
+        out.append(dict(zip(collective.members, members, strict=True)))
     return out
 
 
@@ -244,16 +256,16 @@ def _one_member(
     posts = np.arange(len(kind))
     used, turn = np.unique(step, return_inverse=True)
     steps = len(used)
-    none, one = np.full(len(posts), -1), np.full(steps, -1)
+    none, none_per_step = np.full(len(posts), -1), np.full(steps, -1)
     stage = np.repeat([0, 1, 2], [len(posts), steps, len(posts)])
     when = np.concatenate([turn, np.arange(steps), turn])
-    number = np.concatenate([posts, one, posts])
+    number = np.concatenate([posts, none_per_step, posts])
     order = np.lexsort((number, stage, when))
     kinds = [kind, np.full(steps, int(Op.COMPUTE)), np.full(len(posts), int(Op.WAIT))]
     return _MemberOperations(
         kind=np.concatenate(kinds)[order],
-        peer=np.concatenate([peer, one, none])[order],
-        amount=np.concatenate([size, 0 * one, 0 * none])[order],
+        peer=np.concatenate([peer, none_per_step, none])[order],
+        amount=np.concatenate([size, 0 * none_per_step, 0 * none])[order],
         post=number[order],
         steps=steps,
         posts=len(posts),
@@ -270,8 +282,8 @@ def _rows(
     posted: int,
 ) -> tuple[NDArray[np.int64], ...]:
     """Columns of the operations of one entry of a rank's timeline."""
-    one = np.ones(1, np.int64)
-    compute = (Op.COMPUTE * one, -one, overlapped * one, 0 * one, -one, 0 * one)
+    ones = np.ones(1, np.int64)
+    compute = (Op.COMPUTE * ones, -ones, overlapped * ones, 0 * ones, -ones, 0 * ones)
     if number == COMPUTE_ONLY:
         return compute if overlapped else tuple(column[:0] for column in compute)
     t = templates[number][rank]
@@ -299,13 +311,13 @@ def _notes(source: GpuProgram, choices: list[Choice]) -> list[str]:
     """Note the algorithms by which the collectives are expanded."""
     used = Counter(
         (
-            one.call,
-            choice.algorithm if one.call == "AllReduce" else "ring",
+            collective.call,
+            choice.algorithm if collective.call == "AllReduce" else "ring",
             choice.protocol,
             choice.channels,
         )
-        for one, choice in zip(source.collectives, choices, strict=True)
-        if one.call in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
+        for collective, choice in zip(source.collectives, choices, strict=True)
+        if collective.call in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
     )
     shown = [
         f"{number} nccl{call}: {Choice(algorithm, protocol, channels)}"

@@ -212,8 +212,8 @@ def _columns(
     """Columns side by side, ``default`` where there is none; many are the same array."""
     same = np.fromiter(map(id, columns), np.int64, len(columns))
     _, first, index = np.unique(same, return_index=True, return_inverse=True)
-    given = [columns[place] for place in first.tolist()]
-    distinct = [default if column is None else column for column in given]
+    chosen = [columns[place] for place in first.tolist()]
+    distinct = [default if column is None else column for column in chosen]
     if not distinct:
         return np.empty(shape, default.dtype)
     return np.stack(distinct, axis=1)[:, index].reshape(shape)

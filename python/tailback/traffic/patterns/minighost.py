@@ -130,7 +130,7 @@ class MiniGhost(Pattern):
         for phase, axis, directions in (stages[name] for name in self.order):
             size = self.face_bytes(axis, variables)
             single = self.wait == "direction"
-            for together in [[one] for one in directions] if single else [directions]:
+            for together in [[direction] for direction in directions] if single else [directions]:
                 for step, tag in together:
                     peer, there = self._neighbour(axis, -step)
                     slots.irecv(peer, size, tag, self._label(slots, phase, tag), there)
@@ -175,8 +175,8 @@ def random_bits(bits: np.random.Generator, count: int, n_ranks: int) -> NDArray[
     They are the same as of ``count`` calls for one each: the generator cuts words of 32 bits into
     bytes, and a call leaves the rest of its last word unused.
     """
-    whole = -(-n_ranks // 4) * 4
-    return bits.integers(0, 2, (count, whole), np.int8)[:, :n_ranks].astype(np.bool_)
+    padded = -(-n_ranks // 4) * 4
+    return bits.integers(0, 2, (count, padded), np.int8)[:, :n_ranks].astype(np.bool_)
 
 
 class _Sum:

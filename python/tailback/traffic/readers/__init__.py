@@ -114,10 +114,10 @@ def read_trace(path: Path, format: str | None = None, ranks: str = "") -> Progra
         raise TraceError(f"the {'folder' if folder else 'file'} is empty", file=path, remedy=_KNOWN)
     _require_unchanged(path)
     if format is not None:
-        return _completed(READERS[format], path, ranks)
+        return _read_program(READERS[format], path, ranks)
     for entry in READERS:
         if entry.part.sniff(path):
-            return _completed(entry.part, path, ranks)
+            return _read_program(entry.part, path, ranks)
     if folder and (path / "recording.json").is_file():
         raise TraceError(
             "the trace of this recording is missing (traces.otf2)",
@@ -160,8 +160,8 @@ def _require_unchanged(path: Path) -> None:
     require_unchanged(path if path.is_dir() else path.parent)
 
 
-def _completed(reader: TraceReader, path: Path, ranks: str) -> Program:
-    """The program that a reader makes of a trace, with what all readers have in common."""
+def _read_program(reader: TraceReader, path: Path, ranks: str) -> Program:
+    """Read the program of a trace, with the steps common to all readers."""
     if ranks and reader is not READERS["otf2"]:
         raise TraceError(
             "only OTF2 traces can be extrapolated to other numbers of ranks",

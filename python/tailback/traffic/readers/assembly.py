@@ -107,21 +107,21 @@ def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[s
     if not lost.any():
         return posts
     collective = posts.collective
-    found = lost_notes(
+    lost_lines = lost_notes(
         int((lost & posts.is_send & ~collective).sum()),
         int((lost & ~posts.is_send & ~collective).sum()),
         int((lost & collective).sum()),
     )
-    notes[before:before] = found
+    notes[before:before] = lost_lines
     return posts.take(~lost)
 
 
 def lost_notes(sends: int, receives: int, collective: int) -> list[str]:
     """Notes on messages that are left out."""
     out = []
-    for lost, one, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
+    for lost, kind, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
         if lost:
-            out.append(f"{lost} {one} without a matching {other} are left out")
+            out.append(f"{lost} {kind} without a matching {other} are left out")
     if collective:
         out.append(f"{collective} messages of collectives do not fit together and are left out")
     return out
@@ -171,8 +171,8 @@ def _reconcile_sizes(
     receive = np.flatnonzero(~posts.is_send & (partner >= 0))
     scattered = scatters(labels)
     if scattered:
-        known = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
-        posts.size[partner[known]] = posts.size[known]
+        receivers = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
+        posts.size[partner[receivers]] = posts.size[receivers]
     sent = posts.size[partner[receive]]
     wrong = posts.size[receive] != sent
     if not wrong.any():

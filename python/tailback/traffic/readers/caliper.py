@@ -108,11 +108,11 @@ def _exports(folder: Path) -> list[Path]:
 def _rows(path: Path) -> list[dict[str, Any]]:
     """The records: a list of objects, or the columns and data of ``json-split``."""
     try:
-        found = json.loads(content(path, TraceError))
-        if isinstance(found, dict):
-            names, data = found["columns"], found["data"]
-            found = [dict(zip(names, row, strict=True)) for row in data]
-        if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        records = json.loads(content(path, TraceError))
+        if isinstance(records, dict):
+            names, data = records["columns"], records["data"]
+            records = [dict(zip(names, row, strict=True)) for row in data]
+        if not isinstance(records, list) or not all(isinstance(row, dict) for row in records):
             raise TypeError("is not a list of records")
     except (ValueError, TypeError, KeyError) as error:
         raise TraceError(
@@ -120,4 +120,4 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         ) from None
     except RecursionError:
         raise TraceError("is nested too deeply", file=path, remedy=_AGAIN) from None
-    return found
+    return records

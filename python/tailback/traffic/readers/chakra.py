@@ -79,16 +79,16 @@ def read(path: Path) -> Program:
             nodes or on each other.
     """
     stem, files = _files(path)
-    found = _decoded(files)
-    graph, labels, origin = _expanded(found, files)
-    notes = _notes(found)
-    found.clear()
+    decoded = _decode_files(files)
+    graph, labels, origin = _expand_collectives(decoded, files)
+    notes = _notes(decoded)
+    decoded.clear()
     try:
         return compile_graph(stem, graph, labels, notes)
     except DependencyCycle as cycle:
         row = cycle.node if origin is None else int(origin[cycle.node])
-        found = _decoded(files)
-        number, rank = int(found["number"][row]), _rank(found, row)
+        decoded = _decode_files(files)
+        number, rank = int(decoded["number"][row]), _rank_of(decoded, row)
         raise TraceError(
             f"node {number} waits for itself: a cycle of dependencies and messages",
             file=files[rank],
@@ -97,16 +97,16 @@ def read(path: Path) -> Program:
         ) from None
 
 
-def _rank(found: dict[str, Any], row: int) -> int:
+def _rank_of(decoded: dict[str, Any], row: int) -> int:
     """The rank of a node."""
-    return int(np.searchsorted(found["rank_start"], row, side="right")) - 1
+    return int(np.searchsorted(decoded["rank_start"], row, side="right")) - 1
 
 
 def _is_trace(path: Path) -> bool:
     """Whether a file begins with a protobuf message with the expected fields."""
     # The length of the metadata, then the version or an attribute of it.
-    found = _BEGINNING.match(head_bytes(path))
-    return found is not None and found[1].strip(b"\x80") not in (b"", b"\0")
+    match = _BEGINNING.match(head_bytes(path))
+    return match is not None and match[1].strip(b"\x80") not in (b"", b"\0")
 
 
 def _files(path: Path) -> tuple[str, list[Path]]:
@@ -115,9 +115,9 @@ def _files(path: Path) -> tuple[str, list[Path]]:
     mine = _FILE.match(path.name) if path.is_file() else None
     sets: dict[str, dict[int, Path]] = {}
     for entry in sorted(folder.iterdir()):
-        found = _FILE.match(entry.name)
-        if found and (mine is None or found["stem"] == mine["stem"]):
-            sets.setdefault(found["stem"], {})[int(found["rank"])] = entry
+        match = _FILE.match(entry.name)
+        if match and (mine is None or match["stem"] == mine["stem"]):
+            sets.setdefault(match["stem"], {})[int(match["rank"])] = entry
     if len(sets) != 1:
         names = ", ".join(map(repr, sorted(sets)))
         raise TraceError(
@@ -136,7 +136,7 @@ def _files(path: Path) -> tuple[str, list[Path]]:
     return stem, [files[rank] for rank in sorted(files)]
 
 
-def _decoded(files: list[Path]) -> dict[str, Any]:
+def _decode_files(files: list[Path]) -> dict[str, Any]:
     """The nodes of all ranks as columns; raises TraceError for a damaged file."""
     numbers = [(kind, _ALGORITHMS.index(name)) for kind, name in _CALLS.items()]
     # One file at a time: together they can be as large as the result.
@@ -167,47 +167,47 @@ def _contents(files: list[Path]) -> Iterator[bytes]:
         yield content(file, TraceError, TRACE_MEMORY)
 
 
-def _expanded(
-    found: dict[str, Any], files: list[Path]
+def _expand_collectives(
+    decoded: dict[str, Any], files: list[Path]
 ) -> tuple[DependencyGraph, list[Label], NDArray[np.int64] | None]:
-    """The operations of all ranks, their labels, and the row of ``found`` of each if it differs.
+    """The operations of all ranks, their labels, and the decoded row of each if it differs.
 
-    A collective is the operation at which it begins, the one at which it ends, and its messages.
+    A collective becomes an operation where it begins, one where it ends, and its messages.
     """
-    labels = [_label(kind, tag) for kind, tag in found["labels"]]
+    labels = [_label(kind, tag) for kind, tag in decoded["labels"]]
     # Odd tags, so that those of collectives, which are even, differ.
-    tag = np.array([2 * tag + 1 for _, tag in found["labels"]], np.int64)
+    tag = np.array([2 * tag + 1 for _, tag in decoded["labels"]], np.int64)
     label = np.arange(len(tag), dtype=np.uint32)
-    calls, n = found["collectives"], len(found["kind"])
+    calls, n = decoded["collectives"], len(decoded["kind"])
     if not len(calls["row"]):
-        kind, peer, amount, stream = (found[name] for name in _COLUMNS)
+        kind, peer, amount, stream = (decoded[name] for name in _COLUMNS)
         graph = DependencyGraph(
-            found["rank_start"], kind, peer, amount, stream, tag, label, found["required"]
+            decoded["rank_start"], kind, peer, amount, stream, tag, label, decoded["required"]
         )
         return graph, labels, None
-    steps = _messages(found, files)
+    steps = _collective_messages(decoded, files)
     width = np.ones(n, np.int64)
-    width[calls["row"]] = [2 + len(one) for one in steps]
+    width[calls["row"]] = [2 + len(posts) for posts in steps]
     origin = np.repeat(np.arange(n), width)
     begin = np.cumsum(width) - width
     end = begin.copy()
     end[calls["row"]] += 1
-    expanded = {name: found[name][origin] for name in _COLUMNS}
-    ends, required = found["required"]
+    expanded = {name: decoded[name][origin] for name in _COLUMNS}
+    ends, required = decoded["required"]
     dependent = np.repeat(np.arange(n), np.diff(ends, prepend=0))
     before, after = [end[required]], [begin[dependent]]
-    for at, one in enumerate(steps):
+    for at, posts in enumerate(steps):
         first = int(begin[calls["row"][at]])
-        rows = np.arange(first + 2, first + 2 + len(one))
-        kind, peer, size = np.array(one, np.int64).reshape(-1, 3).T
+        rows = np.arange(first + 2, first + 2 + len(posts))
+        kind, peer, size = np.array(posts, np.int64).reshape(-1, 3).T
         for name, values in (("kind", kind), ("peer", peer), ("amount", size)):
             expanded[name][rows] = values
         # Each collective of a rank is a stream of its own, after those of all tags.
         expanded["label"][rows] = len(tag) + at
-        before += [np.full(len(one) + 1, first), rows]
-        after += [np.append(rows, first + 1), np.full(len(one), first + 1)]
+        before += [np.full(len(posts) + 1, first), rows]
+        after += [np.append(rows, first + 1), np.full(len(posts), first + 1)]
     graph = DependencyGraph(
-        np.append(begin, len(origin))[found["rank_start"]].astype(np.uint32),
+        np.append(begin, len(origin))[decoded["rank_start"]].astype(np.uint32),
         expanded["kind"],
         expanded["peer"],
         expanded["amount"],
@@ -227,20 +227,22 @@ def _lists(
     return ends, before[np.argsort(after, kind="stable")].astype(np.uint32)
 
 
-def _messages(found: dict[str, Any], files: list[Path]) -> list[list[tuple[int, int, int]]]:
+def _collective_messages(
+    decoded: dict[str, Any], files: list[Path]
+) -> list[list[tuple[int, int, int]]]:
     """Kind, other rank and bytes of the messages that each collective posts."""
-    calls, n_ranks = found["collectives"], len(files)
+    calls, n_ranks = decoded["collectives"], len(files)
     out = []
     for at, (row, call) in enumerate(zip(calls["row"], calls["call"].tolist(), strict=True)):
         posts: list[tuple[int, int, int]] = []
         if call >= 0:
-            rank, size = _rank(found, int(row)), int(calls["size"][at])
+            rank, size = _rank_of(decoded, int(row)), int(calls["size"][at])
             # The size is the input of a rank: for an all-to-all, one block per rank.
             sent = size // n_ranks if _ALGORITHMS[call] == "MPI_Alltoall" else size
             try:
                 steps = schedule(_ALGORITHMS[call], n_ranks, rank, int(calls["root"][at]), sent, 0)
             except TraceError as error:
-                error.place = f"node {found['number'][row]}"
+                error.place = f"node {decoded['number'][row]}"
                 raise error.located(files[rank]) from None
             for step in steps:
                 for op, some in ((Op.IRECV, step.receives), (Op.ISEND, step.sends)):
@@ -256,15 +258,15 @@ def _label(kind: int, tag: int) -> Label:
     return Label(f"tag {tag}", call, tag)
 
 
-def _notes(found: dict[str, Any]) -> list[str]:
+def _notes(decoded: dict[str, Any]) -> list[str]:
     """What was left out."""
     out = []
-    if found["without_duration"]:
-        out.append(f"{found['without_duration']} computations have no duration and take no time")
-    if found["left_out"]:
+    if decoded["without_duration"]:
+        out.append(f"{decoded['without_duration']} computations have no duration and take no time")
+    if decoded["left_out"]:
         out.append(
-            f"{found['left_out']} collectives of some of the ranks, or of a kind that is "
+            f"{decoded['left_out']} collectives of some of the ranks, or of a kind that is "
             "not expanded, are left out"
         )
-    unused = [name for name in found["unused"] if name not in _IRRELEVANT]
+    unused = [name for name in decoded["unused"] if name not in _IRRELEVANT]
     return out + not_used(unused, "attributes of nodes", KEYS_NAMED)

@@ -119,7 +119,7 @@ def collective_posts(
     width = np.array([len(template.order) for template in templates])
     offset = np.cumsum(width) - width
     flat = _PostTemplate(
-        *(np.concatenate([one[column] for one in templates]) for column in range(5))
+        *(np.concatenate([template[column] for template in templates]) for column in range(5))
     )
     of = np.repeat(np.arange(len(index)), width[index])
     first = np.cumsum(width[index]) - width[index]

@@ -89,10 +89,10 @@ def read(path: Path) -> Program:
                 f"holds {len(schedules)} GOAL schedules", file=path, remedy="name the schedule"
             )
         path = schedules[0]
-    found = _read_binary(path) if _is_binary(path) else _read_text(path)
+    schedule = _read_binary(path) if _is_binary(path) else _read_text(path)
     try:
         require_memory(
-            2 * len(found["kind"]),
+            2 * len(schedule["kind"]),
             available_memory(),
             what="the schedule",
             error=TraceError,
@@ -100,21 +100,21 @@ def read(path: Path) -> Program:
         )
     except TraceError as error:
         raise error.located(path) from None
-    streams = found["streams"]
+    streams = schedule["streams"]
     graph = DependencyGraph(
-        found["rank_start"],
-        found["kind"],
-        found["peer"],
-        found["amount"],
-        found["stream"],
+        schedule["rank_start"],
+        schedule["kind"],
+        schedule["peer"],
+        schedule["amount"],
+        schedule["stream"],
         tag=np.array([tag for _, tag in streams], np.int64),
         label=np.arange(len(streams), dtype=np.uint32),
-        required=found["required"],
+        required=schedule["required"],
     )
     labels = [_label(op, tag) for op, tag in streams]
     try:
         return compile_graph(
-            path.name.split(".")[0], graph, labels, _notes(found["cores"], found["adapters"])
+            path.name.split(".")[0], graph, labels, _notes(schedule["cores"], schedule["adapters"])
         )
     except DependencyCycle as cycle:
         raise _cycle(path, cycle.node) from None
@@ -130,7 +130,7 @@ def _read_text(path: Path, keep_lines: bool = False) -> dict[str, Any]:
     try:
         return _core.read_goal(_without_comments(pieces(path)), LONGEST_PS, keep_lines)
     except ValueError as error:
-        raise _fault(_plain_text(path), path, *error.args) from None
+        raise _schedule_error(_plain_text(path), path, *error.args) from None
 
 
 def _plain_text(path: Path) -> Text:
@@ -227,8 +227,8 @@ def _notes(cores: int, adapters: int) -> list[str]:
     return notes
 
 
-def _fault(
-    text: Text, path: Path, kind: str, row: int, found: str, number: int, _limit: float
+def _schedule_error(
+    text: Text, path: Path, kind: str, row: int, detail: str, number: int, _limit: float
 ) -> TraceError:
     """The error for an invalid schedule."""
     again = "copy it again or generate it again"
@@ -241,7 +241,7 @@ def _fault(
             )
         case "missing":
             return TraceError(
-                f"has no block of rank {number} of {found}: the file is cut short",
+                f"has no block of rank {number} of {detail}: the file is cut short",
                 file=path,
                 remedy=again,
             )
@@ -257,11 +257,11 @@ def _fault(
     messages = {
         "unexpected": f"{text.quoted(row)} is outside a block, or opens a block inside another",
         "again": f"a second block of rank {number}",
-        "beyond": f"a block of rank {number}, but num_ranks is {found}",
+        "beyond": f"a block of rank {number}, but num_ranks is {detail}",
         "unknown": f"cannot parse {text.quoted(row)}",
         "impossible": f"{text.quoted(row)} has a rank, size, time or tag out of range, or 'to' in "
-        f"place of 'from'; num_ranks is {found}",
-        "twice": f"the label {shown(found)} is used twice in this rank",
-        "undefined": f"the label {shown(found)} is not defined",
+        f"place of 'from'; num_ranks is {detail}",
+        "twice": f"the label {shown(detail)} is used twice in this rank",
+        "undefined": f"the label {shown(detail)} is not defined",
     }
     return text.fault(row, messages[kind], _DAMAGED)

@@ -85,9 +85,9 @@ def compile_graph(
         if error.args[0] != "cycle":
             raise
         raise DependencyCycle(error.args[1]) from None
-    for lost, one, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
+    for lost, kind, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
         if lost:
-            notes.append(f"{lost} {one} without a matching {other} are left out")
+            notes.append(f"{lost} {kind} without a matching {other} are left out")
     if wildcards:
         notes.append(
             f"{wildcards} receives from any source or with any tag are matched in the order in "

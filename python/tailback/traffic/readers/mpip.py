@@ -82,19 +82,19 @@ def _reports(folder: Path) -> list[Path]:
 def _rows(text: Text, n_ranks: int, path: Path) -> tuple[list[Row], bool]:
     """Totals of all pairs, and whether messages are counted."""
     lines = text.data[0].split(b"\n")
-    found = [(at, match) for at, line in enumerate(lines) if (match := _SECTION.match(line))]
-    if len(found) != 1:
+    sections = [(at, match) for at, line in enumerate(lines) if (match := _SECTION.match(line))]
+    if len(sections) != 1:
         sites = len(_SENT.findall(text.data[0]))
         raise TraceError(
             f"does not list who sent to whom, only what {sites} call sites of {n_ranks} ranks sent "
             "in total"
-            if not found
+            if not sections
             else "lists pairs of ranks twice",
             file=path,
             remedy="record the program as OTF2, or with Open MPI's monitoring: "
             "docs/reference/traffic.md",
         )
-    ((first, match),) = found
+    ((first, match),) = sections
     counted = bool(match[1])
     seen: dict[tuple[int, int], Row] = {}
     for at in range(first + 1, len(lines)):

@@ -95,6 +95,6 @@ def _sizes(
 ) -> NDArray[np.uint64]:
     """Bytes of each message: even shares, the remainder in the last."""
     share = size // np.maximum(count, 1).astype(np.uint64)
-    rest = size - share * count.astype(np.uint64)
+    remainder = size - share * count.astype(np.uint64)
     last = turn == count[pair] - 1
-    return share[pair] + np.where(last, rest[pair], np.uint64(0))
+    return share[pair] + np.where(last, remainder[pair], np.uint64(0))

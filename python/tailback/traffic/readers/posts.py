@@ -90,8 +90,8 @@ def among(values: NDArray[Any], wanted: Collection[int]) -> NDArray[np.bool_]:
     if values.dtype == np.uint8:
         table = np.zeros(256, np.bool_)
         table[list(wanted)] = True
-        found: NDArray[np.bool_] = table[values]
-        return found
+        is_wanted: NDArray[np.bool_] = table[values]
+        return is_wanted
     different, place = dense(values)
     return np.isin(different, list(wanted))[place]
 
@@ -152,11 +152,11 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
         The number of receives that got a source, and whether all streams of each rank are equally
         long; if not, the order may differ from that of the run.
     """
-    known = posts.peer != UNKNOWN
-    lost = np.flatnonzero(~known & ~posts.is_send)
+    has_source = posts.peer != UNKNOWN
+    lost = np.flatnonzero(~has_source & ~posts.is_send)
     if not len(lost):
         return 0, True
-    rows = np.flatnonzero(known)
+    rows = np.flatnonzero(has_source)
     sub = posts.take(rows)
     stream = stream_of(sub, n_ranks)
     claimed = np.bincount(stream[~sub.is_send], minlength=int(stream.max(initial=0)) + 1)
@@ -180,8 +180,8 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     slots = target * width + turn_sent
     wanted = receiver * width + turn_posted
     at = np.minimum(np.searchsorted(slots, wanted), len(slots) - 1)
-    found = slots[at] == wanted
-    to, source = lost[found], send[at[found]]
+    matched = slots[at] == wanted
+    to, source = lost[matched], send[at[matched]]
     posts.peer[to] = sub.rank[source]
     posts.channel[to] = sub.channel[source]
     posts.size[to] = sub.size[source]

@@ -91,8 +91,8 @@ def read(path: Path) -> Program:
             )
         path = files[0]
     text = content(path, TraceError, TRACE_MEMORY).decode("utf-8", "replace")
-    found = _PROCESSORS.search(text)
-    if found is None or not text.rstrip().endswith("END"):
+    processors = _PROCESSORS.search(text)
+    if processors is None or not text.rstrip().endswith("END"):
         raise TraceError(
             "does not state PROCESSORS, or has no END: it is cut short", file=path, remedy=_AGAIN
         )
@@ -101,7 +101,7 @@ def read(path: Path) -> Program:
         int(number): f"{chares.get(chare, '?')}::{name.split('(')[0]}"[:80]
         for number, name, chare in _ENTRY.findall(text)
     }
-    n_ranks = int(found[1])
+    n_ranks = int(processors[1])
     logs = {
         int(match["pe"]): entry
         for entry in path.parent.iterdir()
@@ -181,10 +181,10 @@ def _require(time: int, size: int) -> None:
 def _compile(name: str, n_ranks: int, events: _Events, entries: dict[int, str]) -> Program:
     rows: list[tuple[int, int, bool, int, int, int, int, int]] = []
     labels: dict[Label, int] = {}
-    untraced = own = 0
+    untraced = to_self = 0
     for rank, position, source, event, entry, size in events.begun:
         if source == rank:
-            own += 1
+            to_self += 1
             continue
         sent = events.created.get((source, event, entry))
         if sent is None or not 0 <= source < n_ranks:
@@ -214,8 +214,8 @@ def _compile(name: str, n_ranks: int, events: _Events, entries: dict[int, str]) 
         peer_known=np.ones(n, np.bool_),
     )
     notes = ["ranks are processors of Charm++; messages include its envelopes"]
-    if own:
-        notes.append(f"{own} messages of processors to themselves move nothing")
+    if to_self:
+        notes.append(f"{to_self} messages of processors to themselves move nothing")
     if untraced:
         notes.append(f"{untraced} entry methods were started by messages that were not traced")
     stretches = np.array(events.computes, np.int64).reshape(-1, 3).T

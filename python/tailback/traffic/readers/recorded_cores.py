@@ -76,8 +76,8 @@ def rank_rows(folder: Path) -> Iterator[dict[str, str]]:
 
 def core_numbers(text: str) -> set[int]:
     """Numbers of a list like ``0-3,8``, of at most 1024 cores."""
-    found: set[int] = set()
+    cores: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), min(int(last or first), int(first) + 1023) + 1))
-    return found
+        cores.update(range(int(first), min(int(last or first), int(first) + 1023) + 1))
+    return cores

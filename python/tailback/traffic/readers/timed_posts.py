@@ -64,7 +64,7 @@ def calls_alone(
         received_bytes=zero,
         paused=np.zeros(len(rank), np.bool_),
     )
-    return calls, [names[one] for one in used.tolist()]
+    return calls, [names[at] for at in used.tolist()]
 
 
 def with_sources(posts: Posts, n_ranks: int, notes: list[str]) -> tuple[Posts, Bools]:

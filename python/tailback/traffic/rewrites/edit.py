@@ -50,11 +50,11 @@ def messages_of(program: Program, focus: Focus) -> MessageSet:
     Raises:
         DoesNotApplyError: Sends and receives do not pair up, or there is no such message.
     """
-    found = _all_messages(program)
-    chosen = np.isin(found.label, np.array(sorted(focus), np.int64))
+    messages = _all_messages(program)
+    chosen = np.isin(messages.label, np.array(sorted(focus), np.int64))
     if not chosen.any():
         raise DoesNotApplyError("no message is sent there")
-    return found.only(chosen)
+    return messages.only(chosen)
 
 
 def _match(program: Program) -> MessageSet:
@@ -78,18 +78,18 @@ _all_messages = PerObject(_match)
 """All messages of a program: several rewrites of it ask one after the other."""
 
 
-def fan_in_receivers(program: Program, found: MessageSet) -> Ints:
+def fan_in_receivers(program: Program, messages: MessageSet) -> Ints:
     """Ranks that receive from :data:`MIN_SENDERS` or more others and do not send themselves.
 
     Raises:
         DoesNotApplyError: There is none, or one of them also sends.
     """
-    pairs = np.unique(found.dst * program.n_ranks + found.src)
+    pairs = np.unique(messages.dst * program.n_ranks + messages.src)
     receivers, senders = np.unique(pairs // program.n_ranks, return_counts=True)
     receivers = receivers[senders >= MIN_SENDERS]
     if not len(receivers):
         raise DoesNotApplyError(f"no rank there receives from {MIN_SENDERS} or more others")
-    if np.isin(receivers, found.src).any():
+    if np.isin(receivers, messages.src).any():
         raise DoesNotApplyError("the receivers also send there and would wait for one another")
     return receivers
 
@@ -175,9 +175,9 @@ class ProgramEdit:
                     self._ids += 1
             rows += [(Op.WAIT, -1, 0, number) for number in range(first, self._ids)]
         kind, peers, amount, number = np.array(rows, np.int64).reshape(-1, 4).T
-        whole = np.full(len(rows), 1, np.int64)
+        ones = np.full(len(rows), 1, np.int64)
         self._added.append(
-            (rank * whole, at * whole, kind, peers, amount, tag * whole, label * whole, number)
+            (rank * ones, at * ones, kind, peers, amount, tag * ones, label * ones, number)
         )
 
     def post_at_ranks(
@@ -199,18 +199,16 @@ class ProgramEdit:
         """
         number = np.arange(self._ids, self._ids + len(rank))
         self._ids += len(rank)
-        whole = np.full(len(rank), 1, np.int64)
+        ones = np.full(len(rank), 1, np.int64)
         self._added.append(
-            (rank, at, op * whole, peer, size * whole, tag * whole, label * whole, number)
+            (rank, at, op * ones, peer, size * ones, tag * ones, label * ones, number)
         )
         return number
 
     def wait(self, rank: Ints, at: Ints, number: Ints) -> None:
         """Insert waits for inserted posts, shapes (K,)."""
-        whole = np.full(len(rank), 1, np.int64)
-        self._added.append(
-            (rank, at, Op.WAIT * whole, -whole, 0 * whole, 0 * whole, 0 * whole, number)
-        )
+        ones = np.full(len(rank), 1, np.int64)
+        self._added.append((rank, at, Op.WAIT * ones, -ones, 0 * ones, 0 * ones, 0 * ones, number))
 
     def wait_for(self, post: Ints, at: Ints) -> None:
         """Insert waits for posts of the program before operations ``at``, shapes (K,)."""
@@ -230,8 +228,8 @@ class ProgramEdit:
         stage = np.concatenate([np.ones(len(kept), np.int64), np.zeros(len(at), np.int64)])
         order = np.lexsort((np.arange(len(ranks)), stage, position, ranks))
 
-        def column(own: NDArray[Any], new: Ints) -> NDArray[Any]:
-            return np.concatenate([own[kept], new.astype(own.dtype)])[order]
+        def column(old: NDArray[Any], new: Ints) -> NDArray[Any]:
+            return np.concatenate([old[kept], new.astype(old.dtype)])[order]
 
         start = np.zeros(p.n_ranks + 1, np.uint64)
         start[1:] = np.cumsum(np.bincount(ranks, minlength=p.n_ranks)).astype(np.uint64)
@@ -260,8 +258,10 @@ class ProgramEdit:
         place = np.empty(len(mine), np.int64)
         place[order] = np.arange(len(mine)) - first
         request[number[posts]] = int(self.program.request.max(initial=-1)) + 1 + place
-        own = number < 0
-        return np.where(own, -1 - number, request[np.where(own, 0, number)] if self._ids else 0)
+        existing = number < 0
+        return np.where(
+            existing, -1 - number, request[np.where(existing, 0, number)] if self._ids else 0
+        )
 
 
 def fresh_tag(program: Program) -> int:

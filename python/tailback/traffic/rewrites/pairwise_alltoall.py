@@ -37,19 +37,19 @@ def pairwise_alltoall(program: Program, focus: Focus) -> Rewritten:
     """
     if any(program.labels[i].call == CALL for i in focus):
         raise DoesNotApplyError(f"it is {CALL} already")
-    found = messages_of(program, focus)
+    messages = messages_of(program, focus)
     n = program.n_ranks
-    ones = np.ones(len(found))
-    graph = csr_array((ones, (found.src, found.dst)), shape=(n, n))
+    ones = np.ones(len(messages))
+    graph = csr_array((ones, (messages.src, messages.dst)), shape=(n, n))
     _, group_of = connected_components(graph, directed=False)
-    group = group_of[found.src]
-    if (found.src == found.dst).any():
+    group = group_of[messages.src]
+    if (messages.src == messages.dst).any():
         raise DoesNotApplyError("ranks send to themselves")
     edit = ProgramEdit(program)
-    edit.remove(np.concatenate([found.send, found.receive]))
+    edit.remove(np.concatenate([messages.send, messages.receive]))
     tag = fresh_tag(program)
     for number in np.unique(group).tolist():
-        _exchange(edit, found.only(group == number), n, tag)
+        _exchange(edit, messages.only(group == number), n, tag)
     return Rewritten(
         edit.build(),
         f"Replace the loop of {describe(program, focus)} by {CALL}: in each of its steps every "
@@ -59,25 +59,25 @@ def pairwise_alltoall(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _exchange(edit: ProgramEdit, found: MessageSet, n: int, tag: int) -> None:
+def _exchange(edit: ProgramEdit, messages: MessageSet, n: int, tag: int) -> None:
     """Insert the collective of one group; raises DoesNotApplyError."""
-    members = np.unique(found.src)
+    members = np.unique(messages.src)
     size = len(members)
     if size < MIN_SENDERS:
         raise DoesNotApplyError(f"no {MIN_SENDERS} ranks there all send to one another")
-    pairs, count = np.unique(found.src * n + found.dst, return_counts=True)
+    pairs, count = np.unique(messages.src * n + messages.dst, return_counts=True)
     if len(pairs) != size * (size - 1):
         raise DoesNotApplyError("not every rank sends to every other one there")
-    if len(np.unique(count)) > 1 or len(np.unique(found.size)) > 1:
+    if len(np.unique(count)) > 1 or len(np.unique(messages.size)) > 1:
         raise DoesNotApplyError("blocks differ in size or number between pairs of ranks")
-    block = int(found.size[0])
-    old = edit.labels[int(found.label[0])]
+    block = int(messages.size[0])
+    old = edit.labels[int(messages.label[0])]
     label = edit.label(Label(old.phase, CALL, communicator=old.communicator, path=old.path))
-    round_ = rank_within_key(found.src * n + found.dst)
+    round_ = rank_within_key(messages.src * n + messages.dst)
     # The last send of each rank in each round.
     last = np.full((size, int(round_.max()) + 1), -1, np.int64)
-    place = np.searchsorted(members, found.src)
-    np.maximum.at(last, (place, round_), found.send)
+    place = np.searchsorted(members, messages.src)
+    np.maximum.at(last, (place, round_), messages.send)
     for me, rank in enumerate(members.tolist()):
         steps = schedule(CALL, size, me, 0, block, block)
         for at in last[me].tolist():

@@ -51,8 +51,8 @@ REWRITES: Registry[Rewrite] = Registry("rewrite", "other ways to communicate the
 
 def labels_of_phases(program: Program, phases: Collection[str]) -> Focus:
     """Labels of the given phases; all labels if none of the phases is known."""
-    found = frozenset(i for i, label in enumerate(program.labels) if label.phase in phases)
-    return found or frozenset(range(len(program.labels)))
+    focus = frozenset(i for i, label in enumerate(program.labels) if label.phase in phases)
+    return focus or frozenset(range(len(program.labels)))
 
 
 def whole_exchange(program: Program, focus: Focus) -> Focus:

@@ -30,12 +30,12 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
     ranks send to all). Sends are reordered only within a stretch in which the rank neither computes
     nor waits for a receive, so dependencies are kept; messages of a pair keep their order.
     """
-    found = messages_of(program, focus)
-    stretch = _stretches(program)[found.send]
-    order = np.lexsort((found.send, _turn(stretch, found.src, found.dst), stretch))
+    messages = messages_of(program, focus)
+    stretch = _stretches(program)[messages.send]
+    order = np.lexsort((messages.send, _turn(stretch, messages.src, messages.dst), stretch))
     concurrent, left = (
-        _concurrent_senders(stretch, found.src, to, program.n_ranks)
-        for to in (found.dst, found.dst[order])
+        _concurrent_senders(stretch, messages.src, to, program.n_ranks)
+        for to in (messages.dst, messages.dst[order])
     )
     if concurrent < MIN_SENDERS:
         raise DoesNotApplyError(
@@ -47,7 +47,7 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
             f"another order does not help: {concurrent} ranks send to one receiver at once, and "
             f"{left} would if each began with the rank after itself"
         )
-    slots, source = found.send, found.send[order]
+    slots, source = messages.send, messages.send[order]
 
     def moved(column: NDArray[Any]) -> NDArray[Any]:
         out = column.copy()

@@ -36,15 +36,15 @@ def small_phases(program: Program, focus: Focus) -> Rewritten:
     a quarter of every message, so that ranks wait for their neighbours four times as often.
     """
     focus = whole_exchange(program, focus)
-    found = messages_of(program, focus)
-    small = int(found.size.min())
+    messages = messages_of(program, focus)
+    small = int(messages.size.min())
     if small < PARTS * MIN_PART_BYTES:
         raise DoesNotApplyError(
             f"messages of {small} bytes are too small to be split into {PARTS} parts of "
             f"{MIN_PART_BYTES} bytes"
         )
     posts = np.zeros(len(program.kind), np.bool_)
-    posts[found.send] = posts[found.receive] = True
+    posts[messages.send] = posts[messages.receive] = True
     first, last = _stretches(program, posts)
     mine = np.searchsorted(first, np.arange(len(program.kind)), side="right") - 1
     inside = (mine >= 0) & (np.arange(len(program.kind)) <= last[np.maximum(mine, 0)])
@@ -56,11 +56,11 @@ def small_phases(program: Program, focus: Focus) -> Rewritten:
         raise DoesNotApplyError(
             "other operations come between the posts of an exchange and their waits"
         )
-    phases = {program.labels[i].phase for i in np.unique(found.label).tolist()}
+    phases = {program.labels[i].phase for i in np.unique(messages.label).tolist()}
     if len(phases) < 2:
         raise DoesNotApplyError("there is only one phase: shorter messages do not shorten it")
     return Rewritten(
-        _repeated(program, posts, inside, np.where(inside, first[np.maximum(mine, 0)], -1)),
+        _repeat_stretches(program, posts, inside, np.where(inside, first[np.maximum(mine, 0)], -1)),
         f"Exchange each message of {describe(program, focus)} in {PARTS} parts (variables one by "
         f"one, slices of a face), and go through all phases for one part before the next.",
         "bytes",
@@ -85,7 +85,7 @@ def _stretches(program: Program, posts: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     return begin[begin <= end], end[begin <= end]
 
 
-def _repeated(
+def _repeat_stretches(
     program: Program, posts: NDArray[np.bool_], inside: NDArray[np.bool_], first: Ints
 ) -> Program:
     """Repeat the stretches ``PARTS`` times, each time with a part of every message."""

@@ -35,20 +35,20 @@ def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
     Applies where ranks run two or more phases in the same order (ranks at the edge of a grid may
     skip some). Each rank completes its sends and receives of a phase, then waits for all others.
     """
-    found = messages_of(program, whole_exchange(program, focus))
-    members = np.unique(found.src)
+    messages = messages_of(program, whole_exchange(program, focus))
+    members = np.unique(messages.src)
     if len(members) < MIN_SENDERS:
         raise DoesNotApplyError(f"fewer than {MIN_SENDERS} ranks send there")
-    phases, place = _phase_order(program, found, members)
+    phases, place = _phase_order(program, messages, members)
     edit = ProgramEdit(program)
-    begin = _barriers(program, found, members, place, len(phases) - 1)
+    begin = _barriers(program, messages, members, place, len(phases) - 1)
     index = _member_index(program, members)
     label = edit.label(Label("barrier", CALL))
     tag = fresh_tag(program)
     steps = barrier_partners(len(members), np.arange(len(members)))
     needed = waited_at(program)
     for number, at in enumerate(begin.T):
-        for rank, post in ((found.src, found.send), (found.dst, found.receive)):
+        for rank, post in ((messages.src, messages.send), (messages.dst, messages.receive)):
             mine = (index[rank] >= 0) & (place == number)
             posts, there = post[mine], at[index[rank[mine]]]
             edit.wait_for(posts[needed[posts] >= there], there[needed[posts] >= there])
@@ -66,36 +66,38 @@ def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _phase_order(program: Program, found: MessageSet, members: Ints) -> tuple[list[str], Ints]:
+def _phase_order(program: Program, messages: MessageSet, members: Ints) -> tuple[list[str], Ints]:
     """The common order of phases, and the position of each message in it.
 
     Raises:
         DoesNotApplyError: The ranks have no common order.
     """
     names = [label.phase for label in program.labels]
-    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    phase = np.array([known[name] for name in names])[found.label]
-    new = np.append(True, (phase[1:] != phase[:-1]) | (found.src[1:] != found.src[:-1]))
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    phase = np.array([number_of[name] for name in names])[messages.label]
+    new = np.append(True, (phase[1:] != phase[:-1]) | (messages.src[1:] != messages.src[:-1]))
     runs = np.flatnonzero(new)
-    of_rank = found.src[runs]
+    of_rank = messages.src[runs]
     start = np.searchsorted(of_rank, members)
     end = np.searchsorted(of_rank, members, side="right")
     sequences = [
         tuple(phase[runs[a:b]].tolist()) for a, b in zip(start.tolist(), end.tolist(), strict=True)
     ]
-    order = _merged(sequences)
+    order = _merge_orders(sequences)
     place = np.concatenate([_positions(sequence, order) for sequence in sequences])
-    text = list(known)
+    text = list(number_of)
     return [text[number] for number in order], place[np.cumsum(new) - 1]
 
 
-def _merged(sequences: list[tuple[int, ...]]) -> list[int]:
+def _merge_orders(sequences: list[tuple[int, ...]]) -> list[int]:
     """One order of phases that every rank's own is a part of; raises DoesNotApplyError."""
     longest = max(sequences, key=len)
     order = list(longest)
     for sequence in sorted(set(sequences), key=lambda sequence: (-len(sequence), sequence)):
         matched = SequenceMatcher(None, order, sequence, autojunk=False).get_opcodes()
-        order = [n for _, a, b, c, d in matched for n in _union(order[a:b], list(sequence[c:d]))]
+        order = [
+            n for _, a, b, c, d in matched for n in _join_stretches(order[a:b], list(sequence[c:d]))
+        ]
     if len(order) < 2:
         raise DoesNotApplyError("there is only one phase, and no rank runs ahead into the next")
     if len(order) > 2 * len(longest):
@@ -103,20 +105,23 @@ def _merged(sequences: list[tuple[int, ...]]) -> list[int]:
     return order
 
 
-def _union(one: list[int], other: list[int]) -> list[int]:
+def _join_stretches(first: list[int], other: list[int]) -> list[int]:
     """Two stretches concatenated, or one of them if they are equal."""
-    return one if one == other else one + other
+    return first if first == other else first + other
 
 
-def _barriers(program: Program, found: MessageSet, members: Ints, place: Ints, count: int) -> Ints:
+def _barriers(
+    program: Program, messages: MessageSet, members: Ints, place: Ints, count: int
+) -> Ints:
     """Operation before which each rank calls each barrier, shape (members, count).
 
-    That is after its last post of the preceding phases; a rank without any calls it at once.
+    The barrier follows the last post of the preceding phases. A rank without posts there calls it
+    at once.
     """
     index = _member_index(program, members)
     first = np.full(len(members), len(program.kind), np.int64)
     behind = np.full((len(members), count + 1), -1, np.int64)
-    for rank, post in ((found.src, found.send), (found.dst, found.receive)):
+    for rank, post in ((messages.src, messages.send), (messages.dst, messages.receive)):
         mine = index[rank] >= 0
         np.minimum.at(first, index[rank][mine], post[mine])
         np.maximum.at(behind, (index[rank][mine], place[mine]), post[mine] + 1)

@@ -38,11 +38,11 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
     traffic gains, because it no longer waits in its queue. A permission is an empty message, as in
     the synchronised gather of MPI libraries.
     """
-    found = messages_of(program, focus)
-    receivers = fan_in_receivers(program, found)
+    messages = messages_of(program, focus)
+    receivers = fan_in_receivers(program, messages)
     needed = waited_at(program)
     for receiver in receivers.tolist():
-        posts = found.receive[found.dst == receiver]
+        posts = messages.receive[messages.dst == receiver]
         if posts.max() > needed[posts].min():
             raise DoesNotApplyError(
                 f"rank {receiver} already receives from one sender at a time: it posts a receive "
@@ -51,7 +51,7 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
     edit = ProgramEdit(program)
     tag = fresh_tag(program)
     for receiver in receivers.tolist():
-        _add_permissions(edit, found.only(found.dst == receiver), receiver, needed, tag)
+        _add_permissions(edit, messages.only(messages.dst == receiver), receiver, needed, tag)
     return Rewritten(
         edit.build(),
         f"Have {format_ranks(receivers)} admit the senders of {describe(program, focus)} {AT_ONCE} "

@@ -39,14 +39,14 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
     """
     if any(program.labels[i].call == CALL for i in focus):
         raise DoesNotApplyError(f"it is {CALL} already")
-    found = messages_of(program, focus)
-    roots, inside = _roots(program, found)
+    messages = messages_of(program, focus)
+    roots, inside = _roots(program, messages)
     edit = ProgramEdit(program)
-    edit.remove(np.concatenate([found.send[inside], found.receive[inside]]))
+    edit.remove(np.concatenate([messages.send[inside], messages.receive[inside]]))
     needed = waited_at(program)
     tag = fresh_tag(program)
     for root in roots.tolist():
-        _reduce(edit, found.only(found.dst == root), root, needed, tag)
+        _reduce(edit, messages.only(messages.dst == root), root, needed, tag)
     ranks = format_ranks(roots)
     return Rewritten(
         edit.build(),
@@ -58,14 +58,14 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _roots(program: Program, found: MessageSet) -> tuple[Ints, NDArray[np.bool_]]:
+def _roots(program: Program, messages: MessageSet) -> tuple[Ints, NDArray[np.bool_]]:
     """Ranks that receive from many, and the messages to them; raises DoesNotApplyError."""
-    roots = fan_in_receivers(program, found)
-    pair = found.dst * program.n_ranks + found.src
+    roots = fan_in_receivers(program, messages)
+    pair = messages.dst * program.n_ranks + messages.src
     pairs, count = np.unique(pair, return_counts=True)
     to, source = np.divmod(pairs, program.n_ranks)
-    inside = np.isin(found.dst, roots)
-    if (np.bincount(source)[np.unique(found.src[inside])] > 1).any():
+    inside = np.isin(messages.dst, roots)
+    if (np.bincount(source)[np.unique(messages.src[inside])] > 1).any():
         raise DoesNotApplyError(
             "ranks send to several receivers: there is no single root to reduce to"
         )
@@ -73,10 +73,10 @@ def _roots(program: Program, found: MessageSet) -> tuple[Ints, NDArray[np.bool_]
     for root in roots.tolist():
         if len(np.unique(count[to == root])) > 1:
             raise DoesNotApplyError(f"ranks send different numbers of messages to rank {root}")
-        mine = found.dst == root
+        mine = messages.dst == root
         size = np.zeros(int(turn[mine].max()) + 1, np.int64)
-        size[turn[mine]] = found.size[mine]
-        if (size[turn[mine]] != found.size[mine]).any():
+        size[turn[mine]] = messages.size[mine]
+        if (size[turn[mine]] != messages.size[mine]).any():
             raise DoesNotApplyError(
                 f"messages to rank {root} differ in size, so they cannot be reduced"
             )

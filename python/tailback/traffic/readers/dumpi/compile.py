@@ -57,43 +57,43 @@ def compile_files(name: str, files: Sequence[Path], path: Path) -> Program:
     Raises:
         TraceError: A file is damaged or cut short, or has an impossible call.
     """
-    reader, found = read_files(files)
-    notes = _notes_on_calls(found)
-    if found["lost_posts"]:
+    reader, decoded = read_files(files)
+    notes = _notes_on_calls(decoded)
+    if decoded["lost_posts"]:
         notes.append(
-            f"{found['lost_posts']} sends and receives on communicators whose members the "
+            f"{decoded['lost_posts']} sends and receives on communicators whose members the "
             f"trace does not record are left out"
         )
-    if found["unknown_sources"]:
-        program = _guessed(name, reader, found, len(files), notes, path)
+    if decoded["unknown_sources"]:
+        program = _compile_guessed(name, reader, decoded, len(files), notes, path)
     else:
-        program = _compiled(name, reader, found, notes, path)
-    inside_ns = sum(ns for call, ns in found["inside_ns"] if communicates(call))
+        program = _compile_complete(name, reader, decoded, notes, path)
+    inside_ns = sum(ns for call, ns in decoded["inside_ns"] if communicates(call))
     n_ranks = len(files)
     program.recording = RecordedTimes(
         inside_ns * 1000 // n_ranks,
-        found["between_ps"] // n_ranks,
-        _oversubscribed_ps(found, n_ranks),
+        decoded["between_ps"] // n_ranks,
+        _oversubscribed_ps(decoded, n_ranks),
     )
     return program
 
 
-def _oversubscribed_ps(found: dict[str, Any], n_ranks: int) -> int:
+def _oversubscribed_ps(decoded: dict[str, Any], n_ranks: int) -> int:
     """Time of the last rank to enter small collectives of all ranks, 0 if it is plausible."""
-    c = found["collectives"]
-    whole = [number for number, members in found["members"] if len(members) == n_ranks]
+    c = decoded["collectives"]
+    of_all = [number for number, members in decoded["members"] if len(members) == n_ranks]
     synchronising = [at for at, name in enumerate(OPERATIONS) if is_synchronising(name)]
     small = np.maximum(c["sent"], c["received"]) <= SMALL_BYTES
-    counts = small & np.isin(c["comm"], whole) & np.isin(c["operation"], synchronising)
+    counts = small & np.isin(c["comm"], of_all) & np.isin(c["operation"], synchronising)
     return oversubscribed_ps(shortest_stays(c["instance"], c["stay_ns"], counts) * 1000, n_ranks)
 
 
-def _compiled(
-    name: str, reader: _core.DumpiReader, found: dict[str, Any], notes: list[str], path: Path
+def _compile_complete(
+    name: str, reader: _core.DumpiReader, decoded: dict[str, Any], notes: list[str], path: Path
 ) -> Program:
     """The program of a trace that has the source of every receive."""
-    labels = [_label(*one) for one in found["labels"]]
-    posts = _expanded(found, found["channels"], notes, path)
+    labels = [_label(*fields) for fields in decoded["labels"]]
+    posts = _expand_collectives(decoded, decoded["channels"], notes, path)
     columns, used, lost, differing = reader.compile(*columns_of(posts), scatters(labels))
     notes += messages_notes(labels, lost, differing)
     used_labels = [labels[number] for number in used] or [Label("all", "none")]
@@ -102,10 +102,10 @@ def _compiled(
     return program
 
 
-def _guessed(
+def _compile_guessed(
     name: str,
     reader: _core.DumpiReader,
-    found: dict[str, Any],
+    decoded: dict[str, Any],
     n_ranks: int,
     notes: list[str],
     path: Path,
@@ -121,13 +121,13 @@ def _guessed(
             "no other receive takes"
         )
     channels, posts.channel = dense(posts.channel)
-    expanded = _expanded(found, len(channels), notes, path)
+    expanded = _expand_collectives(decoded, len(channels), notes, path)
     none = np.zeros(0, np.int64)
     return compile_posts(
         name,
         n_ranks,
         Posts.join([posts, expanded]),
-        [_label(*one) for one in found["labels"]],
+        [_label(*fields) for fields in decoded["labels"]],
         ImpliedWaits(none, none, none),
         Computes(**computes),
         notes,
@@ -160,14 +160,14 @@ def read_files(
     raise TraceError(message, file=files[rank], place=place, remedy=_REMEDIES[kind])
 
 
-def _notes_on_calls(found: dict[str, Any]) -> list[str]:
+def _notes_on_calls(decoded: dict[str, Any]) -> list[str]:
     """Notes on calls that move no data or are left out."""
     counted = (
         ("cancelled", "cancelled requests are left out"),
         ("proc_null", "sends and receives of MPI_PROC_NULL move nothing"),
         ("of_unknown_type", "sends and receives of a type of unknown size move nothing"),
     )
-    return [f"{found[name]} {what}" for name, what in counted if found[name]]
+    return [f"{decoded[name]} {what}" for name, what in counted if decoded[name]]
 
 
 def _label(call: str, collective: bool, tag: int, communicator: str) -> Label:
@@ -176,16 +176,18 @@ def _label(call: str, collective: bool, tag: int, communicator: str) -> Label:
     return Label(f"tag {tag}", call, tag, communicator)
 
 
-def _expanded(found: dict[str, Any], first_channel: int, notes: list[str], path: Path) -> Posts:
+def _expand_collectives(
+    decoded: dict[str, Any], first_channel: int, notes: list[str], path: Path
+) -> Posts:
     """Messages of the collectives that all members of a communicator take part in."""
-    if found["lost_collectives"]:
+    if decoded["lost_collectives"]:
         notes.append(
-            f"{found['lost_collectives']} collectives that were not recorded by all "
+            f"{decoded['lost_collectives']} collectives that were not recorded by all "
             "members of their communicator are left out"
         )
-    columns = {name: column for name, column in found["collectives"].items() if name != "stay_ns"}
+    columns = {name: column for name, column in decoded["collectives"].items() if name != "stay_ns"}
     position = columns["position"]
     calls = Calls(thread=np.zeros(len(position), np.int64), wait_position=position, **columns)
-    members = {number: np.array(ranks, np.int64) for number, ranks in found["members"]}
-    counts = [Counts(tuple(sent), tuple(received)) for sent, received in found["counts"]]
+    members = {number: np.array(ranks, np.int64) for number, ranks in decoded["members"]}
+    counts = [Counts(tuple(sent), tuple(received)) for sent, received in decoded["counts"]]
     return collective_posts(calls, OPERATIONS, members, first_channel, path, counts)

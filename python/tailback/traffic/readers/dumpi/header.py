@@ -98,8 +98,8 @@ def _text(text: str) -> tuple[str | None, int | None, int | None]:
     if begun:
         with suppress(ValueError):
             start = calendar.timegm(time.strptime(begun[1].strip(), "%a %b %d %H:%M:%S %Y"))
-    known = first is not None and (int(first[1]) or int(first[2]))
-    return host[1] if host else None, start, int(first[1]) if first and known else None
+    has_clock = first is not None and (int(first[1]) or int(first[2]))
+    return host[1] if host else None, start, int(first[1]) if first and has_clock else None
 
 
 def common_clocks(headers: Iterable[RankHeader]) -> list[int]:

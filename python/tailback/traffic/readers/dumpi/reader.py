@@ -79,7 +79,7 @@ def _run_of(path: Path) -> tuple[str, list[Path]]:
         folder = path
     else:
         folder = path.parent
-        sets = _files(folder, *_wanted(path))
+        sets = _files(folder, *_stem_and_kind(path))
     if len(sets) != 1:
         names = ", ".join(sorted(f"{stem!r} (.{kind})" for stem, kind in sets))
         raise TraceError(
@@ -95,14 +95,14 @@ def _run_of(path: Path) -> tuple[str, list[Path]]:
                 file=folder,
                 remedy="copy the files of all ranks into one folder",
             )
-    _check_number(folder / f"{stem}.meta", len(files))
+    _check_file_count(folder / f"{stem}.meta", len(files))
     return stem, [files[rank] for rank in sorted(files)]
 
 
-def _wanted(path: Path) -> tuple[str | None, str | None]:
+def _stem_and_kind(path: Path) -> tuple[str | None, str | None]:
     """Stem and kind of the files to which a file belongs."""
-    if found := _FILE.match(path.name):
-        return found["stem"], found["kind"]
+    if match := _FILE.match(path.name):
+        return match["stem"], match["kind"]
     prefix = _PREFIX.search(head(path))
     return (prefix[1].strip() if prefix else path.stem), None
 
@@ -113,9 +113,9 @@ def _files(
     """Files by stem and kind, then by rank; text files are ignored if there are binary ones."""
     sets: dict[tuple[str, str], dict[int, Path]] = {}
     for entry in sorted(folder.iterdir()):
-        found = _FILE.match(entry.name)
-        if found and stem in (None, found["stem"]) and kind in (None, found["kind"]):
-            sets.setdefault((found["stem"], found["kind"]), {})[int(found["rank"])] = entry
+        match = _FILE.match(entry.name)
+        if match and stem in (None, match["stem"]) and kind in (None, match["kind"]):
+            sets.setdefault((match["stem"], match["kind"]), {})[int(match["rank"])] = entry
     # Keep damaged files in their set; drop sets of other tools, which number their files too.
     sets = {key: files for key, files in sets.items() if any(map(_is_rank, files.values()))}
     return {
@@ -130,12 +130,12 @@ def _is_rank(path: Path) -> bool:
     return beginning.startswith(MAGIC) or _TEXT.match(beginning) is not None
 
 
-def _check_number(meta: Path, files: int) -> None:
+def _check_file_count(meta: Path, files: int) -> None:
     """Compare the number of files with that in the ``.meta`` file."""
-    found = _META.match(head(meta)) if meta.is_file() else None
-    if found and int(found[1]) != files:
+    match = _META.match(head(meta)) if meta.is_file() else None
+    if match and int(match[1]) != files:
         raise TraceError(
-            f"says numprocs={found[1]}, and there are files of {files} ranks",
+            f"says numprocs={match[1]}, and there are files of {files} ranks",
             file=meta,
             place="line 2",
             remedy="copy the files of all ranks into one folder",

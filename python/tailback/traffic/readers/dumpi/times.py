@@ -54,25 +54,25 @@ def record_files(files: Sequence[Path]) -> RecordedRun:
         TraceError: A file is damaged or cut short, or has an impossible call.
     """
     headers = [read_header(file) for file in files]
-    reader, found = read_files(files, times=True)
+    reader, decoded = read_files(files, times=True)
     columns, _ = reader.posts()
     del reader
     n_ranks, notes = len(files), list[str]()
-    enter, leave, origin_ns = _times(found["calls"], headers, files)
+    enter, leave, origin_ns = _times(decoded["calls"], headers, files)
     resolution = _US if not (enter % 1000).any() and not (leave % 1000).any() else _NS
-    rank, thread = (found["calls"][name].astype(np.int64) for name in ("rank", "thread"))
+    rank, thread = (decoded["calls"][name].astype(np.int64) for name in ("rank", "thread"))
     keep = busiest_threads(rank, thread, notes)
     row_of = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)
     calls, names = calls_alone(
         rank[keep],
-        found["calls"]["name"][keep],
-        found["names"],
+        decoded["calls"]["name"][keep],
+        decoded["names"],
         enter[keep] * _NS,
         leave[keep] * _NS,
     )
     first = np.searchsorted(rank, np.arange(n_ranks))
-    collectives = _collectives(found, first, row_of)
-    timed = _messages(found, columns, first, row_of, n_ranks, notes)
+    collectives = _collectives(decoded, first, row_of)
+    timed = _messages(decoded, columns, first, row_of, n_ranks, notes)
     transfers, calls = pair_posts(timed, with_collectives(calls, collectives), n_ranks, notes)
     start, end, inside = measured_time(n_ranks, calls, names)
     recorded = RecordedRun(
@@ -81,7 +81,7 @@ def record_files(files: Sequence[Path]) -> RecordedRun:
         names=names,
         paths=[""],
         innermost=[""],
-        comms=dict(enumerate(found["communicators"])),
+        comms=dict(enumerate(decoded["communicators"])),
         calls=calls,
         transfers=transfers,
         collectives=collectives,
@@ -127,7 +127,7 @@ def _times(
 
 
 def _messages(
-    found: dict[str, Any],
+    decoded: dict[str, Any],
     columns: dict[str, Any],
     first: Ints,
     row_of: Ints,
@@ -142,21 +142,21 @@ def _messages(
     call = row_of[first[posts.rank] + posts.position // 2]
     waited = posts.wait_position != UNKNOWN
     done = np.where(waited, first[posts.rank] + posts.wait_position // 2, -1)
-    keys = np.array(found["channel_keys"], np.int64).reshape(-1, 2)[posts.channel]
+    keys = np.array(decoded["channel_keys"], np.int64).reshape(-1, 2)[posts.channel]
     return TimedPosts(posts, call, row_of[done], keys[:, 0], keys[:, 1], unknown)
 
 
-def _collectives(found: dict[str, Any], first: Ints, row_of: Ints) -> RecordedCollectives:
+def _collectives(decoded: dict[str, Any], first: Ints, row_of: Ints) -> RecordedCollectives:
     """Collectives of all members of a communicator, with the bytes of their arguments."""
-    c = found["collectives"]
+    c = decoded["collectives"]
     call = row_of[first[c["rank"]] + c["position"] // 2]
     # If a member is missing, the last rank to enter is unknown.
     keep = ~np.isin(c["instance"], c["instance"][call < 0])
     c = {name: column[keep] for name, column in c.items()}
-    sent, received = _bytes(c, found["counts"])
+    sent, received = _argument_bytes(c, decoded["counts"])
     rooted = np.isin(c["operation"], [OPERATIONS.index(name) for name in ROOTED])
     root = np.full(len(rooted), -1, np.int64)
-    for number, members in found["members"]:
+    for number, members in decoded["members"]:
         rows = np.flatnonzero(rooted & (c["comm"] == number))
         root[rows] = np.array(members, np.int64)[c["root"][rows]]
     _, instance = np.unique(c["instance"], return_inverse=True)
@@ -173,11 +173,13 @@ def _collectives(found: dict[str, Any], first: Ints, row_of: Ints) -> RecordedCo
     )
 
 
-def _bytes(c: dict[str, Any], counts: list[tuple[list[int], list[int]]]) -> tuple[Ints, Ints]:
+def _argument_bytes(
+    c: dict[str, Any], counts: list[tuple[list[int], list[int]]]
+) -> tuple[Ints, Ints]:
     """Bytes of the arguments of each collective call."""
     sent, received = c["sent"].copy(), c["received"].copy()
     for column, side in ((sent, 0), (received, 1)):
-        totals = np.array([sum(one[side]) for one in counts], np.int64)
+        totals = np.array([sum(vectors[side]) for vectors in counts], np.int64)
         several = c["counts"] >= 0
         column[several] = totals[c["counts"][several]]
     is_root = c["me"] == c["root"]

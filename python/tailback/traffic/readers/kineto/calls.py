@@ -195,13 +195,13 @@ class _Reader:
         for low, high, number, args in nccl:
             low, high = max(low, at), max(high, at)
             overlapped = _covered(busy, low, high)
-            found = self._call(number, args, (low - at, overlapped, high))
-            if found is None:
+            call = self._call(number, args, (low - at, overlapped, high))
+            if call is None:
                 # Unknown traffic took this time; the overlapping computation stays.
                 between += low - at + overlapped
                 alone += high - low - overlapped
             else:
-                calls.append(found)
+                calls.append(call)
                 between += low - at + overlapped
                 alone += high - low - overlapped
             at = high
@@ -223,7 +223,7 @@ class _Reader:
                 nccl.append((low, high, number, args if isinstance(args, dict) else {}))
             else:
                 busy.append((low, high))
-        nccl.sort(key=lambda one: one[:3])
+        nccl.sort(key=lambda kernel: kernel[:3])
         return nccl, _merged(busy)
 
     def _times(self, number: int, event: dict[str, Any]) -> tuple[int, int]:
@@ -290,7 +290,7 @@ class _Reader:
         """World ranks of the process group."""
         text = str(args.get("Process Group Ranks", ""))
         size = self._integer(number, args, "Group size", 0)
-        ranks: list[Any] = [int(found) for found in _INTEGERS.findall(text)]
+        ranks: list[Any] = [int(digits) for digits in _INTEGERS.findall(text)]
         if not ranks or "..." in text:
             listed = self._groups.get(str(args.get("Process Group Name")))
             first, step = (
@@ -323,7 +323,7 @@ class _Reader:
 
     def _row(self, number: int, args: dict[str, Any], n: int) -> tuple[int, ...]:
         """Bytes for each member of an exchange with splits; empty where they are equal."""
-        parts = [int(found) for found in _INTEGERS.findall(str(args.get("In split size", "")))]
+        parts = [int(digits) for digits in _INTEGERS.findall(str(args.get("In split size", "")))]
         if len(parts) != n or not sum(parts):
             return ()
         total = self._bytes(number, args, "AllToAll", n)

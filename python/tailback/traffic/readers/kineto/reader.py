@@ -54,9 +54,9 @@ def read(path: Path) -> Program:
     """Compile the traces of all ranks to a rank program.
 
     Args:
-        path: The folder with the traces of all ranks and, if there are any, NCCL's logs; or the
-            trace of one rank. If every collective is of all ranks, ranks without a trace are
-            assumed to do the same as another.
+        path: The folder with the traces of all ranks and any NCCL logs, or the trace of one rank.
+            If every collective is of all ranks, ranks without a trace are assumed to do the same
+            as another.
 
     Returns:
         The program; computation that overlaps with a collective still does.
@@ -70,23 +70,23 @@ def read(path: Path) -> Program:
         raise TraceError("holds no trace of Kineto", file=path, remedy="name the trace")
     traces: dict[int, RankTrace] = {}
     for file in files:
-        found = rank_trace(_document(file), file, _rank_in_name(file))
-        if found.rank in traces:
+        trace = rank_trace(_read_document(file), file, _rank_in_name(file))
+        if trace.rank in traces:
             raise TraceError(
-                f"is the trace of rank {found.rank}, and so is {traces[found.rank].file.name!r}",
+                f"is the trace of rank {trace.rank}, and so is {traces[trace.rank].file.name!r}",
                 file=file,
                 remedy="keep the traces of one run in a folder, one for each rank",
             )
-        traces[found.rank] = found
+        traces[trace.rank] = trace
     notes: list[str] = []
-    world = _world(traces, path)
-    ranks = _all_ranks(traces, world, path, notes)
+    world = _count_ranks(traces, path)
+    ranks = _complete_traces(traces, world, path, notes)
     log = read_logs(
         [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_log(entry)]
     )
     notes += log.notes
     logged = bool(log.choices)
-    calls = [[_as_logged(log, one) for one in trace.calls] for trace in ranks]
+    calls = [[_apply_log(log, call) for call in trace.calls] for trace in ranks]
     collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes)
     _note_left_out(ranks, logged, notes)
     if not collectives:
@@ -121,10 +121,10 @@ def _belongs(path: Path) -> bool:
     return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or _is_trace(path)
 
 
-def _document(file: Path) -> dict[str, Any]:
+def _read_document(file: Path) -> dict[str, Any]:
     """The JSON object of a file; raises TraceError."""
     try:
-        found = json.loads(content(file, TraceError, TRACE_MEMORY))
+        document = json.loads(content(file, TraceError, TRACE_MEMORY))
     except ValueError as error:
         place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
         raise TraceError(
@@ -132,19 +132,19 @@ def _document(file: Path) -> dict[str, Any]:
         ) from None
     except RecursionError:
         raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
-    if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise TraceError("has no list 'traceEvents'", file=file, remedy=_AGAIN)
-    return found
+    return document
 
 
 def _rank_in_name(file: Path) -> int | None:
-    found = _NAME.search(file.name)
-    return int(found[1]) if found else None
+    match = _NAME.search(file.name)
+    return int(match[1]) if match else None
 
 
-def _world(traces: dict[int, RankTrace], path: Path) -> int:
+def _count_ranks(traces: dict[int, RankTrace], path: Path) -> int:
     """Number of ranks: as recorded, or the largest one in the groups of the collectives."""
-    named = [max(one.members) + 1 for trace in traces.values() for one in trace.calls]
+    named = [max(call.members) + 1 for trace in traces.values() for call in trace.calls]
     world = max([*traces, *(trace.world for trace in traces.values()), *(n - 1 for n in named), 0])
     world = max(world, max(traces) + 1, *named, 1)
     if world > _MAX_RANKS:
@@ -160,14 +160,14 @@ def _world(traces: dict[int, RankTrace], path: Path) -> int:
     return world
 
 
-def _all_ranks(
+def _complete_traces(
     traces: dict[int, RankTrace], world: int, path: Path, notes: list[str]
 ) -> list[RankTrace]:
     """The traces of all ranks; missing ones are copies of another where possible."""
     missing = [rank for rank in range(world) if rank not in traces]
     if not missing:
         return [traces[rank] for rank in range(world)]
-    parts = any(len(one.members) < world for trace in traces.values() for one in trace.calls)
+    parts = any(len(call.members) < world for trace in traces.values() for call in trace.calls)
     if parts:
         raise TraceError(
             f"the trace of rank {missing[0]} of {world} is missing, and some collectives are of "
@@ -183,13 +183,13 @@ def _all_ranks(
     return [traces.get(rank, model) for rank in range(world)]
 
 
-def _as_logged(log: NcclLog, one: RankCall) -> RankCall:
+def _apply_log(log: NcclLog, call: RankCall) -> RankCall:
     """A call with the algorithm from NCCL's log for collectives of its size."""
-    choice = log.choices.get((one.call, one.nbytes))
-    choice, rings = complete_choice(log, one.call, one.nbytes, choice, len(one.members))
+    choice = log.choices.get((call.call, call.nbytes))
+    choice, rings = complete_choice(log, call.call, call.nbytes, choice, len(call.members))
     if choice is None:
-        return replace(one, rings=rings[: one.channels or 1])
-    return replace(one, choice=choice, rings=rings)
+        return replace(call, rings=rings[: call.channels or 1])
+    return replace(call, choice=choice, rings=rings)
 
 
 def _note_left_out(ranks: Sequence[RankTrace], logged: bool, notes: list[str]) -> None:

@@ -148,7 +148,7 @@ def read_logs(files: Sequence[Path]) -> NcclLog:
     clashing: set[int] = set()
     for line in lines:
         if line.content.re is _TUNED:
-            _tuned(log, line, unmodelled)
+            _read_tuning(log, line, unmodelled)
         elif line.content.re is _RING:
             _ring(log, line, clashing)
     log.port_gbps = _port_gbps(lines)
@@ -236,9 +236,9 @@ class _Communicator:
 def _read_calls(log: NcclLog, lines: Sequence[_Line], unmodelled: Counter[str]) -> None:
     """The communicators and their calls.
 
-    A pointer names another communicator once that of an earlier one has been freed, so a call
-    belongs to the communicator that its process last made under the pointer. RCCL logs a call that
-    an algorithm of MSCCL runs as ``mscclFuncAllReduce``.
+    NCCL reuses the pointer of a freed communicator. A call therefore belongs to the last
+    communicator that its process made under the pointer. RCCL logs a call that an algorithm of
+    MSCCL runs as ``mscclFuncAllReduce``.
     """
     hosts = _host_names(lines)
     current: dict[tuple[str, int, str], _Communicator] = {}
@@ -249,12 +249,12 @@ def _read_calls(log: NcclLog, lines: Sequence[_Line], unmodelled: Counter[str]) 
         match = line.content
         if match.re is _COMMUNICATOR:
             made = _communicator(line, process)
-            known = current.get((*process, match[1]))
-            if known is None or not _same(known, made):
+            previous = current.get((*process, match[1]))
+            if previous is None or not _is_same_communicator(previous, made):
                 current[*process, match[1]] = made
                 joined.append(made)
             else:
-                known.identity = known.identity or made.identity
+                previous.identity = previous.identity or made.identity
         elif match.re is _CALL:
             size = _checked_call(line)
             comm = current.get((*process, match[6]))
@@ -291,10 +291,10 @@ def _communicator(line: _Line, process: tuple[str, int]) -> _Communicator:
     return _Communicator(accelerator, int(rank), int(size), identity or "")
 
 
-def _same(known: _Communicator, made: _Communicator) -> bool:
-    """Whether two lines are of one communicator: NCCL logs some lines of it without its commId."""
-    identities = {known.identity, made.identity} - {""}
-    return (known.rank, known.size) == (made.rank, made.size) and len(identities) < 2
+def _is_same_communicator(earlier: _Communicator, made: _Communicator) -> bool:
+    """Whether two lines are of one communicator; NCCL logs some lines without the commId."""
+    identities = {earlier.identity, made.identity} - {""}
+    return (earlier.rank, earlier.size) == (made.rank, made.size) and len(identities) < 2
 
 
 def _join(log: NcclLog, joined: Sequence[_Communicator]) -> None:
@@ -338,7 +338,7 @@ def _checked_call(line: _Line) -> int:
     return nranks
 
 
-def _tuned(log: NcclLog, line: _Line, unmodelled: Counter[str]) -> None:
+def _read_tuning(log: NcclLog, line: _Line, unmodelled: Counter[str]) -> None:
     """A line with the algorithm for collectives of a size."""
     match = line.content
     algorithm = _ALGORITHMS.get(match[3].lower())

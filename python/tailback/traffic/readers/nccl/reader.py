@@ -119,11 +119,11 @@ def _calls(log: NcclLog, world: Sequence[Accelerator], notes: list[str]) -> list
         turn: dict[tuple[object, ...], int] = {}
         for call in logged:
             group = members.get(call.comm)
-            known = None if group is None else _rank_call(log, call, group, turn)
-            if known is None:
+            rank_call = None if group is None else _rank_call(log, call, group, turn)
+            if rank_call is None:
                 lost += 1
             else:
-                out[world_rank[accelerator]].append(known)
+                out[world_rank[accelerator]].append(rank_call)
     if lost:
         notes.append(
             f"{lost} calls of communicators whose ranks are not all in the log, or of a "

@@ -235,14 +235,18 @@ def _messages(
     short = {key: _short(name) for key, name in table.names.items()}
     p2p = table.kind == _P2P
     is_send = np.isin(table.text, [key for key, name in short.items() if name in _SENDS])
-    known = is_send | np.isin(table.text, [key for key, name in short.items() if name in _RECEIVES])
-    others = Counter(table.names[key] for key in table.text[p2p & ~known].tolist())
+    is_message = is_send | np.isin(
+        table.text, [key for key, name in short.items() if name in _RECEIVES]
+    )
+    others = Counter(table.names[key] for key in table.text[p2p & ~is_message].tolist())
     if others:
         listed = ", ".join(f"{count} {name}" for name, count in sorted(others.items())[:5])
         notes.append(f"point-to-point calls that are not expanded are left out: {listed}")
-    row = np.flatnonzero(p2p & known & in_world & ~(is_send & (table.peer < 0)))
+    row = np.flatnonzero(p2p & is_message & in_world & ~(is_send & (table.peer < 0)))
     nonblocking = np.isin(table.text, [key for key, name in short.items() if name.startswith("i")])
-    wait = np.where(nonblocking, _waits(table, leave, p2p | (table.kind == _COLLECTIVE)), leave)
+    wait = np.where(
+        nonblocking, _wait_positions(table, leave, p2p | (table.kind == _COLLECTIVE)), leave
+    )
     tag = table.tag[row]
     some, which = distinct([table.text[row], tag])
     made = [
@@ -269,7 +273,7 @@ def _messages(
     )
 
 
-def _waits(
+def _wait_positions(
     table: CallTable, leave: NDArray[np.int64], posted: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """Position at which the request of each call is complete, UNKNOWN where not recorded.
@@ -281,10 +285,12 @@ def _waits(
     row = np.flatnonzero((posted | (table.kind == _WAIT)) & (table.request != 0))
     # Rows are sorted by rank and time.
     row = row[np.lexsort((row, table.request[row], table.rank[row]))]
-    one, next_ = row[:-1], row[1:]
-    same = (table.rank[one] == table.rank[next_]) & (table.request[one] == table.request[next_])
-    pair = same & posted[one] & (table.kind[next_] == _WAIT)
-    out[one[pair]] = leave[next_[pair]]
+    earlier, next_ = row[:-1], row[1:]
+    same = (table.rank[earlier] == table.rank[next_]) & (
+        table.request[earlier] == table.request[next_]
+    )
+    pair = same & posted[earlier] & (table.kind[next_] == _WAIT)
+    out[earlier[pair]] = leave[next_[pair]]
     return out
 
 
@@ -297,7 +303,7 @@ def _collectives(
     labels: dict[Label, int],
     notes: list[str],
 ) -> Calls:
-    """The collectives of MPI_COMM_WORLD: the n-th of every rank is the same one."""
+    """The collectives of MPI_COMM_WORLD; the n-th calls of all ranks belong together."""
     names = {key: blocking_name(name) for key, name in table.names.items()}
     number = {name: at for at, name in enumerate(OPERATIONS)}
     operation = np.array([number.get(names.get(key, ""), -1) for key in range(len(names))])
@@ -322,13 +328,13 @@ def _collectives(
         )
     kept = agree[instance]
     row, instance, kind, root = row[kept], instance[kept], kind[kept], root[kept]
-    waited = _waits(table, leave, (table.kind == _COLLECTIVE) | (table.kind == _P2P))
+    waited = _wait_positions(table, leave, (table.kind == _COLLECTIVE) | (table.kind == _P2P))
     blocking = np.array([names.get(key) == table.names.get(key) for key in range(len(names))])
     sizes = np.maximum(np.stack([table.size[row], table.received[row]]), 0)
     sizes[1] = np.where(sizes[1] == 0, sizes[0], sizes[1])
     text = table.text[row]
     label = {key: Label(table.names[key], table.names[key]) for key in np.unique(text).tolist()}
-    of = {key: labels.setdefault(one, len(labels)) for key, one in label.items()}
+    of = {key: labels.setdefault(kind_label, len(labels)) for key, kind_label in label.items()}
     zero = np.zeros(len(row), np.int64)
     return Calls(
         rank=table.rank[row],

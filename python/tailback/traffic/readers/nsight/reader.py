@@ -72,7 +72,7 @@ def read(path: Path) -> Program:
         TraceError: An export is damaged or cut short, holds no MPI calls with partners and sizes,
             or a rank is missing.
     """
-    n_ranks, table = _joined(path, _files(path))
+    n_ranks, table = _join_calls(path, _files(path))
     return compile_calls(path.name.split(".")[0], n_ranks, table, path)
 
 
@@ -91,7 +91,7 @@ def record(path: Path) -> RecordedRun:
     sessions = [_session(file) for file in files]
     starts = [session.start_ns for session in sessions if session.start_ns is not None]
     shows_utc = len(starts) == len(files)
-    n_ranks, table = _joined(path, files, starts if shows_utc else [])
+    n_ranks, table = _join_calls(path, files, starts if shows_utc else [])
     hosts: list[str | None] = [None] * n_ranks
     clock = np.arange(n_ranks)
     for session in sessions:
@@ -105,7 +105,7 @@ def record(path: Path) -> RecordedRun:
 
 def system_tree(path: Path) -> list[list[tuple[str, str]]]:
     """Name and class of each rank's host, where exports state it; raises TraceError."""
-    host = {rank: one.host for one in map(_session, _files(path)) for rank in one.ranks}
+    host = {rank: session.host for session in map(_session, _files(path)) for rank in session.ranks}
     return [
         [(name, "node")] if (name := host.get(rank)) else []
         for rank in range(max(host, default=-1) + 1)
@@ -119,7 +119,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _joined(
+def _join_calls(
     path: Path, files: Sequence[Path], starts_ns: Sequence[int] = ()
 ) -> tuple[int, CallTable]:
     """Number of ranks, and the calls of all; ``starts_ns`` is added to the times of each file."""
@@ -249,7 +249,7 @@ def _calls_of(path: Path) -> CallTable:
         names = _table_names(database)
         present = [table for table in KINDS if table in names]
         if not {"MPI_RANKS", "StringIds"} <= names or not {*present} & {*KINDS[:2]}:
-            raise _without_mpi(database, path, names)
+            raise _no_mpi_error(database, path, names)
         processes, ranks = _rows(
             database, "SELECT DISTINCT globalTid / 16777216, rank FROM MPI_RANKS", 2
         )
@@ -317,17 +317,17 @@ def _rows(database: sqlite3.Connection, query: str, width: int) -> NDArray[np.in
     return np.concatenate(parts, axis=1)
 
 
-def _without_mpi(database: sqlite3.Connection, path: Path, names: set[str]) -> TraceError:
+def _no_mpi_error(database: sqlite3.Connection, path: Path, names: set[str]) -> TraceError:
     """The error for an export whose calls have no partners: says what it does hold."""
-    found = []
+    listed = []
     if {"NVTX_EVENTS", "StringIds"} <= names:
         calls = database.execute(
             "SELECT s.value, COUNT(*) FROM NVTX_EVENTS e JOIN StringIds s ON s.id = e.textId "
             "WHERE s.value LIKE 'MPI\\__%' ESCAPE '\\' GROUP BY s.value ORDER BY 2 DESC LIMIT 4"
         )
-        found = [f"{int(count):,} {str(name)[:40]}" for name, count in calls]
-    if found:
-        message = f"has the names and times of MPI calls ({', '.join(found)}), not their partners"
+        listed = [f"{int(count):,} {str(name)[:40]}" for name, count in calls]
+    if listed:
+        message = f"has the names and times of MPI calls ({', '.join(listed)}), not their partners"
         return TraceError(message + " and sizes", file=path, remedy=_RECORD)
     kernels = 0
     if {"CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"} <= names:

@@ -37,7 +37,7 @@ def sizes_by_partner(
     notes: list[str],
     file: Path,
 ) -> tuple[Ints, list[Counts]]:
-    """What the calls of a trace move to and from each partner.
+    """Bytes that the calls of a trace move to and from each partner.
 
     Args:
         trace: The trace.
@@ -48,7 +48,7 @@ def sizes_by_partner(
         file: Anchor file, for errors.
 
     Returns:
-        Index of the counts of each call, -1 where its totals say all, shape (C,); the counts.
+        Index of the counts of each call, -1 where its totals suffice, shape (C,); the counts.
 
     Raises:
         TraceError: A text is not one of sizes, or has not one for each rank.
@@ -60,7 +60,7 @@ def sizes_by_partner(
     first = np.flatnonzero(np.diff(instance[order], prepend=-1))
     text = _texts(trace, row)
     counts: list[Counts] = []
-    known: dict[tuple[int, bytes, bytes, bytes], Ints | None] = {}
+    numbers_of: dict[tuple[int, bytes, bytes, bytes], Ints | None] = {}
     even: Counter[str] = Counter()
     for begin, end in pairwise([*first.tolist(), len(order)]):
         mine = order[begin:end]
@@ -68,7 +68,7 @@ def sizes_by_partner(
         operation = int(m.tag[records[0]])
         sent, received = m.bytes[records].astype(np.int64), m.received[records].astype(np.int64)
         key = (operation, sent.tobytes(), received.tobytes(), text[mine].tobytes())
-        if key not in known:
+        if key not in numbers_of:
             try:
                 shares = _shares(trace, operation, sent, received, text[mine])
             except ValueError as error:
@@ -78,9 +78,9 @@ def sizes_by_partner(
                     place=m.place(int(records[0])),
                     remedy="the trace is damaged: copy it again or record it again",
                 ) from None
-            known[key] = None if shares is None else len(counts) + np.arange(len(shares))
+            numbers_of[key] = None if shares is None else len(counts) + np.arange(len(shares))
             counts.extend(shares or ())
-        numbers = known[key]
+        numbers = numbers_of[key]
         if numbers is None:
             even[OPERATIONS[operation]] += bool(sent.any() or received.any())
         elif len(numbers):
@@ -109,13 +109,13 @@ def _shares(
     size = len(sent)
     a, b = sent.astype(object), received.astype(object)
     if operation in _EXCHANGES:
-        return _exchange(trace, sent, text)
+        return _exchange_counts(trace, sent, text)
     shares: list[int] | None
     if operation == _ALLGATHERV:
-        shares = _agreeing(a, b, size)
+        shares = _allgather_shares(a, b, size)
     else:
-        whole = not (b % size).any() and (a == b.sum() // size).all()
-        shares = list(b // size) if whole else None
+        even = not (b % size).any() and (a == b.sum() // size).all()
+        shares = list(b // size) if even else None
     if shares is None:
         return None
     if len(set(shares)) == 1:
@@ -123,11 +123,14 @@ def _shares(
     return [Counts((), tuple(map(int, shares)))] * size
 
 
-def _agreeing(sent: NDArray[np.object_], received: NDArray[np.object_], n: int) -> list[int] | None:
-    """Shares of MPI_Allgatherv if what all ranks sent is what each received.
+def _allgather_shares(
+    sent: NDArray[np.object_], received: NDArray[np.object_], n: int
+) -> list[int] | None:
+    """Shares of MPI_Allgatherv if the bytes sent by all ranks equal the bytes each received.
 
-    A tracer may count what a rank sends once, or once for each rank or each other rank; and may
-    leave out what a rank in place keeps (see :func:`tailback.traffic.collectives.call_bytes`).
+    A tracer may count the bytes a rank sends once, once for each rank, or once for each other rank.
+    It may leave out the bytes that a rank in place keeps (see
+    :func:`tailback.traffic.collectives.call_bytes`).
     """
     for times in (1, n, n - 1):
         if (sent % times).any():
@@ -135,14 +138,14 @@ def _agreeing(sent: NDArray[np.object_], received: NDArray[np.object_], n: int) 
         shares = sent // times
         others = shares.sum() - shares
         if all(
-            got in (rest, rest + own)
-            for got, rest, own in zip(received, others, shares, strict=True)
+            got in (others_sent, others_sent + share)
+            for got, others_sent, share in zip(received, others, shares, strict=True)
         ):
             return list(shares)
     return None
 
 
-def _exchange(trace: Trace, sent: Ints, text: Ints) -> list[Counts] | None:
+def _exchange_counts(trace: Trace, sent: Ints, text: Ints) -> list[Counts] | None:
     size = len(sent)
     if trace.sizes is None:
         return None
@@ -154,7 +157,7 @@ def _exchange(trace: Trace, sent: Ints, text: Ints) -> list[Counts] | None:
         to.append(parse_sizes(words, size))
         if sum(to[-1]) != total:
             raise ValueError(f"{words[:60]!r} is not {total} in all")
-    if all(one == to[0] for one in to) and len(set(to[0])) == 1:
+    if all(sizes == to[0] for sizes in to) and len(set(to[0])) == 1:
         return []
     source = zip(*to, strict=True)
     return [Counts(*pair) for pair in zip(to, source, strict=True)]

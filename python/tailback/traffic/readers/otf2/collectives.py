@@ -109,7 +109,7 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
         received=received,
         counts=by_partner,
     )
-    members = {number: one.members for number, one in trace.communicators.items()}
+    members = {number: comm.members for number, comm in trace.communicators.items()}
     return collective_posts(calls_made, OPERATIONS, members, first_channel, file, counts)
 
 

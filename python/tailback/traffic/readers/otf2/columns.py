@@ -288,18 +288,18 @@ class Trace:
         definitions = raw["definitions"]
         communicators = {
             number: Communicator(
-                one["name"],
-                one["members"].astype(np.int64),
-                None if one["remote"] is None else one["remote"].astype(np.int64),
-                one["is_self"],
+                comm["name"],
+                comm["members"].astype(np.int64),
+                None if comm["remote"] is None else comm["remote"].astype(np.int64),
+                comm["is_self"],
             )
-            for number, one in definitions["communicators"].items()
+            for number, comm in definitions["communicators"].items()
         }
         ranks = np.array([rank for _, rank in definitions["locations"]], np.int64)
         paths = PathTable(definitions)
         used = [
-            len(one["calls"]["region"]) + len(one["messages"]["kind"]) > 0
-            for one in raw["locations"]
+            len(location["calls"]["region"]) + len(location["messages"]["kind"]) > 0
+            for location in raw["locations"]
         ]
         threaded = np.bincount(ranks, used, minlength=definitions["n_ranks"]) > 1
         calls, messages, sized = _join(raw["locations"], ranks, threaded, paths)
@@ -313,7 +313,7 @@ class Trace:
             system=definitions["system"],
             clock_offsets=np.bincount(
                 ranks,
-                [len(one["clock_offsets"]) for one in raw["locations"]],
+                [len(location["clock_offsets"]) for location in raw["locations"]],
                 minlength=definitions["n_ranks"],
             ).astype(np.int64),
             records=sum(location["records"] for location in raw["locations"]),
@@ -357,11 +357,11 @@ def _join(
     threaded: NDArray[np.bool_],
     paths: PathTable,
 ) -> tuple[CallColumns, MessageColumns, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    n_calls = np.array([len(one["calls"]["region"]) for one in locations], np.int64)
-    n_rows = np.array([len(one["messages"]["kind"]) for one in locations], np.int64)
+    n_calls = np.array([len(location["calls"]["region"]) for location in locations], np.int64)
+    n_rows = np.array([len(location["messages"]["kind"]) for location in locations], np.int64)
     of_call = np.repeat(np.arange(len(locations)), n_calls)
     of_row = np.repeat(np.arange(len(locations)), n_rows)
-    # Columns are joined, made narrow and freed one by one: they are the most that is in memory.
+    # Columns are joined, narrowed and freed one by one, because they dominate the memory.
     c = {name: _stack(locations, "calls", name) for name in _CALL_COLUMNS}
     m = {name: _stack(locations, "messages", name) for name in _MESSAGE_COLUMNS}
     enter_position, leave_position, position = _positions(
@@ -433,7 +433,7 @@ def _messages(
         received=narrowed(m.pop("received").astype(np.uint64, copy=False)),
         posted=m.pop("posted"),
         probed=m.pop("probed"),
-        locations=np.array([one["location"] for one in locations], np.uint64),
+        locations=np.array([location["location"] for location in locations], np.uint64),
         event=narrowed(m.pop("event").view(np.int64)),
     )
 
@@ -447,8 +447,8 @@ def number_paths(
     """Map the path rows of each location to path numbers of the whole trace."""
     out = np.zeros(len(column), np.int64)
     ends = np.cumsum(n_rows)
-    for one, first, last in zip(locations, ends - n_rows, ends, strict=True):
-        numbers = np.append(paths.numbers(one["paths"]), 0)
+    for location, first, last in zip(locations, ends - n_rows, ends, strict=True):
+        numbers = np.append(paths.numbers(location["paths"]), 0)
         row = column[first:last].astype(np.int64)
         out[first:last] = numbers[np.where(row == NONE, len(numbers) - 1, row)]
     return out
@@ -470,7 +470,7 @@ def _positions(
     events = (c.pop("enter_event"), c.pop("leave_event"), m["event"])
     if len(np.unique(ranks[active])) == int(active.sum()):
         # A call cut off by the end of the trace ends one event after the last.
-        length = np.array([one["records"] + 1 for one in locations], np.int64)
+        length = np.array([raw["records"] + 1 for raw in locations], np.int64)
         first = np.cumsum(length) - length
         enter, leave, row = (
             narrowed(event.astype(np.int64) + first[of])

@@ -133,15 +133,15 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
 
 
 def what_lacks(trace: Trace, labels: list[Label]) -> tuple[str, ...]:
-    """What this tracer did not record of the run."""
+    """Parts of the run that the tracer did not record."""
     kind = trace.messages.kind
-    asked, told = np.isin(kind, (ISEND, IRECV_REQUEST)), np.isin(kind, (ISEND_COMPLETE, IRECV))
+    asked, completed = np.isin(kind, (ISEND, IRECV_REQUEST)), np.isin(kind, (ISEND_COMPLETE, IRECV))
     sources = (kind == IRECV_REQUEST).any() and not (kind == IRECV).any()
-    # A request that is freed completes where nobody learns of it.
+    # The completion of a freed request is not observable.
     silent = int((kind == CANCELLED).sum()) + _calls_named(trace, "mpi_request_free")
     missing = {
         "sources of non-blocking receives": bool(sources),
-        "completion of non-blocking calls": bool(asked.sum() > silent and not told.any()),
+        "completion of non-blocking calls": bool(asked.sum() > silent and not completed.any()),
         "call sites": not any(label.path for label in labels),
     }
     return tuple(word for word, is_missing in missing.items() if is_missing)
@@ -195,24 +195,24 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
             "left out"
         )
     rows = np.flatnonzero(posting & ~cancelled)
-    own, early = post_positions(trace)
-    rows = sorted_rows(rows, own[rows])
+    post_position, early = post_positions(trace)
+    rows = sorted_rows(rows, post_position[rows])
     del posting, orphan, cancelled
     # A receive's partner is on the record of its completion.
     detail = np.where(
         (kind[rows] == IRECV_REQUEST) & (completion[rows] >= 0), completion[rows], rows
     )
-    known = kind[detail] != IRECV_REQUEST
+    has_source = kind[detail] != IRECV_REQUEST
     of = m.peer[detail]
-    null_peer = known & ((of == PROC_NULL[0]) | (of == PROC_NULL[1]))
+    null_peer = has_source & ((of == PROC_NULL[0]) | (of == PROC_NULL[1]))
     if null_peer.any():
         # EZTrace records them like any other.
         notes.append(f"{int(null_peer.sum())} sends and receives of MPI_PROC_NULL move nothing")
-        rows, detail, known = rows[~null_peer], detail[~null_peer], known[~null_peer]
+        rows, detail, has_source = rows[~null_peer], detail[~null_peer], has_source[~null_peer]
     done = completion[rows]
     nonblocking = among(kind[rows], (ISEND, IRECV_REQUEST))
     peer = np.full(len(rows), UNKNOWN, np.int64)
-    peer[known] = world_ranks(trace, detail[known], m.rank[rows[known]], file)
+    peer[has_source] = world_ranks(trace, detail[has_source], m.rank[rows[has_source]], file)
     channel = (np.maximum(m.comm[detail], 0) << 32) | m.tag[detail]
     leave = m.position[rows]
     inside = m.call[rows] >= 0
@@ -222,7 +222,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
     posts = Posts(
         rank=m.rank[rows],
         thread=m.thread[rows],
-        position=own[rows],
+        position=post_position[rows],
         # What happens when a call is entered comes after the computation before it.
         step=early[rows].astype(np.int64),
         is_send=among(kind[rows], (SEND, ISEND)),
@@ -233,7 +233,7 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         wait_position=wait,
         wait_step=np.full(n, LATE, np.int64),
         collective=np.zeros(n, np.bool_),
-        peer_known=known,
+        peer_known=has_source,
     )
     return posts, rows
 
@@ -242,14 +242,14 @@ def post_positions(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Position at which each row posts, and whether that is the start of its call."""
     m = trace.messages
     # A matched probe matches its message at once.
-    own = m.position
+    position = m.position
     probed = m.probed >= 0
-    own[probed] = m.position[m.probed[probed]]
+    position[probed] = m.position[m.probed[probed]]
     # The record of a receive is written at its end: by then another thread may have waited for a
     # later message of the same sender.
     early = (m.kind == RECV) & ~probed & (m.call >= 0) & trace.threaded[m.rank]
-    own[early] = trace.calls.enter_position[m.call[early]]
-    return own, early
+    position[early] = trace.calls.enter_position[m.call[early]]
+    return position, early
 
 
 def request_outcomes(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -291,7 +291,7 @@ def note_calls(
     _note_inter_communicators(trace, calls, notes)
     if not posts and not notes and trace.n_ranks > 1:
         notes.append(
-            f"the trace has {sum(one.number for one in calls.values())} MPI calls of "
+            f"the trace has {sum(made.number for made in calls.values())} MPI calls of "
             f"{trace.n_ranks} ranks and no message; what its tracer does not intercept, such as "
             "neighbourhood collectives with EZTrace, can be recorded with Open MPI's monitoring "
             "(pml-monitoring)"
@@ -304,12 +304,12 @@ def _note_unrecorded_calls(
     """Note calls that should have a message record but have none."""
     total: Counter[str] = Counter()
     recorded: Counter[str] = Counter()
-    for region, one in calls.items():
+    for region, made in calls.items():
         name = trace.regions[region]
         if moves_data(name):
             # EZTrace defines a call's region once for each process.
-            total[name] += one.number
-            recorded[name] += one.recorded
+            total[name] += made.number
+            recorded[name] += made.recorded
     if trace.creator.startswith("Tailback"):
         # Calls with MPI_PROC_NULL move nothing, and have no record here.
         timed = [name for name in sorted(total) if not recorded[name] and is_timed_only(name)]
@@ -326,13 +326,13 @@ def _note_unrecorded_calls(
 def _note_inter_communicators(
     trace: Trace, calls: Mapping[int, RegionCalls], notes: list[str]
 ) -> None:
-    """Warn of inter-communicators, of which EZTrace (no creator) records only one group."""
-    if trace.creator or any(one.remote is not None for one in trace.communicators.values()):
+    """Note inter-communicators: EZTrace, which states no creator, records only one group."""
+    if trace.creator or any(comm.remote is not None for comm in trace.communicators.values()):
         return
     total: Counter[str] = Counter()
-    for region, one in calls.items():
+    for region, made in calls.items():
         if joins_groups(trace.regions[region]):
-            total[trace.regions[region]] += one.number
+            total[trace.regions[region]] += made.number
     for name in sorted(total):
         notes.append(
             f"{total[name]} calls of {name}: the trace does not distinguish inter-communicators, "
@@ -402,20 +402,20 @@ def implied_waits(
     place = posts.thread[open_] * span + posts.position[open_]
     order = sorted_rows(np.arange(len(open_)), place)
     open_, place = open_[order], place[order]
-    one, every = _waits(trace, span)
+    single, every = _waits(trace, span)
     owner = posts.rank[open_]
     turn, end = _end_of_turn(every, posts.thread[open_], place)
     served = np.zeros(len(open_), np.bool_)
-    singles = one[1]
-    singles_turn, _ = _end_of_turn(every, one[0], singles)
+    singles = single[1]
+    singles_turn, _ = _end_of_turn(every, single[0], singles)
     for is_send in (True, False):
         mine = np.flatnonzero(posts.is_send[open_] == is_send)
         taken = _first_free(place[mine], turn[mine], singles, singles_turn)
-        found = taken >= 0
-        served[mine[found]] = True
-        end[mine[found]] = singles[taken[found]]
+        matched = taken >= 0
+        served[mine[matched]] = True
+        end[mine[matched]] = singles[taken[matched]]
         left = np.ones(len(singles), np.bool_)
-        left[taken[found]] = False
+        left[taken[matched]] = False
         singles, singles_turn = singles[left], singles_turn[left]
     position = np.where(end == END, END, end % span)
     explicit = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)

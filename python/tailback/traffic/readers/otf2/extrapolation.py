@@ -131,7 +131,7 @@ def extrapolated(trace: Trace, ranks: str, name: str, file: Path) -> Program:
     trace = _with_arguments(trace)
     recorded = compile_trace(trace, name, file)
     grid = _grid_of(trace, recorded, name, file)
-    target = _target(grid, ranks, file)
+    target = _target_grid(grid, ranks, file)
     require_memory(
         len(recorded.kind) * target.n_ranks // grid.n_ranks,
         available_memory(),
@@ -146,8 +146,8 @@ def extrapolated(trace: Trace, ranks: str, name: str, file: Path) -> Program:
         mine = np.flatnonzero(kinds == kind)
         # One after another, so that ranks differ in computation as the recorded ones did.
         turn[mine] = members[kind][np.arange(len(mine)) % len(members[kind])]
-    program = compile_trace(_copied(trace, grid, target, turn), name, file)
-    shapes = " to ".join(" × ".join(map(str, one.extents)) for one in (grid, target))
+    program = compile_trace(_copy_trace(trace, grid, target, turn), name, file)
+    shapes = " to ".join(" × ".join(map(str, shape.extents)) for shape in (grid, target))
     shapes = f" (grid {shapes})" if len(grid.extents) > 1 else ""
     program.notes = [
         f"{target.n_ranks} ranks extrapolated from {grid.n_ranks} recorded ones{shapes}: each "
@@ -172,7 +172,7 @@ _AS_RECORDED = f"leave out {option('ranks')}: the run is forecast on the recorde
 
 
 def _require_simple(trace: Trace, file: Path) -> None:
-    """Reject a trace with records that nothing is known of on other numbers of ranks."""
+    """Reject a trace with records that cannot be extrapolated to other numbers of ranks."""
     m, everyone = trace.messages, np.arange(trace.n_ranks)
     if trace.threaded.any():
         raise _refused("several threads of a rank call MPI", file, _AS_RECORDED)
@@ -181,13 +181,13 @@ def _require_simple(trace: Trace, file: Path) -> None:
         raise _refused(why, file, _AS_RECORDED)
     with_data = m.comm >= 0
     for number in np.unique(m.comm[with_data]).tolist():
-        one = trace.communicators.get(number)
+        communicator = trace.communicators.get(number)
         if (
-            one is None
-            or not (one.is_self or np.array_equal(one.members, everyone))
-            or (one.remote is not None)
+            communicator is None
+            or not (communicator.is_self or np.array_equal(communicator.members, everyone))
+            or (communicator.remote is not None)
         ):
-            label = f"{number}" if one is None else repr(one.name)
+            label = f"{number}" if communicator is None else repr(communicator.name)
             why = f"communicator {label} is not of all ranks in their order"
             raise _refused(why, file, _AS_RECORDED)
     rows = among(m.kind, _COLLECTIVES) & (m.tag < len(OPERATIONS))
@@ -238,7 +238,9 @@ def _grid_of(trace: Trace, recorded: Program, name: str, file: Path) -> RankGrid
         everyone = np.arange(grid.n_ranks)
         last[kinds], first[kinds[::-1]] = everyone, everyone[::-1]
         other = np.where(last[kinds] == everyone, first[kinds], last[kinds])
-        if _same_messages(recorded, compile_trace(_copied(trace, grid, grid, other), name, file)):
+        if _same_messages(
+            recorded, compile_trace(_copy_trace(trace, grid, grid, other), name, file)
+        ):
             return grid
     why = (
         "messages are those of no stencil, ring or collective of all ranks, with "
@@ -251,9 +253,9 @@ def _grid_of(trace: Trace, recorded: Program, name: str, file: Path) -> RankGrid
 
 
 def _to_peers(trace: Trace) -> NDArray[np.bool_]:
-    """Rows of messages that go to or come from a rank of a communicator of all, shape (M,)."""
+    """Whether each message has a partner in a communicator of all ranks, shape (M,)."""
     m = trace.messages
-    alone = [number for number, one in trace.communicators.items() if one.is_self]
+    alone = [number for number, comm in trace.communicators.items() if comm.is_self]
     return np.asarray(
         among(m.kind, _MESSAGES) & ~among(m.peer, PROC_NULL) & ~among(m.comm, alone), np.bool_
     )
@@ -296,7 +298,7 @@ def _fits(grid: RankGrid, pairs: _Numbers) -> bool:
     return np.array_equal(expected, pairs)
 
 
-def _same_messages(one: Program, other: Program) -> bool:
+def _same_messages(first: Program, other: Program) -> bool:
     """Whether two programs have the same sends, receives and waits of every rank, in order."""
 
     def messages(program: Program) -> list[_Numbers]:
@@ -304,10 +306,12 @@ def _same_messages(one: Program, other: Program) -> bool:
         columns = (program.op_rank, program.kind, program.peer, program.amount, program.tag)
         return [column[kept].astype(np.int64) for column in (*columns, program.label)]
 
-    return all(map(np.array_equal, messages(one), messages(other))) and one.labels == other.labels
+    return (
+        all(map(np.array_equal, messages(first), messages(other))) and first.labels == other.labels
+    )
 
 
-def _target(grid: RankGrid, ranks: str, file: Path) -> RankGrid:
+def _target_grid(grid: RankGrid, ranks: str, file: Path) -> RankGrid:
     """The grid of the wanted ranks."""
     wanted = tuple(int(part) for part in ranks.split("x"))
     extents, dimensions = grid.extents, len(grid.extents)
@@ -325,24 +329,25 @@ def _target(grid: RankGrid, ranks: str, file: Path) -> RankGrid:
     for direction in (-1, 1):
         if extents == balanced[::direction]:
             return RankGrid(balanced_extents(wanted[0], dimensions)[::direction], grid.periodic)
+    doubled = "x".join(str(2 * extent) for extent in extents)
     raise _refused(
         f"the recorded grid {shape} is not the one that MPI_Dims_create makes, so that of "
         f"{wanted[0]} ranks is unknown",
         file,
-        f"state the grid, x first: {option('ranks')} {'x'.join(str(2 * one) for one in extents)}",
+        f"state the grid, x first: {option('ranks')} {doubled}",
     )
 
 
 def balanced_extents(n_ranks: int, dimensions: int) -> tuple[int, ...]:
     """Extents as MPI_Dims_create makes them: close to each other, the largest first."""
-    extents, rest, factor, factors = [1] * dimensions, n_ranks, 2, list[int]()
-    while rest > 1:
-        while rest % factor == 0:
+    extents, remainder, factor, factors = [1] * dimensions, n_ranks, 2, list[int]()
+    while remainder > 1:
+        while remainder % factor == 0:
             factors.append(factor)
-            rest //= factor
-        factor += 1 if factor * factor <= rest else max(rest - factor, 1)
-    for one in reversed(factors):
-        extents[extents.index(min(extents))] *= one
+            remainder //= factor
+        factor += 1 if factor * factor <= remainder else max(remainder - factor, 1)
+    for prime in reversed(factors):
+        extents[extents.index(min(extents))] *= prime
     return tuple(sorted(extents, reverse=True))
 
 
@@ -367,7 +372,7 @@ def _members(grid: RankGrid, target: RankGrid, file: Path) -> dict[int, _Numbers
     return {kind: np.flatnonzero(kinds == kind) for kind in np.unique(target.kinds).tolist()}
 
 
-def _copied(trace: Trace, grid: RankGrid, target: RankGrid, template: _Numbers) -> Trace:
+def _copy_trace(trace: Trace, grid: RankGrid, target: RankGrid, template: _Numbers) -> Trace:
     """A trace in which each rank of ``target`` does what a recorded rank did.
 
     Args:
@@ -406,8 +411,8 @@ def _copied(trace: Trace, grid: RankGrid, target: RankGrid, template: _Numbers) 
         system=[],
         clock_offsets=np.zeros(n, np.int64),
         communicators={
-            number: one if one.is_self else Communicator(one.name, everyone, None, is_self=False)
-            for number, one in trace.communicators.items()
+            number: comm if comm.is_self else Communicator(comm.name, everyone, None, is_self=False)
+            for number, comm in trace.communicators.items()
         },
         cartesian=[],
         threaded=np.zeros(n, np.bool_),

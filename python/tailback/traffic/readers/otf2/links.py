@@ -46,8 +46,8 @@ def across_threads(
         ("probed", "message", (PROBE,), _RECEIVES_FOUND),
     ):
         opens, closes = among(kind, opening), among(kind, closing)
-        found = _latest(opens, closes, rank[rows], m[name][rows], position[rows])
-        m[link][rows] = np.where(found >= 0, rows[found], -1)
+        opener = _latest(opens, closes, rank[rows], m[name][rows], position[rows])
+        m[link][rows] = np.where(opener >= 0, rows[opener], -1)
 
 
 def _latest(

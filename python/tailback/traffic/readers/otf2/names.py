@@ -180,10 +180,9 @@ class Labels:
                 where = self._trace.regions[region]
             else:
                 where = f"tag {mpi_tag}" if mpi_tag >= 0 else name
-            known = self._trace.communicators.get(communicator)
-            label = Label(
-                where, name, mpi_tag, known.name if known else "unknown", self._trace.paths[route]
-            )
+            definition = self._trace.communicators.get(communicator)
+            comm_name = definition.name if definition else "unknown"
+            label = Label(where, name, mpi_tag, comm_name, self._trace.paths[route])
             numbers[row] = self._numbers.setdefault(label, len(self._numbers))
         return numbers[index.reshape(-1)]
 

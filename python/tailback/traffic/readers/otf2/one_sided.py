@@ -91,19 +91,19 @@ def one_sided_posts(
     Raises:
         TraceError: A target is not a member of the communicator of its window.
     """
-    found = _operations(trace, notes, file)
-    if not len(found.row):
+    operations = _operations(trace, notes, file)
+    if not len(operations.row):
         return no_posts()
     timing = _Timing(trace)
     m = trace.messages
-    none = np.full(len(found.row), -1)
-    call = np.where(m.call[found.row] >= 0, trace.calls.region[m.call[found.row]], -1)
+    none = np.full(len(operations.row), -1)
+    call = np.where(m.call[operations.row] >= 0, trace.calls.region[m.call[operations.row]], -1)
     names = {-1: "MPI_Put"} | trace.regions
     label = labels.number(
-        m.phase[found.row], m.path[found.row], call, none, m.comm[found.row], names
+        m.phase[operations.row], m.path[operations.row], call, none, m.comm[operations.row], names
     )
     rows: list[tuple[int, ...]] = []
-    columns = [column.tolist() for column in found]
+    columns = [column.tolist() for column in operations]
     for at, (row, origin, target, put, got) in enumerate(zip(*columns, strict=True)):
         ends = timing.origin(row, origin), timing.target(row, origin, target)
         for size, to_target in ((put, True), (got, False)):
@@ -254,18 +254,21 @@ class _Timing:
         return _Exposure(int(self.first[target]), -1, int(self.last[target]))
 
     def _fence(self, row: int, close: int, origin: int, target: int) -> tuple[int, int] | None:
-        own, its = self._on("fence", origin, row), self._on("fence", target, row)
-        turn = int(np.flatnonzero(own == close)[0])
-        if len(own) != len(its) or turn == 0:
+        origin_fences, target_fences = (
+            self._on("fence", origin, row),
+            self._on("fence", target, row),
+        )
+        turn = int(np.flatnonzero(origin_fences == close)[0])
+        if len(origin_fences) != len(target_fences) or turn == 0:
             return None
-        return int(its[turn - 1]), int(its[turn])
+        return int(target_fences[turn - 1]), int(target_fences[turn])
 
     def _exposed(self, row: int, close: int, origin: int, target: int) -> tuple[int, int] | None:
-        own = self._on("complete", origin, row)
+        completions = self._on("complete", origin, row)
         opened, closed = self._on("post", target, row), self._on("wait", target, row)
-        if not len(own) == len(opened) == len(closed):
+        if not len(completions) == len(opened) == len(closed):
             return None
-        turn = int(np.flatnonzero(own == close)[0])
+        turn = int(np.flatnonzero(completions == close)[0])
         return int(opened[turn]), int(closed[turn])
 
     def _possible(self, row: int, close: int, opening: int, closing: int) -> bool:

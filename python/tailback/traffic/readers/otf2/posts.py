@@ -49,27 +49,30 @@ def read_posts(
     Raises:
         TraceError: A rank took part in a collective of a communicator it is not a member of.
     """
-    found = _core.read_otf2_posts(library, anchor, threads, progress)
-    if found is None:
+    tables = _core.read_otf2_posts(library, anchor, threads, progress)
+    if tables is None:
         return None
-    posts, raw = found
+    posts, raw = tables
     trace = Trace.from_core(raw)
     regions = raw["regions"]
-    # Their times are needed one by one, and those without a record of a collective are not kept.
+    # Times of synchronising calls are needed one by one, but calls without a collective record are
+    # not kept.
     lost = any(
         left and is_synchronising(trace.regions[at]) for at, (_, _, left, _) in regions.items()
     )
     if lost or not (regions or raw["posts"] or len(trace.messages.kind)):
         return None
-    return _compiled(posts, raw, trace, anchor)
+    return _compile_program(posts, raw, trace, anchor)
 
 
-def _compiled(posts: _core.Otf2Posts, raw: _core.PostTables, trace: Trace, anchor: Path) -> Program:
+def _compile_program(
+    posts: _core.Otf2Posts, raw: _core.PostTables, trace: Trace, anchor: Path
+) -> Program:
     notes = [proc_null_note(raw["proc_null"])] if raw["proc_null"] else []
     labels = Labels(trace)
     numbers = _label_numbers(raw, trace, labels)
     used_channels, channels = dense(raw["channels"])
-    collectives = _on_own_rank(expand(trace, labels, len(used_channels), notes, anchor), raw)
+    collectives = _relative_positions(expand(trace, labels, len(used_channels), notes, anchor), raw)
     columns, used, lost, differing = posts.compile(
         channels.astype(np.uint32),
         numbers.astype(np.uint32),
@@ -107,9 +110,9 @@ def _label_numbers(raw: _core.PostTables, trace: Trace, labels: Labels) -> NDArr
     )
 
 
-def _on_own_rank(posts: Posts, raw: _core.PostTables) -> Posts:
+def _relative_positions(posts: Posts, raw: _core.PostTables) -> Posts:
     """The posts of collectives, with positions counted from the beginning of each location."""
-    length = np.array([one["records"] + 1 for one in raw["locations"]], np.int64)
+    length = np.array([location["records"] + 1 for location in raw["locations"]], np.int64)
     before = (np.cumsum(length) - length)[posts.thread]
     posts.position = posts.position - before
     posts.wait_position = posts.wait_position - before

@@ -93,7 +93,7 @@ def record(path: Path) -> RecordedRun:
 
 
 def _loaded(anchor: Path) -> Trace:
-    """The columns of a trace, without what reading them took."""
+    """The columns of a trace; the memory that reading took is freed."""
     trace = load(anchor)
     return_freed_memory()
     return trace

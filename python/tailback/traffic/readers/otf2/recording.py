@@ -74,7 +74,9 @@ def recording(trace: Trace, calls: Mapping[int, RegionCalls], between_ps: int) -
         between_ps: Time between calls that the program keeps, all ranks together.
     """
     ps_per_tick = 1e12 / trace.ticks_per_second
-    inside = sum(one.ticks for region, one in calls.items() if communicates(trace.regions[region]))
+    inside = sum(
+        made.ticks for region, made in calls.items() if communicates(trace.regions[region])
+    )
     ranks = max(trace.n_ranks, 1)
     return RecordedTimes(
         calls_ps=round(float(inside * ps_per_tick) / ranks),
@@ -126,16 +128,16 @@ def _shortest_stays(trace: Trace) -> NDArray[np.int64]:
     calls, m = trace.calls, trace.messages
     regions = dense(calls.region)[0].tolist()
     wanted = among(calls.region, [r for r in regions if is_synchronising(trace.regions[r])])
-    whole = {n for n, one in trace.communicators.items() if len(one.members) == trace.n_ranks}
+    of_all = {n for n, comm in trace.communicators.items() if len(comm.members) == trace.n_ranks}
     records = (m.kind == COLLECTIVE) & (m.call >= 0)
     rows = np.flatnonzero(records)
     small = np.maximum(m.bytes[rows], m.received[rows]) <= SMALL_BYTES
-    wanted[m.call[rows[~(small & among(m.comm[rows], whole))]]] = False
+    wanted[m.call[rows[~(small & among(m.comm[rows], of_all))]]] = False
     rank = calls.rank[wanted]
     order = call_order(rank, calls.enter_position[wanted])
     rank, stay = rank[order], (calls.leave - calls.enter)[wanted][order]
     count = np.bincount(rank, minlength=trace.n_ranks)
     if not len(rank) or count.min() != count.max():
         return np.zeros(0, np.int64)
-    # Every rank takes part in every one, so the n-th of one rank is the n-th of all.
+    # All ranks take part in every collective, so the n-th calls of all ranks belong together.
     return np.asarray(stay.reshape(trace.n_ranks, -1).min(axis=0), np.int64)

@@ -49,7 +49,7 @@ def record(trace: Trace, file: Path) -> RecordedRun:
     clock = _Clock(trace.ticks_per_second, origin)
     notes: list[str] = []
     kept, row_of = _kept_calls(trace, notes)
-    # In order of the memory that they need.
+    # Ordered by the memory that they need.
     transfers = _transfers(trace, row_of, clock, notes, file)
     collectives = _collectives(trace, row_of, file)
     calls, names = _calls(trace, kept, row_of, clock)
@@ -64,7 +64,7 @@ def record(trace: Trace, file: Path) -> RecordedRun:
         names=names,
         paths=trace.paths,
         innermost=trace.innermost,
-        comms={number: one.name for number, one in trace.communicators.items()},
+        comms={number: comm.name for number, comm in trace.communicators.items()},
         calls=calls,
         transfers=transfers,
         collectives=collectives,
@@ -89,8 +89,10 @@ class _Clock:
 
     def ps(self, ticks: Ints) -> Ints:
         # Ticks times 10^12 would overflow; fractions of a second are precise enough in floats.
-        seconds, rest = np.divmod(ticks - self.origin, self.ticks_per_second)
-        return seconds * 10**12 + np.rint(rest * (1e12 / self.ticks_per_second)).astype(np.int64)
+        seconds, remainder = np.divmod(ticks - self.origin, self.ticks_per_second)
+        return seconds * 10**12 + np.rint(remainder * (1e12 / self.ticks_per_second)).astype(
+            np.int64
+        )
 
 
 def _kept_calls(trace: Trace, notes: list[str]) -> tuple[Ints, Ints]:
@@ -204,8 +206,8 @@ def _completions(
     row = np.where(done >= 0, done, rows)
     call = np.where(done >= 0, m.call[row], np.where(blocking, m.call[rows], -1))
     # Blocking receives are recorded on completion, blocking sends when posted.
-    known = (done >= 0) | (blocking & ~posts.is_send)
-    ps = np.where(known, clock.ps(m.time[row]), -1)
+    timed = (done >= 0) | (blocking & ~posts.is_send)
+    ps = np.where(timed, clock.ps(m.time[row]), -1)
     open_, position, _ = implied_waits(trace, posts)
     implied = np.zeros(len(rows), np.bool_)
     order = np.argsort(c.leave_position, kind="stable")

@@ -237,6 +237,6 @@ def _of_counts(name: str, take: _Arguments, me: int) -> CollectiveLine:
     if name == "scatterv" and me != root:
         to = []
     counts = Counts(
-        tuple(one * sent_bytes for one in to), tuple(one * received_bytes for one in source)
+        tuple(count * sent_bytes for count in to), tuple(count * received_bytes for count in source)
     )
     return CollectiveLine(root, counts=counts)

@@ -87,10 +87,10 @@ def compile_text(text: Text, path: Path) -> Program:
         text: All files.
         path: Path of the trace, for its name and for errors.
     """
-    found = _decoded(text, path)
-    n_ranks = found["n_ranks"]
-    computes, collectives = found["computes"], found["collectives"]
-    calls = len(found["posts"]["rank"]) + len(computes["rank"]) + len(collectives["rank"])
+    decoded = _decode_text(text, path)
+    n_ranks = decoded["n_ranks"]
+    computes, collectives = decoded["computes"], decoded["collectives"]
+    calls = len(decoded["posts"]["rank"]) + len(computes["rank"]) + len(collectives["rank"])
     try:
         require_memory(
             2 * calls,
@@ -101,25 +101,25 @@ def compile_text(text: Text, path: Path) -> Program:
         )
     except TraceError as error:
         raise error.located(path) from None
-    group, after = _collectives(text, found)
+    group, after = _collectives(text, decoded)
     # Free the text, which is as large as the result.
     text.data.clear()
     notes: list[str] = []
-    labels = [Label(f"tag {tag}", _POSTS[call], tag) for call, tag in found["labels"]]
-    posts = _point_to_point(found, notes)
-    _note_calls(found, notes)
-    _note_collectives(found, group, notes)
+    labels = [Label(f"tag {tag}", _POSTS[call], tag) for call, tag in decoded["labels"]]
+    posts = _point_to_point(decoded, notes)
+    _note_calls(decoded, notes)
+    _note_collectives(decoded, group, notes)
     channels, posts.channel = dense(posts.channel)
     members = {0: np.arange(n_ranks)}
-    taken = _labelled(group, labels)
+    taken = _label_calls(group, labels)
     expanded = collective_posts(
         taken, list(OPERATIONS.values()), members, len(channels), path, group.counts
     )
-    every = found["waitalls"]
+    every = decoded["waitalls"]
     none = np.full(len(every["rank"]), -1)
     waits = ImpliedWaits(every["rank"], 2 * every["row"] + 1, none)
     busy = Computes(computes["rank"], 2 * computes["row"], computes["ps"])
-    found.clear()
+    decoded.clear()
     everything = Posts.join([posts, expanded])
     del posts, expanded
     if len(after.rank):
@@ -133,24 +133,24 @@ def compile_text(text: Text, path: Path) -> Program:
     return compile_posts(name, n_ranks, everything, labels, waits, busy, notes)
 
 
-def _decoded(text: Text, path: Path) -> dict[str, Any]:
+def _decode_text(text: Text, path: Path) -> dict[str, Any]:
     """The calls of all ranks as columns."""
     try:
         return _core.read_simgrid_ti(text.data, list(TYPE_BYTES), _PS_PER_FLOP, LONGEST_PS)
     except ValueError as error:
-        raise _fault(text, path, *error.args) from None
+        raise _decode_error(text, path, *error.args) from None
 
 
-def _fault(
-    text: Text, path: Path, kind: str, row: int, found: str, number: int, limit: float
+def _decode_error(
+    text: Text, path: Path, kind: str, row: int, detail: str, number: int, limit: float
 ) -> TraceError:
-    """The error for what cannot be decoded."""
+    """The error for a line or file that cannot be decoded."""
     match kind:
         case "empty":
             return TraceError("holds no call", file=path, remedy=_DAMAGED)
         case "missing":
             return TraceError(
-                f"holds lines of rank {found}, and none of rank {number}",
+                f"holds lines of rank {detail}, and none of rank {number}",
                 file=path,
                 remedy="copy the files of all ranks, or name the index file beside their folder",
             )
@@ -162,7 +162,7 @@ def _fault(
             return text.fault(
                 row,
                 f"unknown call in {text.quoted(row)}",
-                f"{nearest(found, _KNOWN)}; or {_DAMAGED}",
+                f"{nearest(detail, _KNOWN)}; or {_DAMAGED}",
             )
         case "twice":
             remedy = "the files are of several traces: name one, or its index file"
@@ -172,23 +172,23 @@ def _fault(
         case "unfinished":
             return text.fault(row, f"rank {number} has no finalize after this", _CUT)
         case "lacks":
-            return text.fault(row, f"{text.quoted(row)} has no {found}", _CUT)
-    what, _, word = found.partition(" ")
+            return text.fault(row, f"{text.quoted(row)} has no {detail}", _CUT)
+    what, _, word = detail.partition(" ")
     messages = {
         "no-rank": f"{text.quoted(row)} does not begin with a rank",
         "not-whole": f"{what} {shown(word)} is not a whole number",
         "not-count": f"{what} {shown(word)} is not a number from 0 to {limit:g}",
-        "no-type": f"the type {shown(found)} is not one of 0 to {len(TYPE_BYTES) - 1}",
-        "beyond": f"names rank {number}, but the trace has {found} ranks, from 0",
+        "no-type": f"the type {shown(detail)} is not one of 0 to {len(TYPE_BYTES) - 1}",
+        "beyond": f"names rank {number}, but the trace has {detail} ranks, from 0",
     }
     return text.fault(row, messages[kind], _DAMAGED)
 
 
-def _point_to_point(found: dict[str, Any], notes: list[str]) -> Posts:
+def _point_to_point(decoded: dict[str, Any], notes: list[str]) -> Posts:
     """Sends and receives, with the waits that name them."""
-    if found["proc_null"]:
-        notes.append(f"{found['proc_null']} sends and receives of MPI_PROC_NULL move nothing")
-    columns = found.pop("posts")
+    if decoded["proc_null"]:
+        notes.append(f"{decoded['proc_null']} sends and receives of MPI_PROC_NULL move nothing")
+    columns = decoded.pop("posts")
     n = len(columns["rank"])
     posts = Posts(
         thread=np.zeros(n, np.int64),
@@ -196,7 +196,7 @@ def _point_to_point(found: dict[str, Any], notes: list[str]) -> Posts:
         collective=np.zeros(n, np.bool_),
         **columns,
     )
-    guessed, even = guess_sources(posts, found["n_ranks"])
+    guessed, even = guess_sources(posts, decoded["n_ranks"])
     if guessed:
         notes.append(
             f"{guessed} receives from any source or with any tag: matched to the messages no other "
@@ -206,12 +206,12 @@ def _point_to_point(found: dict[str, Any], notes: list[str]) -> Posts:
     return posts
 
 
-def _note_calls(found: dict[str, Any], notes: list[str]) -> None:
+def _note_calls(decoded: dict[str, Any], notes: list[str]) -> None:
     """Note calls whose messages or completions the trace does not record."""
-    if found["left_out"]:
-        notes.append(f"{found['left_out']} one-sided and persistent calls are left out")
-    if found["unnamed_completions"]:
-        calls = found["unnamed_completions"]
+    if decoded["left_out"]:
+        notes.append(f"{decoded['left_out']} one-sided and persistent calls are left out")
+    if decoded["unnamed_completions"]:
+        calls = decoded["unnamed_completions"]
         notes.append(
             f"{calls} calls of MPI_Test, MPI_Waitany and the like do not record what "
             "they completed: it is waited for by the next MPI_Wait or MPI_Waitall that does, or at "
@@ -235,23 +235,23 @@ class _CollectiveGroup(NamedTuple):
     counts: list[Counts]
 
 
-def _collectives(text: Text, found: dict[str, Any]) -> tuple[_CollectiveGroup, Computes]:
+def _collectives(text: Text, decoded: dict[str, Any]) -> tuple[_CollectiveGroup, Computes]:
     """The collectives, and the computation after them."""
-    n_ranks, columns = found["n_ranks"], found["collectives"]
+    n_ranks, columns = decoded["n_ranks"], decoded["collectives"]
     index, rank, row = columns["kind"], columns["rank"], columns["row"]
-    kinds = found["kinds"]
-    parsed = _parse_each(text, kinds, n_ranks, found["default_bytes"])
-    fits = np.array([one is not None for one in parsed], np.bool_)[index]
-    table = [one or CollectiveLine() for one in parsed]
-    operation = np.array([one[0] for one in kinds], np.int64)[index]
-    blocking = np.array([one[1] for one in kinds], np.bool_)[index]
+    kinds = decoded["kinds"]
+    parsed = _parse_each(text, kinds, n_ranks, decoded["default_bytes"])
+    fits = np.array([line is not None for line in parsed], np.bool_)[index]
+    table = [line or CollectiveLine() for line in parsed]
+    operation = np.array([kind[0] for kind in kinds], np.int64)[index]
+    blocking = np.array([kind[1] for kind in kinds], np.bool_)[index]
     root, sent, received, flops = (
-        np.array([getattr(one, field) for one in table], np.int64)[index]
+        np.array([getattr(line, field) for line in table], np.int64)[index]
         for field in ("root", "sent", "received", "flops")
     )
-    vectors = [one.counts for one in table if one.counts is not None]
-    number = np.cumsum([one.counts is not None for one in table]) - 1
-    has = np.array([one.counts is not None for one in table], np.bool_)
+    vectors = [line.counts for line in table if line.counts is not None]
+    number = np.cumsum([line.counts is not None for line in table]) - 1
+    has = np.array([line.counts is not None for line in table], np.bool_)
     counts = np.where(has, number, -1)[index] if len(table) else np.zeros(0, np.int64)
     # Blocking and non-blocking collectives never match one another.
     stream = 2 * index_within_group(2 * rank + blocking) + blocking
@@ -285,16 +285,16 @@ def _collectives(text: Text, found: dict[str, Any]) -> tuple[_CollectiveGroup, C
     )
 
 
-def _labelled(group: _CollectiveGroup, labels: list[Label]) -> Calls:
+def _label_calls(group: _CollectiveGroup, labels: list[Label]) -> Calls:
     """The calls that all ranks take part in, with their labels."""
     calls = group.calls
     names = list(OPERATIONS.values())
     kind = 2 * calls.operation + ~group.blocking
     numbers = np.zeros(2 * len(names), np.int64)
-    for one in np.unique(kind).tolist():
-        name = names[one // 2]
-        call = f"MPI_I{name[4:].lower()}" if one % 2 else name
-        numbers[one] = len(labels)
+    for key in np.unique(kind).tolist():
+        name = names[key // 2]
+        call = f"MPI_I{name[4:].lower()}" if key % 2 else name
+        numbers[key] = len(labels)
         labels.append(Label(call, call))
     many = group.agree if int(calls.size.max(initial=0)) > 1 else np.zeros(len(kind), np.bool_)
     return replace(calls, label=numbers[kind]).take(many)
@@ -334,14 +334,14 @@ def _agree(
     return np.asarray(right[stream], np.bool_)
 
 
-def _note_collectives(found: dict[str, Any], group: _CollectiveGroup, notes: list[str]) -> None:
+def _note_collectives(decoded: dict[str, Any], group: _CollectiveGroup, notes: list[str]) -> None:
     stream = group.calls.instance
     if not group.agree.all():
         notes.append(
             f"{len(np.unique(stream[~group.agree]))} collectives that differ between ranks are "
             "left out: they may belong to smaller communicators, which this format does not name"
         )
-    elif len(stream) and found["splits"]:
+    elif len(stream) and decoded["splits"]:
         notes.append(
             "the trace creates communicators but does not record which collectives use them: all "
             "are assumed to be on MPI_COMM_WORLD"

@@ -42,7 +42,7 @@ def sniff(path: Path) -> bool:
     """A file that begins with a call, an index of such files, or a folder with either."""
     if path.is_dir():
         return bool(_files_in(path))
-    return _is_trace(path) or bool(_listed(path))
+    return _is_trace(path) or bool(_read_index(path))
 
 
 def read(path: Path) -> Program:
@@ -72,7 +72,7 @@ def _files(path: Path) -> list[Path]:
         return files
     if _is_trace(path):
         return [path]
-    listed = _listed(path)
+    listed = _read_index(path)
     for name, file in listed:
         if file is None:
             raise TraceError(
@@ -88,7 +88,7 @@ def _files_in(folder: Path) -> list[Path]:
     """Files of the trace in a folder: those of an index there, else all that are traces."""
     files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
     files = [file for file in files if file.is_file()]
-    indexes = [file for file in files[:64] if _listed(file)]
+    indexes = [file for file in files[:64] if _read_index(file)]
     if len(indexes) == 1:
         return _files(indexes[0])
     return [file for file in files if _is_trace(file)]
@@ -98,7 +98,7 @@ def _is_trace(path: Path) -> bool:
     return _FIRST_LINE.match(head(path)) is not None
 
 
-def _listed(path: Path) -> list[tuple[str, Path | None]]:
+def _read_index(path: Path) -> list[tuple[str, Path | None]]:
     """The files that an index names and their paths; empty if it is not an index.
 
     Names are relative to where the program ran: the folder of the index, or one above it.
@@ -115,5 +115,5 @@ def _listed(path: Path) -> list[tuple[str, Path | None]]:
             continue
         places = (path.parent / name, path.parent.parent / name, path.parent / Path(name).name)
         out.append((name, next((place for place in places if place.is_file()), None)))
-    known = [file for _, file in out if file is not None]
-    return out if known and _is_trace(known[0]) else []
+    files = [file for _, file in out if file is not None]
+    return out if files and _is_trace(files[0]) else []
