@@ -97,10 +97,16 @@ def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, Messa
     )
     receiver = np.concatenate([keys[:, 2] for _, keys in parts]) if receivers else None
     contexts = MessageContexts(label, receive_label, receiver, job)
-    if all(program is one.program for (program, _), one in zip(parts, workload.jobs, strict=True)):
+    if all(
+        program is original.program
+        for (program, _), original in zip(parts, workload.jobs, strict=True)
+    ):
         return workload, contexts
-    jobs = [replace(one, program=part[0]) for one, part in zip(workload.jobs, parts, strict=True)]
-    merged, job_of_label = side_by_side([one.program for one in jobs])
+    jobs = [
+        replace(original, program=part[0])
+        for original, part in zip(workload.jobs, parts, strict=True)
+    ]
+    merged, job_of_label = side_by_side([split.program for split in jobs])
     return replace(workload, jobs=jobs, program=merged, job_of_label=job_of_label), contexts
 
 
@@ -132,10 +138,10 @@ def _finer(
     # Sorted by label, receive label and node; the three of them do not fit into 64 bits.
     of_pair, pair = np.unique(key, return_inverse=True)
     both = (received.astype(np.uint64) << np.uint64(32)) | pair.astype(np.uint64)
-    found, of_send = np.unique(both, return_inverse=True)
-    ends = of_pair[(found & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+    distinct, of_send = np.unique(both, return_inverse=True)
+    ends = of_pair[(distinct & np.uint64(0xFFFFFFFF)).astype(np.int64)]
     keys = np.stack(
-        [ends >> np.uint64(32), found >> np.uint64(32), ends & np.uint64(0xFFFFFFFF)], axis=1
+        [ends >> np.uint64(32), distinct >> np.uint64(32), ends & np.uint64(0xFFFFFFFF)], axis=1
     ).astype(np.uint32)
     order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
     rank = np.empty(len(order), np.uint32)

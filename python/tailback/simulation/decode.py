@@ -153,14 +153,14 @@ def link_counts(run: Run, receiver: str | None = None) -> pl.DataFrame:
     if run.tables["packets"].height or not run.scenario.telemetry.summed_on_arrival:
         return decode_link_counts(run, receiver=receiver).table()
     part = run if receiver is None else received_by(run, receiver)
-    found = link_estimates(part.tables["samples"])
-    weight, variance = found["congested"].to_numpy(), found["congested_se"].to_numpy() ** 2
-    samples = found["congested_samples"].cast(pl.Float64).to_numpy()
+    estimates = link_estimates(part.tables["samples"])
+    weight, variance = estimates["congested"].to_numpy(), estimates["congested_se"].to_numpy() ** 2
+    samples = estimates["congested_samples"].cast(pl.Float64).to_numpy()
     excess, usual = path_excess(samples, weight, variance), usual_excess(samples, weight, variance)
     # Of a link without congested samples, as many hops may have been congested as there are.
-    longest = found["hop_excess"].to_numpy()
+    longest = estimates["hop_excess"].to_numpy()
     low, high = count_interval(weight, variance, np.where(samples > 0, excess, longest), usual)
-    counts = found.select(
+    counts = estimates.select(
         "link",
         "packets",
         "packets_variance",

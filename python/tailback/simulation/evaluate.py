@@ -43,7 +43,7 @@ def make_evaluate(
     watch: Watch | None = None,
     *,
     threads: int | None = None,
-    known: Iterable[tuple[Change, Run]] = (),
+    simulated: Iterable[tuple[Change, Run]] = (),
     coarse: int | None = None,
     tasks: TaskFolder | None = None,
 ) -> Evaluate:
@@ -55,14 +55,14 @@ def make_evaluate(
         prepared: The scenario, read and placed.
         watch: As in :func:`tailback.simulation.simulate`.
         threads: As in :func:`tailback.simulation.simulate`.
-        known: Runs of changes that were simulated already; ``Change(measure=True)`` is the run of
-            ``prepared`` as it is, with telemetry.
+        simulated: Runs of changes that were simulated already. The run of ``prepared`` as it is,
+            with telemetry, has the key ``Change(measure=True)``.
         coarse: Simulate packets of this many bytes (docs/explanation/approximations.md).
         tasks: Where announced changes are put for workers.
     """
     prepared = prepared if coarse is None else prepared.with_coarse_packets(coarse)
     runs = KnownRuns(prepared)
-    for change, run in known:
+    for change, run in simulated:
         runs.keep(change, run)
     if tasks is not None:
         tasks.open(prepared)
@@ -86,14 +86,14 @@ class PacketEvaluation:
 
     def __call__(self, change: Change) -> Run:
         """The run with a change."""
-        found = self.runs.find(change)
-        if found is None:
+        run = self.runs.find(change)
+        if run is None:
             change = self._with_telemetry(change)
-            found = self._from_worker(change) or self.simulate(change)
+            run = self._from_worker(change) or self.simulate(change)
             # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:
-                self.runs.keep(change, found)
-        return found
+                self.runs.keep(change, run)
+        return run
 
     def announce(self, changes: Iterable[Change]) -> None:
         """Put changes that are not known yet where workers find them."""

@@ -108,8 +108,8 @@ def execute(
     """
     fabric = fabric or prepared.fabric
     telemetry = prepared.scenario.telemetry
-    whole = prepared.make_workload(nodes, only_observed)
-    workload, contexts = split_contexts(whole, telemetry.receivers)
+    complete = prepared.make_workload(nodes, only_observed)
+    workload, contexts = split_contexts(complete, telemetry.receivers)
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
@@ -137,7 +137,7 @@ def execute(
         tables, summary = make_tables(
             prepared.scenario,
             fabric,
-            whole.jobs,
+            complete.jobs,
             workload.places,
             contexts,
             outcome,
@@ -146,7 +146,7 @@ def execute(
     if stated is not None:
         summary["pacing"] = stated.summary
     if skipped is not None:
-        notes = [*_state_skips(skipped, whole.jobs, tables, summary), *notes]
+        notes = [*_state_skips(skipped, complete.jobs, tables, summary), *notes]
     if prepared.rate_notes:
         summary.setdefault("assumptions", {})["within hosts"] = prepared.rate_notes
     summary |= _recording(prepared.observed.program)
@@ -322,7 +322,7 @@ def _state_skips(
     if not isinstance(skipped, SkippedRun):
         reason = skipped if isinstance(skipped, str) else skipped.reason
         return [f"nothing was skipped: {reason}"]
-    rows = [asdict(one) for one in skipped.stretches]
+    rows = [asdict(stretch) for stretch in skipped.stretches]
     tables["skips"] = conform("skips", pl.DataFrame(rows))
     observed = [i for i, job in enumerate(jobs) if job.section.observed]
     half = round(max(skipped.half_ps[i] for i in observed))

@@ -77,7 +77,7 @@ def _not_modelled(scenario: Scenario) -> list[str]:
         "flow_control": engine.flow_control.kind != "credits",
         "pacing": engine.pacing.kind != "off",
     }
-    names = [name for name, given in here.items() if given]
+    names = [name for name, is_set in here.items() if is_set]
     if not names:
         return []
     return [f"the fluid model ignores these keys of [engine]: {', '.join(names)}"]

@@ -36,23 +36,23 @@ def with_in_host_rates(fabric: Fabric, sections: Sequence[InHost]) -> Fabric:
     """
     if not sections:
         return fabric
-    given = np.full(fabric.n_hosts, np.nan)
+    stated = np.full(fabric.n_hosts, np.nan)
     for section in sections:
         place = "[[fabric.in_host]] hosts"
         try:
             hosts = hosts_from_spec(section.hosts, fabric)
         except PlacementError as error:
             raise ScenarioError(error.message, place=place, remedy=error.remedy) from None
-        twice = [host for host in hosts if not np.isnan(given[host])]
+        twice = [host for host in hosts if not np.isnan(stated[host])]
         if twice:
             raise ScenarioError(
                 f"host {fabric.host_name[twice[0]]!r} has two rates",
                 place=place,
                 remedy="name each host in one section",
             )
-        given[hosts] = section.rate
-    own = np.full(fabric.n_hosts, np.nan) if fabric.host_gbps is None else fabric.host_gbps
-    return replace(fabric, host_gbps=np.where(np.isnan(given), own, given))
+        stated[hosts] = section.rate
+    of_fabric = np.full(fabric.n_hosts, np.nan) if fabric.host_gbps is None else fabric.host_gbps
+    return replace(fabric, host_gbps=np.where(np.isnan(stated), of_fabric, stated))
 
 
 def without_in_host_limit(fabric: Fabric) -> Fabric:

@@ -62,10 +62,10 @@ class _SharedColumns:
 
     def add(self, name: tuple[str, str], column: pl.Series) -> pl.Series:
         """The column, or an equal one that the latest run with such a column has."""
-        known = self._latest.get(name)
-        same = known is not None and known.dtype == column.dtype and len(known) == len(column)
-        if known is not None and same and known.equals(column):
-            column = known
+        latest = self._latest.get(name)
+        same = latest is not None and latest.dtype == column.dtype and len(latest) == len(column)
+        if latest is not None and same and latest.equals(column):
+            column = latest
         self._latest[name] = column
         if not self._users[id(column)]:
             self.total_bytes += int(column.estimated_size())
@@ -134,7 +134,7 @@ class KnownRuns:
         other = sum(int(table.estimated_size()) for table in run.tables.values())
         other -= sum(int(column.estimated_size()) for column in large.values())
         tables = {
-            name: table.with_columns(one for (of, _), one in large.items() if of == name)
+            name: table.with_columns(column for (of, _), column in large.items() if of == name)
             for name, table in run.tables.items()
         }
         kept = replace(_copy(run), tables=tables)
@@ -177,7 +177,7 @@ class KnownRuns:
             change.limits,
             change.in_host,
             change.fair_adapters and scenario.engine.injection != "round-robin",
-            change.background or all(one.section.observed for one in prepared.jobs),
+            change.background or all(placed.section.observed for placed in prepared.jobs),
             change.seed_offset,
             change.measure,
             change.measure and change.totals_only,

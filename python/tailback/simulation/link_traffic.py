@@ -125,8 +125,8 @@ class LinkTraffic:
         spread = np.bincount(group, off**2, groups) / freedom
         share = _real_share(spread, noise, freedom, self.steps)
         total[member] = mean[group] + share[group] * off
-        known = self.group_variance / size**2 + share * noise * freedom / size
-        variance[member] = np.where(share[group] == 1, variance[member], known[group])
+        chance = self.group_variance / size**2 + share * noise * freedom / size
+        variance[member] = np.where(share[group] == 1, variance[member], chance[group])
         return total, variance
 
     def precision(self) -> LinkPrecision:
@@ -142,10 +142,11 @@ class LinkTraffic:
         freedom[member] *= np.bincount(self.group[member])[self.group[member]]
         # All links at once: Bonferroni.
         quantile = stdtrit(freedom[used], 1 - 0.025 / int(used.sum()))
-        share, error, own = total[used], variance[used], self.own[used]
-        half = quantile * np.sqrt(error + own) / share
+        share, error, seed_variance = total[used], variance[used], self.own[used]
+        half = quantile * np.sqrt(error + seed_variance) / share
         allowed = np.maximum(
-            (LINK_PRECISION * share / quantile) ** 2 - own, LIKE_OTHER_SEEDS**2 * own
+            (LINK_PRECISION * share / quantile) ** 2 - seed_variance,
+            LIKE_OTHER_SEEDS**2 * seed_variance,
         )
         more = float((error / np.maximum(allowed, 1e-300)).max(initial=0))
         return LinkPrecision(float(half.max()), more)
@@ -201,9 +202,9 @@ def _real_share(
         return out
     ratio = spread / np.where(random, noise, 1)
     below = freedom * float(max(steps - 1, 1))
-    own = random & (ratio > fdtri(freedom, below, 1 - UNEQUAL))
-    out[own] = 1 - 1 / ratio[own]
-    others = random & ~own
+    uneven = random & (ratio > fdtri(freedom, below, 1 - UNEQUAL))
+    out[uneven] = 1 - 1 / ratio[uneven]
+    others = random & ~uneven
     if others.any():
         all_freedom = float(freedom[others].sum())
         pooled = float((freedom * ratio)[others].sum()) / all_freedom

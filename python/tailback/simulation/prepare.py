@@ -236,8 +236,8 @@ class PreparedScenario:
             )
             for link, gbps, both in slow
         ]
-        known = self.scenario.fabric.degraded
-        section = self.scenario.fabric.model_copy(update={"degraded": [*known, *degraded]})
+        stated = self.scenario.fabric.degraded
+        section = self.scenario.fabric.model_copy(update={"degraded": [*stated, *degraded]})
         scenario = self.scenario.model_copy(update={"fabric": section})
         return replace(self, scenario=scenario, fabric=with_slow_links(self.fabric, slow))
 
@@ -291,11 +291,11 @@ def load_fabric(section: FabricSection) -> Fabric:
     return in_port_order(fabric)
 
 
-def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
+def _check_format(place: str, name: str | None, formats: Registry[Any]) -> None:
     """Reject an unknown format; the error is located in the scenario, not in the file to read."""
-    if name is not None and name not in known:
+    if name is not None and name not in formats:
         raise ScenarioError(
-            f"unknown {known.kind} {name!r}", place=place, remedy=nearest(name, known.names())
+            f"unknown {formats.kind} {name!r}", place=place, remedy=nearest(name, formats.names())
         )
 
 
@@ -596,10 +596,10 @@ def fitting_size(program: Program, packet: int) -> int | None:
     """
     sizes = program.amount[program.sends]
     enough = MOST_BYTES * float(sizes.sum())
-    found, size = None, 2 * packet
+    fitting, size = None, 2 * packet
     while size <= LARGEST and 0 < enough <= float(sizes[sizes >= FEWEST_PACKETS * size].sum()):
-        found, size = size, 2 * size
-    return found
+        fitting, size = size, 2 * size
+    return fitting
 
 
 def with_fitting_packets(scenario: Scenario, program: Program) -> tuple[Scenario, list[str]]:
@@ -647,14 +647,14 @@ def trace_hosts(
         system = reader.system_tree(section.trace) if reader else []
     if len(system) != n_ranks:
         return None
-    found = find_hosts(system, n_ranks)
-    if found is None:
+    hosts = find_hosts(system, n_ranks)
+    if hosts is None:
         return None
-    joined = HostNames(fabric.host_name).joined(found.of_rank)
-    names = [joined.get(name, name) for name in found.of_rank]
+    joined = HostNames(fabric.host_name).joined(hosts.of_rank)
+    names = [joined.get(name, name) for name in hosts.of_rank]
     if not set(names) <= set(fabric.host_name):
         return None
-    return Hosts(names, found.source, tuple(spelling_notes(joined, found.source)))
+    return Hosts(names, hosts.source, tuple(spelling_notes(joined, hosts.source)))
 
 
 def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[str]:

@@ -223,10 +223,10 @@ def _interrupted(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.D
     in advance.
     """
     never = pl.lit(np.iinfo(np.uint64).max, dtype=pl.UInt64)
-    known = pl.col("window") < tables["windows"].height
+    simulated = pl.col("window") < tables["windows"].height
     return {
-        "samples": tables["samples"].filter(known),
-        "truth": tables["truth"].filter(known),
+        "samples": tables["samples"].filter(simulated),
+        "truth": tables["truth"].filter(simulated),
         "packets": tables["packets"].filter(pl.col("time_ps") <= end_ps),
         "messages": tables["messages"].with_columns(
             pl.when(pl.col(name) != never).then(pl.col(name)) for name in ("start_ps", "arrival_ps")

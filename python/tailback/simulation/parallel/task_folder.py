@@ -333,9 +333,9 @@ class _Encoder:
             return {"dict": [[self.tree(key), self.tree(entry)] for key, entry in value.items()]}
         if isinstance(value, list | tuple):
             return [self.tree(entry) for entry in value]
-        known = self._shared.get(id(value))
-        if known is not None:
-            return {"is": known[1]}
+        shared = self._shared.get(id(value))
+        if shared is not None:
+            return {"is": shared[1]}
         # The object is kept as well: the address of a dead one would be used again.
         self._shared[id(value)] = value, len(self._shared)
         return {"new": self._new(value)}
@@ -414,8 +414,8 @@ class _Decoder:
     def _shared_object(self, tree: Any, expected: Any, origin: Any) -> Any:
         kind = origin or expected
         if "is" in tree:
-            known = self._shared[tree["is"]]
-            return _require(isinstance(known, kind), expected, known)
+            shared = self._shared[tree["is"]]
+            return _require(isinstance(shared, kind), expected, shared)
         number = len(self._shared)
         # Numbers go by the order in which objects begin, as in the encoder.
         self._shared[number] = None

@@ -193,24 +193,24 @@ class _Attempt:
         self, stretch: _StretchChecks, count: int, cut: Cut, messages: Columns, traffic: Columns
     ) -> RoundResult | None:
         """Extrapolation from the steps so far; None if earlier messages are on their way."""
-        own = self.messages[:, stretch.first : stretch.first + count + 1]
-        sent = own[:, -1] - own[:, 0]
-        bounds = own - own[:, :1] + (np.cumsum(sent) - sent)[:, None]
+        messages_before = self.messages[:, stretch.first : stretch.first + count + 1]
+        sent = messages_before[:, -1] - messages_before[:, 0]
+        bounds = messages_before - messages_before[:, :1] + (np.cumsum(sent) - sent)[:, None]
         times = StepTimes.of(bounds, messages)
         late = np.flatnonzero(np.asarray(messages["arrival_ps"]) == NEVER)
         rank = np.searchsorted(bounds[:, 0], late, side="right") - 1
         if (late < bounds[rank, -2]).any():
             return None
-        known = self.job.computations(stretch.stretch.begin, stretch.stretch.end, self.eager)
-        found = extrapolate_steps(times, cut.skipped, known, alone=True)
+        computations = self.job.computations(stretch.stretch.begin, stretch.stretch.end, self.eager)
+        extrapolation = extrapolate_steps(times, cut.skipped, computations, alone=True)
         if self.random_routing:
-            found = found.over_more_steps(count)
-        result = RoundResult(times, 0, found)
-        if found.why_not or not len(traffic["link"]):
+            extrapolation = extrapolation.over_more_steps(count)
+        result = RoundResult(times, 0, extrapolation)
+        if extrapolation.why_not or not len(traffic["link"]):
             return result
         marks = self.program.marks[0][stretch.first : stretch.first + stretch.kept]
         links = result.links(marks, cut.skipped, traffic, self.link_group)
-        return replace(result, found=found.unless(links))
+        return replace(result, found=extrapolation.unless(links))
 
 
 def simulate_continued(
@@ -252,7 +252,7 @@ def simulate_continued(
         pending = _checks(job, kept, checked, random_routing)
         if not pending:
             return "no job repeats enough equal steps"
-        measured = [(0, one.first, one.kept) for one in pending]
+        measured = [(0, check.first, check.kept) for check in pending]
         program = Round.of(
             workload, [job], _cut_short(job, kept), measured, repeat=job.steps.is_repetition
         )
@@ -319,20 +319,22 @@ def _checks(
 def _cut_short(job: SteppedJob, kept: int) -> list[PlannedSkip]:
     """What a program with the first ``kept`` steps of each stretch lacks."""
     return [
-        PlannedSkip((number,), {0: Cut(one.begin, one.begin + kept, one.n_steps - kept)}, 0, 0.0)
-        for number, one in enumerate(job.outline.segments)
-        if one.n_steps > kept
+        PlannedSkip(
+            (number,), {0: Cut(segment.begin, segment.begin + kept, segment.n_steps - kept)}, 0, 0.0
+        )
+        for number, segment in enumerate(job.outline.segments)
+        if segment.n_steps > kept
     ]
 
 
 def _as_simulated(
-    program: Round, found: dict[int, tuple[Cut, RoundResult]]
+    program: Round, extrapolations: dict[int, tuple[Cut, RoundResult]]
 ) -> tuple[Round, list[dict[int, RoundResult]]]:
     """The round without the steps that were left out, and the results of its skips."""
     kept, marks = program.kept[0], program.marks[0]
     simulated = np.ones(len(kept), np.bool_)
     skips, results = [], []
-    for segment, (cut, result) in sorted(found.items()):
+    for segment, (cut, result) in sorted(extrapolations.items()):
         simulated &= (kept < cut.at) | (kept >= cut.at + cut.skipped)
         skips.append(PlannedSkip((segment,), {0: cut}, 0, 0.0))
         results.append({0: result})

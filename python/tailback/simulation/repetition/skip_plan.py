@@ -46,7 +46,7 @@ class JobOutline:
 
     def segment_of(self, step: float) -> int:
         """Index of the segment that contains a step."""
-        return next(i for i, one in enumerate(self.segments) if step < one.end)
+        return next(i for i, segment in enumerate(self.segments) if step < segment.end)
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,9 @@ class _Planner:
 
     def _advance(self, time: float, step: Mapping[int, float]) -> None:
         self.now += time
-        for job, one in step.items():
+        for job, step_time in step.items():
             # Rounded, so that a finished job is not kept alive by a rounding error.
-            self.at[job] = round(self.at[job] + time / one, 6)
+            self.at[job] = round(self.at[job] + time / step_time, 6)
 
     def _skip(self, key: Key, step: Mapping[int, float]) -> bool:
         """Plan a skip in the interval that begins here; False if it is too short for one."""
@@ -176,15 +176,20 @@ class _Planner:
         if left < 1.5 * simulated:
             return False
         begin = {job: ceil(self.at[job]) for job in step}
-        at = {job: ceil(self.at[job] + simulated / one - 1e-6) for job, one in step.items()}
+        at = {
+            job: ceil(self.at[job] + simulated / step_time - 1e-6)
+            for job, step_time in step.items()
+        }
         # The skip ends at the end of the segment that ends first.
         leading = min(step, key=lambda job: (self._end(job, key) - self.at[job]) * step[job])
         room = self._end(leading, key) - at[leading]
-        whole = (self._end(leading, key) - self.at[leading]) * step[leading] <= left * (1 + 1e-9)
-        time = room * step[leading] if whole else left - simulated
+        reaches_end = (self._end(leading, key) - self.at[leading]) * step[leading] <= left * (
+            1 + 1e-9
+        )
+        time = room * step[leading] if reaches_end else left - simulated
         cuts = {}
-        for job, one in step.items():
-            skipped = room if whole and job == leading else round(time / one)
+        for job, step_time in step.items():
+            skipped = room if reaches_end and job == leading else round(time / step_time)
             skipped = min(skipped, self._end(job, key) - at[job])
             if skipped < 1:
                 return False

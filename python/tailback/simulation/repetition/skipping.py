@@ -83,12 +83,14 @@ def simulate_skipping(
             return "interrupted"
         results = current.extrapolate(outcome, eager)
         changed = current.update_rates(outcome, results, rates)
-        failed = [one.why_not for by_job in results for one in by_job.values() if one.why_not]
+        failed = [
+            result.why_not for by_job in results for result in by_job.values() if result.why_not
+        ]
         if not failed and not changed and (number > 0 or len(jobs) == 1):
             return current.skipped_run(outcome, results, seed, one_in, link_group)
         reason = failed[0] if failed else "the steps of jobs change each other's times"
         for skip, by_job in zip(skips, results, strict=True):
-            more = [one.found.wanted for one in by_job.values() if one.why_not]
+            more = [result.found.wanted for result in by_job.values() if result.why_not]
             if more:
                 before = wanted.get(skip.key, first)
                 wanted[skip.key] = min(max(*more, before + FEWEST), MAX_INCREASE * before)
@@ -99,17 +101,17 @@ def skip_notes(run: SkippedRun) -> list[str]:
     """Notes on the skipped steps of a run, one per job with any."""
     out = []
     for number, (steps, simulated) in enumerate(zip(run.steps, run.simulated, strict=True)):
-        own = [one for one in run.stretches if one.job == number]
-        if not own:
+        stretches = [stretch for stretch in run.stretches if stretch.job == number]
+        if not stretches:
             continue
-        time, half = sum(one.time_ps for one in own), run.half_ps[number]
-        exactly = all(one.exact for one in own)
+        time, half = sum(stretch.time_ps for stretch in stretches), run.half_ps[number]
+        exactly = all(stretch.exact for stretch in stretches)
         error = "they repeat exactly" if exactly else f"± {format_time(round(half))}, 95 %"
         if run.outcome.links_half:
             error += f"; bytes of each link ± {percent(run.outcome.links_half, 1)}"
         out.append(
-            f"skipped: {steps - simulated:,} of the {steps:,} steps of job {own[0].name!r} are "
-            f"extrapolated: {format_time(time)} ({error})"
+            f"skipped: {steps - simulated:,} of the {steps:,} steps of job {stretches[0].name!r} "
+            f"are extrapolated: {format_time(time)} ({error})"
         )
     return out
 

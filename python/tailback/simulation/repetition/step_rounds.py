@@ -81,10 +81,10 @@ class SteppedProgram:
         start_ps: NDArray[np.uint64],
     ) -> SteppedProgram:
         """The program of all jobs, whose steps have ``marks`` up to ``used``."""
-        merged, _ = side_by_side([one.program for one in programs])
+        merged, _ = side_by_side([kept.program for kept in programs])
         labels = len(merged.labels)
         of_operation = np.concatenate(
-            [one.of_operations(mark) for one, mark in zip(programs, marks, strict=True)]
+            [kept.of_operations(mark) for kept, mark in zip(programs, marks, strict=True)]
         )
         program = replace(
             merged,
@@ -226,10 +226,10 @@ class SteppedJob:
         none = (self.sends_in_steps[:, held] == 0) & (np.diff(self.steps.bounds).sum(axis=1) > 0)
         if not none.any():
             return 0.0, False
-        own = self.steps.compute_ps[self.steps.order[begin:end]]
+        computed = self.steps.compute_ps[self.steps.order[begin:end]]
         apart = self.apart(begin)
         rejoins = apart & (self.posts_in_steps[:, self.steps.order[end:]].sum(axis=1) > 0)
-        return float(own[:, none].mean(axis=0).max()), bool(rejoins.any())
+        return float(computed[:, none].mean(axis=0).max()), bool(rejoins.any())
 
     @cached_property
     def sends_in_steps(self) -> NDArray[np.int64]:
@@ -380,16 +380,16 @@ class Round:
 
     def extrapolate(self, outcome: _core.PacketOutcome, eager: int) -> RoundResults:
         """Read the step times before each skip and extrapolate them."""
-        sent = [int(one.program.sends.sum()) for one in self.programs]
+        sent = [int(kept_program.program.sends.sum()) for kept_program in self.programs]
         first = np.concatenate([[0], np.cumsum(sent)])
         results = []
         for skip in self.skips:
             times = {}
             for number, cut in skip.cuts.items():
                 begin = int(np.searchsorted(self.kept[number], cut.begin))
-                own = self.programs[number]
-                columns = own.bounds[:, begin : begin + cut.at - cut.begin + 1]
-                messages = own.messages_before(columns) + int(first[number])
+                kept_program = self.programs[number]
+                columns = kept_program.bounds[:, begin : begin + cut.at - cut.begin + 1]
+                messages = kept_program.messages_before(columns) + int(first[number])
                 times[number] = StepTimes.of(messages, outcome.messages)
             together = _common_steps(times)
             results.append(
@@ -404,10 +404,10 @@ class Round:
         self, skip: PlannedSkip, number: int, times: StepTimes, part: slice, eager: int
     ) -> RoundResult:
         cut, job = skip.cuts[number], self.jobs[number]
-        known = job.computations(cut.begin + part.start, cut.at + cut.skipped, eager)
+        computations = job.computations(cut.begin + part.start, cut.at + cut.skipped, eager)
         alone = len(skip.cuts) == 1
-        found = extrapolate_steps(times.part(part), cut.skipped, known, alone=alone)
-        return RoundResult(times, part.start, found)
+        extrapolation = extrapolate_steps(times.part(part), cut.skipped, computations, alone=alone)
+        return RoundResult(times, part.start, extrapolation)
 
     def update_rates(
         self, outcome: _core.PacketOutcome, results: RoundResults, rates: Rates
@@ -423,9 +423,11 @@ class Round:
                 rates.of_key[number, skip.key] = result.found.step_ps
         finish = np.asarray(outcome.ranks["finish_ps"]).astype(np.float64)
         first = 0
-        for job, own, kept in zip(self.jobs, self.programs, self.kept, strict=True):
-            times = StepTimes.of(own.messages_before(own.bounds) + first, outcome.messages)
-            first += int(own.program.sends.sum())
+        for job, kept_program, kept in zip(self.jobs, self.programs, self.kept, strict=True):
+            times = StepTimes.of(
+                kept_program.messages_before(kept_program.bounds) + first, outcome.messages
+            )
+            first += int(kept_program.program.sends.sum())
             begins = np.append(times.begin_ps, finish[job.ranks].mean())
             for number, segment in enumerate(job.outline.segments):
                 a, b = np.searchsorted(kept, (segment.begin, segment.end)).tolist()
@@ -465,18 +467,18 @@ class Round:
         )
         for planned, by_job, window in zip(self.skips, results, made.skip_windows, strict=True):
             for number, result in by_job.items():
-                cut, found = planned.cuts[number], result.found
+                cut, extrapolation = planned.cuts[number], result.found
                 stretches.append(
                     SkippedStretch(
                         job=number,
                         name=self.jobs[number].job.section.name,
                         first_step=cut.at,
                         steps=cut.skipped,
-                        basis=found.count,
-                        step_ps=round(found.step_ps),
-                        time_ps=found.shift_ps,
-                        half_ps=ceil(found.half_ps),
-                        exact=found.exact,
+                        basis=extrapolation.count,
+                        step_ps=round(extrapolation.step_ps),
+                        time_ps=extrapolation.shift_ps,
+                        half_ps=ceil(extrapolation.half_ps),
+                        exact=extrapolation.exact,
                         window=window if made.window_ps else None,
                     )
                 )
@@ -526,11 +528,13 @@ def _postponed(job: SteppedJob, shift_ps: int) -> JobSkip:
 
 def _common_steps(times: dict[int, StepTimes]) -> dict[int, slice]:
     """Steps of each job during the time in which all jobs are in this interval."""
-    enter = max(one.begin_ps[0] for one in times.values())
-    leave = min(one.begin_ps[-1] for one in times.values())
+    enter = max(times_of_job.begin_ps[0] for times_of_job in times.values())
+    leave = min(times_of_job.begin_ps[-1] for times_of_job in times.values())
     out = {}
-    for number, one in times.items():
-        inside = np.flatnonzero((one.begin_ps >= enter) & (one.begin_ps <= leave))
+    for number, times_of_job in times.items():
+        inside = np.flatnonzero((times_of_job.begin_ps >= enter) & (times_of_job.begin_ps <= leave))
         too_few = len(inside) < FEWEST + 4
-        out[number] = slice(0, len(one.begin_ps)) if too_few else slice(inside[0], inside[-1] + 1)
+        out[number] = (
+            slice(0, len(times_of_job.begin_ps)) if too_few else slice(inside[0], inside[-1] + 1)
+        )
     return out

@@ -69,9 +69,9 @@ def find_stretches(steps: StepProgram) -> list[Stretch]:
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         cuts = {0, end - begin}
         if end - begin > 1:
-            own = steps.order[begin:end]
-            cuts |= _cuts(peak[own], mean[own])
-            if (own != own[0]).any():
+            order = steps.order[begin:end]
+            cuts |= _cuts(peak[order], mean[order])
+            if (order != order[0]).any():
                 cuts |= _drifts_of_ranks(_computations(steps, begin, end), cuts)
         ordered = sorted(cuts)
         out += [Stretch(begin + a, begin + b) for a, b in itertools.pairwise(ordered)]
@@ -139,9 +139,9 @@ def _drifts_of_ranks(of: _PlacedComputations, cuts: set[int]) -> set[int]:
     for block in (BLOCK, LONG_BLOCK):
         edges = sorted(cuts | out)
         for begin, end in itertools.pairwise(edges):
-            own = of.amount[begin:end]
-            if len(own) >= 2 * block and (own != own[0]).any():
-                out |= {begin + at for at in _rank_drifts(own, of.first, block)}
+            amounts = of.amount[begin:end]
+            if len(amounts) >= 2 * block and (amounts != amounts[0]).any():
+                out |= {begin + at for at in _rank_drifts(amounts, of.first, block)}
     return out
 
 
