@@ -86,17 +86,17 @@ def render_evolution(
 ) -> str:
     """The page as text; arguments as in :func:`write_evolution`."""
     viewer, look = asset("evolution.js"), asset("evolution.css")
-    whole = graph.features.height
+    all_features = graph.features.height
     graph = _worst_evolutions(graph)
-    said = []
-    if graph.features.height < whole:
-        said.append(f"Only the worst {graph.features.height:,} of {whole:,} are drawn.")
+    warnings = []
+    if graph.features.height < all_features:
+        warnings.append(f"Only the worst {graph.features.height:,} of {all_features:,} are drawn.")
     if percent is not None and percent.size > MAX_VALUES:
         percent = None
-        said.append("The network is left out: too many links and steps for a page.")
+        warnings.append("The network is left out: too many links and steps for a page.")
     unbounded = int(graph.features["at_least"].sum())
     if unbounded:
-        said.append(
+        warnings.append(
             f"{counted(unbounded, 'feature', ',')} hold links whose stall counter is full: how "
             f"much more they stalled is unknown; they are drawn with {graph.threshold:g} % "
             "and marked ≥."
@@ -117,7 +117,7 @@ def render_evolution(
         evolutions=counted(graph.features["evolution"].n_unique(), "evolution", ","),
         splits=f"{graph.splits:,}",
         merges=f"{graph.merges:,}",
-        note=" ".join([*said, *(f"{note}." for note in notes)]),
+        note=" ".join([*warnings, *(f"{note}." for note in notes)]),
         bands=[(f"{max(b, graph.threshold):g}", c) for b, c in BANDS if b + 10 > graph.threshold],
         worst=_worst_rows(graph, scale),
         spread=_spread_rows(graph, panels, scale),
@@ -134,10 +134,10 @@ def torus_panels(coordinates: pl.DataFrame, places: Sequence[str]) -> list[Panel
         places: Names of the routers in the order of the graph.
     """
     number = pl.DataFrame({"node_name": list(places)}).with_row_index("place")
-    known = coordinates.unique(maintain_order=True).join(number, on="node_name")
-    if known.is_empty():
+    placed = coordinates.unique(maintain_order=True).join(number, on="node_name")
+    if placed.is_empty():
         return []
-    x, y, z, place = (known[c].to_numpy().astype(np.int64) for c in ("x", "y", "z", "place"))
+    x, y, z, place = (placed[c].to_numpy().astype(np.int64) for c in ("x", "y", "z", "place"))
     cube = np.full((z.max() + 1, y.max() + 1, x.max() + 1), -1, np.int64)
     cube[z, y, x] = place
     return [Panel(f"z = {plane}", cells[::-1]) for plane, cells in enumerate(cube)]
@@ -321,13 +321,13 @@ def _bound(row: dict[str, Any], column: str) -> str:
 def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
     if graph.features.is_empty():
         return []
-    one = graph.members.group_by("feature").agg(pl.col("place").min())
+    first_place = graph.members.group_by("feature").agg(pl.col("place").min())
     rows = (
         graph.features.sort(
             "at_least", "maximum", "extent", "feature", descending=[True, True, True, False]
         )
         .head(_WORST)
-        .join(one, on="feature", how="left", maintain_order="left")
+        .join(first_place, on="feature", how="left", maintain_order="left")
     )
     first = int(graph.steps[0])
     return [

@@ -133,8 +133,11 @@ class LinkLoad:
         if self.shrunk is not None:
             return np.where(self.samples > 0, self.shrunk.error, np.nan)
         out = np.full(self.weight.shape, np.nan)
-        own = 1.0 - 2.0 * self.raw_fraction if self.shared else 1.0
-        spread = own * self.congested_variance + np.square(self.raw_fraction) * self.variance
+        congested_factor = 1.0 - 2.0 * self.raw_fraction if self.shared else 1.0
+        spread = (
+            congested_factor * self.congested_variance
+            + np.square(self.raw_fraction) * self.variance
+        )
         np.divide(np.sqrt(np.maximum(spread, 0.0)), self.weight, out=out, where=self.weight > 0)
         return out
 

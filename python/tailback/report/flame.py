@@ -77,14 +77,14 @@ def title(frame: Frame) -> str:
 
 def _ranges(numbers: Iterable[int]) -> str:
     """Numbers as text: ``0–3, 7``; cut after a dozen ranges."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    shown = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:_RANGES]]
-    return ", ".join([*shown, "…"] if len(found) > _RANGES else shown)
+            ranges.append([number, number])
+    shown = [f"{a}" if a == b else f"{a}–{b}" for a, b in ranges[:_RANGES]]
+    return ", ".join([*shown, "…"] if len(ranges) > _RANGES else shown)
 
 
 def add_rest(frame: Frame, waiting: Mapping[int, float], nodes: Mapping[int, int]) -> None:
@@ -95,11 +95,11 @@ def add_rest(frame: Frame, waiting: Mapping[int, float], nodes: Mapping[int, int
         waiting: Stall (ps) of each of the ranks.
         nodes: The node of each of them.
     """
-    rest = frame.add(REST, "rank")
-    rest.value += sum(waiting.values())
+    other_ranks = frame.add(REST, "rank")
+    other_ranks.value += sum(waiting.values())
     for rank, value in waiting.items():
-        rest.waiting[rank] = rest.waiting.get(rank, 0.0) + value
-    rest.nodes |= nodes
+        other_ranks.waiting[rank] = other_ranks.waiting.get(rank, 0.0) + value
+    other_ranks.nodes |= nodes
 
 
 def _joined_ranks(members: Sequence[Frame]) -> list[Frame]:
@@ -108,10 +108,14 @@ def _joined_ranks(members: Sequence[Frame]) -> list[Frame]:
     order = sorted(value, key=lambda rank: (-value[rank], rank))
     line = Frame("", "line")
     for rank in order[:RANKS_OF_LINE]:
-        own = Frame(f"rank {rank}", "rank", value[rank], rank=rank, node=nodes[rank])
-        line.children.append(own)
-    if rest := order[RANKS_OF_LINE:]:
-        add_rest(line, {rank: value[rank] for rank in rest}, {rank: nodes[rank] for rank in rest})
+        rank_box = Frame(f"rank {rank}", "rank", value[rank], rank=rank, node=nodes[rank])
+        line.children.append(rank_box)
+    if other_ranks := order[RANKS_OF_LINE:]:
+        add_rest(
+            line,
+            {rank: value[rank] for rank in other_ranks},
+            {rank: nodes[rank] for rank in other_ranks},
+        )
     return line.children
 
 
@@ -121,10 +125,10 @@ def _waiting_of(frames: Sequence[Frame]) -> tuple[dict[int, float], dict[int, in
     nodes: dict[int, int] = {}
     for frame in frames:
         if frame.rank < 0:
-            own, at = frame.waiting, frame.nodes
+            rank_values, at = frame.waiting, frame.nodes
         else:
-            own, at = {frame.rank: frame.value}, {frame.rank: frame.node}
-        for rank, part in own.items():
+            rank_values, at = {frame.rank: frame.value}, {frame.rank: frame.node}
+        for rank, part in rank_values.items():
             value[rank] = value.get(rank, 0.0) + part
         nodes |= at
     return value, nodes
@@ -170,17 +174,17 @@ def prune_frames(frame: Frame, most: int, least: float) -> Frame:
         least: Smallest value kept, in the unit of the frame.
     """
     kept = [child for child in frame.children[:most] if child.value >= least]
-    rest = frame.children[len(kept) :]
+    remaining = frame.children[len(kept) :]
     out = replace(frame, children=[prune_frames(child, most, least) for child in kept])
-    value = sum(child.value for child in rest)
-    if rest and value >= least:
+    value = sum(child.value for child in remaining)
+    if remaining and value >= least:
         words = {"link": "places", "line": "lines", "rank": "", "all": ""}
-        mixed = len({child.kind for child in rest}) > 1
-        name = f"{len(rest)} more {'' if mixed else words[rest[0].kind]}".strip()
-        change = sum(child.change for child in rest)
-        left = Frame(name, rest[0].kind, value, change=change)
-        if rest[0].kind == "rank" and not mixed:
+        mixed = len({child.kind for child in remaining}) > 1
+        name = f"{len(remaining)} more {'' if mixed else words[remaining[0].kind]}".strip()
+        change = sum(child.change for child in remaining)
+        left = Frame(name, remaining[0].kind, value, change=change)
+        if remaining[0].kind == "rank" and not mixed:
             left.name = REST
-            left.waiting, left.nodes = _waiting_of(rest)
+            left.waiting, left.nodes = _waiting_of(remaining)
         out.children.append(left)
     return out

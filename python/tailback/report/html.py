@@ -191,7 +191,7 @@ def write_comparison(
             "one of the runs has no samples, so the two cannot be compared link by link",
             remedy='simulate with [telemetry] scheme = "full"',
         )
-    one, other = (dict(_provenance(run)) for run in (before, after))
+    first_facts, other = (dict(_provenance(run)) for run in (before, after))
     page = _template("compare.html.j2").render(
         **_shared(case),
         headline=_headline(before, after, names),
@@ -199,21 +199,24 @@ def write_comparison(
         short=short,
         show_change=True,
         change_question="Where did it get better or worse, for whom, and is it more than noise?",
-        provenance=[(name, one.get(name, "–"), other.get(name, "–")) for name in {**one, **other}],
+        provenance=[
+            (name, first_facts.get(name, "–"), other.get(name, "–"))
+            for name in {**first_facts, **other}
+        ],
     )
     return write_page(path, page, "comparison")
 
 
 def _linked(reports: tuple[str, str], names: tuple[str, str]) -> list[tuple[str, str]]:
     """Reports with the words of their links: one where both runs are of the same result."""
-    known = [
+    links = [
         (address, f"Report of {name}")
         for address, name in zip(reports, names, strict=True)
         if address
     ]
-    if len(known) == 2 and known[0][0] == known[1][0]:
-        return [(known[0][0], "Report")]
-    return known
+    if len(links) == 2 and links[0][0] == links[1][0]:
+        return [(links[0][0], "Report")]
+    return links
 
 
 def _headline(before: Run, after: Run, names: tuple[str, str]) -> str:
@@ -285,14 +288,15 @@ def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidenc
 
     The highest fractions in the raw samples are mostly those with the largest positive errors.
     """
-    found = case.observed.load().shrunk
-    assert found is not None  # a load of links
+    shrunk = case.observed.load().shrunk
+    assert shrunk is not None  # a load of links
 
     def drawn(link: LinkEvidence) -> LinkEvidence:
-        if np.isnan(found.value[link.link]):
+        if np.isnan(shrunk.value[link.link]):
             return link
         value, error, low, high = (
-            float(column[link.link]) for column in (found.value, found.error, found.low, found.high)
+            float(column[link.link])
+            for column in (shrunk.value, shrunk.error, shrunk.low, shrunk.high)
         )
         estimate = Estimate(value=value, standard_error=error, low=low, high=high)
         return link.model_copy(update={"congested_fraction": estimate})
@@ -323,8 +327,8 @@ def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
 
 def _lines(case: FigureCase) -> list[CallSite]:
     """Lines of the program with the most stall, places congested by the same line combined."""
-    found = case.attribution
-    return [] if found is None else by_call_site(found)[:LINES_SHOWN]
+    attribution = case.attribution
+    return [] if attribution is None else by_call_site(attribution)[:LINES_SHOWN]
 
 
 def _downloads(diagnosis: Diagnosis, files: Mapping[str, str]) -> list[tuple[str, str, str]]:

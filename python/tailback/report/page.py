@@ -49,14 +49,14 @@ def _shown(value: object) -> object:
 
 def content_policy(script: str, style: str) -> str:
     """Nothing from anywhere: only the page's own script, style and images."""
-    own = (
+    hashes = (
         base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
         for text in (script, style)
     )
     return (
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
-    ).format(*own)
+    ).format(*hashes)
 
 
 def write_page(path: str | Path, page: str, what: str) -> Path:

@@ -169,7 +169,9 @@ class _Intervals:
 
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Rank, number of the kind, beginning and end of each interval that is not empty."""
-        rank, kind, start, end = (np.concatenate(one) for one in zip(*self._columns, strict=True))
+        rank, kind, start, end = (
+            np.concatenate(parts) for parts in zip(*self._columns, strict=True)
+        )
         length = self.end_ps - self.start_ps
         start, end = np.clip(start, 0, length), np.clip(end, 0, length)
         some = end > start
@@ -188,14 +190,14 @@ class _Intervals:
         self._add(rank, gap, before, self.enter)
         last = np.full(self.n_ranks, -1)
         np.maximum.at(last, rank, self.leave)
-        whole = np.full(self.n_ranks, self.end_ps - self.start_ps)
+        total_time = np.full(self.n_ranks, self.end_ps - self.start_ps)
         # A rank without a call left nothing that says it ran.
-        begin = np.where(last < 0, whole, begin)
-        last = np.where(last < 0, whole, last)
+        begin = np.where(last < 0, total_time, begin)
+        last = np.where(last < 0, total_time, last)
         end = np.maximum(end, last)
         self._add(ranks, "not_running", np.zeros(self.n_ranks, np.int64), begin)
         self._add(ranks, "computation", last, end)
-        self._add(ranks, "not_running", end, whole)
+        self._add(ranks, "not_running", end, total_time)
 
     def _inside_of_calls(self, waits: pl.DataFrame) -> None:
         """Waits stand at the beginning and at the end of a call, its transfer between them."""
@@ -219,13 +221,17 @@ class _Intervals:
         names = self.calls["name"].unique(maintain_order=True).to_list()
         name = (
             self.calls["name"]
-            .replace_strict({one: at for at, one in enumerate(names)}, return_dtype=pl.Int64)
+            .replace_strict(
+                {call_name: at for at, call_name in enumerate(names)}, return_dtype=pl.Int64
+            )
             .to_numpy()
         )
-        of_name: Ints = np.array([KINDS.index(kind_of_rest(one)) for one in names], np.int64)
+        of_name: Ints = np.array(
+            [KINDS.index(kind_of_rest(call_name)) for call_name in names], np.int64
+        )
         # Without any call the column of names has no type.
         kinds = np.asarray(of_name[name.astype(np.int64)])
-        if not any(synchronises(one) for one in names):
+        if not any(synchronises(call_name) for call_name in names):
             return kinds
         comm = self.calls["communicator"].cast(pl.Categorical).to_physical().cast(pl.Int64)
         fences = fence_numbers(names, name, self.rank, comm.fill_null(-1).to_numpy())
@@ -238,16 +244,16 @@ def _sum_in_windows(edges: Ints, cell: Ints, start: Ints, end: Ints, cells: int)
     first = np.searchsorted(edges, start, side="right") - 1
     last = np.searchsorted(edges, end, side="left") - 1
     out = np.zeros((cells, windows), np.int64)
-    one = first == last
-    np.add.at(out, (cell[one], first[one]), (end - start)[one])
-    cell, start, end, first, last = (x[~one] for x in (cell, start, end, first, last))
+    in_one_window = first == last
+    np.add.at(out, (cell[in_one_window], first[in_one_window]), (end - start)[in_one_window])
+    cell, start, end, first, last = (x[~in_one_window] for x in (cell, start, end, first, last))
     np.add.at(out, (cell, first), edges[first + 1] - start)
     np.add.at(out, (cell, last), end - edges[last])
     # Windows that an interval fills: one more from its second window on, one less from its last.
-    whole = np.zeros((cells, windows + 1), np.int64)
-    np.add.at(whole, (cell, first + 1), 1)
-    np.add.at(whole, (cell, last), -1)
-    return out + np.cumsum(whole[:, :-1], axis=1) * np.diff(edges)
+    filled = np.zeros((cells, windows + 1), np.int64)
+    np.add.at(filled, (cell, first + 1), 1)
+    np.add.at(filled, (cell, last), -1)
+    return out + np.cumsum(filled[:, :-1], axis=1) * np.diff(edges)
 
 
 def _longest_calls(

@@ -97,11 +97,11 @@ def _place(diagnosis: Diagnosis, roots: Sequence[LinkEvidence]) -> Step | None:
         if each.cause == diagnosis.cause
         for link in each.links
     }
-    found = [link for link in roots if link.link in mine]
-    if not found:
+    shared_links = [link for link in roots if link.link in mine]
+    if not shared_links:
         return None
-    items = [Item(link.name, _where(link.link)) for link in found[:SHOWN]]
-    more = "and others, see Where" if len(found) > SHOWN else ""
+    items = [Item(link.name, _where(link.link)) for link in shared_links[:SHOWN]]
+    more = "and others, see Where" if len(shared_links) > SHOWN else ""
     return Step("Root links", items, more)
 
 

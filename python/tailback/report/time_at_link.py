@@ -37,9 +37,9 @@ def samples_by_time_at_link(
     """
     if truth.height == 0 or samples.height == 0 or windows.len() < 2:
         return samples
-    place, known = places_of(samples["window"], windows)
-    if not known.all():
-        samples, place = samples.filter(pl.Series(known)), place[known]
+    place, in_run = places_of(samples["window"], windows)
+    if not in_run.all():
+        samples, place = samples.filter(pl.Series(in_run)), place[in_run]
     there, recorded = places_of(truth["window"], windows)
     if not recorded.all():
         truth, there = truth.filter(pl.Series(recorded)), there[recorded]

@@ -26,12 +26,14 @@ FONT_SIZE = 7.5
 @figure("back_pressure")
 def back_pressure(case: FigureCase, options: Options) -> Figure | None:
     """Who blocks whom: saturated links below, what waits for them above, calls and ranks on top."""
-    found = case.attribution
-    if found is None or found.flame.value <= 0:
+    attribution = case.attribution
+    if attribution is None or attribution.flame.value <= 0:
         return None
-    unit, scale = ("packets", 1.0) if found.unit == "packets" else time_unit(found.flame.value)
-    kinds = prune_frames(by_kind(found.flame), ROOTS, MIN_SHARE * found.flame.value)
-    places = Frame("all", "all", children=found.flame.children[:ROOTS])
+    unit, scale = (
+        ("packets", 1.0) if attribution.unit == "packets" else time_unit(attribution.flame.value)
+    )
+    kinds = prune_frames(by_kind(attribution.flame), ROOTS, MIN_SHARE * attribution.flame.value)
+    places = Frame("all", "all", children=attribution.flame.children[:ROOTS])
     places.value = sum(child.value for child in places.children)
     flames = [kinds, prune_frames(places, ROOTS, MIN_SHARE * places.value)]
     deep = [_depth(flame) - 1 for flame in flames]
@@ -48,11 +50,11 @@ def back_pressure(case: FigureCase, options: Options) -> Figure | None:
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x", color=FAINT)
     panels[0].set_title("saturated links joined by tier")
-    share, count = percent(places.value / found.flame.value), len(places.children)
+    share, count = percent(places.value / attribution.flame.value), len(places.children)
     panels[1].set_title(f"the {count} saturated links with most of it ({share}), one by one")
     what = (
         f"stall, {unit}: time beyond free flow, summed over messages"
-        if found.unit == "ps"
+        if attribution.unit == "ps"
         else "congested packets (no message log: no times and no ranks)"
     )
     panels[1].set_xlabel(

@@ -61,8 +61,8 @@ class Shading:
 def congested_fraction(case: FigureCase, options: Options) -> Figure | None:
     """Where packets met congestion: tiers in rows, pods in columns, hosts under their leaf."""
     evidence = options.evidence(case)
-    whole = case.observed.load().weight
-    most = float(whole[case.observed.layout.halves].max(initial=0))
+    weight = case.observed.load().weight
+    most = float(weight[case.observed.layout.halves].max(initial=0))
     return draw_fabric(evidence, shading_of(evidence, options.phase, most), options.compact)
 
 
@@ -179,11 +179,11 @@ def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) ->
     left, top = layout.node_x[placed], -HOST_TOP - layout.node_row[placed] * HOST_HEIGHT
     right, bottom = left + 0.92 * layout.node_width, top - 0.86 * HOST_HEIGHT
     boxes = np.stack([left, bottom, right, bottom, right, top, left, top], axis=1).reshape(-1, 4, 2)
-    known = ~np.isnan(shade[placed])
+    has_estimate = ~np.isnan(shade[placed])
     axes.add_collection(
         PolyCollection(
-            list(boxes[known]),
-            array=shade[placed][known],
+            list(boxes[has_estimate]),
+            array=shade[placed][has_estimate],
             cmap=colormap(shading.quantity),
             norm=norm(shading.quantity),
             edgecolors="none",
@@ -193,7 +193,7 @@ def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) ->
     )
     axes.add_collection(
         PolyCollection(
-            list(boxes[~known]),
+            list(boxes[~has_estimate]),
             facecolors=NO_DATA,
             edgecolors=NO_DATA_HATCH,
             linewidths=0.25,
