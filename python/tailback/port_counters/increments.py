@@ -273,7 +273,7 @@ def possible(intervals: pl.LazyFrame) -> pl.LazyFrame:
         "data": (pl.col("utilization") > RATE_TOLERANCE) | (pl.col("data_bytes") > byte_limit),
         "packets": pl.col("packets") > byte_limit / SMALLEST_PACKET_BYTES,
     }
-    wrong = {name: found.fill_null(False) for name, found in beyond.items()}
+    wrong = {name: is_beyond.fill_null(False) for name, is_beyond in beyond.items()}
     columns = {
         "stall": ("xmit_wait_ticks", "stall_ns", "stall_fraction"),
         "inner": ("internal_stall_fraction",),

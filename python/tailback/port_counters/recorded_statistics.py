@@ -39,12 +39,12 @@ def recorded_statistics(folder: Path) -> tuple[pl.DataFrame, list[str]]:
     parts, notes = [pl.DataFrame(schema=READINGS)], []
     for kind in ("ethtool", "infiniband", "ethernet"):
         for file in sorted(folder.glob(f"{kind}-*.csv")):
-            found, bad = _readings(file)
+            readings, bad = _readings(file)
             if kind == "infiniband":
                 # The recorder shortens the name; the packets were marked before they arrived.
                 marked = {"ecn_marked": "np_ecn_marked_roce_packets"}
-                found = found.with_columns(pl.col("counter").replace(marked))
-            parts.append(found)
+                readings = readings.with_columns(pl.col("counter").replace(marked))
+            parts.append(readings)
             if bad:
                 notes.append(f"{file.name}: what adapters counted is damaged, left out: {bad}")
     return pl.concat(parts), notes
@@ -81,8 +81,8 @@ def _readings(file: Path) -> tuple[pl.DataFrame, int]:
         counter="counter",
         value=pl.col("value").cast(pl.UInt64, strict=False),
     )
-    whole = rows.drop_nulls()
+    complete = rows.drop_nulls()
     value = pl.col("value")
     same = (value == value.shift(1).over(_KEY)) & (value == value.shift(-1).over(_KEY))
-    changes = whole.filter(~same.fill_null(False))
-    return changes.select(*READINGS), rows.height - whole.height
+    changes = complete.filter(~same.fill_null(False))
+    return changes.select(*READINGS), rows.height - complete.height

@@ -96,7 +96,9 @@ def _categories(fabric: Fabric, group: list[str]) -> list[str]:
     """Category of each vertex: ``Host`` for nodes, subsystem and tier for switches."""
     tiers = fabric.switch_tier.tolist()
     words = {
-        name: tier_names(tier for tier, own in zip(tiers, group, strict=True) if own == name)
+        name: tier_names(
+            tier for tier, group_name in zip(tiers, group, strict=True) if group_name == name
+        )
         for name in set(group)
     }
     switches = [name + words[name][tier] for tier, name in zip(tiers, group, strict=True)]

@@ -234,8 +234,8 @@ def _features(
     within = np.arange(len(source)) - np.repeat(np.cumsum(many) - many, many)
     target_key = step[source] * n_places + pairs[start[here[source]] + within, 1]
     target = np.searchsorted(key, target_key)
-    found = (target < len(key)) & (key[np.minimum(target, len(key) - 1)] == target_key)
-    label = _components(source[found], target[found], len(key))
+    is_hot = (target < len(key)) & (key[np.minimum(target, len(key) - 1)] == target_key)
+    label = _components(source[is_hot], target[is_hot], len(key))
     _, earliest = np.unique(label, return_index=True)
     rank = np.empty(len(earliest), np.int64)
     rank[np.argsort(earliest, kind="stable")] = np.arange(len(earliest))
@@ -317,10 +317,10 @@ def from_fabric(
         measure: Column of the value, a fraction.
         threshold: Percent.
     """
-    known = intervals.filter(pl.col("link").is_not_null())
-    if "full" not in known.columns:
-        known = known.with_columns(full=counter_is_full("link"))
-    rows = known.sort("time_ns", "link")
+    on_links = intervals.filter(pl.col("link").is_not_null())
+    if "full" not in on_links.columns:
+        on_links = on_links.with_columns(full=counter_is_full("link"))
+    rows = on_links.sort("time_ns", "link")
     link = rows["link"].to_numpy().astype(np.int64)
     if len(link) and int(link.max()) >= fabric.n_links:
         raise CounterError(

@@ -148,11 +148,11 @@ def in_order(readings: pl.DataFrame) -> pl.DataFrame:
         for name in ("data_bytes", "packets", "xmit_wait_ticks", "stall_ns", "internal_stall_ns")
     )
     falls = (fell & same).sum().over(*KEY)
-    given = as_given.select("_given", _given_falls=falls)
+    given_order = as_given.select("_given", _given_falls=falls)
     timed = by_time.with_row_index("_by_time").with_columns(_time_falls=falls)
     place = pl.when(pl.col("_given_falls") < pl.col("_time_falls")).then("_given")
     return (
-        timed.join(given, on="_given", maintain_order="left")
+        timed.join(given_order, on="_given", maintain_order="left")
         .sort(*KEY, place.otherwise("_by_time"))
         .drop("_given", "_by_time", "_given_falls", "_time_falls")
     )
@@ -201,12 +201,12 @@ def _interval_columns(
 
 def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:
     """Flags of an interval from those of its reading and of each counter."""
-    own = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
+    kept_flags = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
     gap = pl.when(length > 1.5 * usual).then(int(Flag.GAP)).otherwise(0).cast(pl.UInt32)
     # A lower bound of the time inside the router is not a lower bound of the stall.
     noted = int(Flag.WRAP | Flag.RESET | Flag.LATCHED | Flag.IMPOSSIBLE)
     return (
-        (pl.col("flags") & own)
+        (pl.col("flags") & kept_flags)
         | pl.col("stall_flags")
         | pl.col("data_flags")
         | pl.col("changed")

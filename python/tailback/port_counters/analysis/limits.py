@@ -54,10 +54,10 @@ def origins(verdict: Verdict, wiring: Wiring | None) -> Origins:
     waits = (pl.col("stall_fraction").fill_null(0.0) > 0) | FULL_COUNTER
     busy = pl.col("utilization").fill_null(0.0) >= FULL_UTILIZATION
     stalls = (pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold) | FULL_COUNTER
-    known = ports.filter(pl.col("link").is_not_null()).select(
+    linked = ports.filter(pl.col("link").is_not_null()).select(
         "link", waits=waits, full=busy & ~stalls
     )
-    state = {int(link): (bool(wait), bool(full)) for link, wait, full in known.iter_rows()}
+    state = {int(link): (bool(wait), bool(full)) for link, wait, full in linked.iter_rows()}
     begins = verdict.stalling["link"].drop_nulls().to_list()
     seen, queue = set(begins), list(begins)
     full: list[int] = []

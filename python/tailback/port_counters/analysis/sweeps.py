@@ -68,8 +68,8 @@ class Sweeps:
 
     def at(self, intervals: pl.DataFrame) -> NDArray[np.int64]:
         """The row of ``start_ns`` that each interval belongs to, shape (intervals,)."""
-        found = np.searchsorted(self.start_ns, _instants(intervals, self.period_ns), "right")
-        return np.asarray(found - 1, np.int64)
+        following = np.searchsorted(self.start_ns, _instants(intervals, self.period_ns), "right")
+        return np.asarray(following - 1, np.int64)
 
 
 def _short(

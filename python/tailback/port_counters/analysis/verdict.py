@@ -135,8 +135,8 @@ _MOVED: Final = int(
 
 
 def _is_still(ports: pl.DataFrame) -> bool:
-    known = ports["moved"].drop_nulls()
-    return not known.is_empty() and not known.any()
+    moved = ports["moved"].drop_nulls()
+    return not moved.is_empty() and not moved.any()
 
 
 def _sums(piece: Piece) -> pl.LazyFrame:
@@ -328,18 +328,18 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
         ``maximum`` (of ports, of intervals), ``utilization, capacity_gbps, lost_gbps`` (sums over
         ports), ``at_least`` and ``full_ports``; those with full counters first.
     """
-    known = pl.col("stall_known_intervals")
+    stall_known = pl.col("stall_known_intervals")
     stall, used = pl.col("stall_fraction"), pl.col("utilization")
     # A port is weighted by the time in which its value is known, not by all the time observed.
-    time = pl.coalesce("stall_known_seconds", known.cast(pl.Float64))
+    time = pl.coalesce("stall_known_seconds", stall_known.cast(pl.Float64))
     sized = pl.col("use_known_seconds")
     return (
         ports.group_by("category", "port_type")
         .agg(
             ports=pl.len(),
             intervals=pl.col("intervals").sum(),
-            stalled_percent=pl.when(known.sum() > 0).then(
-                100.0 * pl.col("stalled_intervals").sum() / known.sum()
+            stalled_percent=pl.when(stall_known.sum() > 0).then(
+                100.0 * pl.col("stalled_intervals").sum() / stall_known.sum()
             ),
             stall_fraction=(stall * time).sum() / time.sum(),
             stall_high_fraction=pl.when(pl.col("stall_high_fraction").count() > 0).then(
@@ -392,19 +392,21 @@ def assess(
         pl.col("category").fill_null("other"),
         pl.col("port_type").fill_null("any"),
     )
-    known = table.filter(pl.col("stall_fraction").is_not_null())
+    with_share = table.filter(pl.col("stall_fraction").is_not_null())
     kind: Kind = "quiet"
     if (counted["finding"] == "errors").any():
         kind = "faults"
     elif (counted["finding"] == "slower").any():
         kind = "slower"
-    elif table.select(FULL_COUNTER.any()).item() or (known["stall_fraction"] >= threshold).any():
+    elif (
+        table.select(FULL_COUNTER.any()).item() or (with_share["stall_fraction"] >= threshold).any()
+    ):
         kind = "stalls"
     elif (
-        known.is_empty()
+        with_share.is_empty()
         or _is_still(table)
         or (table["untimed_intervals"] > 0).any()
-        or (known["stall_high_fraction"] >= threshold).any()
+        or (with_share["stall_high_fraction"] >= threshold).any()
     ):
         kind = "unknown"
     start, end = table["start_ns"].min(), table["end_ns"].max()
@@ -446,7 +448,7 @@ def sentence(verdict: Verdict) -> str:
 
 def _stalls(verdict: Verdict) -> str:
     """How long ports stalled."""
-    known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
+    n_ports = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
     if verdict.stalling.is_empty():
         if verdict.may_stall.height:
             return ticks_vary(verdict.may_stall, verdict.ports.height, verdict.threshold)
@@ -455,11 +457,12 @@ def _stalls(verdict: Verdict) -> str:
         if verdict.still:
             return NOT_MOVED
         untimed = verdict.ports.filter(pl.col("untimed_intervals") > 0).height
-        if untimed or not known:
+        if untimed or not n_ports:
             return no_stall_share(untimed, verdict.ports.height)
         worst = float(verdict.ports["stall_fraction"].max() or 0.0)  # type: ignore[arg-type]
         used = verdict.ports["utilization"].max()
-        return none_stalled(known, verdict.threshold, worst, None if used is None else float(used))  # type: ignore[arg-type]
+        busiest = None if used is None else float(used)  # type: ignore[arg-type]
+        return none_stalled(n_ports, verdict.threshold, worst, busiest)
     mine = verdict.stalling
     full = mine.filter(FULL_COUNTER)
     if full.height:
@@ -474,7 +477,7 @@ def _stalls(verdict: Verdict) -> str:
         return f"{text}. {_where(verdict, mine)}".strip()
     lost, capacity = float(mine["lost_gbps"].sum()), float(mine["capacity_gbps"].sum())
     paused = bool(mine["paused_fraction"].is_not_null().all())
-    text = ports_waited(mine.height, known, verdict.threshold, lost, capacity, paused=paused)
+    text = ports_waited(mine.height, n_ports, verdict.threshold, lost, capacity, paused=paused)
     return f"{text}. {_where(verdict, mine)}"
 
 

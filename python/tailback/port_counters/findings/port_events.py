@@ -344,8 +344,8 @@ def meaning_of(counter: str) -> Meaning | None:
         narrow = meaning_of(counter.removesuffix(EXTENDED))
         return None if narrow is None else replace(narrow, bits=None)
     name = normal_name(counter)
-    if (known := _MEANING.get(name)) is not None:
-        return known
+    if (meaning := _MEANING.get(name)) is not None:
+        return meaning
     if paused := _PAUSED_US.fullmatch(name):
         received = "rx" in (paused["side"], paused["sai"])
         return Meaning("paused", "rx", "us") if received else Meaning("pausing", "tx", "us")
@@ -389,7 +389,7 @@ def port_events(
         for kind, counts in _by_kind(part).items():
             full = sorted(name for name, _, value in counts if _is_full(name, value))
             # A full counter hides its rise: the others of its kind show what it has seen before.
-            own = [name for name, rise, value in counts if rise or (full and value)]
+            counting = [name for name, rise, value in counts if rise or (full and value)]
             events = {name: rise for name, rise, _ in counts if _unit(name) == "events"}
             total = _total(kind, events)
             # Priorities are paused at the same time or not: the longest is the least it can be.
@@ -400,9 +400,9 @@ def port_events(
                     device,
                     port,
                     interface,
-                    sorted(own),
+                    sorted(counting),
                     total,
-                    bool(part.filter(pl.col("counter").is_in(own))["at_least"].any()),
+                    bool(part.filter(pl.col("counter").is_in(counting))["at_least"].any()),
                     full,
                     _total(kind, {name: v for name, _, v in counts if _unit(name) == "events"}),
                     total / seconds if seconds else None,
@@ -566,7 +566,9 @@ def pauses(readings: pl.DataFrame) -> pl.DataFrame:
         since the reading before: the times may overlap or not, and ``paused_ns`` has the longest).
     """
     names = readings["counter"].unique().to_list()
-    meant = {name: found for name in names if (found := meaning_of(name)) is not None}
+    meant = {
+        name: counter_meaning for name in names if (counter_meaning := meaning_of(name)) is not None
+    }
     paused = [name for name, meaning in meant.items() if meaning.kind == "paused"]
     times = [name for name in paused if meant[name].unit == "us"]
     step = pl.col("step")

@@ -565,10 +565,12 @@ def _queued(port: _Port) -> _Finding | None:
 def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
     """One row of :data:`PORT_FINDINGS`."""
     chosen = finding.chosen
-    known = ~np.isnan(port.sent)
-    sent_gbps = float(port.sent[known].sum()) * 8.0 / float(port.length[known].sum() or np.nan)
+    is_known = ~np.isnan(port.sent)
+    sent_gbps = (
+        float(port.sent[is_known].sum()) * 8.0 / float(port.length[is_known].sum() or np.nan)
+    )
     counts_queues = bool((~np.isnan(port.after)).any())
-    active = known & (port.sent > 0) & (~np.isnan(port.after) | (not counts_queues))
+    active = is_known & (port.sent > 0) & (~np.isnan(port.after) | (not counts_queues))
     levels = np.concatenate([port.before, port.after])
     busy = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum() or np.nan)
     drops, packets = _known_sum(port.drops), _known_sum(port.packets)

@@ -177,10 +177,10 @@ def assess_ports(
 
 def is_ethernet(intervals: pl.DataFrame) -> bool:
     """Whether all counters are those of Ethernet interfaces without stalls."""
-    known = intervals.select(
+    ethernet_only = intervals.select(
         (pl.col("source") == ETHERNET).all() & pl.col("stall_fraction").is_null().all()
     )
-    return bool(known.item())
+    return bool(ethernet_only.item())
 
 
 def _counts_queues(intervals: pl.DataFrame) -> bool:

@@ -140,7 +140,7 @@ def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
         Rows of ``port_events.READINGS``; counters that rose and have no meaning; and notes on
         tables that are damaged or missing.
     """
-    found = [pl.DataFrame(schema=port_events.READINGS)]
+    tables = [pl.DataFrame(schema=port_events.READINGS)]
     problems: list[str] = []
     folder = path / "errors"
     files = {file.stem: file for file in interval_files(path)} | {
@@ -151,10 +151,10 @@ def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
         try:
             check(file)
             columns = (pl.col(name).cast(dtype) for name, dtype in port_events.READINGS.items())
-            found.append(read_table(file, error=CounterError).select(columns))
+            tables.append(read_table(file, error=CounterError).select(columns))
         except (CounterError, pl.exceptions.PolarsError) as error:
             problems.append(f"errors/{file.name}: {getattr(error, 'message', str(error))}")
-    rows = pl.concat(found)
+    rows = pl.concat(tables)
     counters = rows["counter"].unique().sort().to_list()
     notes = [
         f"{counted(len(problems), 'segment')} without counters of errors: {problem}"

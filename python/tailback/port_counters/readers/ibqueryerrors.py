@@ -240,8 +240,8 @@ def _completed(
 
 def _with_waits(readings: pl.DataFrame, waits: pl.DataFrame, time_ns: int) -> pl.DataFrame:
     """Readings with PortXmitWait at its threshold (``least``), new rows for ports without one."""
-    known = waits.select(*_PLACE, _least="least")
-    filled = readings.join(known, on=_PLACE, how="left", maintain_order="left").with_columns(
+    thresholds = waits.select(*_PLACE, _least="least")
+    filled = readings.join(thresholds, on=_PLACE, how="left", maintain_order="left").with_columns(
         flags=pl.when(pl.col("_least").is_null())
         .then("flags")
         .otherwise(pl.col("flags") & ~pl.lit(int(Flag.NO_COUNTER), pl.UInt32)),
@@ -286,12 +286,12 @@ def _values(
 ) -> dict[str, int]:
     """The counters of one line; others go to ``further``, or to ``unknown`` if not used."""
     out: dict[str, int] = {}
-    rest, at, offset = match["rest"], 0, match.start("rest")
-    while rest[at:].strip():
-        counter = _COUNTER.match(rest, at)
+    text, at, offset = match["rest"], 0, match.start("rest")
+    while text[at:].strip():
+        counter = _COUNTER.match(text, at)
         if counter is None:
             raise CounterError(
-                f"{quoted_text(rest[at:])} is not a counter",
+                f"{quoted_text(text[at:])} is not a counter",
                 file=path,
                 place=f"line {number}, column {offset + at + 1}",
                 remedy="counters are like '[PortXmitWait == 12]'",

@@ -120,8 +120,8 @@ class CounterData:
         Args:
             tick_ns: Length of a PortXmitWait tick where the source does not give it.
         """
-        given = possible(self.intervals.lazy()).collect()
-        return pl.concat([given, difference(self.readings, tick_ns=tick_ns)])
+        measured = possible(self.intervals.lazy()).collect()
+        return pl.concat([measured, difference(self.readings, tick_ns=tick_ns)])
 
 
 def begins_with(path: Path, line: str) -> bool:
@@ -293,8 +293,8 @@ def _counted(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFram
         rows = table.filter(pl.col("node_name").is_in(keys))
         if "counter" not in rows.columns:
             columns = [name for name in _COUNTERS if name in rows.columns]
-            known = rows.group_by(place).agg(pl.col(columns).is_not_null().any())
-            rows = known.unpivot(columns, index=place, variable_name="counter").filter("value")
+            counted = rows.group_by(place).agg(pl.col(columns).is_not_null().any())
+            rows = counted.unpivot(columns, index=place, variable_name="counter").filter("value")
         parts.append(rows.select(*place, "counter").unique())
     return pl.concat(parts).sort("node_name")
 
@@ -305,8 +305,8 @@ def _one_row_each(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
         return readings
     place = ["time_ns", "node_guid", "node_name", "port", "interface", "direction"]
     several = pl.col("node_name").is_in(names)
-    one = readings.filter(several).group_by(place, maintain_order=True)
-    joined = one.agg(pl.exclude(place).drop_nulls().first()).select(readings.columns)
+    merged = readings.filter(several).group_by(place, maintain_order=True)
+    joined = merged.agg(pl.exclude(place).drop_nulls().first()).select(readings.columns)
     return pl.concat([readings.filter(~several), joined])
 
 

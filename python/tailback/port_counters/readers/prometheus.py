@@ -101,8 +101,8 @@ def sniff(path: Path) -> bool:
     if not is_input_file(path):
         return False
     text = head(path)[:4096]
-    known = '"resultType"' in text or '"errorType"' in text
-    return text.lstrip().startswith("{") and known and '"status"' in text
+    has_result = '"resultType"' in text or '"errorType"' in text
+    return text.lstrip().startswith("{") and has_result and '"status"' in text
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -117,13 +117,13 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """
     counters = PortSeries()
     series = _series(path)
-    for number, one in enumerate(series, start=1):
-        metric = one.get("metric", {}) if isinstance(one, dict) else None
+    for number, entry in enumerate(series, start=1):
+        metric = entry.get("metric", {}) if isinstance(entry, dict) else None
         if not isinstance(metric, dict):
             raise _wrong(path, number, "has no metric")
         labels = {str(name): str(value) for name, value in metric.items() if value is not None}
         if counters.knows(labels.get("__name__", "")):
-            counters.add(labels, _values(path, number, one, time_ns or 0))
+            counters.add(labels, _values(path, number, entry, time_ns or 0))
     if counters.empty:
         raise CounterError(
             f"none of its {len(series)} series is a counter of a port",
@@ -249,19 +249,19 @@ def _series(path: Path) -> list[Any]:
             remedy=_REMEDY,
         )
     result = answer.get("data", {})
-    found = result.get("result") if isinstance(result, dict) else None
-    if not isinstance(found, list) or not found:
+    entries = result.get("result") if isinstance(result, dict) else None
+    if not isinstance(entries, list) or not entries:
         raise CounterError(
             "has no series", file=path, place="data.result", remedy="widen the time of the query"
         )
-    return found
+    return entries
 
 
 def _values(
-    path: Path, number: int, one: dict[str, Any], shift: int
+    path: Path, number: int, entry: dict[str, Any], shift: int
 ) -> list[tuple[int, int | float]]:
     """Times and values of one series."""
-    values = one.get("values") or ([one["value"]] if "value" in one else None)
+    values = entry.get("values") or ([entry["value"]] if "value" in entry else None)
     if not isinstance(values, list) or not values:
         raise _wrong(path, number, "has no values")
     out = []
@@ -312,10 +312,12 @@ def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | N
     used |= {label for label in _NODE if labels.get(label) == name}
     if labels["__name__"].startswith("node_qdisc_"):
         used.add("kind")
-    rest = tuple(sorted((key, value) for key, value in labels.items() if key not in used and value))
+    labels_left = tuple(
+        sorted((key, value) for key, value in labels.items() if key not in used and value)
+    )
     return (
         int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
-        DeviceIdentity(name, rest),
+        DeviceIdentity(name, labels_left),
         int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0,
         interface,
     )

@@ -136,12 +136,12 @@ def _guids(table: Delimited) -> pl.Series:
     if "guid" not in table.header:
         return pl.Series([0], dtype=pl.UInt64).new_from_index(0, table.rows.height)
     text = table.rows["guid"]
-    known = {
-        one: int(one.replace(":", ""), 16)
-        for one in text.unique().drop_nulls().to_list()
-        if _GUID.fullmatch(one)
+    guid_of = {
+        guid: int(guid.replace(":", ""), 16)
+        for guid in text.unique().drop_nulls().to_list()
+        if _GUID.fullmatch(guid)
     }
-    out = text.replace_strict(known, default=None, return_dtype=pl.UInt64)
+    out = text.replace_strict(guid_of, default=None, return_dtype=pl.UInt64)
     _refuse(table, "guid", out.is_null() & text.is_not_null(), "a GUID like b859:9f03:00c9:1a2c")
     return out.fill_null(0)
 
@@ -151,17 +151,17 @@ def _rates(table: Delimited) -> pl.Series:
     if "rate" not in table.header:
         return pl.Series([None], dtype=pl.Float64).new_from_index(0, table.rows.height)
     text = table.rows["rate"]
-    found = {one: _RATE.fullmatch(one) for one in text.unique().drop_nulls().to_list()}
-    known = {one: data_rate_gbps(m["width"], m["speed"]) for one, m in found.items() if m}
-    return text.replace_strict(known, default=None, return_dtype=pl.Float64)
+    rate_of = {rate: _RATE.fullmatch(rate) for rate in text.unique().drop_nulls().to_list()}
+    gbps_of = {rate: data_rate_gbps(m["width"], m["speed"]) for rate, m in rate_of.items() if m}
+    return text.replace_strict(gbps_of, default=None, return_dtype=pl.Float64)
 
 
 def _lanes(table: Delimited) -> list[int]:
     """Active lanes of each row's port, 0 where unknown."""
     if "rate" not in table.header:
         return [0] * table.rows.height
-    found = (_RATE.fullmatch(text or "") for text in table.rows["rate"])
-    return [WIDTHS.get(match["width"].lower(), 0) if match else 0 for match in found]
+    matches = (_RATE.fullmatch(text or "") for text in table.rows["rate"])
+    return [WIDTHS.get(match["width"].lower(), 0) if match else 0 for match in matches]
 
 
 def _refuse(table: Delimited, role: str, bad: pl.Series, wanted: str) -> None:
