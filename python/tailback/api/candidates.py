@@ -45,8 +45,8 @@ congested link (docs/explanation/verdict.md)."""
 
 def default_methods(prepared: PreparedScenario) -> tuple[str, ...]:
     """Placements to evaluate by default: the job's own file first, if it has one."""
-    given = prepared.observed.section.placement_file is not None
-    return (FILE, *DEFAULT_METHODS) if given else DEFAULT_METHODS
+    has_file = prepared.observed.section.placement_file is not None
+    return (FILE, *DEFAULT_METHODS) if has_file else DEFAULT_METHODS
 
 
 def require_placements(option: str, names: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ def make_candidates(
     for number, name in enumerate(names):
         progress(f"placing: {name}", number / len(names))
         used = name == job.placement_name
-        given = job.section.placement_options if used else {}
+        stated = job.section.placement_options if used else {}
         for variant in _variants(name, problems, run is not None and used):
             plain = variant == PlacementVariant(name)
             problem = problems[variant.hosts]
@@ -98,7 +98,7 @@ def make_candidates(
                 node = (
                     job.node
                     if used and plain
-                    else place(name, problem, dict(given) if plain else {})
+                    else place(name, problem, dict(stated) if plain else {})
                 )
                 job.footprint.check(prepared.fabric, variant.name, node)
             except PlacementError as error:
