@@ -111,22 +111,22 @@ def _duration(nanoseconds: int) -> str:
     for unit, many in (("d", 1440), ("h", 60)):
         if minutes >= 2 * many:
             smaller, name = (many // 24, "h") if unit == "d" else (1, "min")
-            rest = minutes % many // smaller
-            return f"{minutes // many} {unit}" + (f" {rest} {name}" if rest else "")
+            remainder = minutes % many // smaller
+            return f"{minutes // many} {unit}" + (f" {remainder} {name}" if remainder else "")
     return f"{minutes} min"
 
 
 def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
     """The links that stall most."""
-    known = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
-    if known.is_empty():
+    stalling = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
+    if stalling.is_empty():
         return []
     peers = {
         (str(row["name"]), int(row["port"])): str(row["peer"])
         for row in inventory.ports.filter(pl.col("peer").is_not_null()).iter_rows(named=True)
     }
     rows = []
-    for row in known.iter_rows(named=True):
+    for row in stalling.iter_rows(named=True):
         rows.append(
             (
                 _link(row, peers),

@@ -56,10 +56,10 @@ def list_parts(kind: str | None, form: str) -> None:
     """
     if kind == "table":
         entries = [(table.name, f"a row is {table.row}") for table in TABLES.values()]
-    elif kind in (known := registries(kind)):
-        entries = [(entry.name, entry.summary) for entry in known[kind]]
+    elif kind in (registry_of_kind := registries(kind)):
+        entries = [(entry.name, entry.summary) for entry in registry_of_kind[kind]]
     else:
-        summaries = {name: registry.summary for name, registry in known.items()}
+        summaries = {name: registry.summary for name, registry in registry_of_kind.items()}
         summaries["table"] = "tables of a run"
         if kind is not None:
             raise TailbackError(f"unknown kind {kind!r}", remedy=nearest(kind, summaries))

@@ -93,8 +93,8 @@ def noticed_lines(verdict: Verdict) -> list[str]:
     lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
         some = ", ".join(shorten_names(telling_first(verdict.unknown)[:8], 30))
-        rest = len(verdict.unknown) - 8
-        tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
+        n_left = len(verdict.unknown) - 8
+        tail = f" and {n_left} more (--format json lists all)" if n_left > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
     if verdict.notes:
         lines += ["", "NOTES"]
@@ -151,8 +151,10 @@ def _degraded(verdict: PortVerdict) -> list[str]:
 
 def _queued(verdict: PortVerdict) -> list[str]:
     """Ports by how often they queue; drops of the others come behind."""
-    known = verdict.findings.filter(pl.col("queued_share").is_not_null() | (pl.col("drops") > 0))
-    some = known.unique(["node_name", "port"], keep="first", maintain_order=True)
+    noteworthy = verdict.findings.filter(
+        pl.col("queued_share").is_not_null() | (pl.col("drops") > 0)
+    )
+    some = noteworthy.unique(["node_name", "port"], keep="first", maintain_order=True)
     if some.is_empty():
         return []
     worst = some.sort(
@@ -181,17 +183,18 @@ def _queued(verdict: PortVerdict) -> list[str]:
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
-def event_lines(events: pl.DataFrame, peers: Peers, told: str) -> list[str]:
+def event_lines(events: pl.DataFrame, peers: Peers, shown_kind: str) -> list[str]:
     """What ports counted of errors, pauses, marks and losses.
 
     Args:
         events: Table ``port_events``.
         peers: Device at the far end of each port, where known.
-        told: Kind whose largest figure is in the verdict; its ports are listed if there are more.
+        shown_kind: Kind whose largest figure is in the verdict. If several ports have it, they are
+            listed.
     """
     lines = []
     for (kind,), rows in events.group_by("finding", maintain_order=True):
-        if kind != told:
+        if kind != shown_kind:
             lines += wrap(printable(ports_counted(rows, peers)))
         elif rows.height > 1:
             cells = [

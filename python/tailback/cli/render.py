@@ -138,7 +138,7 @@ def _how_sure(diagnosis: Diagnosis) -> str:
 
 
 def _waterfall(diagnosis: Diagnosis) -> list[str]:
-    whole = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
+    longest_ps = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
     width, rows = 24, []
     ends = ("ideal", "observed")
     # Steps that add nothing in any repetition (most were not simulated) are left to the report.
@@ -148,11 +148,13 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
         if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps
     ]
     for bar in bars:
-        end = round(width * bar.elapsed_ps / whole)
+        end = round(width * bar.elapsed_ps / longest_ps)
         if bar.name in ends:
             picture, amount = "█" * end, format_time(bar.elapsed_ps)
         else:
-            begin = min(round(width * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole), width - 1)
+            begin = min(
+                round(width * (bar.elapsed_ps - max(bar.delta_ps, 0)) / longest_ps), width - 1
+            )
             picture = " " * begin + "▒" * max(end - begin, 1 if bar.delta_ps > 0 else 0)
             sign = "+" if bar.delta_ps >= 0 else "-"
             amount = sign + format_time(abs(bar.delta_ps))

@@ -70,8 +70,8 @@ def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     line holds is cut.
     """
     # No line ends between a number and its per cent sign.
-    whole = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
-    lines = _filled(whole, WIDTH, indent if first is None else first, indent, cut=True)
+    unbroken = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = _filled(unbroken, WIDTH, indent if first is None else first, indent, cut=True)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
