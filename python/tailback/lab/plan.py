@@ -157,10 +157,10 @@ class Plan:
         """The last three bytes of a host's address, which packet ids are made of."""
         return int.from_bytes(ipaddress.ip_address(self.address(host)).packed[-3:])
 
-    def cable(self, one: str, other: str) -> tuple[Link, Link] | None:
+    def cable(self, node: str, other: str) -> tuple[Link, Link] | None:
         """Both directions of the cable between two nodes; None if there is none."""
-        found = [link for link in self.links if {link.source, link.target} == {one, other}]
-        return (found[0], found[1]) if found else None
+        links = [link for link in self.links if {link.source, link.target} == {node, other}]
+        return (links[0], links[1]) if links else None
 
     def create(self) -> Command:
         """The command that makes the namespaces and cables."""
@@ -211,7 +211,7 @@ class Plan:
         """
         shape, commands = self.spec.fabric, []
         for node in self.nodes:
-            own = [link for link in self.links if link.source == node]
+            outgoing = [link for link in self.links if link.source == node]
             commands.append(
                 self._batch(
                     "tc",
@@ -220,7 +220,7 @@ class Plan:
                         f"qdisc replace dev {link.interface} root tbf "
                         f"rate {rates_bps.get(link.number, link.rate_bps)}bit "
                         f"burst {shape.burst} limit {shape.queue}"
-                        for link in own
+                        for link in outgoing
                     ],
                 )
             )
@@ -249,11 +249,11 @@ class Plan:
             lines = []
             for link in (link for link in self.links if link.source == node):
                 lines.append(f"qdisc add dev {link.interface} clsact")
-                ways = ("egress", "ingress") if node in self.hosts else ("egress",)
+                directions = ("egress", "ingress") if node in self.hosts else ("egress",)
                 lines += [
                     f"filter add dev {link.interface} {way} bpf direct-action "
                     f"object-pinned {programs}/tailback_{way}"
-                    for way in ways
+                    for way in directions
                 ]
             commands.append(self._batch("tc", node, lines))
         return commands

@@ -118,8 +118,8 @@ def _run(*arguments: str) -> None:
 
 def multiarch() -> list[str]:
     """Where Debian has the headers of this machine's architecture, which no BPF compiler knows."""
-    found = Path("/usr/include").glob("*-linux-gnu/asm")
-    return [f"-I{path.parent}" for path in found]
+    folders = Path("/usr/include").glob("*-linux-gnu/asm")
+    return [f"-I{path.parent}" for path in folders]
 
 
 def remove(folder: Path) -> None:
@@ -145,13 +145,13 @@ def recorded(plan: Plan, sampling: PacketScheme, folder: Path, case: Path) -> It
     counted = receivers(plan, sampling, folder, from_now=True)
     with BackgroundRecorder("samples", lambda w: append_until(counted, case / SAMPLES, w)):
         yield
-    found = truth(plan, folder).since(before)
+    increments = truth(plan, folder).since(before)
     (case / "truth").mkdir(exist_ok=True)
     with (case / "truth" / LINKS).open("w", encoding="utf-8") as out:
         names = ("packets", "congested", "super_packets", "received", "lost")
         out.write(",".join(("link", *names)) + "\n")
         for link in plan.links:
-            values = (getattr(found, name)[link.number] for name in names)
+            values = (getattr(increments, name)[link.number] for name in names)
             out.write(",".join(map(str, (link.number, *values))) + "\n")
 
 
