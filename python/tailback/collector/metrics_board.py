@@ -315,7 +315,7 @@ class MetricsBoard:
 
     def _own(self) -> list[str]:
         seconds = max(time.monotonic() - self.started, 1e-9)
-        own: list[tuple[str, str, str, float | int]] = [
+        families: list[tuple[str, str, str, float | int]] = [
             ("sweeps_total", "counter", "Sweeps completed.", self.sweeps),
             ("readings_total", "counter", "Readings taken.", self.readings),
             ("overruns_total", "counter", "Sweeps longer than the interval.", self.overruns),
@@ -341,7 +341,7 @@ class MetricsBoard:
             *self.extra(),
         ]
         lines = []
-        for name, kind, help_text, value in own:
+        for name, kind, help_text, value in families:
             lines += family(f"tailback_collector_{name}", kind, help_text)
             lines.append(sample(f"tailback_collector_{name}", value))
         name = "tailback_collector_reads_failed_total"

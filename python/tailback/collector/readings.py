@@ -146,8 +146,8 @@ class PortReader:
 
     def unbroken(self) -> set[tuple[int, int]]:
         """GUID and port of the targets whose last reading did not fail."""
-        known = zip(self.targets, self._missed, strict=True)
-        return {(target.guid, target.port) for target, missed in known if not missed}
+        targets = zip(self.targets, self._missed, strict=True)
+        return {(target.guid, target.port) for target, missed in targets if not missed}
 
     def begin_errors(self) -> None:
         """Report the counters of errors of every port at its next reading, as a segment needs."""
@@ -196,24 +196,26 @@ class PortReader:
         target = self.targets[index]
         mad = reply.mad
         if mad is None:
-            found: mads.PortCounterValues | None = None
+            counters: mads.PortCounterValues | None = None
         else:
-            found = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
+            counters = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
             if wide == target.extended_wait:
                 self._note_errors(index, mads.error_octets(mad, extended=wide), reply)
         if target.extended and not target.extended_wait:
             other = self._partial.pop(index, None)
             if other is None:
-                self._partial[index] = reply.problem if found is None else (found, reply, wide)
+                self._partial[index] = (
+                    reply.problem if counters is None else (counters, reply, wide)
+                )
                 return None
-            if found is None or isinstance(other, str):
+            if counters is None or isinstance(other, str):
                 return self._failed(index, other if isinstance(other, str) else reply.problem)
-            data, narrow = (found, other[0]) if wide else (other[0], found)
+            data, narrow = (counters, other[0]) if wide else (other[0], counters)
             timed = other[1] if wide else reply
             return self._row(index, data, narrow.xmit_wait, timed)
-        if found is None:
+        if counters is None:
             return self._failed(index, reply.problem)
-        return self._row(index, found, found.xmit_wait, reply)
+        return self._row(index, counters, counters.xmit_wait, reply)
 
     def _failed(self, index: int, problem: str) -> str:
         self._missed[index] = True
@@ -291,9 +293,11 @@ def errors_frame(errors: Rows, rows: Rows, table: TargetTable) -> pl.DataFrame:
         table: The targets.
     """
     ends, values = last_of_each(rows), last_of_each(errors)
-    known, end_of, value_of = np.intersect1d(ends["target"], values["target"], return_indices=True)
-    closing = np.empty(len(known), ERRORS)
-    closing["target"], closing["time_ns"] = known, ends["time_ns"][end_of]
+    targets, end_of, value_of = np.intersect1d(
+        ends["target"], values["target"], return_indices=True
+    )
+    closing = np.empty(len(targets), ERRORS)
+    closing["target"], closing["time_ns"] = targets, ends["time_ns"][end_of]
     closing["values"] = values["values"][value_of]
     errors = np.concatenate([errors, closing])
     errors = errors[np.argsort(errors["target"], kind="stable")]

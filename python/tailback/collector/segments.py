@@ -189,26 +189,26 @@ def read_segment(path: Path) -> Segment | None:
     data = path.read_bytes()
     if not data.strip(b"\0"):
         return None
-    found = list(_records(data))
-    headed = bool(found) and found[0].kind == _HEAD
+    records = list(_records(data))
+    headed = bool(records) and records[0].kind == _HEAD
     if data[: len(MAGIC)] != MAGIC[: len(data)] and not headed:
         raise CounterError(
             "is not a segment of port counters",
             file=path,
             remedy="move the file out of the folder",
         )
-    if not found:
+    if not records:
         return None
     segment = Segment([], {}, np.empty(0, RAW), header_damaged=True)
     if headed:
-        segment = _head(path, found[0].payload(data))
-    segment.torn_bytes = len(data) - found[-1].end
-    whole = sum(record.end - record.start for record in found)
-    segment.damaged_bytes = found[-1].end - whole - len(MAGIC)
+        segment = _head(path, records[0].payload(data))
+    segment.torn_bytes = len(data) - records[-1].end
+    record_bytes = sum(record.end - record.start for record in records)
+    segment.damaged_bytes = records[-1].end - record_bytes - len(MAGIC)
     if data[: len(MAGIC)] != MAGIC:
         segment.damaged_bytes += len(MAGIC)
     if not segment.header_damaged:
-        _fill(segment, found, data)
+        _fill(segment, records, data)
     return segment
 
 
@@ -255,13 +255,13 @@ def _record_at(data: bytes, place: int) -> _Record | None:
     return _Record(kind, place, start + length) if sound else None
 
 
-def _fill(segment: Segment, found: Sequence[_Record], data: bytes) -> None:
-    """Add the readings and events of ``found`` to ``segment``."""
+def _fill(segment: Segment, records: Sequence[_Record], data: bytes) -> None:
+    """Add the readings and events of ``records`` to ``segment``."""
     blocks: list[Rows] = []
     errors: list[Rows] = [segment.errors]
     breaks: list[int] = []
     taken, end = 0, len(MAGIC)
-    for record in found:
+    for record in records:
         if record.start != end:
             breaks.append(taken)
         end = record.end

@@ -378,11 +378,11 @@ class CollectorSession:
     def _ask_for_ports(self) -> Subnet:
         settings = self.settings
         if settings.fabric is not None:
-            found = read_targets(settings.fabric, hosts=settings.hosts, tick_ns=settings.tick_ns)
+            subnet = read_targets(settings.fabric, hosts=settings.hosts, tick_ns=settings.tick_ns)
         else:
-            found = discover(self._exchange, hosts=settings.hosts, tick_ns=settings.tick_ns)
-            found = keep_unseen(found, self._targets)
-        return survey(self._exchange, found, self._targets)
+            subnet = discover(self._exchange, hosts=settings.hosts, tick_ns=settings.tick_ns)
+            subnet = keep_unseen(subnet, self._targets)
+        return survey(self._exchange, subnet, self._targets)
 
     def _roll(self) -> None:
         """Finish the segment, begin the next one and compact the finished ones."""

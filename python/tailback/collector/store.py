@@ -187,9 +187,9 @@ class Collection:
 
     def segments(self) -> list[Path]:
         """Segments that are not compacted yet, oldest first."""
-        found = (self.path / "segments").glob(f"*{SUFFIX}")
+        files = (self.path / "segments").glob(f"*{SUFFIX}")
         # Ignore other names, for example a user's copy of a segment.
-        return sorted(path for path in found if path.name[: -len(SUFFIX)].isdecimal())
+        return sorted(path for path in files if path.name[: -len(SUFFIX)].isdecimal())
 
     def compact(self, being_written: Path | None = None) -> list[str]:
         """Convert every segment to Parquet, except the one being written.
@@ -226,13 +226,13 @@ class Collection:
         clock = Clock.of(segment.facts)
         carried = self._carried(number, table, clock)
         _flag_first(segment.rows, carried.other_speed)
-        known = np.concatenate([carried.rows, segment.rows])
-        before, after = pairs(known)
+        rows = np.concatenate([carried.rows, segment.rows])
+        before, after = pairs(rows)
         errors = np.concatenate([carried.errors, segment.errors])
         parts = (
             ("readings", readings_frame(segment.rows, table)),
             ("intervals", intervals_frame(before, after, table)),
-            ("errors", errors_frame(errors, known, table)),
+            ("errors", errors_frame(errors, rows, table)),
         )
         for folder, frame in parts:
             _replace(self.path / folder / f"{name}.parquet", _parquet_writer(frame))
@@ -241,7 +241,7 @@ class Collection:
             _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
         # If a segment has no reading of a port, the last reading before it still counts.
         clocks = [*carried.clocks, *[clock] * len(segment.rows)]
-        carry = _last_of_each(known, table, clocks, last_of_each(errors))
+        carry = _last_of_each(rows, table, clocks, last_of_each(errors))
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
         _replace(
             self.path / FOLDER / f"{name}.json",
@@ -316,8 +316,8 @@ class Collection:
         # Tables may have been moved elsewhere, and a number must not be reused; the last readings
         # of ports remain. Other names are the user's own files.
         names = [p.name for part in (".", *_PARTS) for p in (self.path / part).iterdir()]
-        found = (_NUMBERED.fullmatch(name) for name in names)
-        return max((int(match[1]) for match in found if match), default=0) + 1
+        matches = (_NUMBERED.fullmatch(name) for name in names)
+        return max((int(match[1]) for match in matches if match), default=0) + 1
 
 
 def _loss_notes(path: Path, segment: Segment) -> list[str]:
@@ -366,11 +366,11 @@ def _last_of_each(
 
 def _check_format(mark: Path) -> None:
     try:
-        found = json.loads(content(mark, CounterError))
-        known = found["what"] == "port counters" and found["format"] == FORMAT
+        facts = json.loads(content(mark, CounterError))
+        is_readable = facts["what"] == "port counters" and facts["format"] == FORMAT
     except (CounterError, ValueError, KeyError, TypeError):
-        known = False
-    if not known:
+        is_readable = False
+    if not is_readable:
         raise CounterError(
             "is not a collection this version can continue",
             file=mark,
