@@ -293,7 +293,7 @@ def with_gain_intervals(
     def times(change: Change) -> list[int]:
         varied = [replace(change, variation=EngineVariation(local_rates=it)) for it in bounds]
         announce(evaluate, varied)
-        return [evaluate(one).elapsed_ps for one in varied]
+        return [evaluate(variant).elapsed_ps for variant in varied]
 
     without, bounded, settled = times(Change()), list[Candidate](), set[str]()
     for candidate in sorted(candidates, key=fastest_first):

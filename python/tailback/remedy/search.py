@@ -130,7 +130,9 @@ def _tried(
     chosen = [
         proposal for proposal in applicable if proposal.name not in {c.name for c in left_out}
     ]
-    later = [one for one in chosen if context.floor_ps and one.kind == "rate-control"]
+    later = [
+        proposal for proposal in chosen if context.floor_ps and proposal.kind == "rate-control"
+    ]
     proved = prove(
         [proposal for proposal in chosen if proposal not in later],
         context.evaluate,
@@ -148,7 +150,9 @@ def _tried(
     if combined:
         both = [now, *combined]
         proved = _also_proved(proved, both, context.evaluate, combined_estimates, seeds, progress)
-    before = next((one for one in proved if one.name == now.name and one.proved), None)
+    before = next(
+        (candidate for candidate in proved if candidate.name == now.name and candidate.proved), None
+    )
     if before is not None:
         changes = {proposal.name: proposal.change for proposal in (*proposals, *combined)}
         proved = with_gain_intervals(run, proved, before, changes, context.evaluate)
@@ -165,7 +169,7 @@ def _also_proved(
 ) -> list[Candidate]:
     """What was proved, with further proposals, of which the first is the unchanged run."""
     name = proposals[0].name
-    unchanged = next(one for one in proved if one.name == name)
+    unchanged = next(candidate for candidate in proved if candidate.name == name)
     more = prove(
         proposals,
         evaluate,
@@ -174,7 +178,7 @@ def _also_proved(
         seeds=max(seeds, unchanged.repetitions),
         progress=progress,
     )
-    return [*(one for one in proved if one.name != name), *more]
+    return [*(candidate for candidate in proved if candidate.name != name), *more]
 
 
 def _beaten(
@@ -278,10 +282,10 @@ def combine_changes(changes: Sequence[Change]) -> Change:
     """Combine changes that do not affect the same setting."""
     out = none = Change()
     for change in changes:
-        given = {
+        fields = {
             name: value
             for name, value in change.__dict__.items()
             if value is not None and value is not getattr(none, name)
         }
-        out = replace(out, **given)
+        out = replace(out, **fields)
     return out
