@@ -107,5 +107,7 @@ def with_capture_telemetry(scenario: Scenario) -> tuple[Scenario, bool]:
 
 def options_on_ranks(options: ScenarioOptions) -> dict[str, object]:
     """Options about ranks, which captures do not have, by their names in the interface."""
-    known = ("fabric", "forwarding")
-    return {option(name): value is not None for name, value in options.items() if name not in known}
+    usable = ("fabric", "forwarding")
+    return {
+        option(name): value is not None for name, value in options.items() if name not in usable
+    }

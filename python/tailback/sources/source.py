@@ -106,8 +106,8 @@ class Source:
                 return Source.of(source.scenario, **options)
             return source
         if isinstance(source, (Scenario, Mapping)):
-            given = source if isinstance(source, Scenario) else parse(dict(source))
-            scenario = _with_options(given.model_copy(deep=True), **options)
+            as_read = source if isinstance(source, Scenario) else parse(dict(source))
+            scenario = _with_options(as_read.model_copy(deep=True), **options)
             return Source(scenario, notes=notes_on_options(options))
         path = Path(source)
         if (case := LabCase.of(path)) is not None:
@@ -163,11 +163,11 @@ def notes_on_options(
 
 def _of_case(case: LabCase, options: ScenarioOptions) -> ScenarioOptions:
     """Options for the trace of a case: its fabric and hosts, unless others are given."""
-    given = options.copy()
-    given["fabric"] = options.get("fabric") or case.fabric
+    of_trace = options.copy()
+    of_trace["fabric"] = options.get("fabric") or case.fabric
     if options.get("hosts") is None and options.get("placement") is None:
-        given["rankfile"] = options.get("rankfile") or case.rankfile
-    return given
+        of_trace["rankfile"] = options.get("rankfile") or case.rankfile
+    return of_trace
 
 
 SourceLike = Source | Scenario | Mapping[str, Any] | str | Path
@@ -205,9 +205,9 @@ def report_address(source: Path, page: Path) -> str:
     Returns:
         The address relative to the page; empty without a report.
     """
-    for found in (source / "report.html", source.parent / "report.html"):
-        if found.is_file() and (found.parent / "diagnosis.json").is_file():
-            return quote(os.path.relpath(found.resolve(), page.resolve().parent))
+    for report in (source / "report.html", source.parent / "report.html"):
+        if report.is_file() and (report.parent / "diagnosis.json").is_file():
+            return quote(os.path.relpath(report.resolve(), page.resolve().parent))
     return ""
 
 
@@ -308,8 +308,8 @@ def network_data(fabric: str | Path) -> dict[str, Any]:
     """
     path = Path(fabric)
     if is_run(path) or (path.is_file() and path.suffix == ".toml"):
-        whole = read_base_run(path).scenario if is_run(path) else load(path, needs_job=False)
-        return whole.model_dump(mode="json", exclude_unset=True, include={"fabric", "engine"})
+        scenario = read_base_run(path).scenario if is_run(path) else load(path, needs_job=False)
+        return scenario.model_dump(mode="json", exclude_unset=True, include={"fabric", "engine"})
     if not path.exists():
         name = str(fabric)
         if name in PRESETS:
