@@ -520,12 +520,12 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
         return Scenario.model_validate(data)
     except ValidationError as error:
         # An unknown key first: it is often a misspelling of one that is missing.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        found = explained(dict(first), file, data)
+        first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+        located = explained(dict(first), file, data)
         table = _numbered_table(first["loc"], data)
         if table:
-            found.place = f"{table}: {found.place}"
-        raise found from None
+            located.place = f"{table}: {located.place}"
+        raise located from None
 
 
 def _numbered_table(loc: tuple[int | str, ...], data: Any) -> str:
@@ -568,7 +568,7 @@ def explained(error: dict[str, Any], file: str | Path | None, data: Any) -> Scen
             place=place,
             remedy=nearest(names[-1], model.model_fields),
         )
-    message, known = message_and_remedy(error)
+    message, remedy_of_error = message_and_remedy(error)
     if error["type"] == "value_error" and names and names[-1] in TABLE_MODELS:
         place = f"[{'.'.join(names)}]"
     if error["type"] == "missing":
@@ -580,7 +580,7 @@ def explained(error: dict[str, Any], file: str | Path | None, data: Any) -> Scen
         problem = range_problem(error, field, _value_at(loc, data, error["input"]))
         if problem is not None:
             return ScenarioError(problem[0], file=file, place=place, remedy=problem[1])
-    remedy = known or type_remedy(error["type"]) or "see docs/reference/scenario.md"
+    remedy = remedy_of_error or type_remedy(error["type"]) or "see docs/reference/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
         form = "a table" if table else "a list of tables"
