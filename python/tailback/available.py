@@ -30,9 +30,9 @@ def available_memory() -> int | None:
             raise ScenarioError(
                 f"{MEMORY_VARIABLE}: {error}", remedy=f"for example {MEMORY_VARIABLE}='16 GiB'"
             ) from None
-    found = [_free_memory(), *_control_groups(), _address_space()]
-    known = [size for size in found if size is not None]
-    return min(known, default=None)
+    sizes = [_free_memory(), *_control_groups(), _address_space()]
+    limits = [size for size in sizes if size is not None]
+    return min(limits, default=None)
 
 
 INPUT_BYTES = 2 << 30
@@ -56,8 +56,10 @@ def memory_for_input() -> int | None:
 
 def memory_remedy(needed: int) -> str:
     """The remedy for something that needs ``needed`` bytes, which is more than it may take."""
-    whole = -(-needed // 2**30)
-    return f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{whole} GiB' tailback …"
+    gibibytes = -(-needed // 2**30)
+    return (
+        f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{gibibytes} GiB' tailback …"
+    )
 
 
 _IMPORTS_BYTES = 640 << 20
