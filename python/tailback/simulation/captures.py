@@ -40,7 +40,7 @@ from tailback.telemetry.receiver import CHANCE_OF_FOREIGN_BITS, build_samples, h
 from tailback.units import percent
 
 MAX_PACKETS = 10_000_000
-"""Maximum number of packets kept, as for a simulated run; beyond it, one in 2^k is decoded."""
+"""Maximum number of packets kept, as for a simulated run. Beyond it, one in 2^k is decoded."""
 CSIG_TYPE = 0x9900
 """Ethernet type of the tags that the core reads: that of switch software, as none is assigned."""
 _PS_PER_NS = 1000
@@ -53,8 +53,7 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
 
     Args:
         paths: Files of pcap, pcapng or ERF.
-        max_packets: Maximum number of packets to keep; of more, one in 2^k is kept, chosen by a
-            hash.
+        max_packets: Maximum number of packets to keep. Beyond it, a hash chooses one in 2^k.
 
     Raises:
         CaptureError: A file cannot be read or is damaged, or is given twice.

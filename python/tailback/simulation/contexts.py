@@ -28,7 +28,7 @@ Labels = NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False)
 class MessageContexts:
-    """What each label that the engine counts by stands for.
+    """Meaning of each label by which the engine counts.
 
     Attributes:
         label: Label of the send, (E,).
@@ -52,7 +52,7 @@ class MessageContexts:
     def resolve(self, columns: Mapping[str, Any]) -> pl.DataFrame:
         """A table of the engine with the labels of both sides in place of the engine's.
 
-        What is unknown, or not told apart, is null.
+        Unknown or undistinguished values are null.
         """
         frame = pl.DataFrame(dict(columns))
         at = frame["label"].to_numpy().astype(np.int64)
@@ -135,7 +135,7 @@ def _finer(
         return None
     node = np.zeros_like(sent) if place is None else place[program.peer[sends]]
     key = (sent.astype(np.uint64) << np.uint64(32)) | node
-    # Sorted by label, receive label and node; the three of them do not fit into 64 bits.
+    # Sorted by label, receive label and node, which together do not fit into 64 bits.
     of_pair, pair = np.unique(key, return_inverse=True)
     both = (received.astype(np.uint64) << np.uint64(32)) | pair.astype(np.uint64)
     distinct, of_send = np.unique(both, return_inverse=True)

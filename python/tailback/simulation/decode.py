@@ -37,8 +37,10 @@ from tailback.telemetry.receiver import HashCore, build_samples
 from tailback.telemetry.run_views import received_by
 
 MAX_PATHS = 1 << 23
-"""Maximum product of destinations and switches for which deterministic routes are traced one by
-one; beyond it all paths of the routing rule are candidates, which makes decoding more ambiguous."""
+"""Maximum product of destinations and switches for tracing deterministic routes one by one.
+
+Beyond it, all paths of the routing rule are candidates and decoding is more ambiguous.
+"""
 
 NO_DETOUR = 0xFFFFFFFF
 """Value for a packet that takes no detour."""

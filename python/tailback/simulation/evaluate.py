@@ -31,8 +31,11 @@ OTHER_INJECTION = {
     "round-robin": "fifo",
     "per-destination": "per-destination",
 }
-"""The other order in which adapters may send; a queue per destination is a feature of some adapters
-and known, as congestion control and pacing need it."""
+"""The other order in which adapters may send.
+
+A queue per destination is not varied: only some adapters have one, and scenarios state it for
+congestion control and pacing.
+"""
 
 MAX_BUFFER = (1 << 32) - 1
 """Largest buffer, in bytes, that the engine accepts."""

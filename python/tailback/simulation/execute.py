@@ -47,9 +47,11 @@ THREADS_VARIABLE = "TAILBACK_THREADS"
 
 
 NODES_A_THREAD = 256
-"""Nodes of the network for each thread, at least. With this many, four threads are faster than one;
-with half as many, two threads take more than twice the processor time of one
-(docs/measurements/speed.md)."""
+"""Nodes of the network for each thread, at least.
+
+With this many, four threads are faster than one. With half as many, two threads take more than
+twice the processor time of one (docs/measurements/speed.md).
+"""
 
 Watch = Callable[[int, int, int, int], object]
 """Called regularly with (simulated time in ps, packets delivered, packets in all, events)."""
@@ -102,8 +104,8 @@ def execute(
         watch: As in :func:`simulate`.
         threads: As in :func:`simulate`.
         partial: As in :func:`simulate`.
-        pace_mbps: Rate in Mb/s of each operation of the program that is a send, 0 for none; None
-            for the rates that the scenario states.
+        pace_mbps: Rate in Mb/s of each send of the program, 0 for none. None takes the rates of the
+            scenario.
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
@@ -155,13 +157,13 @@ def execute(
         notes.append(f"interrupted at {end}: the tables are incomplete")
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
-    # Without contention, adapters send trains of packets, which do not say.
+    # Without contention, adapters send trains of packets, which do not show it.
     shared = outcome.adapters_shared or not settings.contention
     return Run(prepared.scenario, tables, summary, performance, notes, computations, shared)
 
 
 def _recording(program: Program) -> dict[str, Any]:
-    """What the trace of a program says of its recording, and what it lacks."""
+    """Summary entries on the recording of a trace and its gaps."""
     out: dict[str, Any] = {}
     if program.recording is not None:
         out["recording"] = asdict(program.recording)
@@ -182,7 +184,7 @@ def _engine_notes(engine: EngineSection, settings: EngineSettings, program: Prog
 
 
 def _coarse_notes(engine: EngineSection, program: Program) -> list[str]:
-    """What coarse packets change in the times of a program, if they were asked for."""
+    """Notes on the effect of coarse packets on the times of a program, if they are in use."""
     size, packet = engine.simulated_packet, engine.packet
     if engine.coarse is None:
         return []
@@ -346,7 +348,7 @@ def _pacing(
     settings: EngineSettings,
     pace_mbps: NDArray[np.uint32] | None,
 ) -> tuple[NDArray[np.uint32] | None, SendRates | None, list[str]]:
-    """Rates of the sends: those given, else those of the scenario; and notes."""
+    """Rates of the sends (those passed, else those of the scenario) and notes."""
     # Without contention there is nothing to share.
     if pace_mbps is not None or not settings.contention:
         return pace_mbps, None, []

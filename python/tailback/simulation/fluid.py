@@ -52,9 +52,9 @@ class FluidOptions:
         rates: How rates are determined.
         paths: How paths are chosen; None for the choice closest to the scenario's routing.
         quantum_ps: Minimum time between two changes of rates; 0 is exact.
-        windows: Minimum number of time windows of link use; 0 for none; None for the scenario's.
-        first_buffer: Let an adapter send ahead as much as the buffer at the other end of its link
-            holds; assigned rates fill no buffer.
+        windows: Minimum number of time windows of link use: 0 for none, None for the scenario's.
+        first_buffer: Let an adapter send ahead by the size of the buffer at the other end of its
+            link. Assigned rates fill no buffer.
         lines: An adapter has a queue per destination, regardless of the scenario's injection.
     """
 
@@ -127,7 +127,7 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
 def _with_interval(
     run: Run, prepared: PreparedScenario, options: FluidOptions, routes: Routes
 ) -> Run:
-    """The run with the interval in which packets would end, where that was measured."""
+    """The run with the interval for its time with packets, where one was measured."""
     uncovered = _uncovered(run.scenario, options)
     if not uncovered:
         communication = communication_of(run, prepared, routes)
@@ -146,13 +146,13 @@ def _with_interval(
 
 
 def communication_of(run: Run, prepared: PreparedScenario, routes: Routes) -> Communication:
-    """What a run of the fluid model says of the messages of its only job."""
+    """Communication of the only job of a fluid run."""
     busiest = busiest_link_ps(prepared, routes, prepared.observed.node)
     return Communication.of(run, busiest, prepared.observed.times)
 
 
 def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
-    """What sets a run apart from those in which the model was compared with packets, if anything.
+    """How a run differs from those that compared the model with packets; empty if it does not.
 
     See ``fluid_error.py``.
     """
@@ -215,7 +215,7 @@ def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np
     paths is no shorter.
 
     Args:
-        prepared: The scenario; of its jobs the observed one counts.
+        prepared: The scenario. Only its observed job counts.
         routes: Its routes.
         node: Node of each rank, shape (R,).
     """

@@ -24,7 +24,7 @@ LEAST_SHARE = 0.02
 """Least share of the time that counts as communication: latency alone takes some."""
 
 BUFFERS = (16 << 10, 256 << 10)
-"""Smallest and largest buffer that was drawn; with smaller ones packets take longer."""
+"""Smallest and largest buffer drawn for the comparison. With smaller ones packets take longer."""
 
 FAN_IN = 1.5
 """Messages in flight at a time to a rank, over those of a rank, above which some ranks are sent to
@@ -36,14 +36,15 @@ for each other, and small differences add up: on a tree of 16 hosts that all sen
 the other, packets took up to 67 % more than the model where this share was 0.47 to 0.70."""
 
 BEYOND = (-0.05, 0.40)
-"""1 % quantile of what packets take less than the lower limit, and 99 % quantile of what they take
-more than the upper limit, as shares of the communication and of the upper limit
-(``bench/fluid_bound.py --fit``, 2026-11-28; docs/measurements/accuracy.md)."""
+"""Excess of packets over the two limits of the model: the 1 % quantile of the time below the lower
+limit, as a share of the communication, and the 99 % quantile of the time above the upper limit, as
+a share of that limit (``bench/fluid_bound.py --fit``, 2026-11-28, docs/measurements/accuracy.md).
+"""
 
 
 @dataclass(frozen=True)
 class Communication:
-    """What the fluid model says of the messages of a run.
+    """Communication of a run in the fluid model.
 
     Attributes:
         elapsed_ps: Time of the run, at max-min rates, of one job alone.

@@ -1,9 +1,9 @@
 """Cache of what-if runs.
 
-A diagnosis requests the same run more than once for different purposes: the current placement with
-adaptive routing is a candidate and a step of the waterfall; the best placement is a cause removed,
-a remedy, and the run after it. A simulation is a function of scenario, change and seed, so the same
-request always gives the same run.
+A diagnosis requests the same run for several purposes. The current placement with adaptive routing
+is a candidate and a step of the waterfall. The best placement is a cause removed, a remedy, and the
+run after it. A simulation is a function of scenario, change and seed, so the same request always
+gives the same run.
 
 Runs of one program have equal columns: sender, receiver, size and label of each message. The cache
 holds such columns once.
@@ -25,7 +25,7 @@ from tailback.run.run import Run
 from tailback.simulation.prepare import PreparedScenario
 
 MAX_BYTES = 1_000_000_000
-"""Maximum total size of cached tables; the least recently used runs are evicted."""
+"""Maximum total size of cached tables. The least recently used runs are evicted."""
 
 COMPARED_BYTES = 1 << 16
 """Size from which columns are compared: it is not worth it for smaller ones."""
@@ -208,5 +208,5 @@ class KnownRuns:
 
 
 def _copy(run: Run) -> Run:
-    """A copy with its own summary and notes; tables are shared, as they are never modified."""
+    """A copy with its own summary and notes. Tables are shared, since they are never modified."""
     return replace(run, tables=dict(run.tables), summary=dict(run.summary), notes=[*run.notes])

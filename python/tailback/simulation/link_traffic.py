@@ -1,10 +1,10 @@
 """Traffic of links in skipped steps, extrapolated from simulated ones, and how well it is known.
 
 What a link carries in a step is random where routing makes random choices. The mean over n steps
-has the standard error of a mean; but among links that the fabric does not distinguish
-(:mod:`tailback.simulation.repetition.skipping`) routing has no preference: each is expected
-to carry the same. What such a group carries varies little or not at all from step to step, and so
-the mean of the group is a much better estimate for each of its links than their own bytes are (a
+has the standard error of a mean. Some links are interchangeable in the fabric
+(:mod:`tailback.simulation.repetition.skipping`). Routing does not prefer any of them, so each has
+the same expected traffic. The traffic of such a group varies little or not at all between steps.
+The mean of the group is therefore a better estimate for each of its links than their own bytes (a
 control variate).
 """
 
@@ -20,7 +20,7 @@ UNEQUAL = 1e-4
 distinguish them."""
 
 LEAST_SHARE = 1e-3
-"""Links that carry less than this fraction of what the busiest one carries need not be known."""
+"""Smallest traffic of a link, as a fraction of the busiest one's, that needs to be known."""
 
 LINK_PRECISION = 0.02
 """Maximum half-width of the 95 % interval of the bytes of all links at once, relative to them."""
@@ -93,7 +93,7 @@ class LinkTraffic:
         )
 
     def __add__(self, other: LinkTraffic) -> LinkTraffic:
-        """Traffic of both; it is independent."""
+        """Traffic of both, which are independent."""
         return LinkTraffic(
             self.total + other.total,
             self.variance + other.variance,
@@ -107,8 +107,8 @@ class LinkTraffic:
         """Best estimate of the traffic of each link and its variance, shape (L,) each.
 
         The links of a group have the mean of the group, unless they differ by more than chance
-        does (F tests of each group and of all together). Then their differences are shrunk by the
-        fraction that chance explains (empirical Bayes; Morris, 1983).
+        does (F tests of each group and of all together). Their differences are then shrunk by the
+        fraction due to chance (empirical Bayes, Morris, 1983).
         """
         member = self.group >= 0
         group, groups = self.group[member], len(self.group_variance)

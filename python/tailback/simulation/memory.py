@@ -1,10 +1,10 @@
 """Estimates the memory of a run before it starts, to compare it with what the machine has.
 
-The estimate covers what the engine and the tables of a run add to the fabric, routes and program
-that the process already holds: a number of bytes per link, lane, message, operation and so on.
-Sizes are those of the engine's structures on a 64-bit machine, including copies that exist at the
-peak. Packets in flight and rows of samples depend on the run, so upper bounds are used. The
-estimate should be right within a factor of two.
+The estimate covers the engine and the tables of a run: a number of bytes per link, lane, message,
+operation and so on. The process already holds the fabric, routes and program. Sizes are those of
+the engine's structures on a 64-bit machine, including copies that exist at the peak. Packets in
+flight and rows of samples depend on the run, so upper bounds are used. The estimate should be right
+within a factor of two.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class SendRates:
 def send_rates(
     prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes
 ) -> SendRates | None:
-    """The rates that a scenario states for a workload; None if no send has a rate.
+    """The rates of a scenario for the sends of a workload; None if no send has a rate.
 
     Args:
         prepared: The scenario with all its jobs.
@@ -102,7 +102,7 @@ def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
 def _waits(program: Program) -> NDArray[np.int64]:
     """Number of waits of its rank before each operation, shape (M,).
 
-    Every WAITALL counts; consecutive waits for single requests count once, even with computation
+    Every WAITALL counts. Consecutive waits for single requests count once, even with computation
     between them.
     """
     kind = program.kind

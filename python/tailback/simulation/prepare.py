@@ -66,8 +66,9 @@ links this matters."""
 
 
 KERNEL_PS = 100_000_000
-"""Longest plausible time of a small message in the software of hosts whose interfaces the operating
-system names: the kernel's TCP takes 20 to 50 µs, and adapters delay interrupts by up to that."""
+"""Longest plausible software time of a small message on hosts with network interfaces of the
+operating system. The kernel's TCP takes 20 to 50 µs, and adapters delay interrupts by as much.
+"""
 
 
 @dataclass
@@ -140,7 +141,7 @@ class PreparedScenario:
         program: All jobs' programs merged, each without its repetitions.
         job_of_label: Job of each label.
         notes: Irregularities in the input that were tolerated, and ``rate_notes``.
-        rate_notes: What is sent within hosts, at which rates, and who states them.
+        rate_notes: Notes on messages within hosts, their rates and the source of these.
     """
 
     scenario: Scenario
@@ -571,9 +572,11 @@ def _stage_ps(fabric: Fabric) -> int:
 # --- coarse packets ----------------------------------------------------------------------------
 
 FEWEST_PACKETS = 64
-"""Packets that a message needs so that coarse ones keep the order of placements: of 8, 16, 32 and
-64, the first whose rank correlation with full grain is 0.95
-(docs/measurements/approximations.md)."""
+"""Fewest packets per message with which coarse packets keep the order of placements.
+
+Of 8, 16, 32 and 64 it is the first with a rank correlation of 0.95 with full-size packets
+(docs/measurements/approximations.md).
+"""
 
 MOST_BYTES = 0.99
 """Share of the bytes that has to be in messages of so many packets: a tenth in messages of fewer
@@ -584,7 +587,7 @@ LARGEST = 64 << 10
 
 
 def fitting_size(program: Program, packet: int) -> int | None:
-    """The largest coarse packets of which messages have enough; None if that is none.
+    """The largest coarse packets that leave messages enough packets; None if there are none.
 
     Args:
         program: What all ranks do.

@@ -152,8 +152,8 @@ def forwarded_links(
     """The links that packets between pairs of nodes take according to forwarding tables.
 
     Returns:
-        A function from sources and destinations, shape (F,) each, to the index of the pair and the
-        link, one element for every link of every path; None if there are no tables.
+        A function of sources and destinations, shape (F,) each. It returns the indices of pair and
+        link, one element for every link of every path. None if there are no tables.
     """
     if scenario.fabric.forwarding is None:
         return None

@@ -1,6 +1,6 @@
 """The engine's settings as a scenario states them.
 
-The dataclasses have the fields of the engine's own structures, which check them; a field that is
+The dataclasses have the fields of the engine's own structures, which check them. A field that is
 None takes the engine's default.
 """
 

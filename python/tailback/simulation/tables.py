@@ -249,7 +249,7 @@ def _summary(
     hops = messages["switch_hops"].to_numpy()[mine].astype(np.int64).sum()
     # Messages within a host visit no switch and are left out of the average.
     crossing = (messages["switch_hops"].to_numpy() > 0) & mine
-    # In an interrupted run some packets are still in flight; their hops are not counted yet.
+    # In an interrupted run some packets are still in flight, and their hops are not counted yet.
     arrived = messages["arrived"].to_numpy()
     packets = arrived[crossing].astype(np.int64).sum()
     if not outcome.complete:

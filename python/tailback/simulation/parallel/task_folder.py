@@ -1,6 +1,6 @@
 """Simulations of a diagnosis as files in a folder, for workers on any machine that sees it.
 
-The diagnosis writes each change that it will need as a task; workers claim tasks by renaming them,
+The diagnosis writes each change that it will need as a task. Workers claim tasks by renaming them,
 and write the runs (:mod:`tailback.simulation.parallel.spread`). A worker that no longer renews its
 claim is taken for dead, and the diagnosis does its task. A simulation is a function of scenario,
 change and seed, so it does not matter who does it, or whether two do.
@@ -77,7 +77,7 @@ class TaskFiles:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a worker made of a task.
+    """Result of a task.
 
     Attributes:
         run: The run; None if the worker could not simulate it.
@@ -270,7 +270,7 @@ _DAMAGED = (
     zlib.error,
     pl.exceptions.PolarsError,
 )
-"""What NumPy, JSON, Pydantic and Polars raise for bytes that are not theirs."""
+"""Exceptions of NumPy, JSON, Pydantic and Polars for bytes of another format."""
 
 
 class TaskDataError(ValueError):

@@ -1,8 +1,8 @@
 """Simulates one job and leaves out its repeated steps as soon as they are stationary.
 
 The engine asks at several steps of each stretch whether the steps so far are stationary
-(:mod:`tailback.simulation.repetition.step_times`). Then all ranks continue behind the stretch;
-otherwise the simulation simply goes on, so that an attempt in vain costs the tests alone.
+(:mod:`tailback.simulation.repetition.step_times`). Then all ranks continue after the stretch.
+Otherwise the simulation goes on, and a failed attempt costs only the tests.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class StepChecks:
         count: Number of steps.
         first: First reported step and step of the first check.
         decide: Called with the step of each rank, the messages of the reported steps and the
-            traffic of links so far by mark (the window is the mark minus 1); returns the first step
-            to leave out, the first one after those, and the next check or None.
-        label_offset: If the program is one step, the number that is added to the labels of each of
-            its ``count`` repetitions; None if it has all steps.
+            traffic of links so far by mark (the window is the mark minus 1). It returns the first
+            step to leave out, the first one after those, and the next check or None.
+        label_offset: If the program is one step, the offset of the labels of each of its ``count``
+            repetitions. None if it has all steps.
     """
 
     bounds: NDArray[np.uint64]
@@ -162,7 +162,7 @@ class _Attempt:
     def decide(
         self, rank_step: NDArray[np.uint32], messages: Columns, traffic: Columns
     ) -> tuple[int, int, tuple[int, int] | None]:
-        """What to leave out at the current check, and the next one."""
+        """Steps to leave out at the current check, and the next check."""
         stretch = self.pending[0]
         count = stretch.counts.pop(0)
         end = stretch.first + stretch.kept
@@ -317,7 +317,7 @@ def _checks(
 
 
 def _cut_short(job: SteppedJob, kept: int) -> list[PlannedSkip]:
-    """What a program with the first ``kept`` steps of each stretch lacks."""
+    """Steps left out of a program with the first ``kept`` steps of each stretch."""
     return [
         PlannedSkip(
             (number,), {0: Cut(segment.begin, segment.begin + kept, segment.n_steps - kept)}, 0, 0.0

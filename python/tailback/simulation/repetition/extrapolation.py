@@ -2,9 +2,9 @@
 
 Simulated events are kept but shifted by the time skipped before them. Each skip adds a window with
 the traffic of its steps: the traffic of the simulated steps it is extrapolated from, scaled by the
-number of repetitions. Samples of skipped packets are drawn at random: the number of packets of a
-label that pass a link is known, and each is sampled there with the probability it would have in a
-simulation, so that estimates and their intervals keep their statistical meaning.
+number of repetitions. Samples of skipped packets are drawn at random. The number of packets of a
+label on a link is known. Each is sampled there with the same probability as in a simulation, so
+estimates and their intervals keep their statistical meaning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRUTH = (
 """Additive columns of table ``truth``."""
 
 KEYS = ("window", "label", "link")
-"""Columns of tables by window that number something; the others are sums."""
+"""Key columns of tables by window. The others are sums."""
 
 STREAM = 0x736B6970
 """Second key, beside the seed, of the generator that draws samples, which keeps it independent of
@@ -387,7 +387,7 @@ def draw_samples(
 
     Args:
         samples: Samples of simulated packets, as table ``samples``.
-        passes: What passes in each skip.
+        passes: Packets by label and link in each skip.
         one_in: Number of packets per sample that arrives.
         generator: Draws them.
 

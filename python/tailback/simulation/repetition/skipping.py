@@ -52,7 +52,7 @@ def simulate_skipping(
         random_routing: Whether routing makes random choices, so that steps do not repeat exactly.
 
     Returns:
-        The run, which is whole if no steps were stationary; or the reason why the workload has to
+        The run (without skips if no steps were stationary), or the reason why the workload has to
         be simulated without skips.
     """
     jobs = SteppedJob.all_of(workload)
@@ -122,12 +122,12 @@ def skip_notes(run: SkippedRun) -> list[str]:
 def interchangeable_links(fabric: Fabric) -> NDArray[np.int64]:
     """Groups of links between switches that the fabric does not distinguish.
 
-    Switches are told apart by what they are connected to: nodes are all different, and two switches
-    are equal as long as their links have the same rates and delays and lead to equal switches
-    (color refinement; Weisfeiler and Leman, 1968). Links between equal switches, of the same rate
-    and delay, form a group. In a tree these are the up links of a switch or of all equal switches
-    of a pod, and the down links to them. Routing that chooses among such links at random, or by
-    their load and otherwise at random, sends the same expected traffic over each.
+    Switches are distinguished by their connections. Nodes are all different. Two switches are equal
+    as long as their links have the same rates and delays and lead to equal switches (color
+    refinement, Weisfeiler and Leman, 1968). Links between equal switches, of the same rate and
+    delay, form a group. In a tree these are the up links of a switch or of all equal switches of a
+    pod, and the down links to them. Routing that chooses among such links at random, or by their
+    load and otherwise at random, sends the same expected traffic over each.
 
     Returns:
         Group of each link, -1 if it is alone, shape (L,).

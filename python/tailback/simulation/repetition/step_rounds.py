@@ -42,8 +42,9 @@ RATE = 0.02
 
 SINGLE_MARKS = 32
 """Number of steps of a stretch whose traffic is counted step by step: each adds a row per link.
-Later ones are counted in groups of this fraction of the steps before them, so that few of the steps
-that an extrapolation is based on are in a group that it is not based on as a whole."""
+Later steps are counted in groups, of this fraction of the steps before them. An extrapolation then
+uses nearly all of its steps in complete groups.
+"""
 
 
 def marks_of_steps(n: int) -> NDArray[np.int64]:
@@ -63,8 +64,8 @@ class SteppedProgram:
         start_ps: Start time of each rank.
         label_step: Mark of each label, 0 for none.
         copies: Number of copies of the jobs' labels: one more than there are marks.
-        label_offset: If ``program`` is one step that the engine repeats, the number that is added
-            to the labels of each of its steps, shape (m,); None if ``program`` has all of them.
+        label_offset: If ``program`` is one step that the engine repeats, the label offset of each
+            repetition, shape (m,). None if ``program`` has all steps.
     """
 
     program: Program
@@ -217,7 +218,7 @@ class SteppedJob:
         return Computations(compute, self._dependencies(begin, eager), unsent_ps, rejoins)
 
     def _without_sends(self, begin: int, end: int) -> tuple[float, bool]:
-        """What :class:`Computations` says about ranks that send nothing in these steps.
+        """Values of :class:`Computations` for ranks that send nothing in these steps.
 
         Returns:
             Its ``unsent_ps`` and ``rejoins``.

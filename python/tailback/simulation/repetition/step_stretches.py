@@ -12,8 +12,9 @@ from tailback.traffic.program import Op
 from tailback.traffic.steps import StepProgram
 
 IRREGULAR = 8.0
-"""Deviation from the median, in standard deviations (estimated by the median absolute deviation),
-above which a computation is an outlier: a normal variable deviates that far once in 10^15 times."""
+"""Smallest deviation of an outlier from the median, in standard deviations (estimated by the median
+absolute deviation). A normal variable deviates that far once in 10^15 times.
+"""
 
 NOTICEABLE = 0.02
 """Minimum deviation of an outlier, as a fraction of the median computation."""
@@ -28,8 +29,9 @@ LONG_BLOCK = 64
 """Steps per moving average that is used to detect drift of single ranks that hides in noise."""
 
 CERTAIN = 6.0
-"""Difference between two means of a rank's computation, in standard deviations of that difference,
-above which it is none of chance: there are as many differences as ranks times steps."""
+"""Smallest significant difference between two means of a rank's computation, in standard deviations
+of that difference. It is large because there are as many differences as ranks times steps.
+"""
 
 ROWS = 256
 """Number of steps whose moving averages are compared at once."""
@@ -58,7 +60,7 @@ def find_stretches(steps: StepProgram) -> list[Stretch]:
 
     A step in which a rank computes much longer than usual is a stretch of its own, as is a step
     that does not repeat. A stretch ends where the computations of any rank change, even if neither
-    their mean nor the longest one does: which ranks are slow, and between which messages, decides
+    their mean nor the longest one does. The slow ranks, and their place between messages, determine
     who waits for whom.
     """
     kinds = steps.kinds
@@ -95,7 +97,7 @@ class _PlacedComputations:
     """Computations of consecutive steps of one kind, by their place in the step.
 
     Attributes:
-        amount: Duration of each in each step, shape (n, C); places are ordered by rank.
+        amount: Duration of each in each step, shape (n, C). Places are ordered by rank.
         first: First place of each rank that computes.
     """
 

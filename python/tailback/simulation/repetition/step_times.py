@@ -16,8 +16,10 @@ FEWEST = 4
 """Minimum number of steps for a mean: fewer give no estimate of their variance."""
 
 ENOUGH = 23
-"""Minimum number of steps, first and last included, for anything but exact repetition: what looks
-stationary over fewer steps may be a state that ranks leave once small differences have grown."""
+"""Minimum number of steps, first and last included, for anything but exact repetition.
+
+Over fewer steps a state may look stationary that ranks leave once small differences have grown.
+"""
 
 LONGEST_PERIOD = 4
 """Maximum period, in steps, of exact repetition."""
@@ -260,9 +262,8 @@ def extrapolate(
     ``alone``: no other job runs, so the run may repeat itself exactly.
 
     The last step is not used, as traffic after the skip may influence it. The first steps are
-    discarded as warm-up: the shortest of several warm-ups is chosen after which steps are
-    stationary, that is, neither step times nor message latencies have a trend, and ranks do not
-    drift apart.
+    discarded as warm-up. Of several warm-ups the shortest is chosen after which steps are
+    stationary: neither step times nor message latencies have a trend, and ranks do not drift apart.
     """
     extrapolation = _from_senders(times, skipped, computations, alone)
     if extrapolation.why_not:
@@ -344,7 +345,7 @@ def _statistically(
     steady = error.steady_ps / total
     if not why and steady > PRECISION:
         why = f"the time of a step is known to {steady:.1%} only"
-        # The width falls with the square root of the number of steps; a third is added as margin.
+        # The width falls with the square root of the number of steps. A third is added as margin.
         wanted = ceil(first + 1 + n * max(1.33 * (steady / PRECISION) ** 2, 1.5))
     half = error.half_ps
     return Extrapolation(round(total), half, total / skipped, False, first, n, why, wanted)
