@@ -32,13 +32,13 @@ from tailback.telemetry.left_out import copies
 from tailback.telemetry.run_views import Side, labelled_by_receives
 
 MAX_DEPTH = 6
-"""Maximum length of a chain of waiting links; anything beyond counts for the last link."""
+"""Maximum length of a chain of waiting links. Links beyond count for the last one."""
 
 MIN_SHARE = 0.02
 """Shares of waiting below this are not followed."""
 
 NAMED_RANKS = 3
-"""Ranks named under a call: those that lose most time; the others are added up."""
+"""Number of ranks named under a call, those that lose most time. The others are added up."""
 
 
 @dataclass(frozen=True)
@@ -404,7 +404,7 @@ class _Part(NamedTuple):
 
 
 def _groups(waits: pl.DataFrame) -> Iterator[_Part]:
-    """Rows of each bundle and label; slicing one sorted table is faster than grouping."""
+    """Rows of each bundle and label. Slicing one sorted table is faster than grouping."""
     rows = waits.sort("bundle", "label", "value", "rank", descending=[False, False, True, True])
     key = rows.select("bundle", "label").to_numpy()
     first = np.flatnonzero((np.diff(key, axis=0, prepend=-1) != 0).any(axis=1))

@@ -1,8 +1,8 @@
 """Differences of two runs of one fabric: after minus before.
 
-A link that only one run has samples of counts as uncongested (0) in the other run, which hardly
-uses it; so does a link with too few samples and less than a twentieth of the other run's packets.
-A link without samples in either run has no data.
+A link with samples in one run only counts as uncongested (0) in the other run, which hardly uses
+it. So does a link with too few samples and less than a twentieth of the other run's packets. A link
+without samples in either run has no data.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LinkChange:
 
 
 MAX_DEVIATION = 8.0
-"""Largest deviation drawn, in standard errors; a normal variable never gets there."""
+"""Largest deviation drawn, in standard errors. A normal variable never reaches it."""
 
 UNUSED_SHARE = 0.05
 """A link counts as unused below this share of the other run's packets."""
@@ -88,7 +88,7 @@ def phases_of(before: FigureData, after: FigureData) -> list[str]:
 
 
 def compared(case: FigureCase) -> tuple[FigureData, FigureData] | None:
-    """The two runs of a case whose samples can be compared; None if there is no second one."""
+    """The two runs of a case, whose samples can be compared; None if there is no second one."""
     after = case.after
     if after is None or not after.measured or not case.sampled_reference.measured:
         return None

@@ -50,14 +50,14 @@ def write_evolution(
 
     Args:
         path: The file; an existing one is replaced, whole or not at all.
-        graph: The graph; its places are what the cells of ``panels`` number.
+        graph: The graph. The cells of ``panels`` are numbers of its places.
         panels: The network in panels of places, from ``torus_panels`` or ``tier_panels``.
         percent: Value of each place at each step, NaN where unknown, shape (steps, places); left
             out if there are more than ``MAX_VALUES``, with a note on the page.
-        full: Which of these are lower bounds, as the stall counter is full; same shape.
+        full: Which values are lower bounds because the stall counter is full, same shape.
         title: Source of the counters.
         report: Address of the report of the same run, relative to the page; empty without one.
-        notes: What else to say of the counters.
+        notes: Further notes on the counters.
 
     Returns:
         The path. The same input gives the same bytes.

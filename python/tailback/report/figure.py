@@ -185,8 +185,8 @@ def render(drawn: Figure, form: str, dpi: int = 150) -> bytes:
 def _settle(drawn: Figure) -> None:
     """Lay the figure out once, to round numbers.
 
-    The constraint solver's last digits depend on addresses in memory; they show in the ids that an
-    SVG derives from coordinates.
+    The constraint solver's last digits depend on addresses in memory. An SVG derives ids from
+    coordinates and would show them.
     """
     engine = drawn.get_layout_engine()
     if engine is None:

@@ -1,7 +1,7 @@
 """Data of the figures, computed once from the tables: loads of links by phase and by window.
 
 A report uses the same few numbers many times. They are derived here from the tables of a run, as
-plain arrays over links, and cached; figures and the HTML report share them and therefore agree.
+plain arrays over links, and cached. Figures and the HTML report share them and therefore agree.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class LinkLoad:
         congested_weight: Estimated packets that met congestion there.
         congested_variance: Estimated variance of ``congested_weight``.
         duration_ps: Time the selection spans, picoseconds.
-        bundle: Bundle of each link, with which its estimate is made; None where the rows are no
-            links, but windows of several together.
+        bundle: Bundle of each link, whose samples its estimate uses. None where rows are windows of
+            several links.
         kind: Tier and direction of each link as a number.
         shared: Whether one reservoir made both counts.
     """
@@ -312,7 +312,7 @@ class FigureData:
 
     @cached_property
     def samples_by_link_time(self) -> pl.DataFrame:
-        """The same by the time at which packets reached the link; by arrival if that is unknown."""
+        """The same by the time at which packets reached the link, else by arrival."""
         return samples_by_time_at_link(
             self.samples, self.run.tables["truth"], self.windows["window"], self.n_links
         )
@@ -343,7 +343,7 @@ class FigureData:
 
     @property
     def measured(self) -> bool:
-        """Whether receivers took samples; a re-simulation for its time alone has none."""
+        """Whether receivers took samples. A re-simulation for its time alone has none."""
         return self.samples.height > 0
 
     @cached_property

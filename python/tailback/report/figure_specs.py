@@ -1,7 +1,7 @@
 """Figures of the viewer other than links: bars, columns, points and lines, as plain values.
 
-The figures of ``tailback report --figures`` and these read the same numbers from the same
-functions; only the drawing differs.
+The figures of ``tailback report --figures`` take their numbers from the same functions. Only the
+drawing differs.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
 
 
 def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
-    """What the model explains of the measured time, one cause after the other; None without."""
+    """Explained parts of the measured time, cause after cause; None without an explanation."""
     if diagnosis is None or diagnosis.explanation is None:
         return None
     explanation = diagnosis.explanation
@@ -295,12 +295,12 @@ def time_unit(largest: float) -> tuple[str, float]:
 
 
 def _step_name(bar: WaterfallBar) -> str:
-    """What a step is called beside its bar."""
+    """Name of a step beside its bar."""
     return f"+ {bar.name}"
 
 
 def _amount(bar: WaterfallBar, is_total: bool, observed: int, times: Times) -> str:
-    """What stands beside a bar: its time, or what it adds and its share of the whole."""
+    """Text beside a bar: its time, or the added time and its share of the total."""
     if is_total:
         return format_time(bar.elapsed_ps)
     sign = "−" if bar.delta_ps < 0 else "+"

@@ -59,10 +59,10 @@ def _only(values: set[T], otherwise: T) -> T:
 
 
 RANKS_OF_LINE = 40
-"""Ranks of a line that have a box of their own; the box of the others names them."""
+"""Number of ranks of a line with a box each. The others share a box that names them."""
 
 REST = "other ranks"
-"""Name of the box of ranks that have none of their own; :func:`title` says which they are."""
+"""Name of the shared box of the other ranks. :func:`title` adds their numbers."""
 
 _RANGES = 12
 
@@ -166,7 +166,9 @@ def by_kind(frame: Frame) -> Frame:
 
 
 def prune_frames(frame: Frame, most: int, least: float) -> Frame:
-    """A copy with at most ``most`` children a frame, none below ``least``; the rest is summed up.
+    """A copy with at most ``most`` children a frame, none below ``least``.
+
+    The others are summed up.
 
     Args:
         frame: The top.

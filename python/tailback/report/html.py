@@ -1,6 +1,6 @@
 """The self-contained HTML report: one file, answer first, no network access.
 
-Verdict, remedy and tables are plain HTML; the viewer draws every figure from the payload. Names
+Verdict, remedy and tables are plain HTML. The viewer draws every figure from the payload. Names
 come from files and may be hostile: the template escapes all of them, data are in JSON that cannot
 contain markup, and the page's policy forbids the network and any script or style but its own.
 """
@@ -149,7 +149,7 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "column_plots": names["columns"],
         "points": names["points"],
         "grids": names["grids"],
-        # A single row of switches shows no positions; grids and the raster do.
+        # Grids and the raster show positions of switches, a single row does not.
         "node_link": names["grids"] is None
         and (names["layout"]["tiers"] > 1 or len(names["switch_names"]) == 1),
         "attribution": case.attribution,
@@ -351,8 +351,8 @@ def _steps(
 ) -> list[tuple[tuple[str, str, str] | None, str | None]]:
     """Each file of the remedy with the command that uses it, in the remedy's order.
 
-    With one command per file, as the remedy writes them, files and commands pair up in order;
-    otherwise each command belongs to the first file it names.
+    With one command per file, as the remedy writes them, files and commands pair up in order.
+    Otherwise each command belongs to the first file it names.
     """
     downloads = _downloads(diagnosis, files)
     commands = diagnosis.remedy.commands if diagnosis.remedy else []
@@ -369,7 +369,7 @@ def _steps(
 
 
 def _model(run: Run) -> str:
-    """What the numbers of a run come from."""
+    """Origin of the numbers of a run."""
     if "captured" in run.tables["jobs"]["placement"]:
         return "none: captured packets"
     return "packet engine" if run.summary.get("model", "packet") == "packet" else "fluid"

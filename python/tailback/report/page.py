@@ -1,4 +1,4 @@
-"""What our pages have in common: their parts, what they may load, and how they are written."""
+"""Common parts of all pages: templates, content policy and writing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def asset(name: str) -> str:
 
 
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
-    """A page template of this package, which may include others; what is put in is escaped."""
+    """A page template of this package, which may include others. Inserted values are escaped."""
     folder = resources.files("tailback.report")
     environment = jinja2.Environment(
         autoescape=True,
@@ -43,7 +43,10 @@ def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None)
 
 
 def _shown(value: object) -> object:
-    """What is put into a page: names keep their order of writing, what is ours stays as it is."""
+    """A value inserted into a page.
+
+    Names keep their order of writing, and markup of this package is unchanged.
+    """
     return in_order(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -60,7 +63,9 @@ def content_policy(script: str, style: str) -> str:
 
 
 def write_page(path: str | Path, page: str, what: str) -> Path:
-    """Write ``page``, which an error calls ``what``; what was there stays until it is complete.
+    """Write ``page``, called ``what`` in errors.
+
+    An existing file stays until the new one is complete.
 
     Raises:
         RunError: The file cannot be written.

@@ -1,4 +1,4 @@
-"""What each rank did when: the calls and waits of a measured run, summed in windows of time."""
+"""Activity of each rank over time: the calls and waits of a measured run, summed in windows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ROWS = 500
 """Rows at most. Of more ranks neighbours stand together, as many in each row."""
 
 CALLS_NAMED = 250
-"""Calls that a window may name, the longest ones; a report stores their numbers in a byte."""
+"""Maximum number of calls named, the longest ones. A report stores their numbers in a byte."""
 
 KINDS = tuple(part for part in PARTS if part not in ("imbalance", "noise"))
-"""What a rank can be doing. A wait keeps its kind here, whatever made the other rank late."""
+"""Activities of a rank. A wait keeps its kind here, whatever made the other rank late."""
 
 WAITS = tuple(
     kind
@@ -150,7 +150,7 @@ def rank_timeline(
 
 
 class _Intervals:
-    """What each rank did, as intervals since the first one began that do not overlap."""
+    """Activity of each rank, as disjoint intervals of the time since the first rank began."""
 
     def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
         hosts = tables["hosts"].sort("rank")
@@ -259,7 +259,7 @@ def _sum_in_windows(edges: Ints, cell: Ints, start: Ints, end: Ints, cells: int)
 def _longest_calls(
     intervals: _Intervals, edges: Ints, each: int, n_rows: int
 ) -> tuple[Ints, list[str]]:
-    """The call of each row and window that took longest, and the names; -1 without one."""
+    """The longest call of each row and window (-1 without any), and the names."""
     calls = intervals.calls.select("name", length=pl.col("leave_ps") - pl.col("enter_ps"))
     names = calls.group_by("name").agg(pl.col("length").sum())
     heavy = names.sort("length", "name", descending=[True, False])["name"].to_list()

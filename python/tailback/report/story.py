@@ -52,7 +52,7 @@ def story_of(
     roots: Sequence[LinkEvidence],
     lines: Sequence[CallSite],
 ) -> list[Step]:
-    """Steps from the cause to the remedy, without those that the diagnosis says nothing about.
+    """Steps from the cause to the remedy, as far as the diagnosis has them.
 
     Args:
         diagnosis: The diagnosis.

@@ -21,10 +21,10 @@ FRAMES = 200
 """Frames at most."""
 
 ROWS = 500_000
-"""Rows of one link in one frame and phase that a report carries; above that frames are joined."""
+"""Maximum number of rows (link, frame and phase) in a report. Beyond it, frames are joined."""
 
 MIN_FRAMES = 12
-"""Frames are not joined to fewer than this; the least congested links are left out instead."""
+"""Minimum number of frames. Instead of joining more, the least congested links are left out."""
 
 BINS_A_BAND = 48
 PHASES_SHOWN = 8
@@ -197,9 +197,10 @@ class Timeline:
     def _band(self, tier: int, direction: str) -> TimelineBand:
         """Highest congested fraction of each group of neighbouring links in each frame.
 
-        Means hide hot links, so a cell keeps the maximum; a fraction of a few samples is mostly
-        noise and would always win. So each link counts with the evidence of its bundle, and the
-        links of one switch count together: frames are short, samples of one link few.
+        Means hide hot links, so a cell keeps the maximum. A fraction of a few samples is mostly
+        noise and would always be the maximum. So each link counts with the evidence of its bundle,
+        and the links of one switch count together. Frames are short and have few samples of one
+        link.
         """
         evidence = self.evidence
         links = np.flatnonzero((evidence.tier == tier) & (evidence.direction == direction))

@@ -104,7 +104,7 @@ def _draw(
 
 
 def _shade(row: int) -> int:
-    """Saturated links are darkest; what waits further up is lighter."""
+    """Saturated links are darkest, and waiting links are lighter the further up they are."""
     return max(6 - row, 3)
 
 

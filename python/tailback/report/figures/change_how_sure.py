@@ -51,7 +51,7 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
 
 
 def _without(number: int) -> str:
-    """What is said of links without a congested sample in either run: they have no such error."""
+    """Sentence on links without a congested sample in either run, which have no standard error."""
     if not number:
         return ""
     return f";\nleft out: {counted(number, 'link', ',')} without a congested sample in either run"

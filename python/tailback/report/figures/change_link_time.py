@@ -62,8 +62,8 @@ def aligned(before: Timeline, after: Timeline) -> tuple[Timeline, Timeline]:
 def band_changes(before: Timeline, after: Timeline) -> list[TimelineBand]:
     """Bands of two aligned courses with the change of their cells.
 
-    A row that one run does not use in a frame counts as 0 there; NaN where neither uses it, or
-    where one has samples but too few.
+    A row that one run does not use in a frame counts as 0 there. It is NaN where neither run uses
+    it, or where one has too few samples.
     """
     out = []
     for earlier, other in zip(before.bands, after.bands, strict=True):

@@ -38,7 +38,7 @@ THICKNESSES = 12
 
 @dataclass(frozen=True, eq=False)
 class Shading:
-    """What a drawing of the fabric shows on each link.
+    """Values and colours of the links in a drawing of the fabric.
 
     Attributes:
         value: Shade of each link, shape (L,), NaN for no data.
@@ -46,7 +46,7 @@ class Shading:
         most: Packets of the widest line.
         quantity: Scale of the values.
         label: What the scale means, with its unit.
-        words: What the drawing shows, in front of how to read it.
+        words: Subject of the drawing, written before the legend.
     """
 
     value: NDArray[np.float64]
