@@ -1,4 +1,4 @@
-"""What adapters of hosts counted besides bytes, from the tables that ``tailback record`` writes.
+"""Statistics of adapters besides bytes, from the tables of ``tailback record``.
 
 ``ethtool-HOST-RANK.csv`` has a row for each statistic of a network driver that changed::
 
@@ -6,7 +6,7 @@
     2026-11-22T11:06:10.4Z,n3,eth2,rx_prio3_pause,12
 
 ``infiniband-*.csv`` and ``ethernet-*.csv`` have a column for each counter. Losses and errors are
-read less often than bytes; their cells are empty in between.
+read less often than bytes. Their cells are empty in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEY: Final = ("node_name", "interface", "counter")
 def recorded_statistics(folder: Path) -> tuple[pl.DataFrame, list[str]]:
     """Readings of all adapters of a recording, of each counter those at which it changed.
 
-    What is damaged is left out: a rank that was killed may leave half a line.
+    Damaged values are left out. A rank that was killed may leave half a line.
 
     Args:
         folder: The folder ``counters`` of the recording.
@@ -41,7 +41,7 @@ def recorded_statistics(folder: Path) -> tuple[pl.DataFrame, list[str]]:
         for file in sorted(folder.glob(f"{kind}-*.csv")):
             readings, bad = _readings(file)
             if kind == "infiniband":
-                # The recorder shortens the name; the packets were marked before they arrived.
+                # The recorder shortens the name. The packets were marked before they arrived.
                 marked = {"ecn_marked": "np_ecn_marked_roce_packets"}
                 readings = readings.with_columns(pl.col("counter").replace(marked))
             parts.append(readings)

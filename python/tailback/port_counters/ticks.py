@@ -34,9 +34,9 @@ _PORT_DEVICES: Final = frozenset({0xD2F0, 0xD2F2, 0xD2F4, OMNI_PATH, 0x24F1})
 """Device ids of Quantum, Quantum-2, Quantum-3, and of both kinds of Omni-Path adapters."""
 
 _WIDTHS: Final = (1, 2, 4)
-"""Lanes of the ports of these devices; wider ports ended with DDR switches."""
+"""Lanes of the ports of these devices. Wider ports ended with DDR switches."""
 _FASTEST_LANE_TICKS_GBPS: Final = 25.8
-"""Fastest lane of a switch that counts ticks by lane: EDR; HDR and later exist in Quantum only."""
+"""Fastest lane of a switch that counts ticks by lane: EDR. Only Quantum has HDR and later."""
 _SAME_RATE: Final = 0.03
 """Relative difference of two statements of one rate: 56 Gb/s is printed for FDR's 54.5."""
 _SLOWEST_LANE_GBPS, _FASTEST_PORT_GBPS = 2.0, 800.0

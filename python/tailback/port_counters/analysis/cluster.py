@@ -37,7 +37,7 @@ class Cluster:
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces.
 
-        Contributions are added up on the workers, sixteen at a time; only the total is transferred.
+        Contributions are added up on the workers, sixteen at a time. Only the total is transferred.
 
         Raises:
             CounterError: A worker cannot read a piece.

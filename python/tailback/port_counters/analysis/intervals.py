@@ -1,7 +1,7 @@
 """From readings to intervals: what a port did between two readings of its counters.
 
-:mod:`tailback.port_counters.increments` defines what to conclude from a counter that fell or that
-is at its largest value; neither is treated as an ordinary difference.
+A counter that fell, or that is at its largest value, gives no ordinary difference.
+:mod:`tailback.port_counters.increments` defines these cases.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     """Turn readings into intervals: n readings of a port give n − 1.
 
     The time of a reading is the estimate of equation 3 of Alali et al., *A Measurement Study of
-    Congestion in an InfiniBand Network* (start of the query plus half its turn-around); a stall
+    Congestion in an InfiniBand Network* (start of the query plus half its turn-around). A stall
     fraction above 1 is kept, because it shows the error of those times.
 
     Args:
@@ -131,9 +131,9 @@ def _beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
 def in_order(readings: pl.DataFrame) -> pl.DataFrame:
     """The readings by port and series, each series in the order in which it was taken.
 
-    That is the order of time, unless the clock was set back: counters rise with time, so of the
-    order of time and the given one that in which the counters of the series fall less often is
-    taken.
+    That is the order of time, unless the clock was set back. Counters rise with time. Of the order
+    of time and that of the rows, the one is taken in which the counters of the series fall less
+    often.
 
     Args:
         readings: Rows of ``READINGS``.

@@ -299,7 +299,7 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
     """Give readings or intervals the names, capacities and ticks of the fabric's ports.
 
     A port is found by GUID and number, by local identifier and number, by name and interface, or by
-    name and number; a capacity or tick given by the source is kept.
+    name and number. A capacity or tick given by the source is kept.
 
     Args:
         frame: Rows of ``counter_readings`` or ``counter_intervals``.
@@ -373,7 +373,7 @@ def with_port_names(intervals: pl.LazyFrame, inventory: PortInventory) -> pl.Laz
 _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
 """The keys by which a port is found, and the column of the rows that holds each."""
 _PORT_FACTS: Final = ("name", "gbps", "tick", "tick_high", "port")
-"""What the fabric states about a port; its number only where the source names the interface."""
+"""The fabric's facts about a port. Its number is used only where the source names the interface."""
 
 
 def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
@@ -446,7 +446,7 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
 
     Args:
         readings: Rows of ``counter_readings``.
-        tick_ns: Tick given by the user, for all readings, nanoseconds; None derives it from the
+        tick_ns: Tick given by the user, for all readings, nanoseconds. None derives it from the
             speed of the port, as ``tailback collect`` does for unknown devices.
 
     Returns:

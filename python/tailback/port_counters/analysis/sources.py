@@ -1,7 +1,7 @@
 """Counters of any source, ready for analysis: files of any reader, or Parquet archives.
 
-Files are read whole; archives and collections stay on disk and are processed in passes, so they may
-be of any size.
+Files are read into memory. Archives and collections stay on disk and are processed in passes, so
+they may be of any size.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class CounterSource:
 
     Attributes:
         kinds: Names of the sources, without duplicates.
-        counters: Content of files; of a collection the counters of errors, of an archive nothing.
+        counters: Content of files. It has only the counters of errors of a collection, and nothing
+            of an archive.
         archive: An archive of ``counter_intervals``; also that of a collection.
         ports: Distinct ``node_guid, node_name, port`` of a collection; None for other sources.
         path: The archive, for error messages.
@@ -131,7 +132,7 @@ class CounterSource:
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
     def port_events(self, inventory: PortInventory, last_ns: int | None = None) -> pl.DataFrame:
-        """What the ports counted of errors, pauses and marks: rows of ``port_events``.
+        """Errors, pauses and marks that the ports counted, as rows of ``port_events``.
 
         Args:
             inventory: The ports.
@@ -206,7 +207,7 @@ def load(
         reader: Name of the reader for all of them; None detects each format.
         every_ns: Nanoseconds from one file to the next, for formats without time stamps.
 
-    A file that is empty, damaged or of no known format is left out if others can be read; a note
+    A file that is empty, damaged or of an unknown format is left out if others can be read. A note
     names it.
 
     Raises:

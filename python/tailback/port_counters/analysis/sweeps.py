@@ -36,8 +36,8 @@ class Sweeps:
     """The sweeps of some intervals, in order; those without any are left out.
 
     Attributes:
-        period_ns: Usual length of an interval; 0 where no length is known, so that every distinct
-            time is a sweep.
+        period_ns: Usual length of an interval. Where it is unknown it is 0, and every distinct time
+            is a sweep.
         start_ns: Instant from which intervals belong to each sweep, shape (sweeps,).
         number: Number of each sweep, counting empty periods, shape (sweeps,).
         time_ns: Earliest end of an interval in each, shape (sweeps,).

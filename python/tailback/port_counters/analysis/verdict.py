@@ -1,7 +1,7 @@
-"""What counters alone can say: which ports wait for credit, how long, and what that costs.
+"""The verdict from counters alone: which ports wait for credit, how long, and at what cost.
 
-They show where data waited, but not whose data it was or why: that takes a trace. Means are over
-time: the stalled time of a port over the time it was observed.
+They show where data waited. Whose data it was, and why it waited, only a trace shows. Means are
+over time: the stalled time of a port over the time it was observed.
 """
 
 from __future__ import annotations

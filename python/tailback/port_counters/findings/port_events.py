@@ -1,4 +1,4 @@
-"""What ports counted besides bytes and stalls: errors, pauses, marks, losses, and what each means.
+"""Counters of ports besides bytes and stalls: errors, pauses, marks and losses, and their meaning.
 
 :data:`MEANINGS` is the one table of these counters. Every reader of counters looks up the names of
 its source here (:func:`meaning_of`) and passes the values on as rows of :data:`READINGS`. Names and
@@ -110,7 +110,7 @@ _SAID: Final = {
         "packets were lost, or took different paths (adaptive routing)",
     ),
 }
-"""What the port did, the unit of the number, and what follows, by kind."""
+"""By kind: the event, the unit of its count, and the conclusion."""
 
 
 _LEAST_SHARE: Final = 0.001
@@ -182,12 +182,12 @@ KINDS: Final = (
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a counter counts, and what follows from its rise.
+    """Meaning of a counter, and the conclusion from its rise.
 
     Attributes:
-        kind: What its rise says, one of :data:`KINDS`.
+        kind: Kind of event that it counts, one of :data:`KINDS`.
         side: Whether it counts what the port receives (``rx``) or sends (``tx``). Errors of ``rx``
-            come from the cable or the far end; pauses of ``rx`` are the far end's.
+            come from the cable or the far end. Pauses of ``rx`` are the far end's.
         unit: ``events``, or ``us``: a time in microseconds.
         bits: Width of a counter that stops at all ones; None where it is wider or wraps.
     """
@@ -339,7 +339,7 @@ def normal_name(counter: str) -> str:
 
 @cache
 def meaning_of(counter: str) -> Meaning | None:
-    """What a counter means; None if its name does not say, or nothing follows from it."""
+    """Meaning of a counter; None if its name does not show it, or nothing follows from it."""
     if counter.endswith(EXTENDED):
         narrow = meaning_of(counter.removesuffix(EXTENDED))
         return None if narrow is None else replace(narrow, bits=None)
@@ -374,8 +374,8 @@ def port_events(
 
     Args:
         readings: Rows of :data:`READINGS`, in any order.
-        unused: Interfaces of each host that do not carry the job's messages, such as that of its
-            management network; they are left out.
+        unused: Interfaces of each host that are left out, because they do not carry the job's
+            messages. An example is the interface of the management network.
 
     Returns:
         Rows of :data:`PORT_EVENTS`, by kind, full counters first, then by number; empty if nothing
@@ -524,7 +524,7 @@ def _total(kind: str, counts: Mapping[str, int]) -> int:
 def _step(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
     """Rise of a counter since the reading before, null at the first.
 
-    A counter that fell was reset: what it counted before is known, and what it counted since.
+    A counter that fell was reset. Its counts before the reset and since are both known.
     """
     rise = value - value.shift(1).over(key)
     return pl.when(rise >= 0).then(rise).when(rise < 0).then(value)
@@ -533,8 +533,8 @@ def _step(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
 def _rises(readings: pl.DataFrame) -> pl.DataFrame:
     """Rise and last value of each counter of each port, and the seconds between its readings.
 
-    The rise is a lower bound (``at_least``) after a reset, which hides what was counted since the
-    reading before, and from a reading that only says what the counter was not above.
+    The rise is a lower bound (``at_least``) in two cases. A reset hides the events since the
+    reading before. A reading may give only an upper bound of the counter.
     """
     value = pl.col("value").cast(pl.Int128)
     at_most = pl.col(AT_MOST).fill_null(False) if AT_MOST in readings.columns else pl.lit(False)
@@ -602,7 +602,7 @@ def event_port(row: Mapping[str, Any], peers: Peers | None = None) -> str:
 def ports_counted(
     rows: pl.DataFrame, peers: Peers | None = None, *, during_run: bool = False
 ) -> str:
-    """What ports counted of one kind, with the largest figure.
+    """Events of one kind that ports counted, with the largest figure.
 
     Args:
         rows: Rows of ``port_events`` of one kind, largest first.
@@ -620,7 +620,7 @@ def ports_counted(
         rate = f"{bound_sign(worst)}{_figure(worst['per_second'])} a second"
     figures = ", ".join(part for part in (rate, _paused(worst), names) if part)
     if worst["full"]:
-        # What a full counter counted meanwhile is unknown; what it shows is a lower bound.
+        # A full counter stops counting, so its value is a lower bound.
         text = f"{name} {did.format('≥ ' + _number(worst['since_reset'], unit))}"
         text += f" since the last reset, with {worst['full'][0]} at its largest value"
     elif worst["finding"] in ("paused", "pausing") and not worst["count"]:

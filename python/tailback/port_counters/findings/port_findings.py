@@ -2,25 +2,25 @@
 
 A port of a lossless network *stalls* without credit, and counters show for how long. An Ethernet
 port carrying TCP queues and drops packets instead. Its service rate is the rate at which it sends
-while packets are queued; a port that serves less than its nominal rate is degraded. Queue lengths
-are read only at instants, so a persistent queue must be inferred, in two ways:
+while packets are queued. A port with a service rate below its nominal rate is degraded. Queue
+lengths are read only at instants, so a persistent queue must be inferred, in two ways:
 
 *Outlasted*. Queues are FIFO. If a port sent fewer bytes in an interval than were queued at its
 start, the queue was never empty in it, so the service rate is bytes over time. The only assumption
 is that ports are work-conserving.
 
 *Sampled*. Readings sample the queue over time. A work-conserving port sends whenever packets are
-queued; so, at its nominal rate R, the expected share of readings with a queue is at most the share
-of time needed to send its bytes at R. If it is significantly larger, the port serves less than R.
-Significance is tested with batch means, which account for autocorrelation, at a family-wise level
-of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
+queued. At its nominal rate R, the expected share of readings with a queue is therefore at most the
+share of time needed to send its bytes at R. If it is significantly larger, the port serves less
+than R. Significance is tested with batch means, which account for autocorrelation, at a family-wise
+level of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
 first.) The test is skipped if an interval shows that the port reached R.
 
 Where counters of bytes or packets are lower bounds, as in an interval with a reset, the bytes are
 unknown, and such an interval proves nothing.
 
-A port that pause frames of its far end stopped serves nothing meanwhile: the time that it was
-paused is not counted, and an interval with pauses of unknown length proves nothing.
+A port that its far end paused serves nothing meanwhile. Paused time is not counted, and an interval
+with pauses of unknown length proves nothing.
 
 There is no other threshold: a rate that cannot be distinguished from the nominal one within the
 resolution is not degraded. The resolution comprises :data:`FRAME_BYTES` per packet, which are on
@@ -61,7 +61,7 @@ FALSE_POSITIVE_RATE: Final = 0.01
 MIN_CLOCK_RATIO: Final = 4.0
 """Minimum ratio of the length of a window to the time stamp error for a usable rate."""
 MIN_BATCHES: Final = 5
-"""Minimum number of batches; with fewer, Student's quantile is too large for any significance."""
+"""Minimum number of batches. With fewer, Student's quantile is too large for any significance."""
 
 _PLACE: Final = (
     Column("node_name", pl.String, "name of the node or switch"),
@@ -370,7 +370,7 @@ def _degraded(port: _Port, level: float) -> _Finding | None:
     by_outlasting, by_sampling = _outlasted(port), _sampled(port, level)
     if by_outlasting is None or by_sampling is None:
         return by_outlasting or by_sampling
-    # Sampling shows the duration; outlasted queues show the service rate.
+    # Sampling shows the duration, and outlasted queues show the service rate.
     chosen = by_outlasting.chosen | by_sampling.chosen
     return replace(by_outlasting, evidence="outlasted, sampled", chosen=chosen)
 
@@ -415,7 +415,7 @@ class _Samples:
         queued: Share of the readings with a queue, of each interval.
         busy: Mean share of the time that the bytes take at the nominal rate.
         excess: Mean of the queued share beyond the busy one.
-        error: What ``excess`` must exceed to be significant.
+        error: Limit of ``excess`` above which it is significant.
         batches: Number of batches.
     """
 
@@ -482,7 +482,7 @@ class RateTests:
 
 
 def rate_tests(intervals: pl.DataFrame) -> RateTests:
-    """What :func:`port_findings` can tell of the rates of the links.
+    """Tests of the rates of the links that :func:`port_findings` can make.
 
     Args:
         intervals: Rows of ``counter_intervals``, as for :func:`port_findings`.
@@ -526,7 +526,7 @@ def _ran_full(port: _Port, active: Bools) -> bool:
 def _mean(values: Floats) -> tuple[float, float, int]:
     """Mean of an autocorrelated series, its standard error and the number of batches.
 
-    Batch means with √n batches of √n consecutive values; the method requires both to grow with n.
+    Batch means with √n batches of √n consecutive values. The method requires both to grow with n.
     """
     batches = int(np.sqrt(len(values)))
     if batches < 2:
@@ -596,7 +596,7 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
 
 
 def cannot_tell(events: pl.DataFrame) -> list[str]:
-    """What counters cannot show.
+    """Limits of the counters.
 
     Args:
         events: Table ``port_events``: with pauses in it, they are no open question.
@@ -738,13 +738,13 @@ def unit_factor(findings: pl.DataFrame, peak: float) -> float | None:
 
 def _serves_fraction(slow: pl.DataFrame, factor: float) -> pl.Series:
     """Which slow links serve about 1/``factor`` of their rates."""
-    # Counters leave out a part of each frame; a reading has an error to both sides.
+    # Counters leave out a part of each frame, and a reading has an error to both sides.
     share = slow["served_gbps"] / slow["nominal_gbps"] * factor
     return (share >= SMALLEST_FRAME_SHARE) & (share <= 1 / SMALLEST_FRAME_SHARE)
 
 
 def rates_too_high(rows: pl.DataFrame, factor: float) -> str:
-    """The stated rates have another unit; ``rows`` are those of the links that seem slow."""
+    """The stated rates have another unit. ``rows`` are those of the links that seem slow."""
     about = int(_serves_fraction(rows, factor).sum())
     return (
         f"{about} of {counted(rows.height, 'link')} that seem slow serve about 1/{factor:,.0f} of "

@@ -219,7 +219,7 @@ NOT_MOVED: Final = (
 
 
 def _unknown(verdict: PortVerdict) -> str:
-    """What is known without counters of queues and drops, or where nothing moved."""
+    """Verdict without counters of queues and drops, or without any traffic."""
     if not verdict.moved:
         return NOT_MOVED
     text = f"no source counts the queues or drops of {counted(verdict.ports, 'port')}"

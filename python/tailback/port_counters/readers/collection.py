@@ -1,7 +1,7 @@
 """Collections of ``tailback collect``: the intervals of finished segments.
 
-``DIR/intervals/*.parquet`` holds rows of ``counter_intervals``, in order; a segment that is still
-being written is not there yet. For the rounds of an InfiniBand study, give ``DIR/readings`` to
+``DIR/intervals/*.parquet`` holds rows of ``counter_intervals``, in order. A segment that is still
+being written is not among them. For the rounds of an InfiniBand study, give ``DIR/readings`` to
 ``analysis.rounds.scan``.
 """
 
@@ -134,7 +134,7 @@ def _utc(time_ns: int) -> str:
 
 
 def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
-    """What the ports of a collection counted of errors.
+    """Counters of errors of the ports of a collection.
 
     Returns:
         Rows of ``port_events.READINGS``; counters that rose and have no meaning; and notes on

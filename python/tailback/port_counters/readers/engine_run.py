@@ -2,7 +2,7 @@
 
 A simulated port gives the same rows as a real one, so every analysis of counters can be checked
 where the truth is known. A run with counters (``[probes] counters`` of its scenario) gives
-readings; one without gives its time windows as intervals.
+readings. A run without gives its time windows as intervals.
 """
 
 from __future__ import annotations

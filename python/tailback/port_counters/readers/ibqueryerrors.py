@@ -7,7 +7,7 @@ One line per port::
 
 It prints only counters above its thresholds, which it lists at the end (``## Thresholds:``; 0 for
 the others). A counter that it prints later was at or below its threshold before
-(:func:`with_unprinted`); data and packets of a port without errors are not printed and unknown.
+(:func:`with_unprinted`). Data and packets of a port without errors are not printed, and so unknown.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 
 
 def _unprinted(text: str) -> Unprinted:
-    """What the summary at the end of the output states."""
+    """Facts of the summary at the end of the output."""
     lines = [line.strip() for line in text.split("\n") if line.startswith("##")]
     listed = [line for line in lines if line.startswith(("## Thresholds:", "## (null)"))]
     suppressed = (line.split()[2:] for line in lines if line.startswith("## Suppressed:"))
@@ -284,7 +284,7 @@ def _values(
     unknown: dict[str, None],
     further: dict[str, Any],
 ) -> dict[str, int]:
-    """The counters of one line; others go to ``further``, or to ``unknown`` if not used."""
+    """The counters of one line. Others go to ``further``, or to ``unknown`` if not used."""
     out: dict[str, int] = {}
     text, at, offset = match["rest"], 0, match.start("rest")
     while text[at:].strip():
@@ -309,7 +309,7 @@ def _values(
 
 
 def _row(values: dict[str, int]) -> dict[str, Any]:
-    """Columns of ``READINGS`` from the counters of a line; the width follows from their kind."""
+    """Columns of ``READINGS`` from the counters of a line. The width follows from their kind."""
     wide = "extended" in values or any(v > U32_MAX for v in values.values())
     largest = U64_MAX if wide else U32_MAX
     row: dict[str, Any] = {}

@@ -27,7 +27,7 @@ GEMINI_TILES: Final = {"X": 8, "Y": 4, "Z": 8}
 """Tile links of a directional link: 8, 4 and 8 of a router's 40 network tiles."""
 
 LANES_A_TILE: Final = 3
-"""``sendlinkstatus`` counts lanes; a tile link has three."""
+"""``sendlinkstatus`` counts lanes, of which a tile link has three."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _port_column(
         return "sysclassib"
     if raw := _IBNET.get(name):
         port = ports.setdefault(("", None), LdmsPort(None))
-        # The 32-bit and 64-bit sets have the same names; the later, wider one is used.
+        # The 32-bit and 64-bit sets have the same names. The later, wider one is used.
         port.cumulative = [value for value in port.cumulative if value.target != raw.target]
         port.cumulative.append(Value(index, raw.target, raw.scale))
         return "ibnet"

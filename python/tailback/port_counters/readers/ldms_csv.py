@@ -1,7 +1,7 @@
 """CSV files of LDMS (store_csv): ibnet, sysclassib, Gemini and Aries samplers.
 
 The header is the first line, ``#Time, Time_usec, …``, or a separate file next to the data called
-``<name>.HEADER`` or ``HEADER``, which LDMS can write. Counters become readings; the percentages of
+``<name>.HEADER`` or ``HEADER``, which LDMS can write. Counters become readings. The percentages of
 the Gemini sampler become intervals where the file has no counters.
 """
 
@@ -333,7 +333,7 @@ def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:
     """Tiles, capacity and flags of a directional link of which some lanes are active.
 
     "A tile link is functional as long as at least one lane is active" (Jha et al., II-A). The
-    number of lanes gives only bounds for the number of working tiles; the stall is divided by the
+    number of lanes gives only bounds for the number of working tiles. The stall is divided by the
     upper bound, so it is a lower bound where the two differ.
     """
     tiles = GEMINI_TILES[axis]

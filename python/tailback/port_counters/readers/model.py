@@ -62,7 +62,7 @@ class DeviceIdentity:
 
 @dataclass(frozen=True)
 class Unprinted:
-    """What a source leaves out of one reading of a fabric.
+    """Counters and ports that a source leaves out of one reading of a fabric.
 
     Attributes:
         thresholds: Largest value that is not printed, of counters with one above 0; None if the
@@ -256,8 +256,8 @@ def _names(
 ) -> tuple[dict[str, str], list[str]]:
     """Name of each device by its key, and a note on names that several devices have.
 
-    Labels are part of a name only where they tell apart two devices that have the same counter of
-    the same port: a label may also describe a counter, such as the kind of its queue.
+    Labels are part of a name only where they distinguish two devices with the same counter of the
+    same port. A label may also describe a counter, such as the kind of its queue.
     """
     sharing = Counter(device.name for device in devices.values())
     keys = [key for key, device in devices.items() if sharing[device.name] > 1]
@@ -315,7 +315,7 @@ def with_all_drops(frame: pl.DataFrame) -> pl.DataFrame:
 
     Linux counts what the queueing discipline of an interface drops apart from what its core and the
     driver drop (``tx_dropped``): no packet is in both. Where a port has both, a reading of one
-    alone says nothing of the sum.
+    alone does not give the sum.
     """
     if "queue_drops" not in frame.columns:
         return frame

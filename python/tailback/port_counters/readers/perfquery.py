@@ -9,7 +9,7 @@ A section ``# PortSamplesControl`` (``-c``) states the bytes in a tick of the de
 plus 1. Its other fields set up a sampling of which nothing is printed.
 
 PortXmitWait is supported in an extended section only if CapMask2 has bit 1, and in a plain one only
-if CapMask has bit 12; otherwise perfquery prints 0 (InfiniBand Architecture, vol. 1, 16.1.3.5).
+if CapMask has bit 12. Otherwise perfquery prints 0 (InfiniBand Architecture, vol. 1, 16.1.3.5).
 """
 
 from __future__ import annotations

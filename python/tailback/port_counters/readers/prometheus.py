@@ -77,9 +77,11 @@ _DROPS: Final = {
     for role, column in (("drops", "drops"), ("queue drops", "queue_drops"))
     for name in ALIASES[role]
 }
-"""Names under which Linux, drivers and SNMP count what an Ethernet port drops: one counter, which
-the collectors of an exporter may each serve. ``queue_drops`` are others
-(:func:`~tailback.port_counters.readers.model.with_all_drops`)."""
+"""Names of the drop counter of an Ethernet port in Linux, drivers and SNMP.
+
+Several collectors of an exporter may serve this one counter. ``queue_drops`` are others
+(:func:`~tailback.port_counters.readers.model.with_all_drops`).
+"""
 _RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column.endswith("gbps"))
 _QUERY: Final = (
     "tailback_port_xmit_wait_ticks_total, node_infiniband_port_transmit_wait_total, "
@@ -151,7 +153,7 @@ class PortSeries:
     unknown: dict[str, None] = field(default_factory=dict)
 
     def knows(self, name: str) -> bool:
-        """Whether a metric is read; one that is not is noted."""
+        """Whether a metric is read. Others are noted."""
         if _target(name)[0] or name == _HOST or meaning_of(name) is not None:
             return True
         self.unknown.setdefault(name or "a series without a name")
@@ -324,10 +326,10 @@ def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | N
 
 
 def _device_name(labels: Mapping[str, str]) -> str:
-    """Device of a series; each InfiniBand adapter of a host is one, named as by rdma-ndd."""
+    """Device of a series. Each InfiniBand adapter of a host is one, named as by rdma-ndd."""
     label, name = _first(labels, _NODE) or ("", "")
     if label == "instance":
-        # What the exporter listens on; one that reads switches does not run on them.
+        # The address of the exporter. An exporter that reads switches does not run on them.
         name = labels.get("guid") or re.sub(r":[0-9]{1,5}$", "", name)
     name = name or labels.get("guid", "")
     adapter = labels.get("device")

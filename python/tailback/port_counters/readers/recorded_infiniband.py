@@ -5,10 +5,10 @@ A line is one reading of one port::
     time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,…,node_guid,rate
     2026-11-22T11:06:10.4Z,n1,mlx5_0/1,51615148,13197,90,…,b859:9f03:00c9:1a2c,100 Gb/sec (4X EDR)
 
-A port is found in the fabric by the GUID of its adapter; in recordings without GUIDs by host and
-port number, if the host has one adapter. Only adapters are counted: no port of a switch is in it.
-Data are bytes (the recorder multiplies the device's words of four octets), ``xmit_wait`` is in
-ticks of the device.
+A port is found in the fabric by the GUID of its adapter. In recordings without GUIDs it is found by
+host and port number, if the host has one adapter. Only adapters are counted: no port of a switch is
+in it. Data are bytes (the recorder multiplies the device's words of four octets), ``xmit_wait`` is
+in ticks of the device.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         device=pl.when(pl.col("node_guid") == 0).then("device"),
     )
     frame, devices = identified(frame, {"device": "device"})
-    # The recorder shortens the name; the packets were marked before they arrived.
+    # The recorder shortens the name. The packets were marked before they arrived.
     counter = pl.col("counter").replace("ecn_marked", "np_ecn_marked_roce_packets")
     events = events_of_table(table, frame, names).with_columns(counter)
     ticks = [

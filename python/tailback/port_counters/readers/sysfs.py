@@ -1,7 +1,7 @@
 """A sysfs tree of InfiniBand devices: ``/sys/class/infiniband`` or a copy of it.
 
 ``<device>/ports/<n>/counters/port_xmit_wait`` and its neighbours hold one number each. Where the
-driver has no value, the file contains ``N/A (no PMA)`` or cannot be read: that value is null and
+driver has no value, the file contains ``N/A (no PMA)`` or cannot be read. That value is null and
 flagged, and the other ports are still read.
 """
 

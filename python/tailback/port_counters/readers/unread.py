@@ -1,4 +1,4 @@
-"""Files near to port counters that no reader reads: what they are, and what to give instead."""
+"""Files similar to port counters that no reader reads: their kind, and what to give instead."""
 
 from __future__ import annotations
 
