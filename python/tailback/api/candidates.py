@@ -74,7 +74,7 @@ def make_candidates(
     (``prepare(…, allow_hosts)``), every placement is also computed on the same number of those.
 
     With ``run``, the incremental placement (Taffet, 2019, section 4.2.2) and the shifted one use
-    the congestion measured in it; the placement in use is kept, and its method also yields a
+    the congestion measured in it. The placement in use is kept, and its method also yields a
     recomputed variant. Placements equal to an earlier one are left out.
     """
     job = prepared.observed
@@ -151,7 +151,11 @@ def _problems(
 def _variants(
     method: str, problems: Iterable[HostChoice], recompute: bool
 ) -> Iterator[PlacementVariant]:
-    """Variants of one method. A file names its hosts; only shifts avoid congestion."""
+    """Variants of one method.
+
+    Variants of a placement on other hosts. A file names its hosts, and only shifts avoid
+    congestion.
+    """
     for hosts in problems:
         if hosts is HostChoice.IN_USE:
             yield PlacementVariant(method)

@@ -224,7 +224,7 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
     """Links whose congested fraction certainly changed most: by the 95 % bound nearer to zero.
 
     Fractions are shrunk estimates, as in ``changes.parquet``. A run that does not use a link has no
-    congestion there; its fraction is null.
+    congestion there, and its fraction is null.
     """
     change = link_change(before, after)
     least = np.abs(np.nan_to_num(change.certain_change))

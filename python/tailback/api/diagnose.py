@@ -270,23 +270,17 @@ def diagnose(
         options_given |= options_on_ranks(options)
         ignored = [name for name, value in options_given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
-    case_source = Source.of(_source_without_captures(source, named, contexts), **options)
-    with case_source.named_in_errors(changed=allow_hosts is not None):
-        expected = _EvidenceFiles.of(case_source.case, counters, jobs, samples).expected_run(
-            prepare(case_source.scenario, allow_hosts, case_source.notes),
-            step,
-            watch,
-            threads,
-            forecast,
+    origin = Source.of(_source_without_captures(source, named, contexts), **options)
+    with origin.named_in_errors(changed=allow_hosts is not None):
+        expected = _EvidenceFiles.of(origin.case, counters, jobs, samples).expected_run(
+            prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
-    prepared, run, simulated = expected.prepared, expected.run, expected.known
+    prepared, run, runs = expected.prepared, expected.run, expected.known
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
     repeated = repetitions(seeds, run)
     with spread(workers, dask, tasks) as folder:
-        evaluate = make_evaluate(
-            prepared, watch, threads=threads, simulated=simulated, tasks=folder
-        )
+        evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
         workflow = _Workflow(
             prepared,
             run,
@@ -304,7 +298,7 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    before = [*notes_on_recording(case_source.scenario), *notes_on_network(case_source.scenario)]
+    before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
     diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
     step("charging the stall time", 1.0)
     return DiagnosisResult(

@@ -41,7 +41,7 @@ COLUMNS = {
 
 
 _ORDER = ("elapsed_ps", "busiest_link_ps", "path_length")
-"""What placements are ordered by, where it is known."""
+"""Column by which placements are sorted, if it is known."""
 
 
 @dataclass(frozen=True, eq=False)

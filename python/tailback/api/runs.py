@@ -42,7 +42,7 @@ def model_description(run: Run) -> str:
 
 
 def skipped_part(run: Run) -> str:
-    """What was not simulated but extrapolated, in a few words; empty where nothing was."""
+    """The extrapolated part of a run in a few words; empty if all of it was simulated."""
     facts = run.summary.get("skipped")
     if facts is None:
         return ""
