@@ -100,7 +100,7 @@ class Commands(click.Group):
 def _load(module: str) -> ModuleType:
     """Import a module without garbage collection, a sixth of the time that frees nothing.
 
-    What modules define is left out of later collections, too: it lives as long as the process.
+    Later collections also skip the objects of modules, which live as long as the process.
     """
     collects = gc.isenabled()
     gc.disable()

@@ -182,7 +182,7 @@ def _class(row: dict[str, Any]) -> str:
 
 
 def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
-    """What can be concluded about the cause from counters, and what cannot."""
+    """Conclusions from counters about the cause, and their limits."""
     root = roots(verdict, inventory.wiring)
     lines = ["", "WHERE IT MAY START", *wrap(root)] if root else []
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]

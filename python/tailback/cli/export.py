@@ -97,7 +97,7 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
 
 
 def _most_congested(named: pl.DataFrame) -> list[str]:
-    """The links with most congested packets, else with most packets, and what is not known."""
+    """The links with most congested packets, else with most packets, and unknown counts."""
     # Scheme csig only counts the packets whose bottleneck a link was.
     counted_columns = [
         name

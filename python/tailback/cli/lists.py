@@ -86,7 +86,7 @@ def list_parts(kind: str | None, form: str) -> None:
 
 
 def _capability_lines(tells: dict[str, str], indent: str) -> list[str]:
-    """What a format records and what it does not, one line each."""
+    """Recorded and missing facts of a format, one line each."""
     width = max((len(what) for what in tells), default=0)
     lines = []
     for what, text in tells.items():

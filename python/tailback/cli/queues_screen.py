@@ -80,12 +80,12 @@ def queues_screen(
 
 
 def told_of(kind: str) -> str:
-    """Kind of events that the sentence of a verdict tells of; empty if it tells of none."""
+    """Kind of events in the sentence of a verdict; empty if there is none."""
     return {"faults": "errors", "slower": "slower"}.get(kind, "")
 
 
 def noticed_lines(verdict: Verdict) -> list[str]:
-    """What is odd in the counters, what was not used, and the notes."""
+    """Oddities of the counters, unused columns, and the notes."""
     seen = [(str(count), _NOTICED[name]) for name, count in verdict.noticed.items() if count > 0]
     above = verdict.ports.filter(pl.col("maximum") > 1).height
     if above:
@@ -106,7 +106,7 @@ def noticed_lines(verdict: Verdict) -> list[str]:
 
 
 def _judged_by(verdict: PortVerdict) -> str:
-    """What the verdict rests on."""
+    """Evidence of the verdict."""
     if verdict.counted("paused").height:
         return (
             "Ethernet with pause frames: its ports are judged by utilization, queues, drops, and "
@@ -150,7 +150,7 @@ def _degraded(verdict: PortVerdict) -> list[str]:
 
 
 def _queued(verdict: PortVerdict) -> list[str]:
-    """Ports by how often they queue; drops of the others come behind."""
+    """Ports by how often they queue, then the other ports with drops."""
     noteworthy = verdict.findings.filter(
         pl.col("queued_share").is_not_null() | (pl.col("drops") > 0)
     )
@@ -184,7 +184,7 @@ def _queued(verdict: PortVerdict) -> list[str]:
 
 
 def event_lines(events: pl.DataFrame, peers: Peers, shown_kind: str) -> list[str]:
-    """What ports counted of errors, pauses, marks and losses.
+    """Counts of errors, pauses, marks and losses of ports.
 
     Args:
         events: Table ``port_events``.

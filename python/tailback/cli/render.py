@@ -33,7 +33,7 @@ CAUSES_ON_LINKS = (
 
 
 def _communication(diagnosis: Diagnosis) -> str:
-    """Share of exposed communication, and of what computation hides if there is any."""
+    """Share of exposed communication, and of hidden communication if there is any."""
     share, waits = percent(diagnosis.communication_fraction), "with waits for late ranks"
     if diagnosis.hidden_fraction is None:
         return f"{share} of rank time in communication ({waits})"
@@ -89,7 +89,7 @@ def diagnosis_lines(
 
 
 def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[str]:
-    """What the rules found, the most congested links, and the call sites that congest them."""
+    """Findings of the rules, the most congested links, and the call sites that congest them."""
     of_model = ", in the model" if diagnosis.explanation is not None else ""
     lines = list[str]()
     # A finding without a rule only repeats the verdict.
@@ -210,7 +210,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path, rank_files: Sequence[RankFile]) 
 
 
 def candidate_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
-    """All that was proved, of every kind, also what is slower: estimate and proof.
+    """Estimate and proof of every simulated candidate, slower ones included.
 
     The gain is of packets, against ``before_ps``, which has a separate row unless it is that of
     one of the candidates.

@@ -66,8 +66,8 @@ def align_columns(
 def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     """Text in lines of the screen's width, of which the first may begin in its own way.
 
-    Lines are measured in columns as a terminal shows them (:func:`display_width`); a word that no
-    line holds is cut.
+    Lines are measured in columns as a terminal shows them (:func:`display_width`). A word that is
+    longer than a line is cut.
     """
     # No line ends between a number and its per cent sign.
     unbroken = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
@@ -84,7 +84,7 @@ def command_lines(command: str) -> list[str]:
 
 
 def _filled(text: str, width: int, first: str, indent: str, *, cut: bool) -> list[str]:
-    """Lines of at most so many columns, broken at spaces; ``textwrap`` counts characters.
+    """Lines of limited width, broken at spaces. ``textwrap`` counts characters instead of columns.
 
     Args:
         text: What is broken, made safe.
