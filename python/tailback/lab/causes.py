@@ -26,7 +26,7 @@ class Flow:
 
 @dataclass
 class Setting:
-    """How a run differs from the nominal one; causes are applied to it one by one.
+    """Differences of a run from the nominal one. Causes are applied to it one by one.
 
     Attributes:
         hosts: Host of each rank.
@@ -64,7 +64,7 @@ FORMS = {
 """How each cause is written."""
 
 _ONCE = frozenset({"imbalance", "noise", "placement", "one-spine"})
-"""Causes that a run has once; a second one would replace the first."""
+"""Causes that a run has only once. A second one would replace the first."""
 
 
 def apply(text: str, setting: Setting, plan: Plan) -> None:
@@ -222,7 +222,7 @@ def draw(seed: int, plan: Plan) -> list[str]:
 
     Args:
         seed: The same seed draws the same.
-        plan: The lab; only causes that it can have are drawn.
+        plan: The lab. Only causes that are possible in it are drawn.
 
     Returns:
         Causes as :func:`apply` takes them.

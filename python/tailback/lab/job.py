@@ -96,7 +96,7 @@ def run(
 
 
 def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path) -> list[str]:
-    # Open MPI knows networks of IPv4 only; the hosts have one interface besides the loopback.
+    # Open MPI only supports networks of IPv4. The hosts have one interface besides the loopback.
     network = "10.0.0.0/8" if plan.ip == 4 else "e0"
     other = 10 - plan.ip
     parameters = {
@@ -135,7 +135,7 @@ def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path
 
 
 def _library(work: Path, *, marked: bool) -> Path:
-    """The library that makes waiting ranks sleep, and marks their sockets; compiled."""
+    """The compiled library that makes waiting ranks sleep, and marks their sockets."""
     library = work / "ranks.so"
     names = ["pause.c", "mark.c"] if marked else ["pause.c"]
     with as_file(files("tailback.lab")) as folder:

@@ -1,4 +1,4 @@
-"""What a lab consists of: nodes, addresses, links, and the commands that make them.
+"""The parts of a lab: nodes, addresses and links, and the commands that make them.
 
 Nothing here touches the machine.
 """
@@ -45,7 +45,7 @@ class Link:
     """One direction of a cable.
 
     Attributes:
-        number: From 1, in the order of ``links.csv``; the two directions of a cable follow each
+        number: From 1, in the order of ``links.csv``. The two directions of a cable follow each
             other.
         source: Node that sends.
         target: Node that receives.
@@ -135,7 +135,7 @@ class Plan:
         return links
 
     def _address(self, network: tuple[int, int], end: int) -> str:
-        """Address in the network of a cable; the last three bytes are the same in both versions."""
+        """Address in the network of a cable. The last three bytes are the same in both versions."""
         first, second = network
         if self.ip == 4:
             return f"10.{first}.{second}.{end}"
@@ -203,7 +203,7 @@ class Plan:
         return commands
 
     def settle(self, rates_bps: dict[int, int], spines: list[str]) -> list[Command]:
-        """Commands that set rates and the spines in use; they can be repeated.
+        """Commands that set rates and the spines in use. They can be repeated.
 
         Args:
             rates_bps: Rates of links that differ from the nominal one, by number of the link.

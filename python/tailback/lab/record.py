@@ -30,7 +30,7 @@ _AFTERWARDS_S = 0.5
 
 @dataclass(frozen=True)
 class RankNotes:
-    """What one rank of a program measured itself, in seconds.
+    """Times measured by one rank of a program, seconds.
 
     Attributes:
         rank: The rank.
@@ -148,7 +148,7 @@ def _write_fabric(plan: Plan, setting: Setting, folder: Path) -> None:
 
 
 def _notes(folder: Path) -> list[RankNotes]:
-    """What the ranks wrote; nothing if the program does not do that."""
+    """Notes written by the ranks; empty if the program writes none."""
     notes = []
     for file in folder.iterdir():
         try:

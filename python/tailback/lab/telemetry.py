@@ -21,10 +21,10 @@ from tailback.lab.plan import Command, Plan
 from tailback.lab.spec import LabError
 
 SAMPLES = "samples.csv"
-"""What receivers counted, in the folder of a case."""
+"""File of the counts of receivers in the folder of a case."""
 
 LINKS = "links.csv"
-"""What ports counted, in the folder of the truth."""
+"""File of the counts of ports in the folder of the truth."""
 
 TOOLS = {"clang": "clang", "bpftool": "bpftool", "mount": "mount", "umount": "mount"}
 """Programs that build and load the programs, and the Debian package that has each."""
@@ -123,7 +123,7 @@ def multiarch() -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Unmount what was installed in the folder of a lab; can be repeated."""
+    """Unmount the programs installed in the folder of a lab. Can be repeated."""
     pinned = folder / FOLDER
     if pinned.is_mount():
         system.run(Command(("umount", str(pinned))))
@@ -180,7 +180,7 @@ class Truth:
     lost: NDArray[np.int64]
 
     def since(self, before: Truth) -> Truth:
-        """What was counted after ``before``."""
+        """Counts since ``before``."""
         return Truth(*(getattr(self, name) - getattr(before, name) for name in vars(self)))
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 Wait = Callable[[float], bool]
-"""Waits for some seconds; true as soon as the recording is to end."""
+"""Waits for some seconds. Returns true as soon as the recording is to end."""
 
 
 class BackgroundRecorder:

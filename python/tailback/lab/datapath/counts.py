@@ -32,8 +32,8 @@ class LinkSums:
     """Estimates, additive over senders, receivers and intervals: shape (L + 1,), by link number.
 
     Attributes:
-        samples: Samples of the link; an estimate if hashes are ambiguous.
-        packets: Estimated packets; unbiased, so they may be negative.
+        samples: Samples of the link, estimated if hashes are ambiguous.
+        packets: Estimated packets. The estimate is unbiased and may be negative.
         variance: Estimated variance of ``packets``.
         idle: Variance that ``packets`` would have on a link without packets.
         bytes: Estimated bytes.

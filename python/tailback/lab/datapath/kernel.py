@@ -142,7 +142,7 @@ class Sums:
     bins: NDArray[np.int64]
 
     def since(self, before: Sums) -> Sums:
-        """The increments since ``before``; keys are never removed."""
+        """The increments since ``before``. Keys are never removed."""
         rows = {key.tobytes(): row for row, key in enumerate(before.keys)}
         old = np.array([rows.get(key.tobytes(), -1) for key in self.keys], np.int64)
         in_before = old >= 0
