@@ -69,7 +69,7 @@ class WorstPort:
 
 @dataclass
 class MetricsBoard:
-    """Current state; written by the collector, read by the metrics endpoint.
+    """Current state, written by the collector and read by the metrics endpoint.
 
     Attributes:
         sweeps: Sweeps completed.
@@ -110,12 +110,12 @@ class MetricsBoard:
     extra: Callable[[], Sequence[tuple[str, str, str, float | int]]] = tuple
 
     def begin(self, targets: Sequence[PortTarget], earlier: Rows | None = None) -> None:
-        """Replace the ports; those that stay keep their state.
+        """Replace the ports. Those that stay keep their state.
 
         Args:
             targets: The ports.
             earlier: Last readings of a previous session, as rows of ``targets``. Intervals begin
-                there; the readings themselves are out of date and not shown.
+                there. The readings themselves are out of date and not shown.
         """
         count = len(targets)
         with self._lock:
@@ -140,7 +140,7 @@ class MetricsBoard:
             self._table = TargetTable.of(targets)
 
     def update(self, rows: Rows) -> None:
-        """Add readings; of several of one port the last counts."""
+        """Add readings. Of several readings of a port the last counts."""
         if not len(rows):
             return
         _, reverse = np.unique(rows["target"][::-1], return_index=True)
@@ -171,7 +171,7 @@ class MetricsBoard:
             self._errors[errors["target"]] = errors["values"]
 
     def _note_stall(self, rows: Rows, steps: IntervalColumns) -> None:
-        """Take over the stall of the intervals that end with ``rows``; the lock is held."""
+        """Take over the stall of the intervals that end with ``rows``. The lock is held."""
         at = rows["target"]
         share = stall_fraction(steps, at, self._table)
         full = self._table.latched(rows) & ~self._jumped[at]
@@ -184,7 +184,7 @@ class MetricsBoard:
         self._measured[at] = measured
 
     def _full(self) -> NDArray[np.bool_]:
-        """Which ports have a full stall counter that is plausible; the lock is held."""
+        """Which ports have a full stall counter that is plausible. The lock is held."""
         out = np.zeros(len(self._last), np.bool_)
         read = np.flatnonzero(self._last["time_ns"] > 0)
         out[read] = self._table.latched(self._last[read]) & ~self._jumped[read]
@@ -199,7 +199,7 @@ class MetricsBoard:
         return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
 
     def _shown(self) -> NDArray[np.bool_]:
-        """Which ports were read recently; the lock is held."""
+        """Which ports were read recently. The lock is held."""
         missed = self.sweeps - self._sweep - 1
         return np.asarray((self._last["time_ns"] > 0) & (missed < MAX_MISSED_SWEEPS), np.bool_)
 
@@ -230,7 +230,10 @@ class MetricsBoard:
 
     @property
     def edition(self) -> tuple[int, int]:
-        """Changes when a sweep ends; where none has ended, as in rounds, with every reading."""
+        """Changes when a sweep ends.
+
+        If none has ended, as in rounds, it changes with every reading.
+        """
         return self.sweeps, 0 if self.sweeps else self.readings
 
     def metrics(self) -> str:
@@ -368,7 +371,7 @@ def _error_families(errors: Rows) -> list[tuple[str, str, str, list[float | int]
 
 
 def _identity(target: PortTarget) -> tuple[int, int, bool, bool]:
-    """What must agree for the readings of a port to continue: the port and its counters' widths."""
+    """Port and widths of its counters: if these agree, its series of readings continues."""
     return target.guid, target.port, target.extended, target.extended_wait
 
 

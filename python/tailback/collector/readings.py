@@ -47,7 +47,7 @@ WORD_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class TargetTable:
-    """The targets of a segment as columns; every array has one entry per target.
+    """The targets of a segment as columns. Every array has one entry per target.
 
     Attributes:
         targets: The targets themselves.
@@ -56,7 +56,7 @@ class TargetTable:
         gbps: Data rate in gigabits per second, 0 where not known.
         tick_ns: Length of a tick, or the least it may be, nanoseconds.
         tick_high_ns: The longest that a tick may be, NaN where it is known.
-        data_top: Largest value of the data counter, in words; the same limit holds for packets.
+        data_top: Largest value of the data counter, in words. The same limit holds for packets.
         wait_top: Largest value of PortXmitWait, in ticks.
     """
 
@@ -119,13 +119,13 @@ class PortReader:
     """Requests the counters of targets and combines the answers into readings.
 
     A target with 64-bit data and a 32-bit PortXmitWait takes two requests, sent one after the
-    other; the reading has the instant of the one with PortXmitWait.
+    other. The reading has the instant of the one with PortXmitWait.
 
     Args:
-        targets: What can be read.
+        targets: The targets.
         exchange: Where requests go.
-        offset_ns: What to add to the monotonic clock for UTC, nanoseconds.
-        unbroken: Result of :meth:`unbroken` of the previous reader; these series continue.
+        offset_ns: Difference of UTC and the monotonic clock, nanoseconds.
+        unbroken: Result of :meth:`unbroken` of the previous reader. These series continue.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class PortReader:
         self._exchange = exchange
         self._offset_ns = offset_ns
         self._partial: dict[int, tuple[mads.PortCounterValues, Reply, bool] | str] = {}
-        # The reading that follows one that failed spans a gap; so does a session's first.
+        # The reading after a failed one spans a gap. So does a session's first.
         self._missed = [(target.guid, target.port) not in unbroken for target in targets]
         self._changed: dict[int, tuple[int, int, tuple[int, ...]]] = {}
         self.begin_errors()
@@ -227,8 +227,8 @@ class PortReader:
         target = self.targets[index]
         flags = int(Flag.GAP) if self._missed[index] else 0
         self._missed[index] = False
-        # Some agents count without announcing it; one that returns 0 and announces nothing does
-        # not.
+        # Some agents count without announcing it. An agent that returns 0 and announces nothing
+        # does not count.
         if not wait and not (target.wait or target.extended_wait):
             flags |= int(Flag.NO_COUNTER)
         return (
@@ -284,8 +284,8 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
 def errors_frame(errors: Rows, rows: Rows, table: TargetTable) -> pl.DataFrame:
     """Convert counters of errors to rows of ``port_events.READINGS``.
 
-    A counter that is 0 all the time has no rows; of others the table has the first value, each
-    change, and the value at the last reading.
+    A counter that stays 0 has no rows. Of others the table has the first value, each change, and
+    the value at the last reading.
 
     Args:
         errors: Rows of ``ERRORS``, those of a port in order.

@@ -4,12 +4,12 @@ A segment is eight octets of magic followed by records::
 
     length u32 | crc32 u32 | kind u8 | 3 zeros | payload (length octets)
 
-all little-endian; the checksum covers the kind and the payload. The first record is the header
+all little-endian. The checksum covers the kind and the payload. The first record is the header
 (``H``, zlib-compressed JSON: what is read, and how), followed by readings (``R``, rows of
 ``readings.RAW``), counters of errors (``C``, zlib-compressed rows of ``readings.ERRORS``) and
-events (``E``, JSON). A record is written with one system call and never
-overwritten, so a killed process leaves whole records and at most one torn record at the end, which
-the checksum reveals. A segment is never opened for writing again.
+events (``E``, JSON). A record is written with one system call and never overwritten, so a killed
+process leaves whole records and at most one torn record at the end, which the checksum reveals. A
+segment is never opened for writing again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskFullError(CounterError):
-    """The disk is full; the write may succeed later."""
+    """The disk is full. The write may succeed later."""
 
 
 MAGIC: Final = b"TBSEG01\n"
@@ -52,7 +52,7 @@ _MARK_OCTETS: Final = 4
 
 @dataclass
 class Segment:
-    """What a segment holds.
+    """Content of a segment.
 
     Attributes:
         targets: The ports to which ``rows["target"]`` refers by index.
@@ -86,7 +86,7 @@ class SegmentWriter:
     """Writes one segment.
 
     Args:
-        path: File to create; must not exist.
+        path: File to create. It must not exist.
         targets: The ports that readings refer to by index.
         facts: How the readings are collected; plain data.
 
@@ -225,7 +225,7 @@ class _Record:
 
 
 def _records(data: bytes) -> Iterator[_Record]:
-    """The whole records of a segment, in order; octets between them are damaged."""
+    """The complete records of a segment, in order. Octets between them are damaged."""
     place = len(MAGIC)
     while True:
         record = _record_at(data, place)

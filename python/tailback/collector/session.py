@@ -45,7 +45,7 @@ class CollectorSettings:
         sweeps: Number of sweeps, None for no limit.
         duration_ns: How long to collect, None for no limit.
         hosts: Also read the ports of adapters.
-        fabric: Discovery file that lists the ports; None discovers them.
+        fabric: Discovery file that lists the ports. None discovers them.
         rediscover_ns: Look for changes of the subnet this often, None never.
         tick_ns: Length of a tick for all ports, None takes that of ``ticks``.
         roll_ns: Time after which a segment is finished and compacted.
@@ -111,7 +111,7 @@ class CollectorSession:
         exchange: Where requests go.
         collection: Where readings go.
         board: State that the metrics endpoint publishes.
-        log: Gets lines for the administrator; device names in them are unescaped.
+        log: Gets lines for the administrator. Device names in them are unescaped.
         clock: Monotonic clock in nanoseconds, the one of ``exchange``.
         sleep: Waits the given seconds of that clock.
     """
@@ -149,11 +149,11 @@ class CollectorSession:
         self._begun_ns = self._clock()
 
     def stop(self) -> None:
-        """End after the requests in flight; safe in a signal handler."""
+        """End after the requests in flight. Safe in a signal handler."""
         self._stop = True
 
     def rediscover(self) -> None:
-        """Look for changes of the subnet at the next opportunity; safe in a signal handler."""
+        """Look for changes of the subnet at the next opportunity. Safe in a signal handler."""
         self._rediscover = True
 
     def run(self) -> SessionSummary:
@@ -283,7 +283,7 @@ class CollectorSession:
             self._journal.sync()
 
     def _report_failures(self) -> None:
-        """Record failures since the last call; log when a device starts and stops failing."""
+        """Record failures since the last call, and log when a device starts or stops failing."""
         self._board.unreachable = len(self._exchange.unresponsive_nodes)
         new: dict[str, list[str]] = {}
         failed_now: Counter[str] = Counter()
@@ -325,7 +325,7 @@ class CollectorSession:
             self._journal.event({"time_ns": now, "what": what, **facts})
 
     def _housekeeping(self) -> bool:
-        """Sync and rediscover if it is due; returns whether the ports changed."""
+        """Sync and rediscover if it is due. Returns whether the ports changed."""
         if self._journal.full:
             self._journal.flush()
         self._sync()
@@ -335,7 +335,7 @@ class CollectorSession:
         return (self._rediscover or old) and self._find_ports(first=False)
 
     def _find_ports(self, *, first: bool) -> bool:
-        """Find the ports and begin a segment for them; returns whether they changed."""
+        """Find the ports and begin a segment for them. Returns whether they changed."""
         self._rediscover = False
         self._discovered_ns = self._clock()
         self._exchange.reset_unresponsive()

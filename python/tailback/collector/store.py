@@ -88,8 +88,7 @@ class Clock:
     """The clock of a session: UTC at its start, continued by the monotonic clock of the machine.
 
     Attributes:
-        boot: Identifies the boot of the machine, within which monotonic times can be compared; 0
-            where it is unknown.
+        boot: Boot of the machine, within which monotonic times can be compared. 0 if unknown.
         offset_ns: UTC minus monotonic time, nanoseconds.
     """
 
@@ -123,7 +122,7 @@ class Collection:
     """The folder of a collection, held by one collector at a time.
 
     Args:
-        path: The folder; created if it does not exist, continued if it is a collection.
+        path: The folder. It is created if it does not exist, and continued if it is a collection.
 
     Raises:
         CounterError: The folder holds something else, belongs to another user, cannot be written,
@@ -198,7 +197,7 @@ class Collection:
             Notes: octets lost at the end of a segment or within it, segments with a damaged header.
 
         Raises:
-            CounterError: A file cannot be read or written; its segment stays.
+            CounterError: A file cannot be read or written. Its segment stays.
         """
         notes = []
         for path in self.segments():
@@ -259,9 +258,8 @@ class Collection:
     def _carried(self, number: int, table: TargetTable, clock: Clock) -> Carried:
         """The last reading of each target before segment ``number``, as rows of its table.
 
-        A reading of the same boot gets the time that ``clock`` would have given it, so that a step
-        of the machine's clock between two sessions neither prevents an interval nor changes its
-        length.
+        A reading of the same boot gets the time of ``clock``. A step of the machine's clock between
+        two sessions then neither prevents an interval nor changes its length.
         """
         files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
         if not files:
@@ -313,7 +311,7 @@ class Collection:
         return Carried(kept, kept["target"][changed], clocks, errors)
 
     def _next_number(self) -> int:
-        # Tables may have been moved elsewhere, and a number must not be reused; the last readings
+        # Tables may have been moved elsewhere, and a number must not be reused. The last readings
         # of ports remain. Other names are the user's own files.
         names = [p.name for part in (".", *_PARTS) for p in (self.path / part).iterdir()]
         matches = (_NUMBERED.fullmatch(name) for name in names)
@@ -382,7 +380,7 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file next to ``path`` and rename it once it is complete and on the disk.
 
     Raises:
-        CounterError: It cannot be written; no partial file is left.
+        CounterError: It cannot be written. No partial file is left.
     """
     new = path.with_name(f".{path.name}.new")
     try:

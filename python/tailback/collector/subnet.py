@@ -108,8 +108,8 @@ def _stated_ticks(
     attribute is optional, and ibsim 0.12 ends the subnet manager if its own device is asked: it
     forwards the request to opensm, which takes it for an answer (``perfquery -c`` does the same).
 
-    One port of each agent is asked, as a device has one clock for its samples, and only once: an
-    attribute that a device lacks does not appear later.
+    One port of each agent is asked, since a device has one clock for its samples. It is asked only
+    once, since a missing attribute does not appear later.
     """
     stated = {target.guid: target.tick_bytes for target in previous}
     asked = {t.lid: t for t in targets if t.tick_high_ns is not None and t.guid not in stated}
