@@ -30,7 +30,7 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "other-traffic": "placement",
     "slow-link": "placement",
 }
-"""The kind of remedy that removes each cause; other kinds may help as well."""
+"""The kind of remedy that removes each cause. Other kinds may help as well."""
 
 USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
 """Kinds of remedy that users can apply without the operators of the network."""
@@ -53,7 +53,7 @@ def recommend(
     Args:
         run: The observed run.
         diagnosis: Its diagnosis.
-        candidates: What was tried, including the unchanged run under the name of its placement.
+        candidates: The candidates, including the unchanged run under the name of its placement.
         files: Files the caller writes for a recommended placement: name → purpose.
         commands: Commands to run with them.
 
@@ -167,7 +167,7 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
     """Changes that should remove the cause but are proved to make things worse."""
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
-        return ""  # There are many placements; a worse one says nothing about the others.
+        return ""  # There are many placements. A worse one does not rule out the others.
     worse = [c for c in candidates if c.kind == kind and c.proved and gain(c, before) <= -MIN_GAIN]
     return makes_it_worse(worse, before) if worse else ""
 
@@ -175,7 +175,7 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
 def _advice(
     diagnosis: Diagnosis, candidates: Sequence[Candidate], now: str, *, helped: bool
 ) -> str:
-    """What to do besides changing the placement; empty if there is nothing else."""
+    """Advice besides a change of the placement; empty if there is none."""
     cause = diagnosis.cause
     main_finding = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":
@@ -217,7 +217,7 @@ def saves(candidate: Candidate, before: Candidate) -> str:
 
 
 def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = False) -> str:
-    """Advice to use another placement; ``meanwhile`` until the operators apply a better remedy."""
+    """Advice to use another placement, or to use it ``meanwhile`` until operators act."""
     start = "Meanwhile use" if meanwhile else "Use"
     return (
         f"{start} placement {_placement(candidate)} instead of {_in_use(before)}: "
@@ -233,7 +233,7 @@ def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool)
 
 
 def operators_could(candidate: Candidate, before: Candidate) -> str:
-    """What the operators of the network could also do."""
+    """Advice on a remedy that the operators of the network could apply."""
     return f"The network's operators could use {candidate.name}: {saves(candidate, before)}."
 
 

@@ -32,7 +32,7 @@ class RemedySearch:
 
     Attributes:
         remedy: What to do; None if there is nothing.
-        candidates: What was tried, best first.
+        candidates: The candidates, best first.
         changes: Each candidate as a change, by name.
     """
 
@@ -60,14 +60,14 @@ def find_remedy(
 ) -> RemedySearch:
     """Search for a remedy.
 
-    Every kind of remedy makes proposals; the fluid model, if given, excludes slow ones; the packet
-    engine proves the others; the best placement and the best change of the program are also proved
-    together.
+    Every kind of remedy makes proposals. The fluid model, if given, excludes slow ones, and the
+    packet engine proves the others. The best placement and the best change of the program are also
+    proved together.
 
     Args:
         run: The observed run.
         diagnosis: Its diagnosis.
-        context: What can be tried.
+        context: Inputs of the search.
         seeds: Repetitions of every proof, at least 1.
         progress: Called with the current step and its progress, 0–1.
         files: Files the caller writes for a recommended placement: name → purpose.
@@ -92,7 +92,7 @@ def find_remedy(
 
 
 def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
-    """The candidate; not proved if its time is below the ideal time."""
+    """The candidate, not proved if its time is below the ideal time."""
     bounded = candidate.proved and candidate.kind in SAME_PROGRAM
     if not bounded or candidate.low_ps >= ideal_ps:
         return candidate
@@ -167,7 +167,7 @@ def _also_proved(
     seeds: int,
     progress: Progress | None,
 ) -> list[Candidate]:
-    """What was proved, with further proposals, of which the first is the unchanged run."""
+    """The proved candidates, and those of further proposals. The first one is the unchanged run."""
     name = proposals[0].name
     unchanged = next(candidate for candidate in proved if candidate.name == name)
     more = prove(
