@@ -36,7 +36,7 @@ def read_captures(
 
     Args:
         paths: The captures.
-        fabric: Their network, as for a trace; a scenario or run also states the telemetry.
+        fabric: Their network, as for a trace. A scenario or run also states the telemetry.
         forwarding: Forwarding tables of its switches.
         contexts: Folder of addresses and calling contexts.
         refused: Options that were given but do not apply to captures.

@@ -90,7 +90,7 @@ class Source:
         file: Scenario file to name in errors that occur only when the scenario is built or run.
             None if options changed it: the mistake may be in an option.
         case: The folder of ``tailback lab run`` that it is; None if it is none.
-        notes: What is not used of the files that options name.
+        notes: Notes on unused parts of the files that options name.
     """
 
     scenario: Scenario
@@ -138,7 +138,7 @@ class Source:
 def notes_on_options(
     options: ScenarioOptions, used: Collection[str] = ("fabric", "engine")
 ) -> tuple[str, ...]:
-    """What is read and not used of a scenario or run given as fabric, and of a table of ranks.
+    """Notes on unused parts of a scenario or run given as fabric, and of a table of ranks.
 
     Args:
         options: The options, whose files were read before: they are valid.
@@ -182,7 +182,7 @@ def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Sce
         source: A scenario file, its data as a dictionary, a trace (which needs ``fabric``), or the
             folder of a run or diagnosis.
         options: ``fabric``, ``hosts``, ``ranks_per_host``, ``placement``, ``compute_scale``,
-            ``seed`` and ``calibration``, as the options of the command line; each overrides the
+            ``seed`` and ``calibration``, as the options of the command line. Each overrides the
             scenario's own value.
 
     Raises:
@@ -299,7 +299,7 @@ def _is_counters(source: Path) -> bool:
 def network_data(fabric: str | Path) -> dict[str, Any]:
     """The sections ``[fabric]`` and ``[engine]`` that ``--fabric`` stands for.
 
-    For a scenario, or the folder of a run or diagnosis, these are its own; a discovery file and a
+    For a scenario, or the folder of a run or diagnosis, these are its own. A discovery file and a
     preset state no engine.
 
     Raises:
