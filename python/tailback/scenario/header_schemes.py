@@ -1,6 +1,6 @@
 """Telemetry schemes by name: what the header of a packet carries, and how many bits that takes.
 
-The engine's switches implement them (``crates/telemetry/src/scheme``); receivers are in
+The engine's switches implement them (``crates/telemetry/src/scheme``). Receivers are in
 :mod:`tailback.telemetry`.
 """
 

@@ -1,7 +1,7 @@
 """A scenario: one TOML file with everything that a run depends on.
 
-Unknown keys are refused with the nearest valid one; quantities carry their unit as text
-(``"128 KiB"``, ``"60 ns"``, ``"100 Gb/s"``); every random choice follows from ``seed``.
+Unknown keys are refused with the nearest valid one. Quantities carry their unit as text (``"128
+KiB"``, ``"60 ns"``, ``"100 Gb/s"``). Every random choice follows from ``seed``.
 """
 
 from __future__ import annotations
@@ -480,7 +480,7 @@ class Scenario(Section):
 
 
 def load(path: str | Path, *, needs_job: bool = True) -> Scenario:
-    """Read a scenario file; paths in it are relative to the file.
+    """Read a scenario file. Paths in it are relative to the file.
 
     Without ``needs_job``, a file that describes only a network gets a job without meaning.
 
@@ -633,7 +633,7 @@ def field_value(model: type[Section], name: str, value: object) -> object:
     Args:
         model: The table.
         name: The field.
-        value: What the file would have for it, or a number in the unit of the field.
+        value: The value as in a file, or a number in the unit of the field.
 
     Returns:
         The validated value.
