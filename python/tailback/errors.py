@@ -91,7 +91,7 @@ class RunError(TailbackError):
 class InvalidValueError(ValueError):
     """A value that a validator refuses, with its remedy.
 
-    Validators raise it, and pydantic reports it; :func:`message_and_remedy` takes the two apart
+    Validators raise it, and pydantic reports it. :func:`message_and_remedy` separates the two
     again. ``str()`` has both, for callers without remedies, such as click's option types.
 
     Attributes:
@@ -270,7 +270,7 @@ def _is_list(kind: Any) -> bool:
 
 
 _NUMBERS: Final[Mapping[object, type]] = {int: Integral, float: Real}
-"""What stands for a number: those of NumPy, too."""
+"""Types accepted as a number, including those of NumPy."""
 
 
 def _fitted(value: object, kind: Any) -> Any:

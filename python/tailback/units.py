@@ -1,7 +1,7 @@
 """Quantities with units: text such as ``"128 KiB"`` to and from plain numbers.
 
-Inside Tailback the name of every number has its unit (``_ps``, ``_ns``, ``_bytes``, ``_gbps``);
-text with a unit occurs only in scenarios and on the command line.
+Inside Tailback the name of every number has its unit (``_ps``, ``_ns``, ``_bytes``, ``_gbps``).
+Text with a unit occurs only in scenarios and on the command line.
 """
 
 from __future__ import annotations
