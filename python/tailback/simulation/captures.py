@@ -129,8 +129,8 @@ def captured_run(
         )
     if captured.one_in > 1:
         notes.append(f"one packet in {captured.one_in} is decoded, to limit memory")
-    captured = _with_headers(captured, telemetry.scheme, notes)
-    packets = _located(captured, fabric, contexts_read, setting.fabric.file, notes)
+    captured = _add_headers(captured, telemetry.scheme, notes)
+    packets = _locate_packets(captured, fabric, contexts_read, setting.fabric.file, notes)
     if not packets.height:
         counts = "; ".join(notes) or "it holds no frame"
         raise CaptureError(
@@ -145,10 +145,12 @@ def captured_run(
     if contexts_read.rows.height and (lost := int((packets["label"] == 0).sum())):
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
     notes += [note for note in (*contexts_read.notes, *fabric.notes) if note not in notes]
-    return _run(setting, fabric, first, packets, contexts_read, one_in * captured.one_in, notes)
+    return _make_run(
+        setting, fabric, first, packets, contexts_read, one_in * captured.one_in, notes
+    )
 
 
-def _with_headers(captured: Captured, scheme: str, notes: list[str]) -> Captured:
+def _add_headers(captured: Captured, scheme: str, notes: list[str]) -> Captured:
     """Column ``header``: the six reserved bits, or the CSIG tag of packets that have one.
 
     If no packet has a tag, all are kept, with 0.
@@ -171,7 +173,7 @@ def _with_headers(captured: Captured, scheme: str, notes: list[str]) -> Captured
     return replace(captured, packets=tagged.with_columns(header=header))
 
 
-def _located(
+def _locate_packets(
     captured: Captured, fabric: Fabric, contexts: Contexts, discovery: Path | None, notes: list[str]
 ) -> pl.DataFrame:
     """Packets received by nodes of the fabric, in the format of table ``packets``."""
@@ -197,10 +199,10 @@ def _located(
     within = table["src_node"] == table["dst_node"]
     if within.any():
         notes.append(f"{int(within.sum()):,} packets left out that a node sent to itself")
-    return _received(table.filter(~within), captured, fabric, notes)
+    return _keep_received(table.filter(~within), captured, fabric, notes)
 
 
-def _received(
+def _keep_received(
     table: pl.DataFrame, captured: Captured, fabric: Fabric, notes: list[str]
 ) -> pl.DataFrame:
     """Only packets captured by their receivers: at its sender a packet has passed no switch yet."""
@@ -219,7 +221,7 @@ def _received(
             sent |= (src == owner) & (stated == _UNKNOWN)
         elif mine.height and not stated.any():
             written = mine["header"].to_numpy() % (1 << SIGNAL_SHIFT)
-            sent |= _sent_by_common_host(src, dst, written, len(captured.files) > 1)
+            sent |= _find_sent_by_host(src, dst, written, len(captured.files) > 1)
         if (count := int(strange.sum())) > 0:
             notes.append(
                 f"{file.path.name}: {count * captured.one_in:,} packets left out, neither from nor "
@@ -234,7 +236,7 @@ def _received(
     return pl.concat(parts)
 
 
-def _sent_by_common_host(
+def _find_sent_by_host(
     src: NDArray[np.int64], dst: NDArray[np.int64], sample: NDArray[np.uint64], several: bool
 ) -> NDArray[np.bool_]:
     """Packets sent by the one host that all packets have in common, if it captured them.
@@ -253,7 +255,7 @@ def _sent_by_common_host(
     return nothing
 
 
-def _run(
+def _make_run(
     setting: Scenario,
     fabric: Fabric,
     first: Path,
@@ -273,8 +275,8 @@ def _run(
     )
     elapsed = int(packets["time_ps"].max()) + 1  # type: ignore[arg-type]
     nodes = pl.concat([packets["src_node"], packets["dst_node"]]).unique().sort()
-    tables = fabric_tables(fabric) | _about_the_job(nodes, elapsed, contexts)
-    tables["windows"] = _windows(elapsed, setting.telemetry.windows)
+    tables = fabric_tables(fabric) | _job_tables(nodes, elapsed, contexts)
+    tables["windows"] = _equal_windows(elapsed, setting.telemetry.windows)
     tables["packets"] = packets
     job = JobSection(name="captured", trace=first.absolute())
     scenario = setting.model_copy(update={"name": first.stem, "job": [job]})
@@ -301,13 +303,13 @@ def _run(
     }
     run = Run(scenario, tables, summary, notes=notes)
     try:
-        run = _decoded(run, fabric)
+        run = _decode_run(run, fabric)
     except (FabricError, RunError) as error:
         raise error.located(first) from None
     return run
 
 
-def _decoded(run: Run, fabric: Fabric) -> Run:
+def _decode_run(run: Run, fabric: Fabric) -> Run:
     packets = run.tables["packets"]
     nodes = run.tables["ranks"]["node"].to_list()
     if routes_for(run.scenario, fabric, nodes).detour != "never":
@@ -323,7 +325,7 @@ def _decoded(run: Run, fabric: Fabric) -> Run:
     hops = packets["hops"].mean()
     summary = {**run.summary, "average_path_length": float(hops or 1.0)}  # type: ignore[arg-type]
     tables, notes = {**run.tables, "packets": packets.clear()}, run.notes
-    why, doubt = _without_samples(run, pairs)
+    why, doubt = _why_no_samples(run, pairs)
     if why:
         summary["without_samples"] = why
     else:
@@ -333,7 +335,7 @@ def _decoded(run: Run, fabric: Fabric) -> Run:
     return replace(run, tables=tables, summary=summary, notes=notes)
 
 
-def _without_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
+def _why_no_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
     """Why the reserved bits of a capture are no samples, and a note if some of them are not."""
     telemetry = run.scenario.telemetry
     if telemetry.scheme == "csig":
@@ -395,7 +397,7 @@ def why_tags_are_foreign(packets: pl.DataFrame, pairs: PairCandidates) -> str:
     return ""
 
 
-def _about_the_job(nodes: pl.Series, elapsed: int, contexts: Contexts) -> dict[str, pl.DataFrame]:
+def _job_tables(nodes: pl.Series, elapsed: int, contexts: Contexts) -> dict[str, pl.DataFrame]:
     """Tables ``jobs``, ``ranks`` and ``labels``: one job, with a rank for each node."""
     n_ranks, n_labels = len(nodes), len(contexts.labels)
     order = pl.int_range(n_ranks, dtype=pl.UInt32, eager=True)
@@ -436,7 +438,7 @@ def _about_the_job(nodes: pl.Series, elapsed: int, contexts: Contexts) -> dict[s
     }
 
 
-def _windows(elapsed: int, least: int) -> pl.DataFrame:
+def _equal_windows(elapsed: int, least: int) -> pl.DataFrame:
     """At least ``least`` windows of equal length, except the last, which ends at ``elapsed``."""
     width = max(1, elapsed // least)
     start = np.arange(0, elapsed, width, dtype=np.uint64)

@@ -84,7 +84,7 @@ def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, Messa
         TraceError: Sends and receives do not match.
     """
     parts = [
-        _split(job, place if receivers else None)
+        _split_labels(job, place if receivers else None)
         for job, place in zip(workload.jobs, workload.places, strict=True)
     ]
     first = np.cumsum([0, *(len(job.program.labels) for job in workload.jobs)]).astype(np.uint32)
@@ -110,18 +110,18 @@ def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, Messa
     return replace(workload, jobs=jobs, program=merged, job_of_label=job_of_label), contexts
 
 
-def _split(job: Job, place: NDArray[np.uint32] | None) -> tuple[Program, NDArray[np.uint32]]:
+def _split_labels(job: Job, place: NDArray[np.uint32] | None) -> tuple[Program, NDArray[np.uint32]]:
     """The program of a job with finer labels, and the context of each, (E, 3)."""
     # Simulations of one program differ in placement, network and settings: receivers alone depend
     # on them.
-    split = _by_receive(job.program) if place is None else _finer(job.program, place)
+    split = _by_receive(job.program) if place is None else _refine_labels(job.program, place)
     if split is not None:
         return split
     same = np.arange(len(job.program.labels), dtype=np.uint32)
     return job.program, np.stack([same, same, np.zeros_like(same)], axis=1)
 
 
-def _finer(
+def _refine_labels(
     program: Program, place: NDArray[np.uint32] | None
 ) -> tuple[Program, NDArray[np.uint32]] | None:
     """The program with finer labels, and their contexts; None if every label means one context."""
@@ -156,5 +156,5 @@ def _finer(
 
 
 _by_receive = PerObject[tuple[Program, NDArray[np.uint32]] | None](
-    lambda program: _finer(program, None)
+    lambda program: _refine_labels(program, None)
 )

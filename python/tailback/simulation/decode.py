@@ -216,10 +216,10 @@ def route_candidates(run: Run, fabric: Fabric) -> PairCandidates:
     detours, every link is a candidate.
     """
     stamped = stamping_mask(fabric, run.scenario.telemetry.stamping)
-    return _routed(run, fabric).stamped_only(stamped)
+    return _trace_routes(run, fabric).stamped_only(stamped)
 
 
-def _routed(run: Run, fabric: Fabric) -> PairCandidates:
+def _trace_routes(run: Run, fabric: Fabric) -> PairCandidates:
     packets, section = run.tables["packets"], run.scenario.fabric
     if packets["hops"].null_count():
         return all_links_candidates(fabric)

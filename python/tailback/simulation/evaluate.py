@@ -91,8 +91,8 @@ class PacketEvaluation:
         """The run with a change."""
         run = self.runs.find(change)
         if run is None:
-            change = self._with_telemetry(change)
-            run = self._from_worker(change) or self.simulate(change)
+            change = self._add_telemetry(change)
+            run = self._take_from_worker(change) or self.simulate(change)
             # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:
                 self.runs.keep(change, run)
@@ -103,15 +103,15 @@ class PacketEvaluation:
         if self.tasks is None:
             return
         for change in changes:
-            change = self._with_telemetry(change)
-            if self.runs.find(change) is None and self._number(change) is None:
+            change = self._add_telemetry(change)
+            if self.runs.find(change) is None and self._task_number(change) is None:
                 self._pending[self.runs.key(change)] = self.tasks.put(change)
 
-    def _with_telemetry(self, change: Change) -> Change:
+    def _add_telemetry(self, change: Change) -> Change:
         """The change as it is simulated: a candidate with telemetry, for its proof."""
         return replace(change, measure=change.measure or self.runs.is_candidate(change))
 
-    def _number(self, change: Change) -> int | None:
+    def _task_number(self, change: Change) -> int | None:
         """Number of the task of an announced change; telemetry does not affect times."""
         for measure in (change.measure, True):
             number = self._pending.get(self.runs.key(replace(change, measure=measure)))
@@ -119,9 +119,9 @@ class PacketEvaluation:
                 return number
         return None
 
-    def _from_worker(self, change: Change) -> Run | None:
+    def _take_from_worker(self, change: Change) -> Run | None:
         """The run that a worker has simulated; None if the change has to be simulated here."""
-        number = self._number(change)
+        number = self._task_number(change)
         if number is None or self.tasks is None:
             return None
         self._pending = {key: task for key, task in self._pending.items() if task != number}
@@ -149,7 +149,7 @@ def make_simulation(
             "probes": ProbeSettings(),
         }
         if change.variation is not None:
-            changes |= _varied(prepared.scenario, change.variation)
+            changes |= _varied_settings(prepared.scenario, change.variation)
         if change.fair_adapters:
             changes["injection"] = "round-robin"
         if change.network == "instant":
@@ -174,7 +174,7 @@ def make_simulation(
     return simulated
 
 
-def _varied(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
+def _varied_settings(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
     """Fields of the engine settings that a variation changes."""
     engine, delays = scenario.engine, variation.delays
     coarse = engine.simulated_packet / engine.packet

@@ -119,7 +119,9 @@ def execute(
     settings = replace(settings, **({"stamping": stamping} | changes))
     threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
-    pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
+    pace_mbps, stated, notes = _choose_rates(
+        prepared, workload, fabric, routes, settings, pace_mbps
+    )
     of_engine = _engine_notes(engine, settings, workload.program)
     notes = [*prepared.notes, *routes.notes, *partly, *notes, *of_engine]
     require_delays(fabric, prepared.scenario.fabric)
@@ -151,7 +153,7 @@ def execute(
         notes = [*_state_skips(skipped, complete.jobs, tables, summary), *notes]
     if prepared.rate_notes:
         summary.setdefault("assumptions", {})["within hosts"] = prepared.rate_notes
-    summary |= _recording(prepared.observed.program)
+    summary |= _recording_entries(prepared.observed.program)
     if not outcome.complete:
         end = format_time(outcome.end_ps)
         notes.append(f"interrupted at {end}: the tables are incomplete")
@@ -162,7 +164,7 @@ def execute(
     return Run(prepared.scenario, tables, summary, performance, notes, computations, shared)
 
 
-def _recording(program: Program) -> dict[str, Any]:
+def _recording_entries(program: Program) -> dict[str, Any]:
     """Summary entries on the recording of a trace and its gaps."""
     out: dict[str, Any] = {}
     if program.recording is not None:
@@ -229,7 +231,9 @@ class _EngineRun:
 
     def whole(self, program: Program, pace_mbps: NDArray[np.uint32] | None) -> _core.PacketOutcome:
         """Run a program of all ranks."""
-        return self._simulate(self._placed(program, self.workload.start_ps, 1, [], pace_mbps))
+        return self._simulate(
+            self._place_program(program, self.workload.start_ps, 1, [], pace_mbps)
+        )
 
     def skipping(self) -> SkippedRun | WholeRun | str:
         """Run the workload with skipped steps; or the reason why none can be skipped."""
@@ -251,14 +255,15 @@ class _EngineRun:
     ) -> _core.PacketOutcome:
         """Run a program in which steps are left out."""
         outcome = self._simulate(
-            self._placed(part.program, part.start_ps, part.copies, part.label_step, None), checks
+            self._place_program(part.program, part.start_ps, part.copies, part.label_step, None),
+            checks,
         )
         if not outcome.complete:
             # Its tables would have simulated times, which differ from those of the whole run.
             raise KeyboardInterrupt
         return outcome
 
-    def _placed(
+    def _place_program(
         self,
         program: Program,
         start_ps: NDArray[np.uint64],
@@ -340,7 +345,7 @@ def _state_skips(
     return notes
 
 
-def _pacing(
+def _choose_rates(
     prepared: PreparedScenario,
     workload: Workload,
     fabric: Fabric,

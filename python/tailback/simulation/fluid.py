@@ -66,7 +66,7 @@ class FluidOptions:
     lines: bool = False
 
 
-def _not_modelled(scenario: Scenario) -> list[str]:
+def _note_ignored_settings(scenario: Scenario) -> list[str]:
     """A note on settings that affect how packets share links but not the fluid model, if any."""
     engine = scenario.engine
     here = {
@@ -121,14 +121,14 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
     options = options or FluidOptions()
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
     run = _execute(prepared, options, (prepared.fabric, routes))
-    return _with_interval(run, prepared, options, routes)
+    return _add_interval(run, prepared, options, routes)
 
 
-def _with_interval(
+def _add_interval(
     run: Run, prepared: PreparedScenario, options: FluidOptions, routes: Routes
 ) -> Run:
     """The run with the interval for its time with packets, where one was measured."""
-    uncovered = _uncovered(run.scenario, options)
+    uncovered = _why_no_interval(run.scenario, options)
     if not uncovered:
         communication = communication_of(run, prepared, routes)
         if communication.is_waiting:
@@ -151,7 +151,7 @@ def communication_of(run: Run, prepared: PreparedScenario, routes: Routes) -> Co
     return Communication.of(run, busiest, prepared.observed.times)
 
 
-def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
+def _why_no_interval(scenario: Scenario, options: FluidOptions) -> str:
     """How a run differs from those that compared the model with packets; empty if it does not.
 
     See ``fluid_error.py``.
@@ -163,7 +163,7 @@ def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
         return f"rates are those of {options.rates}"
     if options.paths is not None:
         return "the choice of paths is stated, and not that of the scenario's routing"
-    if _not_modelled(scenario):
+    if _note_ignored_settings(scenario):
         return "the model ignores some settings"
     if not smallest <= engine.buffer <= largest:
         return f"buffers are not of {format_bytes(smallest)} to {format_bytes(largest)}"
@@ -320,7 +320,7 @@ def _execute(
     }
     if prepared.rate_notes:
         summary["assumptions"] = {"within hosts": prepared.rate_notes}
-    notes = [*prepared.notes, *routes.notes, NOTE, *_not_modelled(scenario)]
+    notes = [*prepared.notes, *routes.notes, NOTE, *_note_ignored_settings(scenario)]
     if repetitions > 1:
         notes.append(f"one repetition was computed and its time taken {repetitions:,} times")
     return Run(scenario, tables, summary, performance, notes)

@@ -74,8 +74,8 @@ class Communication:
             return Communication(run.elapsed_ps, 0.0, busiest_ps * repetitions, 1.0)
         start, end = (log[name].cast(pl.Int64).to_numpy() for name in ("start_ps", "arrival_ps"))
         source, target = (log[name].to_numpy() for name in ("src_rank", "dst_rank"))
-        fan_in = _covered(source, start, end) / _covered(target, start, end)
-        flight = _covered(np.zeros_like(source), start, end) * repetitions
+        fan_in = _time_in_flight(source, start, end) / _time_in_flight(target, start, end)
+        flight = _time_in_flight(np.zeros_like(source), start, end) * repetitions
         return Communication(run.elapsed_ps, flight, busiest_ps * repetitions, fan_in)
 
     @property
@@ -105,7 +105,9 @@ class Communication:
         return round(max(low, 0)), round(high)
 
 
-def _covered(rank: NDArray[np.integer], start: NDArray[np.int64], end: NDArray[np.int64]) -> float:
+def _time_in_flight(
+    rank: NDArray[np.integer], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> float:
     """Total time in which each rank has a message in flight."""
     stretch = int(end.max()) + 1
     base = rank.astype(np.int64) * stretch

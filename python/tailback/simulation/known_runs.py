@@ -110,7 +110,7 @@ class KnownRuns:
             key = self.key(replace(change, measure=measure, computations=computations))
             if key in self._runs:
                 self._runs.move_to_end(key)
-                return _copy(self._runs[key].run)
+                return _copy_run(self._runs[key].run)
         return None
 
     def is_candidate(self, change: Change) -> bool:
@@ -137,7 +137,7 @@ class KnownRuns:
             name: table.with_columns(column for (of, _), column in large.items() if of == name)
             for name, table in run.tables.items()
         }
-        kept = replace(_copy(run), tables=tables)
+        kept = replace(_copy_run(run), tables=tables)
         self._runs[key] = _CachedRun(change, kept, large, other)
         self._other_bytes += other
         while self._runs and self._shared.total_bytes + self._other_bytes > self.max_bytes:
@@ -207,6 +207,6 @@ class KnownRuns:
         return scenario.fabric.forwarding is not None and change.routing != "adaptive"
 
 
-def _copy(run: Run) -> Run:
+def _copy_run(run: Run) -> Run:
     """A copy with its own summary and notes. Tables are shared, since they are never modified."""
     return replace(run, tables=dict(run.tables), summary=dict(run.summary), notes=[*run.notes])

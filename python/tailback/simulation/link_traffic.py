@@ -76,13 +76,15 @@ class LinkTraffic:
             factor: Number of skipped steps for each simulated one.
             group: Group of each link, -1 for none, shape (L,).
         """
-        total, variance = _sums(link, part, value, part_steps, len(group))
+        total, variance = _sum_by_index(link, part, value, part_steps, len(group))
         member = group[link] >= 0
         groups, n = int(group.max(initial=-1)) + 1, len(part_steps)
         key = group[link[member]] * n + part[member]
         of_group = np.asarray(np.bincount(key, value[member], groups * n), np.float64)
         at = np.arange(groups * n, dtype=np.int64)
-        _, group_variance = _sums(at // max(n, 1), at % max(n, 1), of_group, part_steps, groups)
+        _, group_variance = _sum_by_index(
+            at // max(n, 1), at % max(n, 1), of_group, part_steps, groups
+        )
         return LinkTraffic(
             total * factor,
             variance * factor**2,
@@ -123,7 +125,7 @@ class LinkTraffic:
         noise = np.bincount(group, variance[member], groups) / size
         noise = np.maximum(noise - self.group_variance / size**2, 0) * size / freedom
         spread = np.bincount(group, off**2, groups) / freedom
-        share = _real_share(spread, noise, freedom, self.steps)
+        share = _share_beyond_chance(spread, noise, freedom, self.steps)
         total[member] = mean[group] + share[group] * off
         chance = self.group_variance / size**2 + share * noise * freedom / size
         variance[member] = np.where(share[group] == 1, variance[member], chance[group])
@@ -171,7 +173,7 @@ class LinkPrecision:
         return "" if self.more <= 1 else f"the bytes of links are known to {self.half:.1%} only"
 
 
-def _sums(
+def _sum_by_index(
     at: NDArray[np.int64],
     part: NDArray[np.int64],
     value: NDArray[np.float64],
@@ -190,7 +192,7 @@ def _sums(
     return np.asarray(sums, np.float64), np.asarray(off * (n / max(n - 1, 1)), np.float64)
 
 
-def _real_share(
+def _share_beyond_chance(
     spread: NDArray[np.float64], noise: NDArray[np.float64], freedom: NDArray[np.int64], steps: int
 ) -> NDArray[np.float64]:
     """Fraction of the differences between the links of each group that is not due to chance."""

@@ -146,7 +146,7 @@ def _least_ps(fabric: Fabric, program: Program) -> int:
     return int(max(compute_ps, *(amount * ps_per_byte for amount in amounts)))
 
 
-def _of_busiest(program: Program) -> tuple[float, float, float]:
+def _largest_amounts(program: Program) -> tuple[float, float, float]:
     """Largest computation (ps), bytes sent and bytes received of a rank."""
     start = program.rank_start.astype(np.int64)
     # A rank without operations would take the sum of the next one's.
@@ -160,7 +160,7 @@ def _of_busiest(program: Program) -> tuple[float, float, float]:
     return computed, sent, received
 
 
-_busiest = PerObject(_of_busiest)
+_busiest = PerObject(_largest_amounts)
 
 
 _REMEDIES: Mapping[str, str] = {

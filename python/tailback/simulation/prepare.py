@@ -355,7 +355,7 @@ def _line_rate(
     ]
 
 
-def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
+def _place_job(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
     """Node of each rank in the placement that the scenario states."""
     options = dict(section.placement_options)
     if section.placement_file is None:
@@ -364,7 +364,7 @@ def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32
 
 
 @contextmanager
-def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
+def _name_place(section: JobSection, number: int, jobs: int) -> Iterator[None]:
     """Add the job to the place of an error, with its number if there are several jobs."""
     try:
         yield
@@ -427,7 +427,7 @@ def _shares_hosts(job: Job, fabric: Fabric) -> bool:
     return len(np.unique(fabric.node_host[job.node])) < len(job.node)
 
 
-def _within_hosts(
+def _set_local_rates(
     scenario: Scenario, jobs: list[Job], fabric: Fabric
 ) -> tuple[Scenario, list[str]]:
     """The scenario with ports of accelerators, and notes on rates; checks times within hosts."""
@@ -490,7 +490,7 @@ def prepare(
     once = scenario.engine.skip_repeats
     jobs, notes, taken = [], [*notes], dict[int, str]()
     for number, section in enumerate(scenario.job):
-        with _naming(section, number, len(scenario.job)):
+        with _name_place(section, number, len(scenario.job)):
             program = None
             if section.trace is not None:
                 program = load_traffic(section, scenario.seed + number, once=once)
@@ -517,7 +517,7 @@ def prepare(
                 node = nodes_of(recorded, problem)
                 notes += [f"hosts of the ranks are those of {recorded.source}", *recorded.notes]
             else:
-                node = _placed(section, problem)
+                node = _place_job(section, problem)
                 notes += other_spellings(section.hosts, fabric) or spelling_notes(
                     problem.spellings, "the file of the placement"
                 )
@@ -534,7 +534,7 @@ def prepare(
         keep = footprint(problem, node)
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
-    scenario, rates = _within_hosts(scenario, jobs, fabric)
+    scenario, rates = _set_local_rates(scenario, jobs, fabric)
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])

@@ -124,12 +124,12 @@ def make_tables(
     ).hstack(contexts.resolve(outcome.messages))
     tables |= probe_tables(outcome, contexts, detours=detours)
     if not outcome.complete:
-        tables |= _interrupted(tables, outcome.end_ps)
+        tables |= _cut_at_end(tables, outcome.end_ps)
     for name, keys in (
         ("samples", ("window", "job", "label", "receive_label", "receiver", "link")),
         ("truth", ("window", "link")),
     ):
-        tables[name] = _in_windows(tables[name], keys, tables["windows"].height)
+        tables[name] = _sum_by_window(tables[name], keys, tables["windows"].height)
     messages = tables["messages"]
     summary = _summary(scenario, jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
@@ -203,7 +203,7 @@ def _windows(outcome: Outcome) -> pl.DataFrame:
     )
 
 
-def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
+def _sum_by_window(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
     """A table by window, with events at the very end of the run counted in the last window.
 
     If a window would begin at the end of the run, the engine counts them in that window, which has
@@ -216,7 +216,7 @@ def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.
     return table.group_by(keys, maintain_order=True).agg(pl.all().sum()).sort("window", *keys[1:])
 
 
-def _interrupted(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
+def _cut_at_end(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
     """Tables of an interrupted run, without the events after its end.
 
     For a packet that is sent without waiting, the engine records the times of departure and arrival

@@ -308,7 +308,7 @@ def decode(data: bytes, expected: type[T]) -> T:
         return cast(T, decoder.value(content["value"], expected))
     except _DAMAGED as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise TaskDataError(f"no data of type {_name(expected)}: {lines[0][:200]}") from None
+        raise TaskDataError(f"no data of type {_type_name(expected)}: {lines[0][:200]}") from None
 
 
 class _Encoder:
@@ -449,9 +449,9 @@ def _hints(kind: type) -> dict[str, Any]:
 def _require(valid: bool, expected: Any, value: Any = None) -> Any:
     """``value``, if it is valid."""
     if not valid:
-        raise TaskDataError(f"no {_name(expected)}")
+        raise TaskDataError(f"no {_type_name(expected)}")
     return value
 
 
-def _name(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return str(getattr(kind, "__name__", kind))

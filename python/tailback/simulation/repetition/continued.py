@@ -178,7 +178,7 @@ class _Attempt:
             if at - stretch.first > 2 * count:
                 self.reason = "ranks run ahead of others"
         else:
-            result = self._result(stretch, count, cut, messages, traffic)
+            result = self._extrapolate_stretch(stretch, count, cut, messages, traffic)
             if result is not None and not result.why_not:
                 self.found[stretch.segment] = (cut, result)
                 self.pending.pop(0)
@@ -189,7 +189,7 @@ class _Attempt:
             self.pending.pop(0)
         return 0, 0, self.next_check()
 
-    def _result(
+    def _extrapolate_stretch(
         self, stretch: _StretchChecks, count: int, cut: Cut, messages: Columns, traffic: Columns
     ) -> RoundResult | None:
         """Extrapolation from the steps so far; None if earlier messages are on their way."""
@@ -249,12 +249,12 @@ def simulate_continued(
             kept = n_steps
         if kept * operations > LARGEST and checked:
             return "the program is too large to be simulated whole for an attempt"
-        pending = _checks(job, kept, checked, random_routing)
+        pending = _pending_checks(job, kept, checked, random_routing)
         if not pending:
             return "no job repeats enough equal steps"
         measured = [(0, check.first, check.kept) for check in pending]
         program = Round.of(
-            workload, [job], _cut_short(job, kept), measured, repeat=job.steps.is_repetition
+            workload, [job], _plan_skips(job, kept), measured, repeat=job.steps.is_repetition
         )
         attempt = _Attempt(job, program, eager, link_group, random_routing, pending)
         first = attempt.next_check()
@@ -287,11 +287,11 @@ def simulate_continued(
             ),
             attempt.reason,
         )
-    final, results = _as_simulated(program, attempt.found)
+    final, results = _drop_skipped_steps(program, attempt.found)
     return final.skipped_run(outcome, results, seed, one_in, link_group)
 
 
-def _checks(
+def _pending_checks(
     job: SteppedJob, kept: int, checked: Mapping[int, int], random_routing: bool
 ) -> list[_StretchChecks]:
     """The checks of a program with the first ``kept`` steps of each stretch.
@@ -316,7 +316,7 @@ def _checks(
     return out
 
 
-def _cut_short(job: SteppedJob, kept: int) -> list[PlannedSkip]:
+def _plan_skips(job: SteppedJob, kept: int) -> list[PlannedSkip]:
     """Steps left out of a program with the first ``kept`` steps of each stretch."""
     return [
         PlannedSkip(
@@ -327,7 +327,7 @@ def _cut_short(job: SteppedJob, kept: int) -> list[PlannedSkip]:
     ]
 
 
-def _as_simulated(
+def _drop_skipped_steps(
     program: Round, extrapolations: dict[int, tuple[Cut, RoundResult]]
 ) -> tuple[Round, list[dict[int, RoundResult]]]:
     """The round without the steps that were left out, and the results of its skips."""

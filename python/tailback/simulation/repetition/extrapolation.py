@@ -166,11 +166,12 @@ def with_skips(
         total = sum((columns["bytes"] for columns in skipped_traffic), LinkTraffic.none(link_group))
         links_half = total.precision().half
         passes = [
-            _passes(outcome, skip, estimate) for skip, estimate in zip(skips, traffic, strict=True)
+            _passing_packets(outcome, skip, estimate)
+            for skip, estimate in zip(skips, traffic, strict=True)
         ]
         drawn = draw_samples(samples, passes, one_in, generator)
-        truth = _with_windows(truth, [_truth(estimate) for estimate in traffic], timeline)
-        samples = _with_windows(samples, drawn, timeline)
+        truth = _add_skip_windows(truth, [_truth_rows(estimate) for estimate in traffic], timeline)
+        samples = _add_skip_windows(samples, drawn, timeline)
     jobs = [job for skip in skips for job in skip.jobs]
     packets = sum(job.packets for job in jobs)
     return ExtrapolatedOutcome(
@@ -245,7 +246,7 @@ def _computations(outcome: _core.PacketOutcome, timeline: _Timeline) -> dict[str
     return {"rank": rank, "start_ps": start + timeline.shift(start).astype(np.uint64)}
 
 
-def _with_windows(
+def _add_skip_windows(
     table: Columns, skipped: Sequence[Columns], timeline: _Timeline
 ) -> dict[str, NDArray[Any]]:
     """A table by window with the rows of skips: those of each skip are a window of their own."""
@@ -322,14 +323,14 @@ def marked_traffic(
     return LinkTraffic.of_marks(link, part[is_marked], value, mark_steps, factor, link_group)
 
 
-def _truth(traffic: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
+def _truth_rows(traffic: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
     """Rows of the skipped steps of one skip."""
     rounded = {name: np.rint(value) for name, value in traffic.items()}
     link = np.flatnonzero(rounded["packets"] + rounded["congested_packets"] > 0)
     return {"link": link, **{name: value[link] for name, value in rounded.items()}}
 
 
-def _passes(
+def _passing_packets(
     outcome: _core.PacketOutcome, skip: Skip, traffic: dict[str, NDArray[np.float64]]
 ) -> LabelPasses:
     """Packets of observed jobs in the skipped steps that each link could sample, by label and link.
@@ -395,7 +396,7 @@ def draw_samples(
         Rows of table ``samples`` for each skip, without their window.
     """
     means = _Means.of(samples)
-    return [_drawn(skip, means, one_in, generator) for skip in passes]
+    return [_draw_rows(skip, means, one_in, generator) for skip in passes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,7 +448,7 @@ def _summed(row: NDArray[np.int64], value: Any, length: int = 0) -> NDArray[np.f
     return np.asarray(np.bincount(row, value, length), np.float64)
 
 
-def _drawn(
+def _draw_rows(
     passes: LabelPasses, means: _Means, one_in: float, generator: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
     """Rows of samples of one skip."""

@@ -138,8 +138,8 @@ class _Planner:
                 self.now = float(min(pending))
                 continue
             step = {job: self.rates.step_ps(job, key) for job in running}
-            if not self._skip(key, step):
-                self._advance(self._left(key, step), step)
+            if not self._plan_skip(key, step):
+                self._advance(self._time_left(key, step), step)
 
     def _key(self) -> Key:
         return tuple(
@@ -151,7 +151,7 @@ class _Planner:
             for number, job in enumerate(self.jobs)
         )
 
-    def _left(self, key: Key, step: Mapping[int, float]) -> float:
+    def _time_left(self, key: Key, step: Mapping[int, float]) -> float:
         """Time until a job leaves its segment or another job starts."""
         ends = [(self._end(job, key) - self.at[job]) * step[job] for job in step]
         starts = [
@@ -168,11 +168,11 @@ class _Planner:
             # Rounded, so that a finished job is not kept alive by a rounding error.
             self.at[job] = round(self.at[job] + time / step_time, 6)
 
-    def _skip(self, key: Key, step: Mapping[int, float]) -> bool:
+    def _plan_skip(self, key: Key, step: Mapping[int, float]) -> bool:
         """Plan a skip in the interval that begins here; False if it is too short for one."""
         wanted = self.wanted.get(key, self.first)
         simulated = wanted * max(step.values())
-        left = self._left(key, step)
+        left = self._time_left(key, step)
         if left < 1.5 * simulated:
             return False
         begin = {job: ceil(self.at[job]) for job in step}

@@ -134,34 +134,36 @@ def interchangeable_links(fabric: Fabric) -> NDArray[np.int64]:
     """
     n = fabric.n_nodes
     source, target = fabric.link_src.astype(np.int64), fabric.link_dst.astype(np.int64)
-    sort = _numbered(np.stack([fabric.link_gbps, fabric.link_delay_ps.astype(np.float64)]))
+    sort = _number_columns(np.stack([fabric.link_gbps, fabric.link_delay_ps.astype(np.float64)]))
     total = n + fabric.n_switches
     color = np.zeros(total, np.int64)
     color[:n] = 1 + np.arange(n)
     count = 0
     while True:
-        left = _summed(_mixed(color[target] * 2, sort), source, total)
-        left += _summed(_mixed(color[source] * 2 + 1, sort), target, total)
-        color = np.unique(_mixed(color, left.view(np.int64)), return_inverse=True)[1]
+        left = _summed(_hash_pairs(color[target] * 2, sort), source, total)
+        left += _summed(_hash_pairs(color[source] * 2 + 1, sort), target, total)
+        color = np.unique(_hash_pairs(color, left.view(np.int64)), return_inverse=True)[1]
         if color.max(initial=0) + 1 == count:
             break
         count = int(color.max(initial=0)) + 1
     out = np.full(fabric.n_links, -1, np.int64)
     between = np.flatnonzero((source >= n) & (target >= n))
-    pair = _numbered(np.stack([color[source[between]], color[target[between]], sort[between]]))
+    pair = _number_columns(
+        np.stack([color[source[between]], color[target[between]], sort[between]])
+    )
     shared = np.bincount(pair)[pair] > 1
     out[between[shared]] = np.unique(pair[shared], return_inverse=True)[1]
     return out
 
 
-def _numbered(columns: NDArray[np.generic]) -> NDArray[np.int64]:
+def _number_columns(columns: NDArray[np.generic]) -> NDArray[np.int64]:
     """Numbers equal columns equally, from 0."""
     if columns.shape[1] == 0:
         return np.zeros(0, np.int64)
     return np.asarray(np.unique(columns, axis=1, return_inverse=True)[1]).reshape(-1)
 
 
-def _mixed(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _hash_pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint64]:
     """A hash of each pair: sums of hashes tell different multisets apart."""
     value = first.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     value ^= second.astype(np.uint64) + np.uint64(0x632BE59BD9B4E019)

@@ -209,7 +209,7 @@ class SteppedJob:
     def computations(self, begin: int, end: int, eager: int) -> Computations:
         """Computation times and dependencies of steps ``begin`` to ``end`` - 1."""
         order = self.steps.order[begin:end]
-        unsent_ps, rejoins = self._without_sends(begin, end)
+        unsent_ps, rejoins = self._silent_ranks(begin, end)
         if (order == order[0]).all():
             return Computations(None, None, unsent_ps, rejoins)
         compute = self.steps.compute_ps[order]
@@ -217,7 +217,7 @@ class SteppedJob:
             return Computations(None, None, unsent_ps, rejoins)
         return Computations(compute, self._dependencies(begin, eager), unsent_ps, rejoins)
 
-    def _without_sends(self, begin: int, end: int) -> tuple[float, bool]:
+    def _silent_ranks(self, begin: int, end: int) -> tuple[float, bool]:
         """Values of :class:`Computations` for ranks that send nothing in these steps.
 
         Returns:
@@ -395,13 +395,13 @@ class Round:
             together = _common_steps(times)
             results.append(
                 {
-                    number: self._extrapolated(skip, number, times[number], part, eager)
+                    number: self._extrapolate_job(skip, number, times[number], part, eager)
                     for number, part in together.items()
                 }
             )
         return results
 
-    def _extrapolated(
+    def _extrapolate_job(
         self, skip: PlannedSkip, number: int, times: StepTimes, part: slice, eager: int
     ) -> RoundResult:
         cut, job = skip.cuts[number], self.jobs[number]
@@ -455,7 +455,7 @@ class Round:
                 self._part(planned.cuts[n], n, result, outcome) for n, result in by_job.items()
             ]
             parts += [
-                _postponed(self.jobs[n], shift)
+                _postpone_start(self.jobs[n], shift)
                 for n, segment in enumerate(planned.key)
                 if segment == NOT_STARTED
             ]
@@ -520,7 +520,7 @@ class Round:
         )
 
 
-def _postponed(job: SteppedJob, shift_ps: int) -> JobSkip:
+def _postpone_start(job: SteppedJob, shift_ps: int) -> JobSkip:
     """Postpone the start of a job that has not started yet."""
     ranks = job.ranks.stop - job.ranks.start
     nothing = np.zeros(ranks, np.int64)

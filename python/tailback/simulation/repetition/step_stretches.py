@@ -72,19 +72,21 @@ def find_stretches(steps: StepProgram) -> list[Stretch]:
         cuts = {0, end - begin}
         if end - begin > 1:
             order = steps.order[begin:end]
-            cuts |= _cuts(peak[order], mean[order])
+            cuts |= _find_cuts(peak[order], mean[order])
             if (order != order[0]).any():
-                cuts |= _drifts_of_ranks(_computations(steps, begin, end), cuts)
+                cuts |= _find_rank_drifts(_computations(steps, begin, end), cuts)
         ordered = sorted(cuts)
         out += [Stretch(begin + a, begin + b) for a, b in itertools.pairwise(ordered)]
     return out
 
 
-def _cuts(peak: NDArray[np.int64], mean: NDArray[np.float64]) -> set[int]:
+def _find_cuts(peak: NDArray[np.int64], mean: NDArray[np.float64]) -> set[int]:
     """Where to split steps of one kind: around outliers and where the mean has drifted."""
     if (peak == peak[0]).all() and (mean == mean[0]).all():
         return set()
-    irregular = np.flatnonzero(_irregular(peak.astype(np.float64)) | _irregular(mean)).tolist()
+    irregular = np.flatnonzero(
+        _find_outliers(peak.astype(np.float64)) | _find_outliers(mean)
+    ).tolist()
     cuts = {at for step in irregular for at in (step, step + 1)}
     edges = sorted(cuts | {0, len(mean)})
     for begin, end in itertools.pairwise(edges):
@@ -130,7 +132,7 @@ def _computations(steps: StepProgram, begin: int, end: int) -> _PlacedComputatio
     return _PlacedComputations(amount[row], np.flatnonzero(np.diff(of_place, prepend=-1)))
 
 
-def _drifts_of_ranks(of: _PlacedComputations, cuts: set[int]) -> set[int]:
+def _find_rank_drifts(of: _PlacedComputations, cuts: set[int]) -> set[int]:
     """Where computations of ranks have drifted away from those at the start of their stretch.
 
     ``cuts``: where stretches end anyway.
@@ -171,7 +173,7 @@ def _rank_drifts(amount: NDArray[np.float64], first: NDArray[np.int64], block: i
     return cuts
 
 
-def _irregular(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _find_outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Outliers: values far from the median."""
     median = np.median(values)
     off = np.abs(values - median)

@@ -265,7 +265,7 @@ def extrapolate(
     discarded as warm-up. Of several warm-ups the shortest is chosen after which steps are
     stationary: neither step times nor message latencies have a trend, and ranks do not drift apart.
     """
-    extrapolation = _from_senders(times, skipped, computations, alone)
+    extrapolation = _extrapolate_senders(times, skipped, computations, alone)
     if extrapolation.why_not:
         return extrapolation
     if computations.rejoins:
@@ -279,28 +279,30 @@ def extrapolate(
     return extrapolation
 
 
-def _from_senders(
+def _extrapolate_senders(
     times: StepTimes, skipped: int, computations: Computations, alone: bool
 ) -> Extrapolation:
     """Extrapolation from the ranks that send."""
     m = times.post.shape[1]
     if alone and computations.steps is None:
-        exact = _exactly(times, skipped)
+        exact = _extrapolate_exactly(times, skipped)
         if exact is not None:
             return exact
     # m start times give m - 1 step times.
     if m < ENOUGH:
-        few = _statistically(times, skipped, computations, min(2, m - 2), "few steps say little")
+        few = _extrapolate_means(
+            times, skipped, computations, min(2, m - 2), "few steps say little"
+        )
         return replace(few, wanted=ENOUGH)
     for first in sorted({2, m // 4, m // 2}):
         if m - 1 - first >= FEWEST:
-            extrapolation = _statistically(times, skipped, computations, first)
+            extrapolation = _extrapolate_means(times, skipped, computations, first)
             if not extrapolation.why_not:
                 break
     return extrapolation
 
 
-def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
+def _extrapolate_exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
     """Extrapolation of a run that repeats itself to the picosecond; None if it does not."""
     m = times.post.shape[1]
     sends = times.sending
@@ -310,7 +312,9 @@ def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
         last, before, first = (times.post[sends, m - 1 - period * i] for i in range(3))
         # The same for all ranks: otherwise faster ranks would run ahead of the others.
         same = len(np.unique(np.stack([last - before, before - first]))) == 1
-        if same and all(_equal(times, m - 2 - i, m - 2 - period - i) for i in range(period)):
+        if same and all(
+            _steps_are_equal(times, m - 2 - i, m - 2 - period - i) for i in range(period)
+        ):
             step = int(last[0] - before[0]) / period
             is_multiple = skipped % period == 0
             half = 0.0 if is_multiple else step
@@ -319,7 +323,7 @@ def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
     return None
 
 
-def _equal(times: StepTimes, step: int, earlier: int) -> bool:
+def _steps_are_equal(times: StepTimes, step: int, earlier: int) -> bool:
     """Whether two steps are equal to the picosecond."""
     length = np.diff(times.bounds, axis=1)
     if not (length[:, step] == length[:, earlier]).all():
@@ -327,7 +331,7 @@ def _equal(times: StepTimes, step: int, earlier: int) -> bool:
     return np.array_equal(times.pattern(step), times.pattern(earlier))
 
 
-def _statistically(
+def _extrapolate_means(
     times: StepTimes, skipped: int, computations: Computations, first: int, why: str = ""
 ) -> Extrapolation:
     """Extrapolation from the steps from ``first`` on, except the last one."""
