@@ -110,9 +110,9 @@ def attribute(
     for view in trees.views:
         graph = _BundleGraph(trees, view)
         waits_of_view = waits.at(view, trees)
-        for part in _groups(waits_of_view):
+        for part in _group_waits(waits_of_view):
             for chain, factor in graph.chains(part.bundle):
-                _insert(flame, waits, graph, chain, part, factor)
+                _insert_chain(flame, waits, graph, chain, part, factor)
                 key = (chain[0], part.label)
                 stall[key] = stall.get(key, 0.0) + factor * part.total
                 waiting_ranks.setdefault(key, set()).update(part.ranks)
@@ -403,7 +403,7 @@ class _Part(NamedTuple):
     values: list[float]
 
 
-def _groups(waits: pl.DataFrame) -> Iterator[_Part]:
+def _group_waits(waits: pl.DataFrame) -> Iterator[_Part]:
     """Rows of each bundle and label. Slicing one sorted table is faster than grouping."""
     rows = waits.sort("bundle", "label", "value", "rank", descending=[False, False, True, True])
     key = rows.select("bundle", "label").to_numpy()
@@ -415,7 +415,7 @@ def _groups(waits: pl.DataFrame) -> Iterator[_Part]:
         yield _Part(bundle, label, float(part.sum()), ranks[begin:end], part.to_list())
 
 
-def _insert(
+def _insert_chain(
     flame: Frame,
     waits: _Waits,
     graph: _BundleGraph,

@@ -193,12 +193,12 @@ def flame_change(before: Frame, after: Frame) -> Frame:
     (new), and frames still add up.
     """
     out = Frame(after.name, after.kind, link=after.link, tiers=after.tiers)
-    _merge(out, before, -1.0)
-    _merge(out, after, 1.0)
+    _merge_frames(out, before, -1.0)
+    _merge_frames(out, after, 1.0)
     return out
 
 
-def _merge(out: Frame, part: Frame, sign: float) -> None:
+def _merge_frames(out: Frame, part: Frame, sign: float) -> None:
     out.value += part.value
     out.change += sign * part.value
     for child in part.children:
@@ -207,7 +207,7 @@ def _merge(out: Frame, part: Frame, sign: float) -> None:
         for rank, value in child.waiting.items():
             frame.waiting[rank] = frame.waiting.get(rank, 0.0) + value
         frame.nodes |= child.nodes
-        _merge(frame, child, sign)
+        _merge_frames(frame, child, sign)
 
 
 def pair_changes(before: FigureData, after: FigureData) -> pl.DataFrame | None:

@@ -313,7 +313,7 @@ def _spread_rows(graph: Evolution, panels: Sequence[Panel], scale: float) -> lis
     ]
 
 
-def _bound(row: dict[str, Any], column: str) -> str:
+def _format_bound(row: dict[str, Any], column: str) -> str:
     """A percentage of a feature, marked where it is a lower bound."""
     return f"{'≥ ' if row['at_least'] else ''}{row[column]:.1f}"
 
@@ -335,8 +335,8 @@ def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
             str(r["feature"]),
             f"{(r['time_ns'] - first) / scale:.4g}",
             str(r["extent"]),
-            _bound(r, "maximum"),
-            _bound(r, "mean"),
+            _format_bound(r, "maximum"),
+            _format_bound(r, "mean"),
             graph.places[r["place"]][:_NAME],
         )
         for r in rows.iter_rows(named=True)

@@ -179,7 +179,7 @@ def render(drawn: Figure, form: str, dpi: int = 150) -> bytes:
         return out.getvalue()
     text = out.getvalue().decode("utf-8")
     text = re.sub(r"'DejaVu Sans'(?!,)", _FONT_STACK, text)
-    return _PATH_DATA.sub(_rounded, text).encode("utf-8")
+    return _PATH_DATA.sub(_round_numbers, text).encode("utf-8")
 
 
 def _settle(drawn: Figure) -> None:
@@ -201,7 +201,7 @@ def _settle(drawn: Figure) -> None:
 _PATH_DATA = re.compile(r'(?<= d=")[-MLCQZz0-9. \n]+(?=")')
 
 
-def _rounded(path: re.Match[str]) -> str:
+def _round_numbers(path: re.Match[str]) -> str:
     """Path data to a hundredth of a point: not visible, and it halves the files."""
     numbers = re.sub(r"-?[0-9]+\.[0-9]+", lambda m: f"{float(m[0]):.2f}", path[0])
     return re.sub(r"\s+", " ", numbers).strip()

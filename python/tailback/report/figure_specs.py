@@ -114,7 +114,7 @@ def waterfall_bars(case: FigureCase) -> dict[str, Any] | None:
     rows = []
     for bar in every:
         is_total = bar.name in TOTAL_BARS
-        if not is_total and not _adds(bar, observed):
+        if not is_total and not _adds_time(bar, observed):
             continue
         start = 0 if is_total else bar.elapsed_ps - bar.delta_ps
         rows.append(
@@ -122,13 +122,15 @@ def waterfall_bars(case: FigureCase) -> dict[str, Any] | None:
                 bar_name(bar, times) if is_total else _step_name(bar),
                 start,
                 bar.elapsed_ps,
-                _amount(bar, is_total, observed, times),
+                _bar_text(bar, is_total, observed, times),
                 STEP_COLOURS.get(bar.name, MUTED),
                 interval=None if is_total else (start + bar.low_ps, start + bar.high_ps),
                 strong=is_total,
             )
         )
-    left = [bar.name for bar in every if bar.name not in TOTAL_BARS and not _adds(bar, observed)]
+    left = [
+        bar.name for bar in every if bar.name not in TOTAL_BARS and not _adds_time(bar, observed)
+    ]
     note = f"adds nothing: {', '.join(left)}" if left else ""
     return {"rows": rows, "unit": "ps", "axis": "time of the job", "note": note, "line": None}
 
@@ -217,7 +219,7 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
             continue
         colour = _LEAST_VISIBLE.get(part.name, KIND_COLOURS.get(part.name, MUTED))
         rows.append(
-            _part(
+            _part_row(
                 PART_NAMES[part.name],
                 at,
                 at + part.ps,
@@ -228,7 +230,7 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
         )
         at += part.ps
     if small:
-        rows.append(_part("smaller parts", at, at + small, measured.elapsed_ps, MUTED))
+        rows.append(_part_row("smaller parts", at, at + small, measured.elapsed_ps, MUTED))
     rows.append(
         _row("measured", 0, measured.elapsed_ps, format_time(measured.elapsed_ps), INK, strong=True)
     )
@@ -252,7 +254,7 @@ def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
             left.append(f"{name} {format_time(ps)}")
         else:
             colour = "#d8b3ae" if name == "not explained" else STEP_COLOURS.get(name, "#7b8794")
-            rows.append(_part(name, at, at + ps, explanation.elapsed_ps, colour))
+            rows.append(_part_row(name, at, at + ps, explanation.elapsed_ps, colour))
         at += ps
     rows.append(
         _row(
@@ -268,7 +270,7 @@ def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
     return {"rows": rows, "unit": "ps", "axis": "measured time", "note": note, "line": None}
 
 
-def _part(
+def _part_row(
     name: str,
     start: int,
     end: int,
@@ -281,7 +283,7 @@ def _part(
     return _row(name, start, end, text, colour, interval=interval)
 
 
-def _adds(bar: WaterfallBar, observed: int) -> bool:
+def _adds_time(bar: WaterfallBar, observed: int) -> bool:
     """Whether a step adds anything worth a bar, in any repetition."""
     return max(abs(bar.delta_ps), abs(bar.low_ps), abs(bar.high_ps)) >= MIN_SHARE * observed
 
@@ -299,7 +301,7 @@ def _step_name(bar: WaterfallBar) -> str:
     return f"+ {bar.name}"
 
 
-def _amount(bar: WaterfallBar, is_total: bool, observed: int, times: Times) -> str:
+def _bar_text(bar: WaterfallBar, is_total: bool, observed: int, times: Times) -> str:
     """Text beside a bar: its time, or the added time and its share of the total."""
     if is_total:
         return format_time(bar.elapsed_ps)

@@ -53,7 +53,7 @@ class Frame:
 T = TypeVar("T")
 
 
-def _only(values: set[T], otherwise: T) -> T:
+def _only_value(values: set[T], otherwise: T) -> T:
     """The only value, or ``otherwise`` where there are several."""
     return next(iter(values)) if len(values) == 1 else otherwise
 
@@ -102,9 +102,9 @@ def add_rest(frame: Frame, waiting: Mapping[int, float], nodes: Mapping[int, int
     other_ranks.nodes |= nodes
 
 
-def _joined_ranks(members: Sequence[Frame]) -> list[Frame]:
+def _join_ranks(members: Sequence[Frame]) -> list[Frame]:
     """Boxes of the ranks of several places: the sums of each rank, the heaviest by name."""
-    value, nodes = _waiting_of(members)
+    value, nodes = _sum_waiting(members)
     order = sorted(value, key=lambda rank: (-value[rank], rank))
     line = Frame("", "line")
     for rank in order[:RANKS_OF_LINE]:
@@ -119,7 +119,7 @@ def _joined_ranks(members: Sequence[Frame]) -> list[Frame]:
     return line.children
 
 
-def _waiting_of(frames: Sequence[Frame]) -> tuple[dict[int, float], dict[int, int]]:
+def _sum_waiting(frames: Sequence[Frame]) -> tuple[dict[int, float], dict[int, int]]:
     """The value and the node of each rank in several boxes."""
     value: dict[int, float] = {}
     nodes: dict[int, int] = {}
@@ -149,10 +149,10 @@ def by_kind(frame: Frame) -> Frame:
         name = child.tiers if child.kind == "link" else child.name
         if child.kind != "rank":
             groups.setdefault((name, child.kind), []).append(child)
-    out.children += _joined_ranks([child for child in frame.children if child.kind == "rank"])
+    out.children += _join_ranks([child for child in frame.children if child.kind == "rank"])
     for (name, kind), members in groups.items():
         joined = Frame(name, kind, sum(child.value for child in members))
-        joined.phase = _only({child.phase for child in members}, "")
+        joined.phase = _only_value({child.phase for child in members}, "")
         joined.change = sum(child.change for child in members)
         joined.children = [grandchild for child in members for grandchild in child.children]
         if kind == "link":
@@ -187,6 +187,6 @@ def prune_frames(frame: Frame, most: int, least: float) -> Frame:
         left = Frame(name, remaining[0].kind, value, change=change)
         if remaining[0].kind == "rank" and not mixed:
             left.name = REST
-            left.waiting, left.nodes = _waiting_of(remaining)
+            left.waiting, left.nodes = _sum_waiting(remaining)
         out.children.append(left)
     return out

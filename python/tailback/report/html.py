@@ -101,17 +101,17 @@ def render_report(
 ) -> str:
     """The report as text; arguments and errors as in :func:`write_report`."""
     case = replace(make_case(run, diagnosis, before, after, measured), attributed=attribution)
-    shared = _shared(case)
-    roots = _surest(_root_links(diagnosis), case)
+    shared = _common_parts(case)
+    roots = _sort_by_bound(_root_links(diagnosis), case)
     return _template("report.html.j2").render(
         **shared,
         run=run,
         story=story_of(diagnosis, VERDICTS[diagnosis.cause], roots, shared["lines"]),
         measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
-        costless=_costless(diagnosis),
+        costless=_causes_without_cost(diagnosis),
         root_links=roots,
-        symptoms=_surest(_symptoms(diagnosis), case),
+        symptoms=_sort_by_bound(_symptoms(diagnosis), case),
         saving=_ideal_saving(diagnosis),
         bars=displayed_bars(diagnosis.waterfall),
         bar_name=bar_name,
@@ -125,7 +125,7 @@ def render_report(
     )
 
 
-def _shared(case: FigureCase) -> dict[str, Any]:
+def _common_parts(case: FigureCase) -> dict[str, Any]:
     """Parts of every page with the viewer."""
     names, arrays = build_payload(case)
     viewer, look = asset("viewer.js"), asset("viewer.css")
@@ -153,7 +153,7 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "node_link": names["grids"] is None
         and (names["layout"]["tiers"] > 1 or len(names["switch_names"]) == 1),
         "attribution": case.attribution,
-        "lines": _lines(case),
+        "lines": _worst_lines(case),
         "phases_left_out": len(case.observed.phases) - len(phases_carried(case.observed)),
         "link_count": case.observed.n_links,
     }
@@ -193,9 +193,9 @@ def write_comparison(
         )
     first_facts, other = (dict(_provenance(run)) for run in (before, after))
     page = _template("compare.html.j2").render(
-        **_shared(case),
+        **_common_parts(case),
         headline=_headline(before, after, names),
-        reports=_linked(reports, names),
+        reports=_report_links(reports, names),
         short=short,
         show_change=True,
         change_question="Where did it get better or worse, for whom, and is it more than noise?",
@@ -207,7 +207,7 @@ def write_comparison(
     return write_page(path, page, "comparison")
 
 
-def _linked(reports: tuple[str, str], names: tuple[str, str]) -> list[tuple[str, str]]:
+def _report_links(reports: tuple[str, str], names: tuple[str, str]) -> list[tuple[str, str]]:
     """Reports with the words of their links: one where both runs are of the same result."""
     links = [
         (address, f"Report of {name}")
@@ -271,7 +271,7 @@ COSTLESS = 0.005
 """Share of the time below which a step of the waterfall is not worth a remedy."""
 
 
-def _costless(diagnosis: Diagnosis) -> list[str]:
+def _causes_without_cost(diagnosis: Diagnosis) -> list[str]:
     """Causes of congested packets that cost no time by re-simulation."""
     delta = {bar.name: max(bar.delta_ps, bar.high_ps) for bar in diagnosis.waterfall}
     least = COSTLESS * diagnosis.modelled_ps
@@ -283,7 +283,7 @@ def _costless(diagnosis: Diagnosis) -> list[str]:
     ]
 
 
-def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidence]:
+def _sort_by_bound(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidence]:
     """Links with the fractions that the plots draw, by lower bound of their congestion.
 
     The highest fractions in the raw samples are mostly those with the largest positive errors.
@@ -325,7 +325,7 @@ def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
     return ideal, max(0.0, 1.0 - ideal / diagnosis.modelled_ps)
 
 
-def _lines(case: FigureCase) -> list[CallSite]:
+def _worst_lines(case: FigureCase) -> list[CallSite]:
     """Lines of the program with the most stall, places congested by the same line combined."""
     attribution = case.attribution
     return [] if attribution is None else by_call_site(attribution)[:LINES_SHOWN]

@@ -66,7 +66,7 @@ def layout_fabric(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFra
     level = tier - low
     x, pods, width = _switch_x(level, pod)
     node_x, node_row, node_width, rows = _hosts(nodes, x)
-    halves, segments = _halves(nodes.height, links, x, level.astype(np.float64))
+    halves, segments = _link_halves(nodes.height, links, x, level.astype(np.float64))
     return FabricLayout(
         width,
         int(level.max(initial=0)) + 1,
@@ -130,7 +130,7 @@ def _hosts(
     return node_x, rank % rows, box, rows
 
 
-def _halves(
+def _link_halves(
     n_nodes: int, links: pl.DataFrame, x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Each directed link is the half of its cable nearer its destination.

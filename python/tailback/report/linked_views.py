@@ -77,11 +77,11 @@ def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str
         "step": packer.add(np.diff(rows["link"].to_numpy().astype(np.int64), prepend=0), "i4"),
         **{name: packer.count(rows[column].to_numpy()) for name, column in _SUMS.items()},
         "left_out": left_out,
-        "skipped": _skipped(course.evidence.run),
+        "skipped": _skipped_windows(course.evidence.run),
     }
 
 
-def _skipped(run: Run) -> list[list[int]]:
+def _skipped_windows(run: Run) -> list[list[int]]:
     """Start and end (ps) of windows that stand for steps not simulated, and how many steps."""
     windows = (
         run.tables["skips"]

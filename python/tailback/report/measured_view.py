@@ -43,7 +43,12 @@ def measured_view(diagnosis: Diagnosis, expected: LinkLoad) -> dict[str, Any] | 
         ],
         "efficiencies": _efficiencies(measured),
         "phases": [
-            (phase.phase, phase.ps, phase.ps / max(measured.elapsed_ps, 1), _mostly(phase.parts))
+            (
+                phase.phase,
+                phase.ps,
+                phase.ps / max(measured.elapsed_ps, 1),
+                _largest_parts(phase.parts),
+            )
             for phase in measured.phases[:PHASES]
         ],
         "latecomers": measured.latecomers[:LATECOMERS],
@@ -68,7 +73,7 @@ def _job(job: str) -> str:
     return "unknown senders" if job == UNKNOWN else f"job {job}"
 
 
-def _mostly(parts: dict[str, int]) -> str:
+def _largest_parts(parts: dict[str, int]) -> str:
     """The two largest parts of a phase as text."""
     total_ps = max(sum(parts.values()), 1)
     largest = sorted(parts.items(), key=lambda part: -part[1])[:2]

@@ -35,14 +35,14 @@ def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None)
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_finalize_value,
         loader=jinja2.FunctionLoader(lambda part: (folder / part).read_text(encoding="utf-8")),
     )
     environment.filters.update(filters or {})
     return environment.get_template(name)
 
 
-def _shown(value: object) -> object:
+def _finalize_value(value: object) -> object:
     """A value inserted into a page.
 
     Names keep their order of writing, and markup of this package is unchanged.

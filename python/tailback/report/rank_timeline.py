@@ -164,8 +164,8 @@ class _Intervals:
         self.enter = self.calls["enter_ps"].to_numpy() - self.start_ps
         self.leave = self.calls["leave_ps"].to_numpy() - self.start_ps
         self._columns: list[tuple[Ints, Ints, Ints, Ints]] = []
-        self._outside_of_calls(np.maximum(begin - self.start_ps, 0), end - self.start_ps)
-        self._inside_of_calls(tables["waits"])
+        self._add_outside_calls(np.maximum(begin - self.start_ps, 0), end - self.start_ps)
+        self._add_inside_calls(tables["waits"])
 
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Rank, number of the kind, beginning and end of each interval that is not empty."""
@@ -177,17 +177,17 @@ class _Intervals:
         some = end > start
         return rank[some], kind[some], start[some], end[some]
 
-    def _add(self, rank: Ints, kind: str | Ints, start: Ints, end: Ints) -> None:
+    def _add_intervals(self, rank: Ints, kind: str | Ints, start: Ints, end: Ints) -> None:
         which = np.full(len(rank), KINDS.index(kind)) if isinstance(kind, str) else kind
         self._columns.append((rank, which, start, end))
 
-    def _outside_of_calls(self, begin: Ints, end: Ints) -> None:
+    def _add_outside_calls(self, begin: Ints, end: Ints) -> None:
         rank, ranks = self.rank, np.arange(self.n_ranks)
         first = np.append(True, rank[1:] != rank[:-1])[: len(rank)]
         before = np.where(first, begin[rank], np.append(0, self.leave[:-1])[: len(rank)])
         off = self.calls["paused"].to_numpy()
         gap = np.where(off, KINDS.index("not_recorded"), KINDS.index("computation"))
-        self._add(rank, gap, before, self.enter)
+        self._add_intervals(rank, gap, before, self.enter)
         last = np.full(self.n_ranks, -1)
         np.maximum.at(last, rank, self.leave)
         total_time = np.full(self.n_ranks, self.end_ps - self.start_ps)
@@ -195,11 +195,11 @@ class _Intervals:
         begin = np.where(last < 0, total_time, begin)
         last = np.where(last < 0, total_time, last)
         end = np.maximum(end, last)
-        self._add(ranks, "not_running", np.zeros(self.n_ranks, np.int64), begin)
-        self._add(ranks, "computation", last, end)
-        self._add(ranks, "not_running", end, total_time)
+        self._add_intervals(ranks, "not_running", np.zeros(self.n_ranks, np.int64), begin)
+        self._add_intervals(ranks, "computation", last, end)
+        self._add_intervals(ranks, "not_running", end, total_time)
 
-    def _inside_of_calls(self, waits: pl.DataFrame) -> None:
+    def _add_inside_calls(self, waits: pl.DataFrame) -> None:
         """Waits stand at the beginning and at the end of a call, its transfer between them."""
         row = np.searchsorted(self.calls["call"].to_numpy(), waits["call"].to_numpy())
         kind = (
@@ -209,12 +209,12 @@ class _Intervals:
         )
         begin = waits["start_ps"].to_numpy() - self.start_ps
         end = begin + waits["value_ps"].to_numpy()
-        self._add(self.rank[row], kind, begin, end)
+        self._add_intervals(self.rank[row], kind, begin, end)
         start, stop = self.enter.copy(), self.leave.copy()
         late = waits["kind"].str.ends_with("_completion").to_numpy()
         np.maximum.at(start, row[~late], end[~late])
         np.minimum.at(stop, row[late], begin[late])
-        self._add(self.rank, self._kinds_of_rest(), start, stop)
+        self._add_intervals(self.rank, self._kinds_of_rest(), start, stop)
 
     def _kinds_of_rest(self) -> Ints:
         """Kind of the time inside each call that is no wait, as in the parts of the time."""

@@ -86,7 +86,7 @@ def _place(diagnosis: Diagnosis, roots: Sequence[LinkEvidence]) -> Step | None:
     if cost is not None and cost.subject:
         if diagnosis.cause in _CAUSES_IN_RANKS:
             return Step("Ranks", [Item(cost.subject, "#measured")])
-        items = [Item(link.text, _where(link.link)) for link in cost.links]
+        items = [Item(link.text, _link_address(link.link)) for link in cost.links]
         items = items or [Item(cost.subject, "#measured")]
         more = "and others, see Measured" if len(items) > SHOWN else ""
         note = "these fit best" if cost.one_of_links and not more else more
@@ -100,12 +100,12 @@ def _place(diagnosis: Diagnosis, roots: Sequence[LinkEvidence]) -> Step | None:
     shared_links = [link for link in roots if link.link in mine]
     if not shared_links:
         return None
-    items = [Item(link.name, _where(link.link)) for link in shared_links[:SHOWN]]
+    items = [Item(link.name, _link_address(link.link)) for link in shared_links[:SHOWN]]
     more = "and others, see Where" if len(shared_links) > SHOWN else ""
     return Step("Root links", items, more)
 
 
-def _where(link: int) -> str:
+def _link_address(link: int) -> str:
     return f"#where?{urlencode({'link': link})}"
 
 

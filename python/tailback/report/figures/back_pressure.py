@@ -42,7 +42,7 @@ def back_pressure(case: FigureCase, options: Options) -> Figure | None:
     for axes, flame, rows in zip(panels, flames, deep, strict=True):
         left = 0.0
         for child in flame.children:
-            _draw(axes, child, left, 0, scale, 72 * 0.94 * WIDE / (flame.value / scale))
+            _draw_flame(axes, child, left, 0, scale, 72 * 0.94 * WIDE / (flame.value / scale))
             left += child.value
         axes.set_xlim(0, flame.value / scale)
         axes.set_ylim(0, rows)
@@ -68,7 +68,7 @@ def _depth(frame: Frame) -> int:
     return 1 + max((_depth(child) for child in frame.children), default=0)
 
 
-def _draw(
+def _draw_flame(
     axes: Axes, frame: Frame, left: float, row: int, scale: float, points_a_unit: float
 ) -> None:
     """Draw a frame at ``left`` (in its unit of value) and everything that waits on it above it."""
@@ -88,7 +88,7 @@ def _draw(
     )
     letters = int(width * points_a_unit / POINTS_A_LETTER) - 1
     if letters >= 4:
-        dark = float(luminance(table("stall", 9)[_shade(row)][None, :])[0]) < 0.35
+        dark = float(luminance(table("stall", 9)[_shade_colour(row)][None, :])[0]) < 0.35
         axes.text(
             left / scale + 0.4 * POINTS_A_LETTER / points_a_unit,
             row + 0.5,
@@ -99,11 +99,11 @@ def _draw(
             color="white" if frame.link >= 0 and dark else INK,
         )
     for child in frame.children:
-        _draw(axes, child, left, row + 1, scale, points_a_unit)
+        _draw_flame(axes, child, left, row + 1, scale, points_a_unit)
         left += child.value
 
 
-def _shade(row: int) -> int:
+def _shade_colour(row: int) -> int:
     """Saturated links are darkest, and waiting links are lighter the further up they are."""
     return max(6 - row, 3)
 
@@ -112,5 +112,5 @@ def _colour(frame: Frame, row: int) -> str | tuple[float, ...]:
     if frame.link < 0 and frame.kind == "link":
         return MUTED + "55"
     if frame.kind == "link":
-        return tuple(table("stall", 9)[_shade(row)] / 255.0)
+        return tuple(table("stall", 9)[_shade_colour(row)] / 255.0)
     return "#c3cad3" if frame.kind == "line" else "#e8ebef"

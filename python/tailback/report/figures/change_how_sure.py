@@ -42,7 +42,7 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     axes.set_xlabel(
         "change of the congested fraction in standard errors (ends: and beyond);\n"
         f"links with {MIN_SAMPLES} or more hop samples in both runs"
-        + _without(deviations.without_error)
+        + _uncongested_note(deviations.without_error)
     )
     axes.set_ylabel("links")
     axes.grid(axis="y", color=FAINT)
@@ -50,7 +50,7 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     return drawn
 
 
-def _without(number: int) -> str:
+def _uncongested_note(number: int) -> str:
     """Sentence on links without a congested sample in either run, which have no standard error."""
     if not number:
         return ""

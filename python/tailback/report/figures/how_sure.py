@@ -35,7 +35,7 @@ def how_sure(case: FigureCase, options: Options) -> Figure | None:
         return None
     drawn = canvas(9.2, 3.7)
     left, right = drawn.subplots(1, 2)
-    _histogram(left, evidence)
+    _draw_histogram(left, evidence)
     if evidence.truth is None:
         right.set_axis_off()
         right.text(
@@ -46,11 +46,11 @@ def how_sure(case: FigureCase, options: Options) -> Figure | None:
             color=MUTED,
         )
     else:
-        _scatter(right, evidence)
+        _draw_scatter(right, evidence)
     return drawn
 
 
-def _histogram(axes: Axes, evidence: FigureData) -> None:
+def _draw_histogram(axes: Axes, evidence: FigureData) -> None:
     samples = evidence.load().samples
     top = max(int(np.ceil(np.log2(max(samples.max(), 2)))), 1)
     edges = 2.0 ** np.arange(top + 1)
@@ -149,7 +149,7 @@ def shown_coverage(evidence: FigureData) -> Coverage | None:
     return Coverage(links, real, shrunk.value[links], shrunk.low[links], shrunk.high[links])
 
 
-def _scatter(axes: Axes, evidence: FigureData) -> None:
+def _draw_scatter(axes: Axes, evidence: FigureData) -> None:
     intervals = shown_coverage(evidence)
     assert intervals is not None  # the caller saw the truth
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, zorder=1)

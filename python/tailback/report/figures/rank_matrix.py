@@ -97,7 +97,7 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     drawn = canvas(4.7 * len(panels) + 0.2, 5.2)
     axes = drawn.subplots(1, len(panels), squeeze=False)[0]
     for at, (title, part) in zip(axes, panels, strict=True):
-        _panel(at, *part, norm)
+        _draw_panel(at, *part, norm)
         at.set_title(title)
     axes[0].set_ylabel("sending rank, in order of its host")
     bar = drawn.colorbar(
@@ -145,7 +145,7 @@ def binned(evidence: FigureData) -> tuple[NDArray[np.float64], RankOrder] | None
     return cells, order
 
 
-def _panel(axes: Axes, cells: NDArray[np.float64], order: RankOrder, norm: LogNorm) -> None:
+def _draw_panel(axes: Axes, cells: NDArray[np.float64], order: RankOrder, norm: LogNorm) -> None:
     count = len(order.rank)
     axes.imshow(
         np.ma.masked_equal(cells, 0),
