@@ -84,7 +84,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     steps = increments(counters, reset=pl.col("during_reset"))
     data, packets, wait, stall, inner, drops, over, paused, frames = steps
     rows = (
-        _beside_resets(ordered.collect())
+        _mark_beside_resets(ordered.collect())
         .lazy()
         .with_columns(
             data=data.value,
@@ -107,7 +107,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     return conform(INTERVALS, _interval_columns(rows, tick, tick_high, lanes).collect())
 
 
-def _beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
+def _mark_beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows with ``during_reset``: whether their interval overlaps one that contains a ``reset``.
 
     Of any port: whoever resets one often resets all, and a port that has since passed its old value

@@ -311,7 +311,7 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
     if inventory.ports.is_empty() or frame.is_empty():
         return frame, []
     frame, notes = with_fabric_names(frame, inventory)
-    located = _found(frame.lazy(), inventory).collect()
+    located = _locate_ports(frame.lazy(), inventory).collect()
     lost = located.filter(pl.col("_name").is_null()).select("node_name", "port").unique()
     if "tick_ns" in frame.columns:
         ticking = (
@@ -320,7 +320,7 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
             else pl.lit(False)
         )
         notes += _tick_note(located.filter(ticking))
-    out = located.with_columns(_filled_in(frame.columns)).select(frame.columns)
+    out = located.with_columns(_fill_columns(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
         notes.append(f"ports that are not in the fabric: {lost.height}, like those of {some}")
@@ -367,7 +367,7 @@ def with_port_names(intervals: pl.LazyFrame, inventory: PortInventory) -> pl.Laz
         inventory: The ports; a port is found as :func:`name_ports` finds it.
     """
     columns = intervals.collect_schema().names()
-    return _found(intervals, inventory).with_columns(_filled_in(columns)).select(columns)
+    return _locate_ports(intervals, inventory).with_columns(_fill_columns(columns)).select(columns)
 
 
 _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
@@ -376,7 +376,7 @@ _PORT_FACTS: Final = ("name", "gbps", "tick", "tick_high", "port")
 """The fabric's facts about a port. Its number is used only where the source names the interface."""
 
 
-def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
+def _locate_ports(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
     """The rows with ``_name, _gbps, _tick, _tick_high`` of their port, null where unknown."""
     located = rows.with_columns(
         _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
@@ -421,8 +421,8 @@ def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
     )
 
 
-def _filled_in(columns: Sequence[str]) -> list[pl.Expr]:
-    """Name, capacity and tick of the rows of :func:`_found`; those of the source come first."""
+def _fill_columns(columns: Sequence[str]) -> list[pl.Expr]:
+    """Name, capacity and tick of the rows of :func:`_locate_ports`. The source has precedence."""
     out = [
         pl.coalesce("_name", "node_name").alias("node_name"),
         pl.coalesce("_port", "port").alias("port"),

@@ -128,7 +128,7 @@ class CounterSource:
             *note_single_readings(readings),
             *note_decreasing_counters(differences, self.instants),
         ]
-        frame = possible(_used(pl.concat([intervals, differences]).lazy())).collect()
+        frame = possible(_add_utilization(pl.concat([intervals, differences]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
     def port_events(self, inventory: PortInventory, last_ns: int | None = None) -> pl.DataFrame:
@@ -170,7 +170,7 @@ class CounterSource:
                 rows = rows.then(partial(with_port_names, inventory=inventory))
         if tick_ns is not None:
             rows = rows.then(partial(ticked, tick_ns=tick_ns))
-        return (rows if self.ports is None else rows.then(_used)).then(possible), notes
+        return (rows if self.ports is None else rows.then(_add_utilization)).then(possible), notes
 
 
 def with_pauses(readings: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -398,7 +398,7 @@ def _needs(names: list[str], path: Path) -> None:
             )
 
 
-def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
+def _add_utilization(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals with their utilization, where bytes and capacity are known."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))

@@ -61,7 +61,7 @@ class Sweeps:
             distinct = np.unique(times).astype(np.int64)
             return cls(0, distinct, np.arange(len(distinct)), distinct)
         instants = _instants(intervals, period)
-        number, start = _short(instants, period) or _long(instants, period)
+        number, start = _split_by_gaps(instants, period) or _split_by_period(instants, period)
         earliest = np.full(len(number), np.iinfo(np.int64).max)
         np.minimum.at(earliest, np.searchsorted(start, instants, "right") - 1, times)
         return cls(period, start, number, earliest)
@@ -72,7 +72,7 @@ class Sweeps:
         return np.asarray(following - 1, np.int64)
 
 
-def _short(
+def _split_by_gaps(
     instants: NDArray[np.int64], period_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Number and start of sweeps separated by half a period without readings; None if they are not.
@@ -89,7 +89,7 @@ def _short(
     return np.append(0, np.cumsum(passed)), first - period_ns // 4
 
 
-def _long(
+def _split_by_period(
     instants: NDArray[np.int64], period_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number and start of sweeps by the clock, divided in the longest pause of a period."""

@@ -474,14 +474,14 @@ def _stalls(verdict: Verdict) -> str:
             verdict.threshold,
             None if bound is None else float(bound),  # type: ignore[arg-type]
         )
-        return f"{text}. {_where(verdict, mine)}".strip()
+        return f"{text}. {_worst_class_sentence(verdict, mine)}".strip()
     lost, capacity = float(mine["lost_gbps"].sum()), float(mine["capacity_gbps"].sum())
     paused = bool(mine["paused_fraction"].is_not_null().all())
     text = ports_waited(mine.height, n_ports, verdict.threshold, lost, capacity, paused=paused)
-    return f"{text}. {_where(verdict, mine)}"
+    return f"{text}. {_worst_class_sentence(verdict, mine)}"
 
 
-def _where(verdict: Verdict, mine: pl.DataFrame) -> str:
+def _worst_class_sentence(verdict: Verdict, mine: pl.DataFrame) -> str:
     """Which class of ports loses most to stalls, and what a stall there means."""
     weight = pl.col("lost_gbps").sum() + pl.col("stall_fraction").sum() * 1e-9
     classes = mine.group_by("category", "port_type").agg(
@@ -541,8 +541,8 @@ def none_stalled(ports: int, threshold: float, worst: float, used: float | None)
         used: The largest share of its rate that a port used, 0–1; None if unknown.
     """
     text = (
-        f"none of {ports} ports was stalled for {_least(threshold)} of its time; the highest is "
-        f"{100 * worst:.2g} %"
+        f"none of {ports} ports was stalled for {_format_threshold(threshold)} of its time; the "
+        f"highest is {100 * worst:.2g} %"
     )
     return text if used is None else f"{text}; the busiest used {percent(used)} of its rate"
 
@@ -567,9 +567,13 @@ def ports_waited(
         paused: Whether pause frames stopped all of them, not missing credits.
     """
     waited = "were paused by their far ends" if paused else "waited for credit"
-    text = f"{stalling} of {ports} ports {waited} {_least(threshold)} of their time or more"
+    text = (
+        f"{stalling} of {ports} ports {waited} {_format_threshold(threshold)} of their time or more"
+    )
     if capacity_gbps:
-        text += f", which took {_rounded(lost_gbps)} of their {_rounded(capacity_gbps)} Gb/s"
+        text += (
+            f", which took {_format_rate(lost_gbps)} of their {_format_rate(capacity_gbps)} Gb/s"
+        )
     return text
 
 
@@ -584,7 +588,7 @@ def ticks_vary(ports: pl.DataFrame, total: int, threshold: float) -> str:
     worst = ports.sort("stall_high_fraction", descending=True).row(0, named=True)
     return (
         f"{ports.height} of {counted(total, 'port')} may have waited for credit "
-        f"{_least(threshold)} of their time or more, the longest between "
+        f"{_format_threshold(threshold)} of their time or more, the longest between "
         f"{percent(worst['stall_fraction'])} and {percent(worst['stall_high_fraction'])}: the "
         "length of their ticks is known within bounds only"
     )
@@ -609,7 +613,8 @@ def full_counters(
     if waited_s is not None:
         text += f", {waited_s:.3g} s or more since their last reset"
     if others:
-        text += f"; {counted(others, 'other')} waited {_least(threshold)} of their time or more"
+        least = _format_threshold(threshold)
+        text += f"; {counted(others, 'other')} waited {least} of their time or more"
     return text
 
 
@@ -666,9 +671,9 @@ def speed_note(ports: pl.DataFrame) -> str:
     return f"ports that changed speed: {ports.height}, such as {some_ports(ports)}"
 
 
-def _least(threshold: float) -> str:
+def _format_threshold(threshold: float) -> str:
     return f"{100 * threshold:g} %"
 
 
-def _rounded(gbps: float) -> str:
+def _format_rate(gbps: float) -> str:
     return f"{gbps:.3g}" if gbps < 1000 else f"{gbps:,.0f}"

@@ -381,7 +381,7 @@ def port_events(
         Rows of :data:`PORT_EVENTS`, by kind, full counters first, then by number; empty if nothing
         rose.
     """
-    rows = _slower(readings.filter(pl.col("counter") == SPEED), unused or {})
+    rows = _find_slower(readings.filter(pl.col("counter") == SPEED), unused or {})
     for (_, device, port, interface), part in _rises(readings).group_by(_PORT, maintain_order=True):
         if str(interface) in (unused or {}).get(str(device), ()):
             continue
@@ -444,7 +444,9 @@ def within(readings: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     return readings.filter((time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns)))
 
 
-def _slower(rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]) -> list[tuple[object, ...]]:
+def _find_slower(
+    rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]
+) -> list[tuple[object, ...]]:
     """Rows of :data:`PORT_EVENTS` of the ports whose speed fell, from readings of their speed."""
     rows: list[tuple[object, ...]] = []
     falls = (
@@ -521,7 +523,7 @@ def _total(kind: str, counts: Mapping[str, int]) -> int:
     return max(priorities, *others, 0)
 
 
-def _step(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
+def _counter_rise(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
     """Rise of a counter since the reading before, null at the first.
 
     A counter that fell was reset. Its counts before the reset and since are both known.
@@ -542,7 +544,7 @@ def _rises(readings: pl.DataFrame) -> pl.DataFrame:
     return (
         readings.drop_nulls(["time_ns", "value"])
         .sort("time_ns", maintain_order=True)
-        .with_columns(step=_step(value, _KEY), bounded=bounded)
+        .with_columns(step=_counter_rise(value, _KEY), bounded=bounded)
         .group_by(_KEY, maintain_order=True)
         .agg(
             rise=pl.col("step").sum(),
@@ -577,7 +579,7 @@ def pauses(readings: pl.DataFrame) -> pl.DataFrame:
     return (
         readings.filter(pl.col("counter").is_in(paused))
         .sort("time_ns", maintain_order=True)
-        .with_columns(step=_step(pl.col("value").cast(pl.Int64), _KEY).fill_null(0))
+        .with_columns(step=_counter_rise(pl.col("value").cast(pl.Int64), _KEY).fill_null(0))
         .group_by(*_PORT, "time_ns", maintain_order=True)
         .agg(
             paused=pl.when(timed.any()).then(longest * 1000),

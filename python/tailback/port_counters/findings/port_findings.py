@@ -336,10 +336,10 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
         is never degraded or busy; one that never queued or dropped packets has no row.
     """
     ports = _ports(intervals)
-    level = FALSE_POSITIVE_RATE / _tested(ports)
+    level = FALSE_POSITIVE_RATE / _testable_ports(ports)
     rows = []
     for port in ports:
-        finding = _degraded(port, level) or _busy(port) or _queued(port)
+        finding = _find_degraded(port, level) or _find_busy(port) or _find_queued(port)
         if finding is not None:
             rows.append(_finding_row(port, finding))
         if np.nansum(port.drops) > 0:
@@ -360,14 +360,14 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _tested(ports: list[_Port]) -> int:
+def _testable_ports(ports: list[_Port]) -> int:
     """Ports on which the sampling test can find something: those that ever had a queue."""
     return max(1, sum(bool((port.after > 0).any()) for port in ports))
 
 
-def _degraded(port: _Port, level: float) -> _Finding | None:
+def _find_degraded(port: _Port, level: float) -> _Finding | None:
     """A degraded link, by all available evidence."""
-    by_outlasting, by_sampling = _outlasted(port), _sampled(port, level)
+    by_outlasting, by_sampling = _test_outlasting(port), _test_sampling(port, level)
     if by_outlasting is None or by_sampling is None:
         return by_outlasting or by_sampling
     # Sampling shows the duration, and outlasted queues show the service rate.
@@ -375,7 +375,7 @@ def _degraded(port: _Port, level: float) -> _Finding | None:
     return replace(by_outlasting, evidence="outlasted, sampled", chosen=chosen)
 
 
-def _outlasted(port: _Port) -> _Finding | None:
+def _test_outlasting(port: _Port) -> _Finding | None:
     """A degraded link, by intervals whose queue was never empty."""
     is_slow = np.zeros(len(port.start), np.bool_)
     n_runs = 0
@@ -441,7 +441,7 @@ def _samples(port: _Port, level: float) -> _Samples | None:
     return _Samples(active, queued, float(busy[active].mean()), excess, least, batches)
 
 
-def _sampled(port: _Port, level: float) -> _Finding | None:
+def _test_sampling(port: _Port, level: float) -> _Finding | None:
     """A degraded link, by more readings with a queue than its nominal rate allows."""
     samples = _samples(port, level)
     if samples is None or samples.excess <= samples.error or _ran_full(port, samples.active):
@@ -490,7 +490,7 @@ def rate_tests(intervals: pl.DataFrame) -> RateTests:
     ports = _ports(intervals)
     rated = [port for port in ports if not np.isnan(port.nominal)]
     sending = [port for port in rated if (port.sent > 0).any()]
-    level = FALSE_POSITIVE_RATE / _tested(ports)
+    level = FALSE_POSITIVE_RATE / _testable_ports(ports)
     decided = sum(_is_decided(port, level) for port in sending)
     return RateTests(len(ports), len(rated), len(sending), decided)
 
@@ -535,7 +535,7 @@ def _mean(values: Floats) -> tuple[float, float, int]:
     return float(values.mean()), float(means.std(ddof=1) / np.sqrt(batches)), batches
 
 
-def _busy(port: _Port) -> _Finding | None:
+def _find_busy(port: _Port) -> _Finding | None:
     """A port that sends at its nominal rate with a queue, or whose queue is unknown."""
     if np.isnan(port.nominal):
         return None
@@ -550,7 +550,7 @@ def _busy(port: _Port) -> _Finding | None:
     return _Finding("busy", "counted", full, served, served)
 
 
-def _queued(port: _Port) -> _Finding | None:
+def _find_queued(port: _Port) -> _Finding | None:
     """A port with packets queued at any reading."""
     seen_queued = (port.before > 0) | (port.after > 0)
     if not seen_queued.any():

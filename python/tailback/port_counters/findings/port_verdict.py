@@ -218,7 +218,7 @@ NOT_MOVED: Final = (
 )
 
 
-def _unknown(verdict: PortVerdict) -> str:
+def _why_unknown(verdict: PortVerdict) -> str:
     """Verdict without counters of queues and drops, or without any traffic."""
     if not verdict.moved:
         return NOT_MOVED
@@ -235,7 +235,7 @@ def sentence(verdict: PortVerdict) -> str:
     if verdict.kind == "rates":
         return rates_too_high(verdict.of("degraded"), verdict.rate_factor or 1.0)
     if verdict.kind == "unknown":
-        return _unknown(verdict)
+        return _why_unknown(verdict)
     if verdict.kind == "paused":
         return ports_paused(verdict.paused, verdict.ports, verdict.peers)
     if verdict.kind == "degraded":

@@ -127,11 +127,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes=notes,
         untimed=True,
         events=events_of(rows),
-        unprinted=_unprinted(text),
+        unprinted=_read_summary(text),
     )
 
 
-def _unprinted(text: str) -> Unprinted:
+def _read_summary(text: str) -> Unprinted:
     """Facts of the summary at the end of the output."""
     lines = [line.strip() for line in text.split("\n") if line.startswith("##")]
     listed = [line for line in lines if line.startswith(("## Thresholds:", "## (null)"))]
@@ -159,10 +159,10 @@ def with_unprinted(parts: Sequence[CounterData]) -> list[CounterData]:
     mine = [number for number, part in enumerate(out) if part.unprinted is not None]
     mine.sort(key=lambda number: out[number].readings["time_ns"][0])
     lowest = _lowest([out[number] for number in mine])
-    earlier = pl.DataFrame(schema=_printed(CounterData()).schema)
+    earlier = pl.DataFrame(schema=_printed_counters(CounterData()).schema)
     for before, now in pairwise(mine):
-        printed = _printed(out[before])
-        out[before], out[now] = _completed(out[before], out[now], lowest, earlier)
+        printed = _printed_counters(out[before])
+        out[before], out[now] = _complete_readings(out[before], out[now], lowest, earlier)
         earlier = printed
     return out
 
@@ -171,18 +171,18 @@ def _lowest(parts: Sequence[CounterData]) -> dict[str, int]:
     """Smallest printed value of each counter, which is above its threshold."""
     if not parts:
         return {}
-    counted = pl.concat([_printed(part) for part in parts]).group_by("counter")
+    counted = pl.concat([_printed_counters(part) for part in parts]).group_by("counter")
     return dict(counted.agg(pl.col("value").min()).iter_rows())
 
 
-def _printed(part: CounterData) -> pl.DataFrame:
+def _printed_counters(part: CounterData) -> pl.DataFrame:
     """``node_guid, node_name, port, counter, value`` of the counters that have a threshold."""
     wait = part.readings.select(*_PLACE, counter=pl.lit(_WAIT), value="xmit_wait_ticks")
     events = part.events.select(*_PLACE, "counter", "value")
     return pl.concat([wait.drop_nulls("value"), events])
 
 
-def _completed(
+def _complete_readings(
     before: CounterData, now: CounterData, lowest: dict[str, int], earlier: pl.DataFrame
 ) -> tuple[CounterData, CounterData]:
     """Two consecutive readings: the earlier with the counters that only the later one prints.
@@ -191,11 +191,13 @@ def _completed(
         before: The earlier reading.
         now: The later reading.
         lowest: Smallest printed value of each counter.
-        earlier: Counters that the reading before both prints (:func:`_printed`).
+        earlier: Counters that the reading before both prints (:func:`_printed_counters`).
     """
     rules, later = before.unprinted, now.unprinted
     assert rules is not None and later is not None
-    new = _printed(now).join(_printed(before), on=[*_PLACE, "counter"], how="anti")
+    new = _printed_counters(now).join(
+        _printed_counters(before), on=[*_PLACE, "counter"], how="anti"
+    )
     new = new.filter(~pl.col("counter").is_in(list(rules.suppressed)))
     if new.is_empty():
         return before, now
@@ -221,7 +223,7 @@ def _completed(
         interface=pl.lit(None, pl.String),
         at_most=pl.col("least") > 0,
     )
-    readings = _with_waits(before.readings, sure.filter(pl.col("counter") == _WAIT), time_ns)
+    readings = _add_waits(before.readings, sure.filter(pl.col("counter") == _WAIT), time_ns)
     above = sure.filter((pl.col("counter") == _WAIT) & (pl.col("least") > 0))
     bound = above.select(*_PLACE, _bound=pl.lit(int(Flag.AT_LEAST), pl.UInt32))
     bounded = now.readings.join(bound, on=_PLACE, how="left", maintain_order="left")
@@ -238,7 +240,7 @@ def _completed(
     )
 
 
-def _with_waits(readings: pl.DataFrame, waits: pl.DataFrame, time_ns: int) -> pl.DataFrame:
+def _add_waits(readings: pl.DataFrame, waits: pl.DataFrame, time_ns: int) -> pl.DataFrame:
     """Readings with PortXmitWait at its threshold (``least``), new rows for ports without one."""
     thresholds = waits.select(*_PLACE, _least="least")
     filled = readings.join(thresholds, on=_PLACE, how="left", maintain_order="left").with_columns(

@@ -126,10 +126,10 @@ class CounterData:
 
 def begins_with(path: Path, line: str) -> bool:
     """Whether ``path`` is a text file with a line that matches ``line`` in its first 4 KiB."""
-    return is_input_file(path) and bool(re.search(line, _unquoted(head(path, 4096)), re.M))
+    return is_input_file(path) and bool(re.search(line, _strip_quotes(head(path, 4096)), re.M))
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     """Text without the marks with which a mail quotes each of its lines."""
     if re.search(r"^(?!>)[^\n]*\S", text, re.M):
         return text
@@ -227,7 +227,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
         return frame.with_columns(pl.col("node_name").replace(names)) if names else frame
 
     return CounterData(
-        numbered(_one_row_each(named(readings), shared)),
+        numbered(_merge_series(named(readings), shared)),
         named(intervals),
         list(dict.fromkeys(name for part in parts for name in part.unknown)),
         pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),
@@ -262,7 +262,7 @@ def _names(
     sharing = Counter(device.name for device in devices.values())
     keys = [key for key, device in devices.items() if sharing[device.name] > 1]
     values: dict[tuple[object, ...], dict[str, DeviceIdentity]] = defaultdict(dict)
-    for key, *port, counter in _counted(tables, keys).iter_rows() if keys else ():
+    for key, *port, counter in _list_counters(tables, keys).iter_rows() if keys else ():
         values[devices[key].name, *port, counter][key] = devices[key]
     telling: dict[str, set[str]] = defaultdict(set)
     for alike in values.values():
@@ -285,7 +285,7 @@ def _names(
     ]
 
 
-def _counted(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+def _list_counters(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
     """Key, port and counter of each counter of some devices."""
     place = ["node_name", "node_guid", "port", "interface"]
     parts = []
@@ -299,7 +299,7 @@ def _counted(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFram
     return pl.concat(parts).sort("node_name")
 
 
-def _one_row_each(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+def _merge_series(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Readings in which the counters of a port at an instant, from several series, are one row."""
     if not names:
         return readings
@@ -432,7 +432,7 @@ def read_text(path: Path) -> str:
     Raises:
         CounterError: It cannot be read.
     """
-    return _unquoted(content(path, CounterError).decode("utf-8", errors="replace"))
+    return _strip_quotes(content(path, CounterError).decode("utf-8", errors="replace"))
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:

@@ -134,7 +134,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "node_name": _name(section.lid),
             "source": "perfquery",
         }
-        _merge(rows.setdefault((section.lid, section.port), place), section)
+        _merge_sections(rows.setdefault((section.lid, section.port), place), section)
     if not sections and not ticks:
         raise CounterError(
             "no port counters in it",
@@ -158,7 +158,7 @@ def _name(lid: int) -> str:
     return f"lid {lid}"
 
 
-def _merge(row: dict[str, Any], section: _PortBlock) -> None:
+def _merge_sections(row: dict[str, Any], section: _PortBlock) -> None:
     """Add a section to the reading of its port: the wider counter wins."""
     for column, limit, value, largest in section.counters():
         if largest >= row.get(limit, 0):
