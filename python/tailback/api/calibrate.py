@@ -87,7 +87,7 @@ def calibrate(
         ranks = host_names(hosts, machine.fabric if machine else None)
     read = _FileContents()
     for file in file_list:
-        _read(file, ranks, machine, read)
+        _add_file(file, ranks, machine, read)
     if len(read.packet_bytes) > 1:
         sizes = ", ".join(f"{size} B in {name}" for size, name in read.packet_bytes.items())
         raise CalibrationError(
@@ -99,14 +99,14 @@ def calibrate(
         adapter_gbps=None if machine is None else machine.adapter_gbps,
         eager=read.eager,
     )
-    estimates.engine += _timed_by_recorder([split_hosts(file)[0] for file in file_list], estimates)
+    estimates.engine += _recorded_rates([split_hosts(file)[0] for file in file_list], estimates)
     files_given: ScenarioOptions = {"fabric": fabric, "rankfile": rankfile}
     estimates.notes[:0] = [*read.notes, *notes_on_options(files_given, ("fabric",))]
     estimates.measured += read.measured
     return Calibration.of(estimates, [str(file) for file in file_list])
 
 
-def _timed_by_recorder(paths: list[Path], estimates: Estimates) -> list[FittedValue]:
+def _recorded_rates(paths: list[Path], estimates: Estimates) -> list[FittedValue]:
     """Rates within hosts that ``tailback record`` timed, as far as messages do not show them."""
     measured = [rates for path in paths if (rates := measured_local_rates(path))]
     out = []
@@ -139,13 +139,15 @@ def _section(fabric: str | Path) -> FabricSection:
     return parse({**network_data(fabric), "job": [{"trace": "."}]}).fabric
 
 
-def _read(file: str | Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
+def _add_file(
+    file: str | Path, ranks: list[str], machine: Machine | None, out: _FileContents
+) -> None:
     """Add the contents of one file."""
     path, hosts = split_hosts(file)
     if hosts is not None:
         ranks = host_names(hosts, machine.fabric if machine else None)
     if has_times(path):
-        _read_trace(path, ranks, machine, out)
+        _add_trace(path, ranks, machine, out)
         return
     data = read_benchmark(path)
     if data.packet_bytes is not None:
@@ -154,7 +156,7 @@ def _read(file: str | Path, ranks: list[str], machine: Machine | None, out: _Fil
     out.notes += [f"{path}: {note}" for note in data.notes]
 
 
-def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
+def _add_trace(path: Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
     """Add the times of a trace's messages."""
     run = measure(path)
     hosts: list[str | None] = run.tables["hosts"]["host"].to_list()
