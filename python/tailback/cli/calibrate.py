@@ -103,20 +103,20 @@ def _screen(calibration: Calibration, out: Path | None) -> list[str]:
 
 
 def _row(fitted: FittedValue) -> tuple[str, ...]:
-    (low, unit), (high, last) = (_in_unit(fitted, end) for end in (fitted.low, fitted.high))
+    (low, unit), (high, last) = (_format_value(fitted, end) for end in (fitted.low, fitted.high))
     between = f"{high} {last}"
     if (low, unit) != (high, last):
         between = f"{low}–{between}" if unit == last else f"{low} {unit}–{between}"
     return (
         fitted.name,
-        " ".join(_in_unit(fitted, fitted.value)),
+        " ".join(_format_value(fitted, fitted.value)),
         between,
         f"{fitted.n:,}",
         fitted.source,
     )
 
 
-def _in_unit(fitted: FittedValue, value: float) -> tuple[str, str]:
+def _format_value(fitted: FittedValue, value: float) -> tuple[str, str]:
     """A number and its unit."""
     if fitted.kind == "time":
         return time_in_unit(value)

@@ -282,7 +282,7 @@ def _tick(target: PortTarget) -> str:
     return f"{shown} ns {target.tick_source}"
 
 
-def _stalled(port: WorstPort) -> str:
+def _format_stalled(port: WorstPort) -> str:
     """Stall fraction of the last interval, or the lower bound of a latched counter."""
     if port.latched_seconds is not None:
         return f"≥ {port.latched_seconds:.3g} s (counter full)"
@@ -293,7 +293,7 @@ def _stalled(port: WorstPort) -> str:
     return f"{shown} to {percent(min(port.stall_fraction * high / low, 1.0))}"
 
 
-def _lost(port: WorstPort) -> str:
+def _format_lost(port: WorstPort) -> str:
     """Lost bandwidth; of a full counter, that of the last interval in which it counted."""
     if port.latched_seconds is not None:
         return f"{port.lost_gbps:.2f} before" if port.stall_fraction else "?"
@@ -319,8 +319,8 @@ def _lines(
         rows = [
             (
                 link_name(port_name(port.target.node_name, port.target.port), port.target.far_port),
-                _stalled(port),
-                _lost(port),
+                _format_stalled(port),
+                _format_lost(port),
                 _tick(port.target),
             )
             for port in worst

@@ -52,7 +52,7 @@ def screen(
     if measured:
         lines += _limits(verdict, inventory)
     lines += noticed_lines(verdict)
-    lines += ["", *_next(verdict, out)]
+    lines += ["", *_next_step(verdict, out)]
     return lines
 
 
@@ -188,7 +188,7 @@ def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
 
 
-def _next(verdict: Verdict, out: Path | None) -> list[str]:
+def _next_step(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.kind in ("faults", "slower"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     if verdict.kind == "unknown" and verdict.still:

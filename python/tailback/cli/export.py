@@ -115,13 +115,14 @@ def _most_congested(named: pl.DataFrame) -> list[str]:
     most = most.filter(pl.any_horizontal(pl.col(counted_columns) > 0))
     shown = [name for name in ("packets", "congested", "bottleneck") if name in named.columns]
     rows = [
-        (row["port"], *(_about(row, name) for name in shown)) for row in most.iter_rows(named=True)
+        (row["port"], *(_format_estimate(row, name) for name in shown))
+        for row in most.iter_rows(named=True)
     ]
     columns = " " + "r" * len(shown)
     return [*lines, *align_columns(("port", *shown), rows, columns, names=(0,))]
 
 
-def _about(row: dict[str, float | None], name: str) -> str:
+def _format_estimate(row: dict[str, float | None], name: str) -> str:
     """An estimate and half its interval."""
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if value is None:

@@ -75,7 +75,7 @@ def queues_screen(
         *wrap("; ".join(cannot_tell(verdict.events))),
         *noticed_lines(judged),
         "",
-        *_next(verdict, out),
+        *_next_step(verdict, out),
     ]
 
 
@@ -211,7 +211,7 @@ def event_lines(events: pl.DataFrame, peers: Peers, shown_kind: str) -> list[str
     return ["", "ERRORS, PAUSES, MARKS AND LOSSES", *lines] if lines else []
 
 
-def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
+def _next_step(verdict: PortVerdict, out: Path | None) -> list[str]:
     if verdict.kind == "unknown" and not verdict.moved:
         return ["NEXT  give readings of different instants, each in its own file"]
     if verdict.kind == "unknown":

@@ -75,7 +75,7 @@ def diagnosis_lines(
         lines += ["", f"WHERE THE TIME GOES{of_model}", *_waterfall(diagnosis)]
     measured = diagnosis.explanation is not None
     if measured and diagnosis.cause not in CAUSES_ON_LINKS:
-        lines += ["", *wrap(_not_of_links(diagnosis), first="")]
+        lines += ["", *wrap(_findings_without_links(diagnosis), first="")]
     else:
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
@@ -113,7 +113,7 @@ def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[
     return [*lines, "", *call_sites] if call_sites else lines
 
 
-def _not_of_links(diagnosis: Diagnosis) -> str:
+def _findings_without_links(diagnosis: Diagnosis) -> str:
     """One sentence instead of the tables of links, if no link is the cause."""
     if not diagnosis.top_links:
         return "No link is congested in the model."

@@ -71,7 +71,7 @@ def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     """
     # No line ends between a number and its per cent sign.
     unbroken = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
-    lines = _filled(unbroken, WIDTH, indent if first is None else first, indent, cut=True)
+    lines = _fill_lines(unbroken, WIDTH, indent if first is None else first, indent, cut=True)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
@@ -79,11 +79,11 @@ def command_lines(command: str) -> list[str]:
     """A command to copy, whole: in lines that a shell joins again, if it has no quotes."""
     if "'" in command:
         return [f"  $ {printable(command)}"]
-    lines = _filled(printable(command), WIDTH - 2, "  $ ", "      ", cut=False)
+    lines = _fill_lines(printable(command), WIDTH - 2, "  $ ", "      ", cut=False)
     return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
 
 
-def _filled(text: str, width: int, first: str, indent: str, *, cut: bool) -> list[str]:
+def _fill_lines(text: str, width: int, first: str, indent: str, *, cut: bool) -> list[str]:
     """Lines of limited width, broken at spaces. ``textwrap`` counts characters instead of columns.
 
     Args:
