@@ -183,22 +183,22 @@ class MetricsBoard:
         self._stall[at] = np.where(full, np.minimum(measured, np.clip(1 - sent, 0, 1)), share)
         self._measured[at] = measured
 
-    def _full(self) -> NDArray[np.bool_]:
+    def _find_full(self) -> NDArray[np.bool_]:
         """Which ports have a full stall counter that is plausible. The lock is held."""
         out = np.zeros(len(self._last), np.bool_)
         read = np.flatnonzero(self._last["time_ns"] > 0)
         out[read] = self._table.latched(self._last[read]) & ~self._jumped[read]
         return out
 
-    def _bounds(self) -> NDArray[np.float64]:
+    def _stall_bounds(self) -> NDArray[np.float64]:
         """Stall fractions of the last intervals; where a counter is full and none is known, 0."""
-        return np.where(self._full() & np.isnan(self._stall), 0.0, self._stall)
+        return np.where(self._find_full() & np.isnan(self._stall), 0.0, self._stall)
 
     def lost_gbps(self) -> NDArray[np.float64]:
         """Bandwidth each port lost to stalls in its last interval, Gb/s; NaN where not known."""
-        return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
+        return np.clip(self._stall_bounds(), 0.0, 1.0) * self._table.gbps
 
-    def _shown(self) -> NDArray[np.bool_]:
+    def _find_recent(self) -> NDArray[np.bool_]:
         """Which ports were read recently. The lock is held."""
         missed = self.sweeps - self._sweep - 1
         return np.asarray((self._last["time_ns"] > 0) & (missed < MAX_MISSED_SWEEPS), np.bool_)
@@ -206,7 +206,7 @@ class MetricsBoard:
     def worst(self, count: int) -> list[WorstPort]:
         """The ports that lost most, those whose stall counter is full first."""
         with self._lock:
-            bound, full, shown = self._bounds(), self._full(), self._shown()
+            bound, full, shown = self._stall_bounds(), self._find_full(), self._find_recent()
             lost = np.where(shown, np.nan_to_num(self.lost_gbps(), nan=-1.0), -1.0)
             first = full & shown
             order = np.lexsort((-lost, ~first))[:count].tolist()
@@ -240,9 +240,9 @@ class MetricsBoard:
         """Everything in the text format of Prometheus, version 0.0.4."""
         with self._lock:
             table, last = self._table, self._last.copy()
-            stall, flags, lost = self._bounds(), self._flags.copy(), self.lost_gbps()
-            full, errors = self._full(), self._errors.copy()
-            seen = np.flatnonzero(self._shown())
+            stall, flags, lost = self._stall_bounds(), self._flags.copy(), self.lost_gbps()
+            full, errors = self._find_full(), self._errors.copy()
+            seen = np.flatnonzero(self._find_recent())
         labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
@@ -251,7 +251,7 @@ class MetricsBoard:
         # No value where the device has no counter: a 0 would mean that nothing waits there.
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
         read_s = (last["time_ns"][seen] / 1e9).tolist()
-        lines = self._own()
+        lines = self._collector_metrics()
         columns: list[tuple[str, str, str, list[float | int]]] = [
             (
                 "xmit_bytes_total",
@@ -316,7 +316,7 @@ class MetricsBoard:
             ]
         return "\n".join(lines) + "\n"
 
-    def _own(self) -> list[str]:
+    def _collector_metrics(self) -> list[str]:
         seconds = max(time.monotonic() - self.started, 1e-9)
         families: list[tuple[str, str, str, float | int]] = [
             ("sweeps_total", "counter", "Sweeps completed.", self.sweeps),

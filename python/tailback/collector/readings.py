@@ -209,15 +209,15 @@ class PortReader:
                 )
                 return None
             if counters is None or isinstance(other, str):
-                return self._failed(index, other if isinstance(other, str) else reply.problem)
+                return self._note_failure(index, other if isinstance(other, str) else reply.problem)
             data, narrow = (counters, other[0]) if wide else (other[0], counters)
             timed = other[1] if wide else reply
             return self._row(index, data, narrow.xmit_wait, timed)
         if counters is None:
-            return self._failed(index, reply.problem)
+            return self._note_failure(index, reply.problem)
         return self._row(index, counters, counters.xmit_wait, reply)
 
-    def _failed(self, index: int, problem: str) -> str:
+    def _note_failure(self, index: int, problem: str) -> str:
         self._missed[index] = True
         return problem
 

@@ -204,7 +204,14 @@ class CollectorSession:
         while not self._stopped():
             started = self._clock()
             sent, cpu = self._exchange.totals.sent, time.process_time()
-            sweep(reader, self._exchange, order, self._take, self._fail, self._stopped)
+            sweep(
+                reader,
+                self._exchange,
+                order,
+                self._store_reading,
+                self._count_failure,
+                self._stopped,
+            )
             self._flush()
             seconds = (self._clock() - started) / 1e9
             self.summary.sweep_seconds += seconds
@@ -238,14 +245,14 @@ class CollectorSession:
         self._last_reader = reader
         return reader, spread(self._targets)
 
-    def _take(self, row: tuple[int, ...]) -> None:
+    def _store_reading(self, row: tuple[int, ...]) -> None:
         self._buffer.append(row)
         if self._failing:
             self._answered.add(self._targets[row[1]].node_name)
         if self._clock() - self._flushed_ns >= FLUSH_NS:
             self._flush()
 
-    def _fail(self, target: PortTarget, problem: str) -> None:
+    def _count_failure(self, target: PortTarget, problem: str) -> None:
         self.summary.failed += 1
         self._board.failed[target.node_name] += 1
         self._failures[target.node_name, problem] += 1
@@ -273,7 +280,7 @@ class CollectorSession:
         self._sync()
         too_old = now - self._rolled_ns >= self.settings.roll_ns
         if (too_old or self._journal.size_bytes >= ROLL_BYTES) and not self._journal.full:
-            self._roll()
+            self._roll_segment()
 
     def _sync(self) -> None:
         """Flush to the disk if it is due."""
@@ -362,7 +369,7 @@ class CollectorSession:
         ports = counted(len(subnet.targets), "port")
         self._log(f"{counted(subnet.nodes, 'device')}, {ports}")
         self._board.begin(self._targets, self._earlier_readings() if first else None)
-        self._roll()
+        self._roll_segment()
         for name, problem in subnet.problems:
             self._event("discovery", node=name, problem=problem)
         return True
@@ -384,7 +391,7 @@ class CollectorSession:
             subnet = keep_unseen(subnet, self._targets)
         return survey(self._exchange, subnet, self._targets)
 
-    def _roll(self) -> None:
+    def _roll_segment(self) -> None:
         """Finish the segment, begin the next one and compact the finished ones."""
         facts = {
             "interval_ns": self.settings.interval_ns,

@@ -223,7 +223,7 @@ class Collection:
         table = TargetTable.of(segment.targets)
         name = f"{number:06d}"
         clock = Clock.of(segment.facts)
-        carried = self._carried(number, table, clock)
+        carried = self._carry_over(number, table, clock)
         _flag_first(segment.rows, carried.other_speed)
         rows = np.concatenate([carried.rows, segment.rows])
         before, after = pairs(rows)
@@ -253,9 +253,9 @@ class Collection:
 
     def last_readings(self, targets: Sequence[PortTarget], clock: Clock) -> Rows:
         """The last reading of each target in the compacted part, with times of ``clock``."""
-        return self._carried(self._next_number(), TargetTable.of(targets), clock).rows
+        return self._carry_over(self._next_number(), TargetTable.of(targets), clock).rows
 
-    def _carried(self, number: int, table: TargetTable, clock: Clock) -> Carried:
+    def _carry_over(self, number: int, table: TargetTable, clock: Clock) -> Carried:
         """The last reading of each target before segment ``number``, as rows of its table.
 
         A reading of the same boot gets the time of ``clock``. A step of the machine's clock between
