@@ -67,11 +67,13 @@ def recommend(
     effective = [
         c for c in candidates if before is not None and c.name != now and is_improvement(c, before)
     ]
-    remedy = _main(effective, diagnosis.cause)
+    remedy = _main_remedy(effective, diagnosis.cause)
     placement = _quickest([c for c in effective if c.kind == "placement"])
     advice = _advice(diagnosis, candidates, now, helped=remedy is not None)
     if before is not None:
-        advice = " ".join(filter(None, (advice, _warned(diagnosis.cause, candidates, before))))
+        advice = " ".join(
+            filter(None, (advice, _harmful_changes(diagnosis.cause, candidates, before)))
+        )
     avoid = _avoid(diagnosis)
     if remedy is None or before is None:
         if not advice:
@@ -106,7 +108,7 @@ def recommend(
     )
 
 
-def _main(effective: Sequence[Candidate], cause: Cause) -> Candidate | None:
+def _main_remedy(effective: Sequence[Candidate], cause: Cause) -> Candidate | None:
     """The main remedy: a combined one if it helps more, then the kind of the cause, then others.
 
     Remedies that users can apply come before those that need the operators.
@@ -163,7 +165,7 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
     )
 
 
-def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
+def _harmful_changes(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
     """Changes that should remove the cause but are proved to make things worse."""
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":

@@ -83,15 +83,17 @@ def find_remedy(
     ]
     candidates: list[Candidate] = []
     if proposals:
-        tried = _tried(run, proposals, context, seeds, progress)
-        candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first)
+        tried = _try_proposals(run, proposals, context, seeds, progress)
+        candidates = sorted(
+            (_reject_impossible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first
+        )
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
     return RemedySearch(
         remedy, tuple(candidates), {proposal.name: proposal.change for proposal in proposals}
     )
 
 
-def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
+def _reject_impossible(candidate: Candidate, ideal_ps: int) -> Candidate:
     """The candidate, not proved if its time is below the ideal time."""
     bounded = candidate.proved and candidate.kind in SAME_PROGRAM
     if not bounded or candidate.low_ps >= ideal_ps:
@@ -109,7 +111,7 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
     )
 
 
-def _tried(
+def _try_proposals(
     run: Run,
     proposals: list[Proposal],
     context: RemedyContext,
@@ -141,15 +143,15 @@ def _tried(
         seeds=seeds,
         progress=progress,
     )
-    beaten = _beaten(later, proved, context.floor_ps)
+    beaten = _beaten_rates(later, proved, context.floor_ps)
     left_out += beaten
     if not beaten and later:
-        proved = _also_proved(proved, [now, *later], context.evaluate, {}, seeds, progress)
-    combined = _combined(proved, now.name, {proposal.name: proposal for proposal in proposals})
+        proved = _prove_further(proved, [now, *later], context.evaluate, {}, seeds, progress)
+    combined = _combine_best(proved, now.name, {proposal.name: proposal for proposal in proposals})
     combined_estimates = _estimates(combined, context.quick, progress)
     if combined:
         both = [now, *combined]
-        proved = _also_proved(proved, both, context.evaluate, combined_estimates, seeds, progress)
+        proved = _prove_further(proved, both, context.evaluate, combined_estimates, seeds, progress)
     before = next(
         (candidate for candidate in proved if candidate.name == now.name and candidate.proved), None
     )
@@ -159,7 +161,7 @@ def _tried(
     return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
 
 
-def _also_proved(
+def _prove_further(
     proved: Sequence[Candidate],
     proposals: Sequence[Proposal],
     evaluate: Evaluate,
@@ -181,7 +183,7 @@ def _also_proved(
     return [*(candidate for candidate in proved if candidate.name != name), *more]
 
 
-def _beaten(
+def _beaten_rates(
     rates: Sequence[Proposal], proved: Sequence[Candidate], floor_ps: int
 ) -> list[Candidate]:
     """The rates, if the fastest candidate takes no longer than the run without contention.
@@ -248,7 +250,7 @@ def _left_out(
     return out
 
 
-def _combined(
+def _combine_best(
     proved: Sequence[Candidate], now: str, proposals: Mapping[str, Proposal]
 ) -> list[Proposal]:
     """The best placement and the best program change as one proposal, if each helps alone."""
