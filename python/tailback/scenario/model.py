@@ -645,7 +645,7 @@ def field_value(model: type[Section], name: str, value: object) -> object:
     if name not in model.model_fields:
         loc = (*place, name)
         raise explained({"type": "extra_forbidden", "loc": loc}, None, None)
-    alone = _alone(model, name)
+    alone = _single_field(model, name)
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = alone.model_construct(None, **{name: value}).model_dump(mode="json")[name]
     try:
@@ -656,7 +656,7 @@ def field_value(model: type[Section], name: str, value: object) -> object:
 
 
 @cache
-def _alone(model: type[Section], name: str) -> type[Section]:
+def _single_field(model: type[Section], name: str) -> type[Section]:
     """A table with one field of another: what its fields require of each other is left out."""
     field = model.model_fields[name]
     alone: dict[str, Any] = {name: (field.annotation, field)}
