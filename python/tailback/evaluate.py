@@ -102,7 +102,7 @@ class Announced(Protocol):
 
 
 def announce(evaluate: Evaluate, changes: Iterable[Change]) -> None:
-    """Say which changes will be requested next, so that they can be simulated at the same time.
+    """Announce the next changes, so that they can be simulated at the same time.
 
     Results do not depend on this. Without workers it does nothing.
     """

@@ -291,7 +291,7 @@ def _connect(address: str, timeout_s: float) -> Any:
     """
     # Not every version of Dask has types: what comes from it is Any.
     distributed: Any = import_module("distributed")
-    # A client of something else waits in vain for 40 s before it gives up.
+    # A client of anything other than a scheduler waits for 40 s before it gives up.
     url = address if "://" in address else f"tcp://{address}"
     if not url.startswith("inproc://"):
         import_module("distributed.comm").get_address_host_port(url, strict=False)

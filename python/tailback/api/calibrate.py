@@ -118,7 +118,7 @@ def _recorded_rates(paths: list[Path], estimates: Estimates) -> list[FittedValue
         middle, source = math.sqrt(low * high), "timed by tailback record"
         out.append(FittedValue(name, "rate", middle, low, high, source, len(measured)))
         estimates.not_identified.pop(name, None)
-    # A message alone has all of the memory.
+    # A single message has the full memory bandwidth.
     fitted = {fitted_value.name: fitted_value.value for fitted_value in (*estimates.engine, *out)}
     least = fitted.get("local_rate", 0.0)
     return [

@@ -85,7 +85,7 @@ def meter(quiet: bool) -> Iterator[Meter]:
 
 @contextmanager
 def profiled(wanted: bool) -> Iterator[None]:
-    """Show on stderr what the stages of a ``with`` block took, where it is ``wanted``.
+    """Show on stderr the times of the stages of a ``with`` block, if ``wanted``.
 
     The profile is shown even if the block raises an exception.
     """

@@ -53,7 +53,7 @@ def queues_screen(
 
     Args:
         verdict: What was found.
-        judged: What is noticed of the same counters whatever the network.
+        judged: Verdict of the same counters that does not depend on the kind of network.
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
     """

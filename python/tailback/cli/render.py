@@ -175,7 +175,7 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
             f"({100 * link.utilization.low:.0f}–{100 * link.utilization.high:.0f})",
             link.phase,
         )
-        # By what the rows show: the lower end of the interval.
+        # Sorted by the lower end of the interval, as shown in the rows.
         for link in sorted(links, key=lambda link: -link.congested_fraction.low)
     ]
     head = ("link", *(("direction",) if named else ()), "congested %", "your load %", "mostly in")

@@ -46,7 +46,7 @@ def align_columns(
     columns = [list(column) for column in zip(header, *rows, strict=True)]
     widths = [max(map(display_width, column)) for column in columns]
     room = table_width() - sum(2 + width for i, width in enumerate(widths) if i not in names)
-    # The narrowest first: what it does not need is left to the others.
+    # The narrowest first: the others get the width that it does not need.
     for place, i in enumerate(order := sorted(names, key=lambda i: widths[i])):
         share = room // (len(order) - place) - 2
         if widths[i] > share:
@@ -87,7 +87,7 @@ def _fill_lines(text: str, width: int, first: str, indent: str, *, cut: bool) ->
     """Lines of limited width, broken at spaces. ``textwrap`` counts characters instead of columns.
 
     Args:
-        text: What is broken, made safe.
+        text: The text, made safe.
         width: Columns of a line, with its beginning.
         first: Beginning of the first line.
         indent: Beginning of every other line.

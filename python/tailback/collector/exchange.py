@@ -1,10 +1,10 @@
 """Many requests in flight at once: a slow or unresponsive node does not hold up the others.
 
 Each request belongs to a node. At most ``window`` requests are in flight in total and ``per_node``
-to one node, as performance agents are slow and drop what they cannot queue. A request is repeated
-after a time-out. A node that does not answer two requests in a row is *given up*: its remaining
-requests fail at once until :meth:`MadExchange.reset_unresponsive`. One request then tries the node
-again.
+to one node, as performance agents are slow and drop requests that they cannot queue. A request is
+repeated after a time-out. A node that does not answer two requests in a row is *given up*: its
+remaining requests fail at once until :meth:`MadExchange.reset_unresponsive`. One request then tries
+the node again.
 """
 
 from __future__ import annotations

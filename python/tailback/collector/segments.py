@@ -1,11 +1,11 @@
-"""Append-only segments of checksummed records: what a collector writes while it runs.
+"""Append-only segments of checksummed records, which a collector writes while it runs.
 
 A segment is eight octets of magic followed by records::
 
     length u32 | crc32 u32 | kind u8 | 3 zeros | payload (length octets)
 
 all little-endian. The checksum covers the kind and the payload. The first record is the header
-(``H``, zlib-compressed JSON: what is read, and how), followed by readings (``R``, rows of
+(``H``, zlib-compressed JSON: the targets and the settings), followed by readings (``R``, rows of
 ``readings.RAW``), counters of errors (``C``, zlib-compressed rows of ``readings.ERRORS``) and
 events (``E``, JSON). A record is written with one system call and never overwritten, so a killed
 process leaves whole records and at most one torn record at the end, which the checksum reveals. A

@@ -1,4 +1,4 @@
-"""The ports of a subnet to read: what a repeated discovery keeps, and their ticks."""
+"""The ports of a subnet to read: those kept by a repeated discovery, and their ticks."""
 
 from __future__ import annotations
 

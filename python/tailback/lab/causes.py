@@ -34,7 +34,7 @@ class Setting:
         rates_bps: Rates that are not nominal, by number of the link.
         environment: Variables for the program.
         flows: Other traffic.
-        causes: What was applied, as it stands in ``truth.json``.
+        causes: The applied causes, as in ``truth.json``.
     """
 
     hosts: list[str]
@@ -71,7 +71,7 @@ def apply(text: str, setting: Setting, plan: Plan) -> None:
     """Add a cause, as the user writes it, to a setting.
 
     Raises:
-        LabError: It cannot be understood, or names what the lab does not have.
+        LabError: It cannot be parsed, or names something that the lab does not have.
     """
     kind, _, detail = text.partition(":")
     if kind not in FORMS:

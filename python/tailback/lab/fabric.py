@@ -15,7 +15,7 @@ from tailback.lab.plan import HASH_SEED, SYSCTLS, Plan
 from tailback.lab.spec import LabError, LabSpec, parse
 
 STATE = Path("/run/tailback-lab")
-"""One folder a lab: its specification, and what a run needs while it lasts."""
+"""One folder per lab, with its specification and the files of a run in progress."""
 
 _FILE = "lab.json"
 

@@ -17,7 +17,7 @@ from tailback.lab.plan import Command, Plan
 from tailback.lab.spec import LabError
 
 NOTES = "notes"
-"""Folder of the work folder where ranks may write what they measured themselves."""
+"""Folder in the work folder where ranks may write their own measurements."""
 
 _FIRST_PORT = 20_000
 _SHOWN_LINES = 30
@@ -38,7 +38,7 @@ def run(
 
     Args:
         plan: A lab that is up.
-        setting: Where the ranks run, and what the program finds in its environment.
+        setting: Hosts of the ranks, and environment of the program.
         program: The program and its arguments.
         work: An empty folder of the lab.
         marked: Mark the sockets of ranks, so that receivers know whose samples they have.

@@ -69,7 +69,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Command:
-    """A program to run: its arguments, and what it reads from standard input."""
+    """A program to run: its arguments and its standard input."""
 
     arguments: tuple[str, ...]
     text: str = ""
@@ -181,7 +181,7 @@ class Plan:
             lines = ["link set dev lo up"]
             for link in (link for link in self.links if link.source == node):
                 lines += [
-                    # One segment a packet: queues and counters see what a real wire carries.
+                    # One segment per packet, so queues and counters see the packets of a real wire.
                     f"link set dev {link.interface} gso_max_segs 1",
                     # No other node can have the address.
                     f"addr add {link.address}/24 dev {link.interface}"

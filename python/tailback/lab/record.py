@@ -1,4 +1,4 @@
-"""A case: what a diagnosis may see of one run in a lab, and separately the truth."""
+"""A case: the files of a lab run that a diagnosis may read and, apart from them, the truth."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def truth(plan: Plan, folder: Path) -> Truth:
 def receivers(
     plan: Plan, sampling: PacketScheme, folder: Path, *, from_now: bool = False
 ) -> Receivers:
-    """The receivers of a lab: all they count, or what they count from now on."""
+    """The receivers of a lab, with all their counts or those from now on."""
     maps, links = folder / FOLDER / "maps", len(plan.links)
     return Receivers(maps, sampling, routes(plan), links, from_now=from_now)
 

@@ -34,7 +34,7 @@ def recorded_statistics(folder: Path) -> tuple[pl.DataFrame, list[str]]:
         folder: The folder ``counters`` of the recording.
 
     Returns:
-        Rows of ``port_events.READINGS``, and notes on what was left out.
+        Rows of ``port_events.READINGS``, and notes on omitted values.
     """
     parts, notes = [pl.DataFrame(schema=READINGS)], []
     for kind in ("ethtool", "infiniband", "ethernet"):

@@ -46,8 +46,9 @@ def prove(
 
     A proposal that is clearly slower than the fastest of its kind is simulated once only: no
     repetition would make it the remedy. Two repetitions suffice if both are clearly faster, or
-    clearly slower, than the unchanged run. Otherwise the fastest that improves on that has at least
-    :data:`CONFIRMED`, as has the unchanged run, however few are asked for.
+    clearly slower, than the unchanged run. Otherwise the fastest proposal that improves on the
+    unchanged run gets at least :data:`CONFIRMED` repetitions, as does the unchanged run, even if
+    fewer were requested.
 
     Args:
         proposals: What to try; the unchanged run may be one of them.
@@ -283,7 +284,7 @@ def with_gain_intervals(
 
     Args:
         run: The observed run.
-        candidates: What was proved.
+        candidates: The proved candidates.
         before: The unchanged run.
         changes: The change of each candidate, by name.
         evaluate: Simulates a change packet by packet.

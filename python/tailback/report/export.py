@@ -30,7 +30,7 @@ def make_case(
     after: Run | None = None,
     measured: Mapping[str, pl.DataFrame] | None = None,
 ) -> FigureCase:
-    """Derive what the figures need from runs.
+    """Derive the data of figures from runs.
 
     Args:
         run: The observed run.

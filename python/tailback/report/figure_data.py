@@ -202,7 +202,7 @@ class LinkTruth:
 
     Attributes:
         observed_packets: Packets of the observed jobs.
-        observed_congested: Of them, those for which the link was congested.
+        observed_congested: Observed packets for which the link was congested.
         utilization: Busy share of the run, 0–1.
         stall: Share of the run in which it had data but no credit, 0–1.
     """
@@ -214,7 +214,7 @@ class LinkTruth:
 
 
 class FigureData:
-    """The arrays behind the figures of one run.
+    """The arrays of the figures of one run.
 
     Args:
         run: The run; its tables follow ``tailback.run.schema``.

@@ -88,7 +88,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def add_rest(frame: Frame, waiting: Mapping[int, float], nodes: Mapping[int, int]) -> None:
-    """Add ranks to the box of those of a line that have none of their own.
+    """Add ranks to the shared box of a line.
 
     Args:
         frame: The line.

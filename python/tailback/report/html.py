@@ -63,7 +63,7 @@ def write_report(
     Args:
         path: The file; an existing one is replaced, whole or not at all.
         run: The observed run.
-        diagnosis: What was found in it.
+        diagnosis: Its diagnosis.
         before: Re-simulation of the unchanged run, if it differs from ``run``.
         after: Re-simulation with the remedy.
         files: Content of each file of the remedy, by the name under which it is offered.

@@ -1,4 +1,4 @@
-"""The data of the interactive plots: what the viewer is handed."""
+"""The data of the interactive plots, as passed to the viewer."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """A run of the report: its id, what it is called, its evidence."""
+    """A run of the report: its id, label and evidence."""
 
     id: str
     label: str

@@ -47,7 +47,8 @@ class RankTimeline:
         edges_ps: Edges of the windows since the first rank began, shape (W + 1,).
         first_rank: First rank of each row, and the number of ranks, shape (R + 1,).
         hosts: Host of each row's ranks, or first and last of them; empty where unknown.
-        kinds: What the ranks did, in the order of :data:`KINDS`; only what occurs, K of them.
+        kinds: Activities of the ranks, in the order of :data:`KINDS`. Only those that occur, K of
+            them.
         spent_ps: Time that the ranks of a row spent so, shape (K, R, W). Over the kinds it adds up
             to the length of the window times the ranks of the row.
         call: MPI call that took longest, as an index into ``calls``; -1 without, shape (R, W).

@@ -36,8 +36,8 @@ class Step:
     """One step from the cause to the remedy.
 
     Attributes:
-        name: What the step is about.
-        items: What is said, most important first.
+        name: Subject of the step.
+        items: Its statements, most important first.
         note: A line below, empty for none.
     """
 

@@ -23,7 +23,7 @@ _RECORD = ("observed_packets", "observed_congested_packets")
 def samples_by_time_at_link(
     samples: pl.DataFrame, truth: pl.DataFrame, windows: pl.Series, n_links: int
 ) -> pl.DataFrame:
-    """Samples with ``window`` changed from that of arrival to that of reaching the link's queue.
+    """Samples by the ``window`` in which they reached the link's queue.
 
     Args:
         samples: Samples of the observed jobs, with their ``phase``.

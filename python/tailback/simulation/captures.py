@@ -98,10 +98,9 @@ def captured_run(
         assumed: Whether nothing states the telemetry, which a note then says.
 
     Returns:
-        A run without messages whose ``samples`` are those of the captured packets, one rank for
-        each node that sent or received one. Notes state which packets were left out. If the bits
-        of the packets are no samples, it has none, and ``without_samples`` of its summary says
-        why.
+        A run without messages. Its ``samples`` are those of the captured packets, and each node
+        that sent or received one has a rank. Notes state which packets were left out. If the bits
+        of the packets are no samples, it has none, and ``without_samples`` of its summary says why.
 
     Raises:
         TailbackError: A file cannot be read, no packet is of the fabric, or the scheme of the

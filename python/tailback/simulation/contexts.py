@@ -77,8 +77,8 @@ def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, Messa
         receivers: Whether to tell receiving nodes apart.
 
     Returns:
-        The workload with the finer labels, in order of label, receive label and receiver, and what
-        they stand for. If every label means one context, it is the workload itself.
+        The workload with the finer labels, in order of label, receive label and receiver, and their
+        meaning. If every label means one context, it is the workload itself.
 
     Raises:
         TraceError: Sends and receives do not match.

@@ -6,7 +6,7 @@ because buffers let senders go on. So the interval begins at the time of the bus
 
 How far packets end beside these limits was measured on drawn scenarios of one job
 (``bench/fluid_bound.py``, docs/measurements/accuracy.md). Beside other jobs packets took from a
-tenth of the time to sixty times as long: there is no useful interval. Nor is there one where many
+tenth of the time to sixty times as long: there is no useful interval. There is also none where many
 ranks send to one at a time while most links are idle.
 """
 
@@ -67,7 +67,7 @@ class Communication:
         Args:
             run: A run of the fluid model.
             busiest_ps: Time of the busiest link in one repetition.
-            repetitions: How often the job repeats what the table ``messages`` has.
+            repetitions: Number of repetitions of the messages in table ``messages``.
         """
         log = run.tables["messages"].filter(pl.col("arrival_ps") > pl.col("start_ps"))
         if log.is_empty():

@@ -1,6 +1,6 @@
 """Traffic of links in skipped steps, extrapolated from simulated ones, and how well it is known.
 
-What a link carries in a step is random where routing makes random choices. The mean over n steps
+The traffic of a link in a step is random where routing makes random choices. The mean over n steps
 has the standard error of a mean. Some links are interchangeable in the fabric
 (:mod:`tailback.simulation.repetition.skipping`). Routing does not prefer any of them, so each has
 the same expected traffic. The traffic of such a group varies little or not at all between steps.

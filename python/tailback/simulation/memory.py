@@ -1,4 +1,4 @@
-"""Estimates the memory of a run before it starts, to compare it with what the machine has.
+"""Estimates the memory of a run before it starts, to compare it with that of the machine.
 
 The estimate covers the engine and the tables of a run: a number of bytes per link, lane, message,
 operation and so on. The process already holds the fabric, routes and program. Sizes are those of

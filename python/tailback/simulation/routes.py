@@ -27,7 +27,7 @@ _ROUTED: deque[_core.Network] = deque(maxlen=1)
 same tables, with other rates, and their virtual lanes are the same."""
 
 _FORWARDED: deque[tuple[tuple[object, ...], FabricForwarding]] = deque(maxlen=1)
-"""The tables converted last, and what they were converted from: the same for all those networks."""
+"""The tables converted last, with their sources, which all those networks share."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Routes:
         network: The fabric in the engine's form.
         rule: The rule; None for the network's own routes.
         detour: Whether packets may take non-minimal paths.
-        notes: Irregularities that were tolerated, and what was assumed.
+        notes: Notes on tolerated irregularities and on assumptions.
     """
 
     network: _core.Network

@@ -1,4 +1,4 @@
-"""From readings to intervals: what a port did between two readings of its counters.
+"""From readings to intervals: the activity of a port between two readings of its counters.
 
 A counter that fell, or that is at its largest value, gives no ordinary difference.
 :mod:`tailback.port_counters.increments` defines these cases.

@@ -90,7 +90,7 @@ class PortInventory:
         ports: ``guid, lid, port, name, peer, gbps, tick, tick_high, interface, link`` of every port
             with an address or a name; ``peer`` is the port at the far end, ``link`` leaves it.
         fabric: The fabric itself, for what needs its wiring.
-        notes: What was odd and tolerated.
+        notes: Notes on tolerated irregularities.
         wiring: Its links; None when no fabric is known.
         targets: The ports with an address.
     """
@@ -450,7 +450,8 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
             speed of the port, as ``tailback collect`` does for unknown devices.
 
     Returns:
-        The readings and notes: what was assumed, and how many ports have a stall only in ticks.
+        The readings, and notes on assumptions and on the number of ports with a stall only in
+        ticks.
     """
     if tick_ns is not None:
         exact = pl.lit(None, pl.Float64)

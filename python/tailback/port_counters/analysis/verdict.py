@@ -60,8 +60,9 @@ _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
 
 FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
 """Ports of :func:`by_port` whose stall counter stands at its largest value at the end: their stall
-has no upper bound, so they come first. One that was reset counts again and ranks by what it counts.
-A counter that got there faster than possible is excluded."""
+has no upper bound, so they come first. A counter that was reset counts again, and its port ranks by
+the new count. A counter that got there faster than possible is excluded.
+"""
 
 
 @dataclass(frozen=True)

@@ -388,7 +388,7 @@ def port_events(
         seconds = float(part["seconds"].max() or 0.0)  # type: ignore[arg-type]
         for kind, counts in _by_kind(part).items():
             full = sorted(name for name, _, value in counts if _is_full(name, value))
-            # A full counter hides its rise: the others of its kind show what it has seen before.
+            # A full counter hides its rise. The others of its kind show the earlier events.
             counting = [name for name, rise, value in counts if rise or (full and value)]
             events = {name: rise for name, rise, _ in counts if _unit(name) == "events"}
             total = _total(kind, events)

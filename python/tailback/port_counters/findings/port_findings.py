@@ -470,8 +470,8 @@ class RateTests:
     Attributes:
         ports: Number of ports.
         rated: Of them, those with a known nominal rate.
-        sending: Of the rated ones, those that sent anything.
-        decided: Of these, those that reached their rate, and those whose readings would show a link
+        sending: Rated ports that sent anything.
+        decided: Sending ports that reached their rate, and those whose readings would show a link
             at half its rate.
     """
 

@@ -1,7 +1,7 @@
 """Meaning of the columns of LDMS samplers: ibnet, sysclassib, Gemini and Aries.
 
-For each family: which columns belong to a port, and what they contain. Sources: the samplers'
-manual pages (ovis-hpc/ldms), the header lists of NCSA's Blue Waters data set, and Jha et al.,
+For each family: the columns of a port, and their contents. Sources: the samplers' manual pages
+(ovis-hpc/ldms), the header lists of NCSA's Blue Waters data set, and Jha et al.,
 *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA 2018), section
 II, for the Gemini torus.
 """

@@ -195,7 +195,7 @@ def identified(
 
     Args:
         frame: Rows with ``node_name`` and the columns of ``labels``.
-        labels: Columns that identify a device beside its name, and what the source calls them.
+        labels: Columns that identify a device beside its name, and their names in the source.
     """
     if not labels:
         return frame, {}

@@ -45,7 +45,7 @@ class Shading:
         weight: Packets through each link, shape (L,): the width.
         most: Packets of the widest line.
         quantity: Scale of the values.
-        label: What the scale means, with its unit.
+        label: Label of the scale, with its unit.
         words: Subject of the drawing, written before the legend.
     """
 

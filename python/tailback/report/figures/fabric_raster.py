@@ -120,7 +120,7 @@ def draw_raster(
         evidence: The run whose links they are.
         value: The values.
         quantity: Their colour scale.
-        label: What the scale means, with its unit.
+        label: Label of the scale, with its unit.
     """
     lines = [
         band[start : start + ACROSS]

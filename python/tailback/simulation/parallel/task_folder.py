@@ -1,8 +1,8 @@
 """Simulations of a diagnosis as files in a folder, for workers on any machine that sees it.
 
 The diagnosis writes each change that it will need as a task. Workers claim tasks by renaming them,
-and write the runs (:mod:`tailback.simulation.parallel.spread`). A worker that no longer renews its
-claim is taken for dead, and the diagnosis does its task. A simulation is a function of scenario,
+and write the runs (:mod:`tailback.simulation.parallel.spread`). A worker that stops renewing its
+claim is considered dead, and the diagnosis does its task. A simulation is a function of scenario,
 change and seed, so it does not matter who does it, or whether two do.
 """
 
@@ -250,8 +250,8 @@ class _Renewal:
 # --- tasks as bytes ----------------------------------------------------------------------------
 
 # Scenarios, changes and runs are JSON and arrays in one file of NumPy's ``.npz`` format. It names
-# no class: the type that the reader asks for decides what is built. From a hostile file it builds
-# at worst an object of that type with other numbers.
+# no class. The reader requests a type and builds an object of that type. From a hostile file it
+# builds at worst an object of that type with other numbers.
 
 T = TypeVar("T")
 
@@ -417,7 +417,7 @@ class _Decoder:
             shared = self._shared[tree["is"]]
             return _require(isinstance(shared, kind), expected, shared)
         number = len(self._shared)
-        # Numbers go by the order in which objects begin, as in the encoder.
+        # Objects are numbered in the order in which they begin, as in the encoder.
         self._shared[number] = None
         self._shared[number] = built = self._new(tree["new"], expected, kind)
         return built
