@@ -23,7 +23,6 @@ PACKAGES = (
     "tailback.simulation",
     "tailback.remedy",
     "tailback.report",
-    "tailback.port_counters.analysis.figures",
 )
 """Importing a package registers its parts, all of a kind at once. The quick ones come first."""
 
