@@ -16,8 +16,8 @@ MEMORY_VARIABLE = "TAILBACK_MEMORY"
 def available_memory() -> int | None:
     """Bytes that this process can still allocate; None if unknown.
 
-    ``TAILBACK_MEMORY`` if it is set; otherwise the least of the machine's free memory, what the
-    control group has left, and what the limit on address space leaves.
+    ``TAILBACK_MEMORY`` if it is set. Otherwise the least of three amounts: the machine's free
+    memory, the memory left to the control group, and the address space left under its limit.
 
     Raises:
         ScenarioError: The variable is not an amount of memory.
@@ -30,9 +30,9 @@ def available_memory() -> int | None:
             raise ScenarioError(
                 f"{MEMORY_VARIABLE}: {error}", remedy=f"for example {MEMORY_VARIABLE}='16 GiB'"
             ) from None
-    found = [_free_memory(), *_control_groups(), _address_space()]
-    known = [size for size in found if size is not None]
-    return min(known, default=None)
+    sizes = [_free_memory(), *_control_groups(), _address_space()]
+    limits = [size for size in sizes if size is not None]
+    return min(limits, default=None)
 
 
 INPUT_BYTES = 2 << 30
@@ -42,7 +42,7 @@ INPUT_BYTES = 2 << 30
 def memory_for_input() -> int | None:
     """Bytes that reading one input may take: a small file can expand to a great deal.
 
-    ``TAILBACK_MEMORY`` if it is set; otherwise half of the available memory, at most
+    ``TAILBACK_MEMORY`` if it is set. Otherwise half of the available memory, at most
     :data:`INPUT_BYTES`. None if the available memory is unknown.
 
     Raises:
@@ -56,8 +56,10 @@ def memory_for_input() -> int | None:
 
 def memory_remedy(needed: int) -> str:
     """The remedy for something that needs ``needed`` bytes, which is more than it may take."""
-    whole = -(-needed // 2**30)
-    return f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{whole} GiB' tailback …"
+    gibibytes = -(-needed // 2**30)
+    return (
+        f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{gibibytes} GiB' tailback …"
+    )
 
 
 _IMPORTS_BYTES = 640 << 20
@@ -71,7 +73,7 @@ def require_address_space() -> None:
     """Refuse a limit on address space (``ulimit -v``) below what the imports need.
 
     Raises:
-        TailbackError: States the limit and what is needed.
+        TailbackError: States the limit and the memory needed.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
@@ -102,7 +104,7 @@ def _free_memory() -> int | None:
 
 
 def _control_groups() -> list[int]:
-    """What the control groups of this process have left (versions 2 and 1)."""
+    """Memory left to the control groups of this process (versions 2 and 1)."""
     root = Path("/sys/fs/cgroup")
     left = []
     for limit, usage in (
@@ -120,7 +122,7 @@ def _control_groups() -> list[int]:
 
 
 def _address_space() -> int | None:
-    """What ``ulimit -v`` leaves."""
+    """Address space left under ``ulimit -v``."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
         return None

@@ -91,7 +91,7 @@ class RunError(TailbackError):
 class InvalidValueError(ValueError):
     """A value that a validator refuses, with its remedy.
 
-    Validators raise it, and pydantic reports it; :func:`message_and_remedy` takes the two apart
+    Validators raise it, and pydantic reports it. :func:`message_and_remedy` separates the two
     again. ``str()`` has both, for callers without remedies, such as click's option types.
 
     Attributes:
@@ -208,9 +208,9 @@ def option(name: str, value: str | float = "") -> str:
     return f"{dashed} '{value}'" if " " in str(value) else f"{dashed} {value}"
 
 
-def by_option(**given: object) -> dict[str, object]:
+def by_option(**values: object) -> dict[str, object]:
     """Values by the names of their options: :func:`option`."""
-    return {option(name): value for name, value in given.items()}
+    return {option(name): value for name, value in values.items()}
 
 
 def known_keywords(
@@ -226,7 +226,11 @@ def known_keywords(
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         parameters = inspect.signature(function).parameters.values()
-        names = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+        names = [
+            parameter.name
+            for parameter in parameters
+            if parameter.kind is not parameter.VAR_KEYWORD
+        ]
         names += [name for options in more for name in options.__annotations__]
 
         @cache
@@ -251,9 +255,9 @@ def known_keywords(
                         f"{function.__name__}() got an unexpected keyword argument {name!r}; "
                         f"{nearest(name, names)}"
                     )
-            given = [fitted(name, value) for name, value in zip(names, args, strict=False)]
+            fitted_args = [fitted(name, value) for name, value in zip(names, args, strict=False)]
             keywords = {name: fitted(name, value) for name, value in kwargs.items()}
-            return function(*given, *args[len(names) :], **keywords)  # type: ignore[arg-type]
+            return function(*fitted_args, *args[len(names) :], **keywords)  # type: ignore[arg-type]
 
         return checked
 
@@ -266,7 +270,7 @@ def _is_list(kind: Any) -> bool:
 
 
 _NUMBERS: Final[Mapping[object, type]] = {int: Integral, float: Real}
-"""What stands for a number: those of NumPy, too."""
+"""Types accepted as a number, including those of NumPy."""
 
 
 def _fitted(value: object, kind: Any) -> Any:
@@ -274,9 +278,9 @@ def _fitted(value: object, kind: Any) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         # A text that is valid by itself is no list.
-        for one in sorted(inner, key=_is_list):
+        for alternative in sorted(inner, key=_is_list):
             try:
-                return _fitted(value, one)
+                return _fitted(value, alternative)
             except TypeError:
                 continue
         raise TypeError

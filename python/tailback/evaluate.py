@@ -19,7 +19,7 @@ from tailback.scenario.engine import LocalRates
 from tailback.traffic.program import Program
 
 Rates = Literal["max-min", "assignment"]
-"""How the fluid model sets rates of flows; both adjust as flows start and end."""
+"""How the fluid model sets rates of flows. Both ways adjust as flows start and end."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class EngineVariation:
     """Other values of engine settings that are rarely known exactly.
 
     Attributes:
-        buffers: Factor of the buffer at the far end of each link; at least a packet always fits.
+        buffers: Factor of the buffer at the far end of each link. At least a packet always fits.
         delays: Factor of the delays of switches, of software before a message, and within a host.
         local_rates: Rates within hosts at a bound of their errors.
-        other_injection: Adapters take turns among messages if the scenario has them send one
-            after another, and vice versa; adapters with a queue per destination stay as they are.
+        other_injection: Adapters take turns among messages if the scenario has them send one after
+            another, and vice versa. Adapters with a queue per destination are unchanged.
     """
 
     buffers: float = 1.0
@@ -102,9 +102,9 @@ class Announced(Protocol):
 
 
 def announce(evaluate: Evaluate, changes: Iterable[Change]) -> None:
-    """Say which changes will be requested next, so that they can be simulated at the same time.
+    """Announce the next changes, so that they can be simulated at the same time.
 
-    Results do not depend on this; without workers it does nothing.
+    Results do not depend on this. Without workers it does nothing.
     """
     target: object = evaluate
     if isinstance(target, Announced):

@@ -26,11 +26,11 @@ class PerObject(Generic[V]):
     def __call__(self, *objects: object) -> V:
         """The result for these objects, computed unless known."""
         key = tuple(map(id, objects))
-        known = self._known.get(key)
-        if known is not None and all(
-            reference() is each for reference, each in zip(known[0], objects, strict=True)
+        cached = self._known.get(key)
+        if cached is not None and all(
+            reference() is each for reference, each in zip(cached[0], objects, strict=True)
         ):
-            return known[1]
+            return cached[1]
         result = self._compute(*objects)
 
         def forget(dead: weakref.ref[object]) -> None:

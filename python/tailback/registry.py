@@ -95,10 +95,10 @@ def with_options(
     except ValidationError as error:
         # An unknown key first: it is often a misspelling of one that is missing.
         first: dict[str, Any] = dict(
-            min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+            min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
         )
-        known = {name: field.description or "" for name, field in part.model_fields.items()}
-        raise option_error(first, known, section=section, page=page) from None
+        descriptions = {name: field.description or "" for name, field in part.model_fields.items()}
+        raise option_error(first, descriptions, section=section, page=page) from None
 
 
 def kinds() -> dict[str, Registry[object]]:

@@ -19,7 +19,10 @@ START = "start and imports"
 REST = "everything else"
 """Everything that no other stage covers."""
 WORKERS = "worker processes"
-"""Processes that were started on this machine and have ended; those of a cluster do not show."""
+"""Processes that were started on this machine and have ended.
+
+Those of a cluster are not included.
+"""
 
 
 @dataclass
@@ -41,7 +44,7 @@ class StageCost:
 
 @dataclass
 class StageTable:
-    """Stages in the order in which they were first entered; ``_open[-1]`` is running.
+    """Stages in the order in which they were first entered. ``_open[-1]`` is running.
 
     Attributes:
         costs: Cost of each stage by its name.
@@ -121,7 +124,7 @@ def stage(name: str) -> Iterator[None]:
 
 @contextmanager
 def record_stages() -> Iterator[StageTable]:
-    """Record the stages of a ``with`` block; the first row is what the process did before it."""
+    """Record the stages of a ``with`` block. The first row is the time of the process before it."""
     table = StageTable()
     # Not every system tells when the process started: its CPU time serves as wall-clock time.
     before = time.process_time()

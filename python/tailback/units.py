@@ -1,7 +1,7 @@
 """Quantities with units: text such as ``"128 KiB"`` to and from plain numbers.
 
-Inside Tailback the name of every number has its unit (``_ps``, ``_ns``, ``_bytes``, ``_gbps``);
-text with a unit occurs only in scenarios and on the command line.
+Inside Tailback the name of every number has its unit (``_ps``, ``_ns``, ``_bytes``, ``_gbps``).
+Text with a unit occurs only in scenarios and on the command line.
 """
 
 from __future__ import annotations
@@ -178,14 +178,14 @@ def _whole(text: str, number: str, unit: int, most: int, words: tuple[str, str, 
     amount = _EXACT_DECIMAL.multiply(_EXACT_DECIMAL.create_decimal(number), Decimal(unit))
     if not amount <= most:
         raise InvalidValueError(f"{text!r} is out of range", f"give at most {limit}")
-    whole = amount.to_integral_value(context=_EXACT_DECIMAL)
-    if whole != amount:
+    integer = amount.to_integral_value(context=_EXACT_DECIMAL)
+    if integer != amount:
         raise InvalidValueError(
             f"{text!r} is {amount.normalize(_EXACT_DECIMAL):.12g} {smallest}, and a {kind} is a "
             f"whole number of {smallest}",
-            f"write {max(int(whole), 1)} {smallest}, say",
+            f"write {max(int(integer), 1)} {smallest}, say",
         )
-    return int(whole)
+    return int(integer)
 
 
 def transfer_ps(size_bytes: int, gbps: float) -> int:
@@ -232,7 +232,9 @@ def format_time(ps: float) -> str:
 
 def time_in_unit(ps: float) -> tuple[str, str]:
     """The number and the unit of :func:`format_time`."""
-    return _scaled(ps, (("ps", 1), ("ns", 1e3), ("µs", 1e6), ("ms", 1e9), ("s", 1e12)), whole=True)
+    return _scaled(
+        ps, (("ps", 1), ("ns", 1e3), ("µs", 1e6), ("ms", 1e9), ("s", 1e12)), integral=True
+    )
 
 
 def format_bytes(size: float) -> str:
@@ -246,18 +248,18 @@ def bytes_in_unit(size: float) -> tuple[str, str]:
 
 
 def _scaled(
-    amount: float, units: tuple[tuple[str, float], ...], *, whole: bool = False
+    amount: float, units: tuple[tuple[str, float], ...], *, integral: bool = False
 ) -> tuple[str, str]:
     """An amount in the largest unit of which it is one or more *as written*: 999.96 ns is 1 µs.
 
     Args:
         amount: In the first unit.
         units: Names and sizes, smallest first.
-        whole: Whether the first unit has no fractions.
+        integral: Whether the first unit has no fractions.
     """
     for (name, size), larger in zip(units, (*units[1:], None), strict=True):
         value = amount / size
-        digits = abs(value) >= 9999.5 or (whole and name == units[0][0])
+        digits = abs(value) >= 9999.5 or (integral and name == units[0][0])
         text = f"{value:z,.0f}" if digits else f"{value:z.4g}"
         if larger is None or abs(float(text.replace(",", ""))) < larger[1] / size:
             break

@@ -2,7 +2,7 @@
 
 A task is the call of a function of a module with a folder that every worker sees and a number. So
 it needs no other data. Callers iterate over the tasks that have ended, whichever executor runs
-them; leaving the ``with`` block cancels the others.
+them. Leaving the ``with`` block cancels the others.
 
 ``python -m tailback.workers MODULE:FUNCTION FOLDER`` is a worker process. It reads the number of a
 task from each line of standard input and answers with it on a line of standard output.
@@ -41,7 +41,7 @@ KILLED = "its worker process was killed (possibly out of memory)"
 
 Task: TypeAlias = Callable[[Path, int], object]
 Ended: TypeAlias = tuple[int, str | None]
-"""Number of a task that has ended, and why it failed; None if it did not."""
+"""Number of a task that has ended, and why it failed (None if it did not)."""
 
 
 class Executor(Protocol):
@@ -50,10 +50,10 @@ class Executor(Protocol):
     def submit(
         self, task: Task, folder: Path, numbers: Iterable[int]
     ) -> AbstractContextManager[Iterator[Ended]]:
-        """Run the task with each number; a killed worker costs only the task it was working on.
+        """Run the task with each number. A killed worker costs only the task it was working on.
 
         Raises:
-            RunError: A worker failed; it has written the reason to standard error.
+            RunError: A worker failed. It has written the reason to standard error.
         """
 
     def occupy(self, task: Task, folder: Path) -> AbstractContextManager[object]:
@@ -113,7 +113,7 @@ class LocalProcesses:
 def _ended(
     task: Task, folder: Path, queue: Iterator[int], outputs: selectors.BaseSelector
 ) -> Iterator[Ended]:
-    """Tasks in the order in which they end; each makes room for the next."""
+    """Tasks in the order in which they end. Each makes room for the next."""
     while outputs.get_map():
         for key, _ in outputs.select():
             process: _Process = key.data
@@ -153,7 +153,7 @@ class _Process:
         self.number = -1
 
     def start(self, number: int, outputs: selectors.BaseSelector) -> None:
-        """Assign a task; a dead process is noticed when its output ends."""
+        """Assign a task. A dead process is noticed when its output ends."""
         self.number = number
         with suppress(BrokenPipeError):
             _pipe(self.process.stdin).write(b"%d\n" % number)
@@ -253,7 +253,7 @@ class DaskCluster:
 
 @contextmanager
 def dask_client(client: Any, timeout_s: float = 20.0) -> Iterator[Any]:
-    """A client of a Dask cluster; one that is made from an address is closed in the end.
+    """A client of a Dask cluster. A client made from an address is closed at the end.
 
     Args:
         client: A ``distributed.Client``, or the address of a scheduler, like
@@ -291,14 +291,14 @@ def _connect(address: str, timeout_s: float) -> Any:
     """
     # Not every version of Dask has types: what comes from it is Any.
     distributed: Any = import_module("distributed")
-    # A client of something else waits in vain for 40 s before it gives up.
+    # A client of anything other than a scheduler waits for 40 s before it gives up.
     url = address if "://" in address else f"tcp://{address}"
     if not url.startswith("inproc://"):
         import_module("distributed.comm").get_address_host_port(url, strict=False)
     try:
         return distributed.Client(address, timeout=timeout_s, set_as_default=False)
     except TypeError:
-        # What Dask raises for tls:// without certificates.
+        # Dask raises these for tls:// without certificates.
         raise ValueError(
             "no certificates for an encrypted connection: name them in Dask's configuration, "
             "distributed.comm.tls"

@@ -70,8 +70,8 @@ def calibrate(
         >>> machine.frame
         >>> machine.write("machine.toml")
     """
-    given = [files] if isinstance(files, (str, Path)) else list(files)
-    if not given:
+    file_list = [files] if isinstance(files, (str, Path)) else list(files)
+    if not file_list:
         raise CalibrationError("no file to read", remedy="give at least one")
     if hosts is not None and rankfile is not None:
         raise CalibrationError(
@@ -86,46 +86,48 @@ def calibrate(
     if hosts is not None:
         ranks = host_names(hosts, machine.fabric if machine else None)
     read = _FileContents()
-    for one in given:
-        _read(one, ranks, machine, read)
+    for file in file_list:
+        _add_file(file, ranks, machine, read)
     if len(read.packet_bytes) > 1:
         sizes = ", ".join(f"{size} B in {name}" for size, name in read.packet_bytes.items())
         raise CalibrationError(
             f"benchmarks ran with different MTUs: {sizes}", remedy="calibrate from one of them"
         )
-    found = estimate(
+    estimates = estimate(
         read.placed,
         packet_bytes=next(iter(read.packet_bytes), None),
         adapter_gbps=None if machine is None else machine.adapter_gbps,
         eager=read.eager,
     )
-    found.engine += _timed_by_recorder([split_hosts(one)[0] for one in given], found)
+    estimates.engine += _recorded_rates([split_hosts(file)[0] for file in file_list], estimates)
     files_given: ScenarioOptions = {"fabric": fabric, "rankfile": rankfile}
-    found.notes[:0] = [*read.notes, *notes_on_options(files_given, ("fabric",))]
-    found.measured += read.measured
-    return Calibration.of(found, [str(one) for one in given])
+    estimates.notes[:0] = [*read.notes, *notes_on_options(files_given, ("fabric",))]
+    estimates.measured += read.measured
+    return Calibration.of(estimates, [str(file) for file in file_list])
 
 
-def _timed_by_recorder(paths: list[Path], found: Estimates) -> list[FittedValue]:
+def _recorded_rates(paths: list[Path], estimates: Estimates) -> list[FittedValue]:
     """Rates within hosts that ``tailback record`` timed, as far as messages do not show them."""
     measured = [rates for path in paths if (rates := measured_local_rates(path))]
     out = []
     for name in ("local_rate", "memory_rate") if measured else ():
-        if any(one.name == name for one in found.engine):
+        if any(fitted_value.name == name for fitted_value in estimates.engine):
             continue
         low = min(rates[name][0] for rates in measured)
         high = max(rates[name][1] for rates in measured)
         middle, source = math.sqrt(low * high), "timed by tailback record"
         out.append(FittedValue(name, "rate", middle, low, high, source, len(measured)))
-        found.not_identified.pop(name, None)
-    # A message alone has all of the memory.
-    fitted = {one.name: one.value for one in (*found.engine, *out)}
+        estimates.not_identified.pop(name, None)
+    # A single message has the full memory bandwidth.
+    fitted = {fitted_value.name: fitted_value.value for fitted_value in (*estimates.engine, *out)}
     least = fitted.get("local_rate", 0.0)
     return [
-        replace(one, value=max(one.value, least), high=max(one.high, least))
-        if one.name == "memory_rate"
-        else one
-        for one in out
+        replace(
+            fitted_value, value=max(fitted_value.value, least), high=max(fitted_value.high, least)
+        )
+        if fitted_value.name == "memory_rate"
+        else fitted_value
+        for fitted_value in out
     ]
 
 
@@ -137,13 +139,15 @@ def _section(fabric: str | Path) -> FabricSection:
     return parse({**network_data(fabric), "job": [{"trace": "."}]}).fabric
 
 
-def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
+def _add_file(
+    file: str | Path, ranks: list[str], machine: Machine | None, out: _FileContents
+) -> None:
     """Add the contents of one file."""
-    path, own = split_hosts(given)
-    if own is not None:
-        ranks = host_names(own, machine.fabric if machine else None)
+    path, hosts = split_hosts(file)
+    if hosts is not None:
+        ranks = host_names(hosts, machine.fabric if machine else None)
     if has_times(path):
-        _read_trace(path, ranks, machine, out)
+        _add_trace(path, ranks, machine, out)
         return
     data = read_benchmark(path)
     if data.packet_bytes is not None:
@@ -152,7 +156,7 @@ def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _Fi
     out.notes += [f"{path}: {note}" for note in data.notes]
 
 
-def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
+def _add_trace(path: Path, ranks: list[str], machine: Machine | None, out: _FileContents) -> None:
     """Add the times of a trace's messages."""
     run = measure(path)
     hosts: list[str | None] = run.tables["hosts"]["host"].to_list()
@@ -165,8 +169,8 @@ def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _Fil
                 f"{option('hosts', 'node[001-004]:16')}, or {option('rankfile')}",
             )
         hosts = list(ranks)
-    found = trace_times(run.tables["transfers"], run.tables["calls"], hosts, machine)
-    out.placed += found.placed
-    out.eager = out.eager or found.eager
-    out.measured += found.measured
-    out.notes += [f"{path}: {note}" for note in [*run.measured.notes, *found.notes]]
+    times = trace_times(run.tables["transfers"], run.tables["calls"], hosts, machine)
+    out.placed += times.placed
+    out.eager = out.eager or times.eager
+    out.measured += times.measured
+    out.notes += [f"{path}: {note}" for note in [*run.measured.notes, *times.notes]]

@@ -45,8 +45,8 @@ congested link (docs/explanation/verdict.md)."""
 
 def default_methods(prepared: PreparedScenario) -> tuple[str, ...]:
     """Placements to evaluate by default: the job's own file first, if it has one."""
-    given = prepared.observed.section.placement_file is not None
-    return (FILE, *DEFAULT_METHODS) if given else DEFAULT_METHODS
+    has_file = prepared.observed.section.placement_file is not None
+    return (FILE, *DEFAULT_METHODS) if has_file else DEFAULT_METHODS
 
 
 def require_placements(option: str, names: Sequence[str]) -> None:
@@ -74,7 +74,7 @@ def make_candidates(
     (``prepare(…, allow_hosts)``), every placement is also computed on the same number of those.
 
     With ``run``, the incremental placement (Taffet, 2019, section 4.2.2) and the shifted one use
-    the congestion measured in it; the placement in use is kept, and its method also yields a
+    the congestion measured in it. The placement in use is kept, and its method also yields a
     recomputed variant. Placements equal to an earlier one are left out.
     """
     job = prepared.observed
@@ -90,7 +90,7 @@ def make_candidates(
     for number, name in enumerate(names):
         progress(f"placing: {name}", number / len(names))
         used = name == job.placement_name
-        given = job.section.placement_options if used else {}
+        stated = job.section.placement_options if used else {}
         for variant in _variants(name, problems, run is not None and used):
             plain = variant == PlacementVariant(name)
             problem = problems[variant.hosts]
@@ -98,7 +98,7 @@ def make_candidates(
                 node = (
                     job.node
                     if used and plain
-                    else place(name, problem, dict(given) if plain else {})
+                    else place(name, problem, dict(stated) if plain else {})
                 )
                 job.footprint.check(prepared.fabric, variant.name, node)
             except PlacementError as error:
@@ -151,7 +151,11 @@ def _problems(
 def _variants(
     method: str, problems: Iterable[HostChoice], recompute: bool
 ) -> Iterator[PlacementVariant]:
-    """Variants of one method. A file names its hosts; only shifts avoid congestion."""
+    """Variants of one method.
+
+    Variants of a placement on other hosts. A file names its hosts, and only shifts avoid
+    congestion.
+    """
     for hosts in problems:
         if hosts is HostChoice.IN_USE:
             yield PlacementVariant(method)

@@ -84,13 +84,13 @@ class Comparison(FolderResult):
             require_packets(run, Path(name), "draw")
         # The folder is a sibling of the one it becomes: relative addresses are the same.
         page = folder / "compare.html"
-        one, other = ("" if of is None else report_address(of, page) for of in self.sources)
-        _write(page, self, tuple(figures), (one, other))
+        first, other = ("" if of is None else report_address(of, page) for of in self.sources)
+        _write(page, self, tuple(figures), (first, other))
 
     def _repr_html_(self) -> str:
         rows = {
-            name: f"{one} → {other}  {change}"
-            for name, one, other, change in summary_rows(self.facts)
+            name: f"{first} → {other}  {change}"
+            for name, first, other, change in summary_rows(self.facts)
         }
         for name, run in zip(NAMES, (self.before, self.after), strict=True):
             if run.skip_notes:
@@ -114,24 +114,24 @@ def compare(before: Run | str | Path, after: Run | str | Path) -> Comparison:
         >>> changed.facts["elapsed_ps"], changed.links
         >>> changed.write("changes")
     """
-    one, other = (
+    earlier, other = (
         with_samples(run if isinstance(run, Run) else read_base_run(run)) for run in (before, after)
     )
     first, second = (None if isinstance(run, Run) else Path(run) for run in (before, after))
-    return Comparison(one, other, compare_runs(one, other), (first, second))
+    return Comparison(earlier, other, compare_runs(earlier, other), (first, second))
 
 
 def _write(
-    page: Path, found: Comparison, figures: tuple[str, ...], reports: tuple[str, str]
+    page: Path, comparison: Comparison, figures: tuple[str, ...], reports: tuple[str, str]
 ) -> None:
     """The page, the facts and the table of a comparison."""
-    folder, before, after = page.parent, found.before, found.after
+    folder, before, after = page.parent, comparison.before, comparison.after
     rows = [
-        (name.capitalize(), one, other, change)
-        for name, one, other, change in summary_rows(found.facts)
+        (name.capitalize(), first, other, change)
+        for name, first, other, change in summary_rows(comparison.facts)
     ]
     write_comparison(page, before, after, rows, names=NAMES, reports=reports)
-    facts = json.dumps(found.facts, indent=2) + "\n"
+    facts = json.dumps(comparison.facts, indent=2) + "\n"
     (folder / "compare.json").write_text(facts, encoding="utf-8")
     change_table(FigureData(before), FigureData(after)).write_parquet(folder / "changes.parquet")
     if figures:
@@ -188,18 +188,18 @@ def _phases(before: FigureData, after: FigureData) -> list[dict[str, Any]]:
 
 
 def _line_changes(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
-    found = [attribute(run) for run in (before, after)]
+    attributions = [attribute(run) for run in (before, after)]
     rows = [
         {"line": line.line, "phase": line.phase, "stall": [line.before, line.after]}
-        for line in call_site_changes(*found)[:most]
+        for line in call_site_changes(*attributions)[:most]
     ]
-    return {"lines": rows, "line_unit": found[0].unit if rows else None}
+    return {"lines": rows, "line_unit": attributions[0].unit if rows else None}
 
 
 def _estimates(run: Run) -> pl.DataFrame:
     """Table ``links`` with estimates, null without samples."""
-    found = link_estimates(select(run.tables, Selection()))
-    return run.tables["links"].join(found, on="link", how="left")
+    estimates = link_estimates(select(run.tables, Selection()))
+    return run.tables["links"].join(estimates, on="link", how="left")
 
 
 def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
@@ -224,13 +224,13 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
     """Links whose congested fraction certainly changed most: by the 95 % bound nearer to zero.
 
     Fractions are shrunk estimates, as in ``changes.parquet``. A run that does not use a link has no
-    congestion there; its fraction is null.
+    congestion there, and its fraction is null.
     """
-    found = link_change(before, after)
-    least = np.abs(np.nan_to_num(found.certain_change))
-    size = np.abs(np.nan_to_num(found.value))
+    change = link_change(before, after)
+    least = np.abs(np.nan_to_num(change.certain_change))
+    size = np.abs(np.nan_to_num(change.value))
     order = np.lexsort((np.arange(len(size)), -size, -least))
-    fractions = [load.fraction for load in (found.before, found.after)]
+    fractions = [load.fraction for load in (change.before, change.after)]
     return [
         {
             "link": link,
@@ -238,7 +238,7 @@ def _links(before: FigureData, after: FigureData, most: int = 10) -> list[dict[s
             "congested_fraction": [
                 None if np.isnan(of[link]) else float(of[link]) for of in fractions
             ],
-            "least_change": float(found.certain_change[link]),
+            "least_change": float(change.certain_change[link]),
         }
         for link in order[:most].tolist()
         if size[link] > 0
@@ -255,8 +255,8 @@ def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     ]
     c0, c1 = facts["congested_hop_fraction"]
     if c0 is None or c1 is None:
-        known = ["not known" if c is None else percent(c, 2) for c in (c0, c1)]
-        rows.append(("congested hops", known[0], known[1], ""))
+        fractions = ["not known" if c is None else percent(c, 2) for c in (c0, c1)]
+        rows.append(("congested hops", fractions[0], fractions[1], ""))
     else:
         rows.append(
             ("congested hops", percent(c0, 2), percent(c1, 2), f"{100 * (c1 - c0):+.2f} points")

@@ -170,10 +170,10 @@ class DiagnosisResult(FolderResult):
 
     @property
     def _confidence(self) -> str:
-        found = self.diagnosis
-        if found.explanation is not None or found.cause == "undetermined":
-            return measured_confidence(found.confidence)
-        return confidence_sentence(found.confidence, found.basis, found.agreement)
+        diagnosis = self.diagnosis
+        if diagnosis.explanation is not None or diagnosis.cause == "undetermined":
+            return measured_confidence(diagnosis.confidence)
+        return confidence_sentence(diagnosis.confidence, diagnosis.basis, diagnosis.agreement)
 
     def _repr_html_(self) -> str:
         diagnosis = self.diagnosis
@@ -259,7 +259,7 @@ def diagnose(
     step = progress or _no_progress
     named = _files(source)
     if any(is_capture(file) for file in named):
-        given = by_option(
+        options_given = by_option(
             counters=counters,
             jobs=jobs,
             samples=samples,
@@ -267,20 +267,20 @@ def diagnose(
             allow_hosts=allow_hosts,
             remedies=remedies,
         )
-        given |= options_on_ranks(options)
-        ignored = [name for name, value in given.items() if value]
+        options_given |= options_on_ranks(options)
+        ignored = [name for name, value in options_given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
-    found = Source.of(_source_without_captures(source, named, contexts), **options)
-    with found.named_in_errors(changed=allow_hosts is not None):
-        expected = _EvidenceFiles(counters, jobs, samples, found.case).expected_run(
-            prepare(found.scenario, allow_hosts, found.notes), step, watch, threads, forecast
+    origin = Source.of(_source_without_captures(source, named, contexts), **options)
+    with origin.named_in_errors(changed=allow_hosts is not None):
+        expected = _EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
+            prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
-    prepared, run, known = expected.prepared, expected.run, expected.known
+    prepared, run, runs = expected.prepared, expected.run, expected.known
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
     repeated = repetitions(seeds, run)
     with spread(workers, dask, tasks) as folder:
-        evaluate = make_evaluate(prepared, watch, threads=threads, known=known, tasks=folder)
+        evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
         workflow = _Workflow(
             prepared,
             run,
@@ -298,7 +298,7 @@ def diagnose(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    before = [*notes_on_recording(found.scenario), *notes_on_network(found.scenario)]
+    before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
     diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
     step("charging the stall time", 1.0)
     return DiagnosisResult(
@@ -403,8 +403,8 @@ class _Expected:
         if self.found is None:
             return diagnosis
         cost = further_costs(self.prepared, self.evidence, self.run, evaluate, placements, seeds)
-        found = replace(self.found, extrapolated_ps=self.run.extrapolated_ps)
-        explained = explain(diagnosis, measured.measured, found, cost, advise)
+        explanation = replace(self.found, extrapolated_ps=self.run.extrapolated_ps)
+        explained = explain(diagnosis, measured.measured, explanation, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.
         lacks = without_single_times(self.run)
         update = {
@@ -469,7 +469,7 @@ class _EvidenceFiles:
             prepared = with_round_robin_adapters(prepared)
         step("simulating the scenario", 0.0)
         run = execute(prepared, watch=watch, threads=threads, record_computation=True)
-        evidence, found, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
+        evidence, explanation, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
         if measured is not None:
             step("aligning counters with the trace", 0.0)
             evidence = network_evidence(prepared, measured, run, files.counters, files.jobs)
@@ -487,15 +487,15 @@ class _EvidenceFiles:
                         machine.fitted, stated=machine.stated, lacks=machine.lacks
                     ),
                 )
-            found = explained.found
+            explanation = explained.found
             if explained.prepared is not prepared:
                 prepared, run = explained.prepared, explained.run
                 if not has_no_probes(prepared.scenario):
                     run = run_scenario(prepared, watch, threads=threads)
             others = [*explained.others]
         run = decode_samples(replace(run, computations=None), prepared.fabric)
-        known = [*others, (Change(measure=True), run)]
-        return _Expected(prepared, run, measured, unknown, evidence, found, known)
+        simulated = [*others, (Change(measure=True), run)]
+        return _Expected(prepared, run, measured, unknown, evidence, explanation, simulated)
 
     def _refuse_without_times(self, measured: MeasuredRun | None, why: str) -> None:
         """Raise ScenarioError for evidence without a measured run."""
@@ -504,11 +504,11 @@ class _EvidenceFiles:
             jobs=self.jobs is not None,
             samples=self.samples is not None,
         )
-        given = next((option for option, there in options.items() if there), "")
-        if given and measured is None:
+        option_given = next((option for option, there in options.items() if there), "")
+        if option_given and measured is None:
             raise ScenarioError(
                 f"needs a measured run, but {why or 'the source has no recorded times'}",
-                place=given,
+                place=option_given,
                 remedy="give an unchanged trace with times (OTF2, DUMPI, Nsight Systems), recorded "
                 "with one core per rank, or leave it out",
             )
@@ -517,7 +517,7 @@ class _EvidenceFiles:
 def _files(source: SourceLike | list[str | Path]) -> list[Path]:
     """The files that a source names; they may be captures."""
     named = source if isinstance(source, list) else [source]
-    return [Path(one) for one in named if isinstance(one, (str, Path))]
+    return [Path(file) for file in named if isinstance(file, (str, Path))]
 
 
 def _no_progress(_what: str, _share: float) -> None:
@@ -585,11 +585,11 @@ class _Workflow:
         )
         if self.engines:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
-        found = find_remedy(run, diagnosis, context, seeds=seeds, progress=self.progress)
+        search = find_remedy(run, diagnosis, context, seeds=seeds, progress=self.progress)
         diagnosis = explained(
-            diagnosis.model_copy(update={"remedy": found.remedy}),
+            diagnosis.model_copy(update={"remedy": search.remedy}),
             made,
-            lambda measured: recommend(run, measured, found.candidates),
+            lambda measured: recommend(run, measured, search.candidates),
         )
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":
@@ -607,7 +607,7 @@ class _Workflow:
                 for variant, error in errors
             ]
             remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
-            change = found.change(remedy)
+            change = search.change(remedy)
             if change is not None:
                 after = evaluate(replace(change, measure=True))
                 after.summary["remedy"] = remedy.name
@@ -666,15 +666,15 @@ def _impossible_requests(
     prepared: PreparedScenario, failed: list[tuple[PlacementVariant, PlacementError]]
 ) -> list[str]:
     """Requests that cannot be met: placements, and remedies for several jobs."""
-    found = [f"{option('methods', variant.name)}: {error.message}" for variant, error in failed]
-    own = prepared.observed.section.name
+    requests = [f"{option('methods', variant.name)}: {error.message}" for variant, error in failed]
+    job_name = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)
     if several > 1:
-        found.append(
+        requests.append(
             f"{several} jobs are observed and timed together, but remedies change only the first, "
-            f"{own!r}: list the job to change first, or set observed = false for the others."
+            f"{job_name!r}: list the job to change first, or set observed = false for the others."
         )
-    return found
+    return requests
 
 
 # --- effort ------------------------------------------------------------------------------------

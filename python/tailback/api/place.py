@@ -41,7 +41,7 @@ COLUMNS = {
 
 
 _ORDER = ("elapsed_ps", "busiest_link_ps", "path_length")
-"""What placements are ordered by, where it is known."""
+"""Column by which placements are sorted, if it is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +147,9 @@ def place(
     """
     require_placements(option("methods"), methods)
     step = progress or (lambda _what, _share: None)
-    found = Source.of(source, **options)
-    with found.named_in_errors(changed=allow_hosts is not None):
-        prepared = prepare(found.scenario, allow_hosts, found.notes)
+    job_source = Source.of(source, **options)
+    with job_source.named_in_errors(changed=allow_hosts is not None):
+        prepared = prepare(job_source.scenario, allow_hosts, job_source.notes)
     placed, errors = make_candidates(prepared, methods or default_methods(prepared), None, step)
     made = nodes_by_name(placed)
     if methods and errors:

@@ -62,10 +62,10 @@ class Plots:
         other = None if self.after is None else with_samples(self.after)
         case = make_case(with_samples(self.run), self.diagnosis, None, other, self.measured)
         options = Options(phase=phase, after=after)
-        known = options.evidence(case).phases
-        if phase is not None and phase not in known:
+        phases = options.evidence(case).phases
+        if phase is not None and phase not in phases:
             raise RunError(
-                f"has no phase {phase!r}", remedy=f"its phases: {', '.join(known) or 'none'}"
+                f"has no phase {phase!r}", remedy=f"its phases: {', '.join(phases) or 'none'}"
             )
         drawn = draw(name, case, options)
         if drawn is None:

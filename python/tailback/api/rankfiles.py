@@ -26,8 +26,8 @@ def rank_files(
 ) -> tuple[list[RankFile], dict[str, str]]:
     """The placement in every format that can express it, and why others cannot.
 
-    Ranks get the cores and threads that they had when the job was recorded; where that is unknown,
-    launchers are told not to bind them, since each rank may have threads.
+    Ranks get the cores and threads of the recorded job. Where these are unknown, launchers are told
+    not to bind ranks, since each may have threads.
 
     Returns:
         The files, those of common launchers first; and by the name of a writer, why it cannot

@@ -58,7 +58,7 @@ class Run(base.Run):
         return Plots(self)
 
     def received_by(self, host: str) -> Run:
-        """What one host, or one of its nodes, knows: the samples and messages that arrived there.
+        """The samples and messages that arrived at one host, or at one of its nodes.
 
         Needs a run with ``[telemetry] receivers = true``, or with headers of packets.
         """

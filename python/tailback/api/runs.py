@@ -34,15 +34,15 @@ def model_description(run: Run) -> str:
     """The model and its settings in a few words."""
     if model_of(run) == "packet":
         return "packet engine" + skipped_part(run)
-    said = f"fluid: {run.summary['rates']} rates, {run.summary['paths']} paths; an estimate"
+    description = f"fluid: {run.summary['rates']} rates, {run.summary['paths']} paths; an estimate"
     if "packets_low_ps" not in run.summary:
-        return said
+        return description
     low, high = (format_time(run.summary[f"packets_{end}_ps"]) for end in ("low", "high"))
-    return f"{said} (packets: {low} to {high}, 95 %)"
+    return f"{description} (packets: {low} to {high}, 95 %)"
 
 
 def skipped_part(run: Run) -> str:
-    """What was not simulated but extrapolated, in a few words; empty where nothing was."""
+    """The extrapolated part of a run in a few words; empty if all of it was simulated."""
     facts = run.summary.get("skipped")
     if facts is None:
         return ""

@@ -45,9 +45,9 @@ def simulate(
     """
     if model not in ("packet", "fluid"):
         raise ScenarioError(f"there is no model {model!r}", remedy="choose packet or fluid")
-    found = Source.of(source, **options)
-    with found.named_in_errors():
-        prepared = prepare(found.scenario, notes=found.notes)
+    job_source = Source.of(source, **options)
+    with job_source.named_in_errors():
+        prepared = prepare(job_source.scenario, notes=job_source.notes)
         if progress is not None:
             progress("simulating", 0.0)
         if model == "fluid":

@@ -100,7 +100,7 @@ class Commands(click.Group):
 def _load(module: str) -> ModuleType:
     """Import a module without garbage collection, a sixth of the time that frees nothing.
 
-    What modules define is left out of later collections, too: it lives as long as the process.
+    Later collections also skip the objects of modules, which live as long as the process.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -188,9 +188,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _with_suggestion(error: click.BadParameter) -> click.BadParameter:
     """The error for a value that is not one of the choices, with the nearest choice."""
     choices = error.param.type if error.param is not None else None
-    given = re.match(r"'(.*?)' is not one of", error.message)
-    if isinstance(choices, click.Choice) and given is not None:
-        close = difflib.get_close_matches(given[1], [str(c) for c in choices.choices], n=1)
+    rejected = re.match(r"'(.*?)' is not one of", error.message)
+    if isinstance(choices, click.Choice) and rejected is not None:
+        close = difflib.get_close_matches(rejected[1], [str(c) for c in choices.choices], n=1)
         if close:
             message = f"{error.message.rstrip('.')}; did you mean {close[0]!r}?"
             return click.BadParameter(message, error.ctx, error.param, error.param_hint)

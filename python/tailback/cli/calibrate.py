@@ -64,60 +64,60 @@ def calibrate(
     tailback calibrate near.txt@n1,n2 far.txt@n1,n99 bw.txt@n1,n2 \\
         --fabric fabric.txt --out machine.toml
     """
-    found = fit_machine(files, fabric=fabric, hosts=hosts, rankfile=rankfile)
+    calibration = fit_machine(files, fabric=fabric, hosts=hosts, rankfile=rankfile)
     if out is not None:
-        found.write(out, force=force)
+        calibration.write(out, force=force)
     if form == "json":
         facts = {
-            "parameters": found.frame.to_dicts(),
-            "not_identified": found.not_identified,
-            "disagreements": [asdict(one) for one in found.disagreements],
-            "notes": found.notes,
+            "parameters": calibration.frame.to_dicts(),
+            "not_identified": calibration.not_identified,
+            "disagreements": [asdict(disagreement) for disagreement in calibration.disagreements],
+            "notes": calibration.notes,
         }
         return show(json.dumps(facts, indent=2), 0)
-    return show("\n".join(_screen(found, out)), 0)
+    return show("\n".join(_screen(calibration, out)), 0)
 
 
-def _screen(found: Calibration, out: Path | None) -> list[str]:
+def _screen(calibration: Calibration, out: Path | None) -> list[str]:
     lines = []
-    for disagreement in found.disagreements:
+    for disagreement in calibration.disagreements:
         lines += ["HOSTS DISAGREE", *wrap(disagreement.text()), ""]
     for title, some in (
-        ("CALIBRATION  settings of the engine", found.engine),
-        ("MEASURED  without a setting of the engine", found.measured),
+        ("CALIBRATION  settings of the engine", calibration.engine),
+        ("MEASURED  without a setting of the engine", calibration.measured),
     ):
         if some:
-            rows = [_row(one) for one in some]
+            rows = [_row(fitted) for fitted in some]
             header = ("parameter", "value", "95 % interval", "n", "from")
             lines += [title, *align_columns(header, rows, " r r", names=(4,)), ""]
-    if found.not_identified:
+    if calibration.not_identified:
         lines.append("NOT IDENTIFIED  left at the default")
-        for name, why in found.not_identified.items():
+        for name, why in calibration.not_identified.items():
             lines += wrap(f"{name}: {why}")
         lines.append("")
-    for note in found.notes:
+    for note in calibration.notes:
         lines += wrap(f"note: {note}")
     if out is not None:
         lines += wrap(f"written to {printable(str(out))}")
     return lines if lines[-1] else lines[:-1]
 
 
-def _row(one: FittedValue) -> tuple[str, ...]:
-    (low, unit), (high, last) = (_in_unit(one, end) for end in (one.low, one.high))
+def _row(fitted: FittedValue) -> tuple[str, ...]:
+    (low, unit), (high, last) = (_format_value(fitted, end) for end in (fitted.low, fitted.high))
     between = f"{high} {last}"
     if (low, unit) != (high, last):
         between = f"{low}–{between}" if unit == last else f"{low} {unit}–{between}"
     return (
-        one.name,
-        " ".join(_in_unit(one, one.value)),
+        fitted.name,
+        " ".join(_format_value(fitted, fitted.value)),
         between,
-        f"{one.n:,}",
-        one.source,
+        f"{fitted.n:,}",
+        fitted.source,
     )
 
 
-def _in_unit(one: FittedValue, value: float) -> tuple[str, str]:
+def _format_value(fitted: FittedValue, value: float) -> tuple[str, str]:
     """A number and its unit."""
-    if one.kind == "time":
+    if fitted.kind == "time":
         return time_in_unit(value)
-    return bytes_in_unit(round(value)) if one.kind == "size" else (f"{value:.4g}", "Gb/s")
+    return bytes_in_unit(round(value)) if fitted.kind == "size" else (f"{value:.4g}", "Gb/s")

@@ -259,18 +259,18 @@ def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
         "notes": summary.notes,
         "most_lost": [
             {
-                "node": one.target.node_name,
-                "port": one.target.port,
-                "peer": one.target.peer_name,
-                "stall_fraction": one.stall_fraction,
-                "lost_gbps": one.lost_gbps,
-                "at_least": one.at_least,
-                "latched_stall_seconds": one.latched_seconds,
-                "tick_ns": one.target.tick_ns,
-                "tick_high_ns": one.target.tick_high_ns,
-                "tick_source": one.target.tick_source,
+                "node": port.target.node_name,
+                "port": port.target.port,
+                "peer": port.target.peer_name,
+                "stall_fraction": port.stall_fraction,
+                "lost_gbps": port.lost_gbps,
+                "at_least": port.at_least,
+                "latched_stall_seconds": port.latched_seconds,
+                "tick_ns": port.target.tick_ns,
+                "tick_high_ns": port.target.tick_high_ns,
+                "tick_source": port.target.tick_source,
             }
-            for one in board.worst(10)
+            for port in board.worst(10)
         ],
     }
 
@@ -282,22 +282,22 @@ def _tick(target: PortTarget) -> str:
     return f"{shown} ns {target.tick_source}"
 
 
-def _stalled(one: WorstPort) -> str:
+def _format_stalled(port: WorstPort) -> str:
     """Stall fraction of the last interval, or the lower bound of a latched counter."""
-    if one.latched_seconds is not None:
-        return f"≥ {one.latched_seconds:.3g} s (counter full)"
-    shown = ("≥ " if one.at_least else "") + percent(one.stall_fraction)
-    low, high = one.target.tick_ns, one.target.tick_high_ns
-    if high is None or one.stall_fraction >= 1.0:
+    if port.latched_seconds is not None:
+        return f"≥ {port.latched_seconds:.3g} s (counter full)"
+    shown = ("≥ " if port.at_least else "") + percent(port.stall_fraction)
+    low, high = port.target.tick_ns, port.target.tick_high_ns
+    if high is None or port.stall_fraction >= 1.0:
         return shown
-    return f"{shown} to {percent(min(one.stall_fraction * high / low, 1.0))}"
+    return f"{shown} to {percent(min(port.stall_fraction * high / low, 1.0))}"
 
 
-def _lost(one: WorstPort) -> str:
+def _format_lost(port: WorstPort) -> str:
     """Lost bandwidth; of a full counter, that of the last interval in which it counted."""
-    if one.latched_seconds is not None:
-        return f"{one.lost_gbps:.2f} before" if one.stall_fraction else "?"
-    return ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}"
+    if port.latched_seconds is not None:
+        return f"{port.lost_gbps:.2f} before" if port.stall_fraction else "?"
+    return ("≥ " if port.at_least else "") + f"{port.lost_gbps:.2f}"
 
 
 def _lines(
@@ -318,12 +318,12 @@ def _lines(
     if worst:
         rows = [
             (
-                link_name(port_name(one.target.node_name, one.target.port), one.target.far_port),
-                _stalled(one),
-                _lost(one),
-                _tick(one.target),
+                link_name(port_name(port.target.node_name, port.target.port), port.target.far_port),
+                _format_stalled(port),
+                _format_lost(port),
+                _tick(port.target),
             )
-            for one in worst
+            for port in worst
         ]
         lines += ["", "LOST TO STALLS IN THE LAST INTERVAL"]
         lines += align_columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr", names=(0,))

@@ -59,12 +59,12 @@ def compare(
     elif figures:
         raise TailbackError("--figures needs --out", remedy="name a folder: --out changes")
     runs = read_samples(before), read_samples(after)
-    found = replace(api_compare(*runs), sources=(before, after))
+    comparison = replace(api_compare(*runs), sources=(before, after))
     if out is not None:
         for run, folder in zip(runs, (before, after), strict=True):
             require_packets(run, folder, "draw")
-        found.write(out, force=force, figures=figures)
-    facts = found.facts
+        comparison.write(out, force=force, figures=figures)
+    facts = comparison.facts
     if form == "json":
         click.echo(json.dumps(facts, indent=2))
     else:
@@ -78,7 +78,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     before, after = facts["described"]
     if "fluid" in facts["models"]:
         return [f"before  {before}", f"after   {after}", "", *lines]
-    if any("extrapolated" in one for one in facts["described"]):
+    if any("extrapolated" in description for description in facts["described"]):
         lines = [*wrap(f"before  {before}"), *wrap(f"after   {after}"), "", *lines]
     tiers = [
         (f"tier {t['tier']} {t['direction']}", t["congested_fraction"], 1) for t in facts["tiers"]
@@ -87,10 +87,10 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     links = [(link["name"], link["congested_fraction"], 0) for link in facts["links"]]
     for head, rows in (("congested fraction", tiers), ("by phase", phases[:8]), ("link", links)):
         if rows:
-            found = [_fractions(*row) for row in rows]
+            cells = [_fractions(*row) for row in rows]
             lines += [
                 "",
-                *align_columns((head, "before", "after", "change"), found, " rrr", names=(0,)),
+                *align_columns((head, "before", "after", "change"), cells, " rrr", names=(0,)),
             ]
     stall = [
         (

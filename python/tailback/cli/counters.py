@@ -19,10 +19,10 @@ from tailback.units import parse_time_ps
 
 
 def _subsystems(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+    context: click.Context, parameter: click.Parameter, definitions: tuple[str, ...]
 ) -> dict[str, str]:
     out = {}
-    for text in given:
+    for text in definitions:
         name, separator, pattern = text.partition("=")
         if not separator or not name.strip():
             raise click.BadParameter(f"{text!r} is not like 'Glade=^glade'", context, parameter)
@@ -36,15 +36,15 @@ def _subsystems(
     return out
 
 
-def _time(context: click.Context, parameter: click.Parameter, given: str | None) -> float | None:
-    if given is None:
+def _time(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    if text is None:
         return None
     try:
-        picoseconds = parse_time_ps(given)
+        picoseconds = parse_time_ps(text)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from None
     if picoseconds < 1:
-        raise click.BadParameter(f"{given!r} is less than a picosecond", context, parameter)
+        raise click.BadParameter(f"{text!r} is less than a picosecond", context, parameter)
     return picoseconds / 1000
 
 
@@ -133,7 +133,7 @@ def counters(
     if out is not None:
         check_writable(out, force=force, sources=files)
     _refuse_idle(click.get_current_context(), out, fabric)
-    found = analyse_counters(
+    analysis = analyse_counters(
         files,
         reader=reader,
         fabric=fabric,
@@ -145,15 +145,15 @@ def counters(
         cluster=cluster,
     )
     if out is not None:
-        found.write(out, force=force, csv=csv)
-    kind = found.verdict.kind if found.queues is None else found.queues.kind
+        analysis.write(out, force=force, csv=csv)
+    kind = analysis.verdict.kind if analysis.queues is None else analysis.queues.kind
     code = EXIT_UNDETERMINED if kind in ("rates", "unknown") else EXIT_OK
     if form == "json":
-        return show(json.dumps(found.facts, indent=2), code)
-    if found.queues is not None:
-        lines = queues_screen(found.queues, found.verdict, found.source.kinds, out)
+        return show(json.dumps(analysis.facts, indent=2), code)
+    if analysis.queues is not None:
+        lines = queues_screen(analysis.queues, analysis.verdict, analysis.source.kinds, out)
     else:
-        lines = screen(found.verdict, found.inventory, found.source.kinds, out)
+        lines = screen(analysis.verdict, analysis.inventory, analysis.source.kinds, out)
     return show("\n".join(lines), code)
 
 
@@ -161,7 +161,7 @@ def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) 
     """Reject an option that has no effect without another one."""
     needs = {"subsystems": ("--fabric", fabric), "csv": ("--out", out)}
     for name, (other, value) in needs.items():
-        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and value is None:
+        is_given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if is_given and value is None:
             option = {"subsystems": "subsystem"}.get(name, name)
             raise click.UsageError(f"--{option} has no effect without {other}: add it", context)

@@ -52,7 +52,7 @@ def screen(
     if measured:
         lines += _limits(verdict, inventory)
     lines += noticed_lines(verdict)
-    lines += ["", *_next(verdict, out)]
+    lines += ["", *_next_step(verdict, out)]
     return lines
 
 
@@ -111,22 +111,22 @@ def _duration(nanoseconds: int) -> str:
     for unit, many in (("d", 1440), ("h", 60)):
         if minutes >= 2 * many:
             smaller, name = (many // 24, "h") if unit == "d" else (1, "min")
-            rest = minutes % many // smaller
-            return f"{minutes // many} {unit}" + (f" {rest} {name}" if rest else "")
+            remainder = minutes % many // smaller
+            return f"{minutes // many} {unit}" + (f" {remainder} {name}" if remainder else "")
     return f"{minutes} min"
 
 
 def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
     """The links that stall most."""
-    known = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
-    if known.is_empty():
+    stalling = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
+    if stalling.is_empty():
         return []
     peers = {
         (str(row["name"]), int(row["port"])): str(row["peer"])
         for row in inventory.ports.filter(pl.col("peer").is_not_null()).iter_rows(named=True)
     }
     rows = []
-    for row in known.iter_rows(named=True):
+    for row in stalling.iter_rows(named=True):
         rows.append(
             (
                 _link(row, peers),
@@ -182,13 +182,13 @@ def _class(row: dict[str, Any]) -> str:
 
 
 def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
-    """What can be concluded about the cause from counters, and what cannot."""
+    """Conclusions from counters about the cause, and their limits."""
     root = roots(verdict, inventory.wiring)
     lines = ["", "WHERE IT MAY START", *wrap(root)] if root else []
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
 
 
-def _next(verdict: Verdict, out: Path | None) -> list[str]:
+def _next_step(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.kind in ("faults", "slower"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     if verdict.kind == "unknown" and verdict.still:

@@ -161,19 +161,19 @@ def diagnose(
     """
     require_placements("--method", methods)
     path = source.pop("source")
-    found: SourceLike | list[str | Path]
+    input_files: SourceLike | list[str | Path]
     options: dict[str, Any] = {}
     if captures or is_capture(path):
         # Options of traces are validated by the library.
-        found, name, options = [path, *captures], path.stem, source
+        input_files, name, options = [path, *captures], path.stem, source
     else:
-        found = Source.of(path, **source)
-        name = found.scenario.name
+        input_files = Source.of(path, **source)
+        name = input_files.scenario.name
     out = out or Path(f"tailback-{path_safe_name(name)}")
     check_writable(out, force=force, sources=[path, *captures])
     with _task_folder(out, dask, slurm) as tasks, profiled(profile), meter(quiet) as progress:
         result = run_diagnosis(
-            found,
+            input_files,
             counters=counters,
             jobs=jobs,
             samples=samples,

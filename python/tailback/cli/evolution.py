@@ -89,8 +89,8 @@ def evolution(
     if out.exists() and not force:
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
-        for option, given in (("--fabric", fabric), ("--geometry", geometry)):
-            if given is not None:
+        for option, value in (("--fabric", fabric), ("--geometry", geometry)):
+            if value is not None:
                 raise _option_error(option, "a run contains its fabric", source)
         run = read_run(source)
         skipped, lines = run.skip_notes, skip_lines(run)
@@ -184,8 +184,10 @@ def _of_counters(
         )
     fabric = read_fabric(file)
     rows, _ = attach(counters.all_intervals(), classify(fabric))
-    known = rows.filter(pl.col("stall_fraction").is_not_null() | ends_with_full_stall_counter())
-    if not known.height:
+    with_stall = rows.filter(
+        pl.col("stall_fraction").is_not_null() | ends_with_full_stall_counter()
+    )
+    if not with_stall.height:
         raise RunError(
             f"no port gives its stall as a share of time ({rows.height} intervals between "
             "readings)",
@@ -193,7 +195,7 @@ def _of_counters(
             remedy="give a collection, an LDMS CSV or a run, with two readings of a port or more; "
             "for single files: tailback counters",
         )
-    if not known["link"].is_not_null().any():
+    if not with_stall["link"].is_not_null().any():
         raise RunError(
             f"none of its ports is in {file}",
             file=source,
@@ -219,20 +221,22 @@ def _of_gemini(
                 file=source,
                 remedy="name them as in the counters",
             )
-    known = rows.filter(pl.col("stall_fraction").is_not_null())
-    if direction not in known["direction"].unique():
+    with_stall = rows.filter(pl.col("stall_fraction").is_not_null())
+    if direction not in with_stall["direction"].unique():
         raise RunError(
             f"no stall of links in direction {direction}",
             file=source,
             remedy="give counters with two readings or more of the directions X+ to Z-",
         )
-    known = known.unique(["time_ns", "node_name", "direction"], keep="first", maintain_order=True)
-    return _of_torus(known, where, direction, threshold, f"{source.name}, {direction}")
+    with_stall = with_stall.unique(
+        ["time_ns", "node_name", "direction"], keep="first", maintain_order=True
+    )
+    return _of_torus(with_stall, where, direction, threshold, f"{source.name}, {direction}")
 
 
 def _of_links(rows: pl.DataFrame, fabric: Fabric, threshold: float, title: str) -> _Drawn:
-    known = rows.filter(pl.col("link").is_not_null())
-    graph = from_fabric(known, fabric, threshold=threshold)
-    link = known["link"].to_numpy().astype(np.int64)
-    values, full = values_at(graph, known, link), full_at(graph, known, link)
+    linked = rows.filter(pl.col("link").is_not_null())
+    graph = from_fabric(linked, fabric, threshold=threshold)
+    link = linked["link"].to_numpy().astype(np.int64)
+    values, full = values_at(graph, linked, link), full_at(graph, linked, link)
     return graph, tier_panels(fabric), values, full, title

@@ -35,10 +35,12 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
         )
         for cost in shown
     ]
-    rest = explanation.not_explained_ps
-    whole = max(explanation.elapsed_ps, 1)
-    name = "not explained" if rest >= 0 else "model exceeds measured"
-    rows.append((name, format_time(abs(rest)), percent(abs(rest) / whole), "", ""))
+    unexplained_ps = explanation.not_explained_ps
+    total_ps = max(explanation.elapsed_ps, 1)
+    name = "not explained" if unexplained_ps >= 0 else "model exceeds measured"
+    rows.append(
+        (name, format_time(abs(unexplained_ps)), percent(abs(unexplained_ps) / total_ps), "", "")
+    )
     lines = ["", "COST OF EACH CAUSE, of the measured time"]
     lines += align_columns(("cause", "time", "share", "range", "rests on"), rows, " rr")
     for cost in shown[:_SAID]:

@@ -97,31 +97,32 @@ def counts(run: Path, out: Path | None, host: str | None, force: bool) -> None:
 
 
 def _most_congested(named: pl.DataFrame) -> list[str]:
-    """The links with most congested packets, else with most packets, and what is not known."""
+    """The links with most congested packets, else with most packets, and unknown counts."""
     # Scheme csig only counts the packets whose bottleneck a link was.
-    known = [
+    counted_columns = [
         name
         for name in ("congested", "bottleneck", "packets")
         if name in named.columns and named[name].null_count() < named.height
     ]
-    if not known:
+    if not counted_columns:
         return wrap("The samples of this run count neither packets nor congested packets.")
     lines = []
-    if "congested" not in known:
+    if "congested" not in counted_columns:
         lines = wrap("Congested packets of links are not counted by the samples of this run.")
     elif not (named["congested"] > 0).any():
         lines = wrap("No packet met congestion. The links with most packets:")
-    most = named.sort(known, descending=True, nulls_last=True).head(_SHOWN)
-    most = most.filter(pl.any_horizontal(pl.col(known) > 0))
+    most = named.sort(counted_columns, descending=True, nulls_last=True).head(_SHOWN)
+    most = most.filter(pl.any_horizontal(pl.col(counted_columns) > 0))
     shown = [name for name in ("packets", "congested", "bottleneck") if name in named.columns]
     rows = [
-        (row["port"], *(_about(row, name) for name in shown)) for row in most.iter_rows(named=True)
+        (row["port"], *(_format_estimate(row, name) for name in shown))
+        for row in most.iter_rows(named=True)
     ]
     columns = " " + "r" * len(shown)
     return [*lines, *align_columns(("port", *shown), rows, columns, names=(0,))]
 
 
-def _about(row: dict[str, float | None], name: str) -> str:
+def _format_estimate(row: dict[str, float | None], name: str) -> str:
     """An estimate and half its interval."""
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if value is None:

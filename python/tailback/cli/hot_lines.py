@@ -11,8 +11,8 @@ MAX_LINES = 2
 
 def hot_lines(attribution: Attribution) -> list[str]:
     """The program lines with the most congestion, as a table with a heading; empty without any."""
-    found = by_call_site(attribution)[:MAX_LINES]
-    if not found:
+    call_sites = by_call_site(attribution)[:MAX_LINES]
+    if not call_sites:
         return []
     time = attribution.unit == "ps"
     rows = [
@@ -22,7 +22,7 @@ def hot_lines(attribution: Attribution) -> list[str]:
             percent(line.share),
             format_time(line.stall) if time else f"{line.stall:,.0f}",
         )
-        for line in found
+        for line in call_sites
     ]
     head = ("line of the program", "congested links", "share", "stall" if time else "packets")
     return ["CALL SITES THAT CONGEST LINKS", *align_columns(head, rows, "  rr", names=(0, 1))]

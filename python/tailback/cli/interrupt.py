@@ -1,7 +1,8 @@
 """Ctrl-C ends the process also while compiled code runs that does not look for signals.
 
-Python handles a signal between two of its own instructions. Reading a large trace or solving for
-rates is one call of compiled code that may take minutes; the packet engine alone asks in between.
+Python handles a signal between two of its own instructions. Reading a large trace, or solving for
+rates, is one call of compiled code. It may take minutes, and only the packet engine checks for
+signals meanwhile.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ from tailback.cli.result import EXIT_INTERRUPTED
 from tailback.io.atomic_exchange import discard_unfinished
 
 GRACE_S = 2.0
-"""Time within which Python must have handled the signal; the packet engine checks about every
-50 ms."""
+"""Time for Python to handle the signal. The packet engine checks about every 50 ms."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 def end_on_signals() -> None:
-    """Have SIGINT and SIGTERM raise KeyboardInterrupt; end the process where that takes too long.
+    """Have SIGINT and SIGTERM raise KeyboardInterrupt, and end the process if that takes too long.
 
     SIGTERM is what a batch system sends when time is up. A signal whose handler is not Python's
     default is left alone, as is one for which a command installs its own later.
@@ -64,8 +64,8 @@ def end_on_signals() -> None:
 def ended_by_sigterm() -> Iterator[None]:
     """Have SIGTERM end the process at once during a ``with`` block: while libraries are loaded.
 
-    Their initialisation is compiled code that holds Python's lock, so that nobody sees a signal
-    that Python should handle; and no file is incomplete yet.
+    Their initialisation is compiled code that holds Python's lock, so Python cannot handle a
+    signal. No file is incomplete at that time.
     """
     handler = signal.getsignal(signal.SIGTERM)
     if handler is None or threading.current_thread() is not threading.main_thread():

@@ -154,5 +154,7 @@ def samples(out: Path, name: str | None) -> None:
 @click.argument("name", required=False)
 def down(name: str | None) -> None:
     """Take a lab down: its processes, namespaces and files; without NAME, every lab."""
-    gone = [one for one in ([name] if name else fabric.names()) if fabric.take_down(one)]
+    gone = [
+        lab_name for lab_name in ([name] if name else fabric.names()) if fabric.take_down(lab_name)
+    ]
     click.echo(printable(f"taken down: {', '.join(gone)}") if gone else "no lab is up")

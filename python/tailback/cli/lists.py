@@ -55,10 +55,10 @@ def list_parts(kind: str | None, form: str) -> None:
     """
     if kind == "table":
         entries = [(table.name, f"a row is {table.row}") for table in TABLES.values()]
-    elif kind in (known := registries(kind)):
-        entries = [(entry.name, entry.summary) for entry in known[kind]]
+    elif kind in (registry_of_kind := registries(kind)):
+        entries = [(entry.name, entry.summary) for entry in registry_of_kind[kind]]
     else:
-        summaries = {name: registry.summary for name, registry in known.items()}
+        summaries = {name: registry.summary for name, registry in registry_of_kind.items()}
         summaries["table"] = "tables of a run"
         if kind is not None:
             raise TailbackError(f"unknown kind {kind!r}", remedy=nearest(kind, summaries))
@@ -85,7 +85,7 @@ def list_parts(kind: str | None, form: str) -> None:
 
 
 def _capability_lines(tells: dict[str, str], indent: str) -> list[str]:
-    """What a format records and what it does not, one line each."""
+    """Recorded and missing facts of a format, one line each."""
     width = max((len(what) for what in tells), default=0)
     lines = []
     for what, text in tells.items():

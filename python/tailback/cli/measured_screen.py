@@ -65,30 +65,31 @@ def _parts(measured: Measured) -> list[str]:
     return align_columns(("where it went", "time", "share", "by the clocks"), rows, " rrr")
 
 
-def _efficiencies(found: Efficiency) -> str:
+def _efficiencies(efficiency: Efficiency) -> str:
     """Efficiencies, as the POP project names them."""
     named = {
-        "parallel": found.parallel,
-        "load balance": found.load_balance,
-        "serialisation": found.serialisation,
-        "transfer": found.transfer,
+        "parallel": efficiency.parallel,
+        "load balance": efficiency.load_balance,
+        "serialisation": efficiency.serialisation,
+        "transfer": efficiency.transfer,
     }
-    known = [f"{name} {percent(value)}" for name, value in named.items() if value is not None]
-    return f"efficiencies (POP): {', '.join(known)}"
+    parts = [f"{name} {percent(value)}" for name, value in named.items() if value is not None]
+    return f"efficiencies (POP): {', '.join(parts)}"
 
 
 def _expected(diagnosis: Diagnosis) -> str:
-    rest, whole = diagnosis.not_explained_ps or 0, max(diagnosis.elapsed_ps, 1)
+    unexplained_ps, total_ps = diagnosis.not_explained_ps or 0, max(diagnosis.elapsed_ps, 1)
     text = f"the model expects {format_time(diagnosis.modelled_ps)}"
     if diagnosis.explanation is not None:
         return text  # The unexplained time has a row among the causes.
-    if rest < 0:
-        return f"{text}, {format_time(-rest)} more than measured"
+    if unexplained_ps < 0:
+        return f"{text}, {format_time(-unexplained_ps)} more than measured"
     low, high = diagnosis.not_explained_low_ps or 0, diagnosis.not_explained_high_ps or 0
     between = ""
-    if high - low >= _SMALL * whole:
+    if high - low >= _SMALL * total_ps:
         between = f", {format_time(max(low, 0))}–{format_time(max(high, 0))} by the clocks"
-    return f"{text}; unexplained: {format_time(rest)} ({percent(rest / whole)}{between})"
+    share = percent(unexplained_ps / total_ps)
+    return f"{text}; unexplained: {format_time(unexplained_ps)} ({share}{between})"
 
 
 def _clocks(clocks: ClockReport, elapsed_ps: int) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Meter:
-    """Shows what is being done, how far it is, and the simulated time."""
+    """Shows the current activity, its progress and the simulated time."""
 
     def __init__(self, bar: Progress | None) -> None:
         self._bar = bar
@@ -85,9 +85,9 @@ def meter(quiet: bool) -> Iterator[Meter]:
 
 @contextmanager
 def profiled(wanted: bool) -> Iterator[None]:
-    """Show on stderr what the stages of a ``with`` block took, where it is ``wanted``.
+    """Show on stderr the times of the stages of a ``with`` block, if ``wanted``.
 
-    Raises whatever the block raises; what it took until then is shown all the same.
+    The profile is shown even if the block raises an exception.
     """
     if not wanted:
         yield

@@ -53,7 +53,7 @@ def queues_screen(
 
     Args:
         verdict: What was found.
-        judged: What is noticed of the same counters whatever the network.
+        judged: Verdict of the same counters that does not depend on the kind of network.
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
     """
@@ -75,17 +75,17 @@ def queues_screen(
         *wrap("; ".join(cannot_tell(verdict.events))),
         *noticed_lines(judged),
         "",
-        *_next(verdict, out),
+        *_next_step(verdict, out),
     ]
 
 
 def told_of(kind: str) -> str:
-    """Kind of events that the sentence of a verdict tells of; empty if it tells of none."""
+    """Kind of events in the sentence of a verdict; empty if there is none."""
     return {"faults": "errors", "slower": "slower"}.get(kind, "")
 
 
 def noticed_lines(verdict: Verdict) -> list[str]:
-    """What is odd in the counters, what was not used, and the notes."""
+    """Oddities of the counters, unused columns, and the notes."""
     seen = [(str(count), _NOTICED[name]) for name, count in verdict.noticed.items() if count > 0]
     above = verdict.ports.filter(pl.col("maximum") > 1).height
     if above:
@@ -93,8 +93,8 @@ def noticed_lines(verdict: Verdict) -> list[str]:
     lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
         some = ", ".join(shorten_names(telling_first(verdict.unknown)[:8], 30))
-        rest = len(verdict.unknown) - 8
-        tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
+        n_left = len(verdict.unknown) - 8
+        tail = f" and {n_left} more (--format json lists all)" if n_left > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
     if verdict.notes:
         lines += ["", "NOTES"]
@@ -106,7 +106,7 @@ def noticed_lines(verdict: Verdict) -> list[str]:
 
 
 def _judged_by(verdict: PortVerdict) -> str:
-    """What the verdict rests on."""
+    """Evidence of the verdict."""
     if verdict.counted("paused").height:
         return (
             "Ethernet with pause frames: its ports are judged by utilization, queues, drops, and "
@@ -150,9 +150,11 @@ def _degraded(verdict: PortVerdict) -> list[str]:
 
 
 def _queued(verdict: PortVerdict) -> list[str]:
-    """Ports by how often they queue; drops of the others come behind."""
-    known = verdict.findings.filter(pl.col("queued_share").is_not_null() | (pl.col("drops") > 0))
-    some = known.unique(["node_name", "port"], keep="first", maintain_order=True)
+    """Ports by how often they queue, then the other ports with drops."""
+    noteworthy = verdict.findings.filter(
+        pl.col("queued_share").is_not_null() | (pl.col("drops") > 0)
+    )
+    some = noteworthy.unique(["node_name", "port"], keep="first", maintain_order=True)
     if some.is_empty():
         return []
     worst = some.sort(
@@ -181,17 +183,18 @@ def _queued(verdict: PortVerdict) -> list[str]:
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
-def event_lines(events: pl.DataFrame, peers: Peers, told: str) -> list[str]:
-    """What ports counted of errors, pauses, marks and losses.
+def event_lines(events: pl.DataFrame, peers: Peers, shown_kind: str) -> list[str]:
+    """Counts of errors, pauses, marks and losses of ports.
 
     Args:
         events: Table ``port_events``.
         peers: Device at the far end of each port, where known.
-        told: Kind whose largest figure is in the verdict; its ports are listed if there are more.
+        shown_kind: Kind whose largest figure is in the verdict. If several ports have it, they are
+            listed.
     """
     lines = []
     for (kind,), rows in events.group_by("finding", maintain_order=True):
-        if kind != told:
+        if kind != shown_kind:
             lines += wrap(printable(ports_counted(rows, peers)))
         elif rows.height > 1:
             cells = [
@@ -208,7 +211,7 @@ def event_lines(events: pl.DataFrame, peers: Peers, told: str) -> list[str]:
     return ["", "ERRORS, PAUSES, MARKS AND LOSSES", *lines] if lines else []
 
 
-def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
+def _next_step(verdict: PortVerdict, out: Path | None) -> list[str]:
     if verdict.kind == "unknown" and not verdict.moved:
         return ["NEXT  give readings of different instants, each in its own file"]
     if verdict.kind == "unknown":

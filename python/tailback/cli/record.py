@@ -125,8 +125,8 @@ def record(
             raise TailbackError(
                 "--recover runs no program", remedy=f"leave {shlex.join(command)!r} out"
             )
-        found = finish(recover, out, force=force, step=step)
-        return _report(found, out or finished_folder(recover))
+        recording = finish(recover, out, force=force, step=step)
+        return _report(recording, out or finished_folder(recover))
     if out is None or not command:
         raise TailbackError(
             "--out and a program are needed",
@@ -134,7 +134,7 @@ def record(
         )
     # A progress meter would interfere with the program's output.
     with meter(True):
-        found = record_program(
+        recording = record_program(
             command,
             out,
             mpicc=mpicc,
@@ -143,31 +143,31 @@ def record(
             wait_s=wait,
             step=step,
         )
-    return _report(found, out)
+    return _report(recording, out)
 
 
-def _report(found: Recording, out: Path) -> int:
+def _report(recording: Recording, out: Path) -> int:
     """Say on stderr what was recorded: stdout is the program's. Returns the exit code."""
     lines = [
-        f"{out}: {counted(found.calls, 'MPI call')} of "
-        f"{counted(found.ranks - len(found.not_recorded), 'rank')} on "
-        f"{counted(len(found.hosts), 'host')}; {_clocks(found)}",
-        *(f"note: {note}" for note in found.notes),
+        f"{out}: {counted(recording.calls, 'MPI call')} of "
+        f"{counted(recording.ranks - len(recording.not_recorded), 'rank')} on "
+        f"{counted(len(recording.hosts), 'host')}; {_clocks(recording)}",
+        *(f"note: {note}" for note in recording.notes),
     ]
-    if found.communicating:
+    if recording.communicating:
         lines.append(f"tailback diagnose {shell_path(out)} {_network(out)}".rstrip())
     click.echo(printable("\n".join(lines), keep_newlines=True), err=True)
-    return exit_status(found.exit_code)
+    return exit_status(recording.exit_code)
 
 
-def _clocks(found: Recording) -> str:
-    if len(found.hosts) == 1 and not found.clock_residual_ns:
+def _clocks(recording: Recording) -> str:
+    if len(recording.hosts) == 1 and not recording.clock_residual_ns:
         return "all times by one clock"
-    if not found.clock_measurements:
+    if not recording.clock_measurements:
         return "clocks not compared"
     return (
-        f"clocks within {found.clock_residual_ns / 1000:.1f} µs, measured "
-        f"{counted(found.clock_measurements, 'time')}"
+        f"clocks within {recording.clock_residual_ns / 1000:.1f} µs, measured "
+        f"{counted(recording.clock_measurements, 'time')}"
     )
 
 

@@ -53,9 +53,11 @@ def markdown() -> str:
             raise LookupError(name)
         inner = click.Context(command, top, info_name=name, terminal_width=WIDTH)
         sections += [f"## tailback {name}", _fenced(command.get_help(inner))]
-        for part, one in command.commands.items() if isinstance(command, click.Group) else ():
-            below = click.Context(one, inner, info_name=part, terminal_width=WIDTH)
-            sections += [f"### tailback {name} {part}", _fenced(one.get_help(below))]
+        for part, subcommand in (
+            command.commands.items() if isinstance(command, click.Group) else ()
+        ):
+            below = click.Context(subcommand, inner, info_name=part, terminal_width=WIDTH)
+            sections += [f"### tailback {name} {part}", _fenced(subcommand.get_help(below))]
     return "\n\n".join(sections) + "\n"
 
 

@@ -33,7 +33,7 @@ CAUSES_ON_LINKS = (
 
 
 def _communication(diagnosis: Diagnosis) -> str:
-    """Share of exposed communication, and of what computation hides if there is any."""
+    """Share of exposed communication, and of hidden communication if there is any."""
     share, waits = percent(diagnosis.communication_fraction), "with waits for late ranks"
     if diagnosis.hidden_fraction is None:
         return f"{share} of rank time in communication ({waits})"
@@ -75,7 +75,7 @@ def diagnosis_lines(
         lines += ["", f"WHERE THE TIME GOES{of_model}", *_waterfall(diagnosis)]
     measured = diagnosis.explanation is not None
     if measured and diagnosis.cause not in CAUSES_ON_LINKS:
-        lines += ["", *wrap(_not_of_links(diagnosis), first="")]
+        lines += ["", *wrap(_findings_without_links(diagnosis), first="")]
     else:
         lines += _links_in_question(diagnosis, call_sites)
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
@@ -89,7 +89,7 @@ def diagnosis_lines(
 
 
 def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[str]:
-    """What the rules found, the most congested links, and the call sites that congest them."""
+    """Findings of the rules, the most congested links, and the call sites that congest them."""
     of_model = ", in the model" if diagnosis.explanation is not None else ""
     lines = list[str]()
     # A finding without a rule only repeats the verdict.
@@ -113,7 +113,7 @@ def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[
     return [*lines, "", *call_sites] if call_sites else lines
 
 
-def _not_of_links(diagnosis: Diagnosis) -> str:
+def _findings_without_links(diagnosis: Diagnosis) -> str:
     """One sentence instead of the tables of links, if no link is the cause."""
     if not diagnosis.top_links:
         return "No link is congested in the model."
@@ -138,7 +138,7 @@ def _how_sure(diagnosis: Diagnosis) -> str:
 
 
 def _waterfall(diagnosis: Diagnosis) -> list[str]:
-    whole = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
+    longest_ps = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
     width, rows = 24, []
     ends = ("ideal", "observed")
     # Steps that add nothing in any repetition (most were not simulated) are left to the report.
@@ -148,11 +148,13 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
         if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps
     ]
     for bar in bars:
-        end = round(width * bar.elapsed_ps / whole)
+        end = round(width * bar.elapsed_ps / longest_ps)
         if bar.name in ends:
             picture, amount = "█" * end, format_time(bar.elapsed_ps)
         else:
-            begin = min(round(width * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole), width - 1)
+            begin = min(
+                round(width * (bar.elapsed_ps - max(bar.delta_ps, 0)) / longest_ps), width - 1
+            )
             picture = " " * begin + "▒" * max(end - begin, 1 if bar.delta_ps > 0 else 0)
             sign = "+" if bar.delta_ps >= 0 else "-"
             amount = sign + format_time(abs(bar.delta_ps))
@@ -173,7 +175,7 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
             f"({100 * link.utilization.low:.0f}–{100 * link.utilization.high:.0f})",
             link.phase,
         )
-        # By what the rows show: the lower end of the interval.
+        # Sorted by the lower end of the interval, as shown in the rows.
         for link in sorted(links, key=lambda link: -link.congested_fraction.low)
     ]
     head = ("link", *(("direction",) if named else ()), "congested %", "your load %", "mostly in")
@@ -208,7 +210,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path, rank_files: Sequence[RankFile]) 
 
 
 def candidate_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
-    """All that was proved, of every kind, also what is slower: estimate and proof.
+    """Estimate and proof of every simulated candidate, slower ones included.
 
     The gain is of packets, against ``before_ps``, which has a separate row unless it is that of
     one of the candidates.

@@ -64,18 +64,18 @@ def report(
 
 def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
     recover(Path(os.path.realpath(folder)))
-    found = folder / "diagnosis.json"
-    if not found.is_file() or host is not None:
+    file = folder / "diagnosis.json"
+    if not file.is_file() or host is not None:
         run = read_samples(folder, host)
         require_packets(run, folder, "report")
         return find_causes(run), run, None, {}
     manifest = read_manifest(folder)
-    manifest.check(found.name)
+    manifest.check(file.name)
     try:
-        diagnosis = Diagnosis.model_validate_json(content(found, RunError))
+        diagnosis = Diagnosis.model_validate_json(content(file, RunError))
     except ValueError as error:
         raise RunError(
-            f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_REMEDY
+            f"damaged diagnosis: {str(error).splitlines()[0]}", file=file, remedy=_REMEDY
         ) from None
     after = with_samples(Run.read(folder / "after")) if (folder / "after").is_dir() else None
     files = {}

@@ -12,7 +12,7 @@ class StdoutClosedError(Exception):
     """The reader of stdout closed the pipe, as ``head`` does.
 
     Attributes:
-        code: Exit code of what the command found, which it has whether it is read or not.
+        code: Exit code of the command's result, whether or not its output is read.
     """
 
     def __init__(self, code: int = 0) -> None:

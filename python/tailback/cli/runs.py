@@ -37,7 +37,7 @@ def with_samples(run: Run) -> Run:
 
 
 def skip_lines(run: Run) -> list[str]:
-    """The lines that say which steps of a run were extrapolated; none where all were simulated."""
+    """Lines on the extrapolated steps of a run; none if all were simulated."""
     return [line for note in run.skip_notes for line in wrap(f"note: {note}")]
 
 

@@ -89,7 +89,7 @@ def simulate(
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """What ``--format json`` prints of a run."""
+    """Facts of a run for ``--format json``."""
     return {
         "name": run.scenario.name,
         "seed": run.scenario.seed,

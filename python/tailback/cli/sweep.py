@@ -99,14 +99,14 @@ def sweep(
         return
     which, parts = _part(part)
     with meter(quiet) as progress:
-        found = continue_sweep(
+        study_sweep = continue_sweep(
             folder, workers=workers, dask=dask, part=(which, parts), progress=progress.step
         )
     if form == "json":
-        click.echo(json.dumps(_facts(found), indent=2))
+        click.echo(json.dumps(_facts(study_sweep), indent=2))
     else:
-        click.echo("\n".join(_lines(found)))
-    failed = [number for number in found.failures if number % parts == which]
+        click.echo("\n".join(_lines(study_sweep)))
+    failed = [number for number in study_sweep.failures if number % parts == which]
     if failed:
         raise ScenarioError(
             f"{counted(len(failed), 'run')} of the sweep failed, the first of them run {failed[0]}",
@@ -169,8 +169,8 @@ def _part(text: str | None) -> tuple[int, int]:
     return int(which), int(parts)
 
 
-def _facts(found: Sweep) -> dict[str, Any]:
-    study, failures = found.study, found.failures
+def _facts(study_sweep: Sweep) -> dict[str, Any]:
+    study, failures = study_sweep.study, study_sweep.failures
     return {
         "folder": str(study.path),
         "runs": len(study.points),
@@ -192,14 +192,14 @@ def _skip_lines(frame: pl.DataFrame) -> list[str]:
     )
 
 
-def _lines(found: Sweep) -> list[str]:
-    facts, study = _facts(found), found.study
+def _lines(study_sweep: Sweep) -> list[str]:
+    facts, study = _facts(study_sweep), study_sweep.study
     lines = [f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
-    for number, why in list(found.failures.items())[:SHOWN]:
+    for number, why in list(study_sweep.failures.items())[:SHOWN]:
         message, *more = printable(why, keep_newlines=True).split("\n")
         lines += [f"  run {number}: {message}", *(f"    {line.strip()}" for line in more)]
     if facts["done"]:
-        frame = found.frame.sort("elapsed_ps").head(SHOWN)
+        frame = study_sweep.frame.sort("elapsed_ps").head(SHOWN)
         keys = list(study.points[0])
         rows = [
             (
@@ -210,7 +210,7 @@ def _lines(found: Sweep) -> list[str]:
             for row in frame.iter_rows(named=True)
         ]
         lines += ["", *align_columns(("run", *keys, "elapsed"), rows, "r" + " " * len(keys) + "r")]
-        lines += _skip_lines(found.frame)
+        lines += _skip_lines(study_sweep.frame)
         if facts["done"] > SHOWN:
             lines.append(f"the {SHOWN} fastest of {facts['done']}")
         lines += ["", f"all runs: {printable(str(study.path / SUMMARY))}/*.parquet"]

@@ -46,7 +46,7 @@ def align_columns(
     columns = [list(column) for column in zip(header, *rows, strict=True)]
     widths = [max(map(display_width, column)) for column in columns]
     room = table_width() - sum(2 + width for i, width in enumerate(widths) if i not in names)
-    # The narrowest first: what it does not need is left to the others.
+    # The narrowest first: the others get the width that it does not need.
     for place, i in enumerate(order := sorted(names, key=lambda i: widths[i])):
         share = room // (len(order) - place) - 2
         if widths[i] > share:
@@ -66,12 +66,12 @@ def align_columns(
 def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     """Text in lines of the screen's width, of which the first may begin in its own way.
 
-    Lines are measured in columns as a terminal shows them (:func:`display_width`); a word that no
-    line holds is cut.
+    Lines are measured in columns as a terminal shows them (:func:`display_width`). A word that is
+    longer than a line is cut.
     """
     # No line ends between a number and its per cent sign.
-    whole = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
-    lines = _filled(whole, WIDTH, indent if first is None else first, indent, cut=True)
+    unbroken = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = _fill_lines(unbroken, WIDTH, indent if first is None else first, indent, cut=True)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
@@ -79,15 +79,15 @@ def command_lines(command: str) -> list[str]:
     """A command to copy, whole: in lines that a shell joins again, if it has no quotes."""
     if "'" in command:
         return [f"  $ {printable(command)}"]
-    lines = _filled(printable(command), WIDTH - 2, "  $ ", "      ", cut=False)
+    lines = _fill_lines(printable(command), WIDTH - 2, "  $ ", "      ", cut=False)
     return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
 
 
-def _filled(text: str, width: int, first: str, indent: str, *, cut: bool) -> list[str]:
-    """Lines of at most so many columns, broken at spaces; ``textwrap`` counts characters.
+def _fill_lines(text: str, width: int, first: str, indent: str, *, cut: bool) -> list[str]:
+    """Lines of limited width, broken at spaces. ``textwrap`` counts characters instead of columns.
 
     Args:
-        text: What is broken, made safe.
+        text: The text, made safe.
         width: Columns of a line, with its beginning.
         first: Beginning of the first line.
         indent: Beginning of every other line.

@@ -76,14 +76,14 @@ class _Walk:
             self.peer[here] = came_from
         hops = reply.request.mad[7]
         path = bytes(reply.request.mad[129 : 129 + hops])
-        known = guid in self.devices
-        if not known:
+        is_visited = guid in self.devices
+        if not is_visited:
             self.devices[guid] = _Device(info, path)
             self.ask(path, mads.NODE_DESCRIPTION, 0, ("name", (guid, 0)))
         if info.kind != mads.NodeType.SWITCH:
             # Each port of an adapter is reached through its own cable.
             self.ask(path, mads.PORT_INFO, info.local_port, ("port", here))
-        elif not known:
+        elif not is_visited:
             for port in range(info.ports + 1):
                 self.ask(path, mads.PORT_INFO, port, ("port", (guid, port)))
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tailback.port_counters.schema import CounterError
 
 MAX_CONNECTIONS: Final = 32
-"""Clients at a time. A subnet has a few scrapers; each holds a thread (0.1 MB), not a page."""
+"""Clients at a time. A subnet has a few scrapers. Each holds a thread (0.1 MB), not a page."""
 
 MAX_SECONDS: Final = 10.0
 """Time for a request and its answer: the default scrape timeout of Prometheus."""
@@ -86,7 +86,8 @@ class _Server(ThreadingHTTPServer):
     """Accepts a limited number of connections and closes those that take too long."""
 
     daemon_threads = True
-    # More wait until one is closed; the system makes those beyond connect again a second later.
+    # Further connections wait until one is closed. The system makes those beyond connect again a
+    # second later.
     request_queue_size = MAX_CONNECTIONS
 
     def __init__(self, address: tuple[str, int], page: _SharedPage, max_seconds: float) -> None:
@@ -97,7 +98,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for another connection; the socket is closed if not."""
+        """Whether there is room for another connection. Otherwise the socket is closed."""
         with self._guard:
             room = len(self._open) < MAX_CONNECTIONS
             if room:
@@ -111,7 +112,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut off slow clients; called several times a second."""
+        """Cut off slow clients. Called several times a second."""
         oldest = time.monotonic() - self._max_seconds
         with self._guard:
             late = [request for request, begun in self._open.items() if begun < oldest]

@@ -1,10 +1,10 @@
-"""Many requests in flight at once; a slow or unresponsive node does not hold up the others.
+"""Many requests in flight at once: a slow or unresponsive node does not hold up the others.
 
 Each request belongs to a node. At most ``window`` requests are in flight in total and ``per_node``
-to one node, as performance agents are slow and drop what they cannot queue. A request is repeated
-after a time-out; a node that does not answer two requests in a row is *given up*: its remaining
-requests fail at once until :meth:`MadExchange.reset_unresponsive`, after which one request tries it
-again.
+to one node, as performance agents are slow and drop requests that they cannot queue. A request is
+repeated after a time-out. A node that does not answer two requests in a row is *given up*: its
+remaining requests fail at once until :meth:`MadExchange.reset_unresponsive`. One request then tries
+the node again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Request:
     """One request to one node.
 
     Attributes:
-        node: Key to which the limit of requests in flight applies; any hashable value.
-        mad_class: Management class; selects the agent through which it is sent.
+        node: Key to which the limit of requests in flight applies, any hashable value.
+        mad_class: Management class, which selects the agent through which the request is sent.
         lid: Destination.
-        mad: The datagram; its transaction number is filled in when it is sent.
+        mad: The datagram. Its transaction number is filled in when it is sent.
         tag: Identifies the request to the caller.
-        attempts: How often it was sent; :data:`NO_RETRY` at first: it is not repeated.
+        attempts: How often it was sent. With :data:`NO_RETRY` as initial value it is not repeated.
     """
 
     node: Any
@@ -156,7 +156,7 @@ class MadExchange:
             self._timeouts[node] = MAX_TIMEOUTS - 1
 
     def results(self) -> Iterator[Reply]:
-        """Yield replies until nothing is left; requests may be submitted meanwhile."""
+        """Yield replies until nothing is left. Requests may be submitted meanwhile."""
         while self.busy:
             yield from self.step(100)
 
@@ -174,7 +174,7 @@ class MadExchange:
         if done:
             wait_ms = 0
         elif pause_ns:
-            # At least 1 ms, or this would busy-wait; the next burst makes up for it.
+            # At least 1 ms, or this would busy-wait. The next burst compensates for it.
             wait_ms = min(wait_ms, max(1, pause_ns // 1_000_000))
         if not self._in_flight and (done or wait_ms <= 0):
             return done
@@ -186,7 +186,10 @@ class MadExchange:
         return done
 
     def _fill(self, done: list[Reply]) -> int:
-        """Send while the window allows; returns how long the rate limit delays the rest, in ns."""
+        """Send while the window allows.
+
+        Returns the delay of the other requests by the rate limit, ns.
+        """
         while self._waiting and len(self._in_flight) < self._window:
             if self._gap_ns:
                 now = self._clock()
@@ -274,7 +277,7 @@ class MadExchange:
         return Reply(request, None, problem, self._clock(), status)
 
     def _release(self, node: Any) -> None:
-        """Queue the next request of a node; all of them if it has been given up."""
+        """Queue the next request of a node, or all of them if it has been given up."""
         held = self._held.get(node)
         if not held:
             return

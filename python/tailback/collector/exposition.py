@@ -25,7 +25,7 @@ def labelled(values: Mapping[str, str]) -> str:
 
 
 def by_label(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Counts by label; names that are cut to the same label become one sample."""
+    """Counts by label. Names that are cut to the same label become one sample."""
     merged: Counter[str] = Counter()
     for name, count in counts:
         merged[label(name)] += count

@@ -42,7 +42,7 @@ class Journal:
     Args:
         collection: Where segments go.
         log: Gets lines for the administrator.
-        on_segment: Called with the path of each new segment; may add events.
+        on_segment: Called with the path of each new segment. May add events.
         max_held_bytes: Readings to hold while the disk is full.
 
     Attributes:

@@ -74,7 +74,7 @@ def directed_get(path: bytes, attribute: int, modifier: int = 0) -> bytearray:
 
 
 def set_transaction(mad: bytearray, number: int) -> None:
-    """Number a request; the answer returns the number's low 32 bits."""
+    """Number a request. The answer returns the number's low 32 bits."""
     struct.pack_into(">Q", mad, 8, number)
 
 
@@ -84,7 +84,7 @@ def transaction(mad: bytes | memoryview) -> int:
 
 
 def status(mad: bytes | memoryview) -> int:
-    """Status of an answer, 0 for success; the direction bit of a directed route is masked.
+    """Status of an answer, 0 for success. The direction bit of a directed route is masked.
 
     Performance agents return 0x000c for an attribute or a port they do not have.
     """
@@ -93,7 +93,7 @@ def status(mad: bytes | memoryview) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """What a performance agent announces in ClassPortInfo.
+    """Capabilities that a performance agent announces in ClassPortInfo.
 
     Attributes:
         extended: 64-bit data and packet counters (bit 9 or 10 of CapabilityMask).
@@ -124,7 +124,7 @@ def tick_bytes(mad: bytes | memoryview) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PortCounterValues:
-    """Counters of one port; ``data_words`` are the 4-octet words the wire counts in."""
+    """Counters of one port. ``data_words`` are the 4-octet words in which the wire counts."""
 
     data_words: int
     packets: int
@@ -159,7 +159,7 @@ ERROR_COUNTERS: Final = (
     "ExcessiveBufferOverrunErrors",
     "VL15Dropped",
 )
-"""Counters of errors, as libibmad prints them; every performance agent has them."""
+"""Counters of errors, named as by libibmad. Every performance agent has them."""
 
 
 def error_octets(mad: bytes, *, extended: bool) -> bytes:

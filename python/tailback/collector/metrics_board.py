@@ -69,7 +69,7 @@ class WorstPort:
 
 @dataclass
 class MetricsBoard:
-    """Current state; written by the collector, read by the metrics endpoint.
+    """Current state, written by the collector and read by the metrics endpoint.
 
     Attributes:
         sweeps: Sweeps completed.
@@ -110,12 +110,12 @@ class MetricsBoard:
     extra: Callable[[], Sequence[tuple[str, str, str, float | int]]] = tuple
 
     def begin(self, targets: Sequence[PortTarget], earlier: Rows | None = None) -> None:
-        """Replace the ports; those that stay keep their state.
+        """Replace the ports. Those that stay keep their state.
 
         Args:
             targets: The ports.
             earlier: Last readings of a previous session, as rows of ``targets``. Intervals begin
-                there; the readings themselves are out of date and not shown.
+                there. The readings themselves are out of date and not shown.
         """
         count = len(targets)
         with self._lock:
@@ -140,7 +140,7 @@ class MetricsBoard:
             self._table = TargetTable.of(targets)
 
     def update(self, rows: Rows) -> None:
-        """Add readings; of several of one port the last counts."""
+        """Add readings. Of several readings of a port the last counts."""
         if not len(rows):
             return
         _, reverse = np.unique(rows["target"][::-1], return_index=True)
@@ -171,7 +171,7 @@ class MetricsBoard:
             self._errors[errors["target"]] = errors["values"]
 
     def _note_stall(self, rows: Rows, steps: IntervalColumns) -> None:
-        """Take over the stall of the intervals that end with ``rows``; the lock is held."""
+        """Take over the stall of the intervals that end with ``rows``. The lock is held."""
         at = rows["target"]
         share = stall_fraction(steps, at, self._table)
         full = self._table.latched(rows) & ~self._jumped[at]
@@ -183,30 +183,30 @@ class MetricsBoard:
         self._stall[at] = np.where(full, np.minimum(measured, np.clip(1 - sent, 0, 1)), share)
         self._measured[at] = measured
 
-    def _full(self) -> NDArray[np.bool_]:
-        """Which ports have a full stall counter that is plausible; the lock is held."""
+    def _find_full(self) -> NDArray[np.bool_]:
+        """Which ports have a full stall counter that is plausible. The lock is held."""
         out = np.zeros(len(self._last), np.bool_)
         read = np.flatnonzero(self._last["time_ns"] > 0)
         out[read] = self._table.latched(self._last[read]) & ~self._jumped[read]
         return out
 
-    def _bounds(self) -> NDArray[np.float64]:
+    def _stall_bounds(self) -> NDArray[np.float64]:
         """Stall fractions of the last intervals; where a counter is full and none is known, 0."""
-        return np.where(self._full() & np.isnan(self._stall), 0.0, self._stall)
+        return np.where(self._find_full() & np.isnan(self._stall), 0.0, self._stall)
 
     def lost_gbps(self) -> NDArray[np.float64]:
         """Bandwidth each port lost to stalls in its last interval, Gb/s; NaN where not known."""
-        return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
+        return np.clip(self._stall_bounds(), 0.0, 1.0) * self._table.gbps
 
-    def _shown(self) -> NDArray[np.bool_]:
-        """Which ports were read recently; the lock is held."""
+    def _find_recent(self) -> NDArray[np.bool_]:
+        """Which ports were read recently. The lock is held."""
         missed = self.sweeps - self._sweep - 1
         return np.asarray((self._last["time_ns"] > 0) & (missed < MAX_MISSED_SWEEPS), np.bool_)
 
     def worst(self, count: int) -> list[WorstPort]:
         """The ports that lost most, those whose stall counter is full first."""
         with self._lock:
-            bound, full, shown = self._bounds(), self._full(), self._shown()
+            bound, full, shown = self._stall_bounds(), self._find_full(), self._find_recent()
             lost = np.where(shown, np.nan_to_num(self.lost_gbps(), nan=-1.0), -1.0)
             first = full & shown
             order = np.lexsort((-lost, ~first))[:count].tolist()
@@ -230,16 +230,19 @@ class MetricsBoard:
 
     @property
     def edition(self) -> tuple[int, int]:
-        """Changes when a sweep ends; where none has ended, as in rounds, with every reading."""
+        """Changes when a sweep ends.
+
+        If none has ended, as in rounds, it changes with every reading.
+        """
         return self.sweeps, 0 if self.sweeps else self.readings
 
     def metrics(self) -> str:
         """Everything in the text format of Prometheus, version 0.0.4."""
         with self._lock:
             table, last = self._table, self._last.copy()
-            stall, flags, lost = self._bounds(), self._flags.copy(), self.lost_gbps()
-            full, errors = self._full(), self._errors.copy()
-            seen = np.flatnonzero(self._shown())
+            stall, flags, lost = self._stall_bounds(), self._flags.copy(), self.lost_gbps()
+            full, errors = self._find_full(), self._errors.copy()
+            seen = np.flatnonzero(self._find_recent())
         labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
@@ -248,7 +251,7 @@ class MetricsBoard:
         # No value where the device has no counter: a 0 would mean that nothing waits there.
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
         read_s = (last["time_ns"][seen] / 1e9).tolist()
-        lines = self._own()
+        lines = self._collector_metrics()
         columns: list[tuple[str, str, str, list[float | int]]] = [
             (
                 "xmit_bytes_total",
@@ -313,9 +316,9 @@ class MetricsBoard:
             ]
         return "\n".join(lines) + "\n"
 
-    def _own(self) -> list[str]:
+    def _collector_metrics(self) -> list[str]:
         seconds = max(time.monotonic() - self.started, 1e-9)
-        own: list[tuple[str, str, str, float | int]] = [
+        families: list[tuple[str, str, str, float | int]] = [
             ("sweeps_total", "counter", "Sweeps completed.", self.sweeps),
             ("readings_total", "counter", "Readings taken.", self.readings),
             ("overruns_total", "counter", "Sweeps longer than the interval.", self.overruns),
@@ -341,7 +344,7 @@ class MetricsBoard:
             *self.extra(),
         ]
         lines = []
-        for name, kind, help_text, value in own:
+        for name, kind, help_text, value in families:
             lines += family(f"tailback_collector_{name}", kind, help_text)
             lines.append(sample(f"tailback_collector_{name}", value))
         name = "tailback_collector_reads_failed_total"
@@ -368,7 +371,7 @@ def _error_families(errors: Rows) -> list[tuple[str, str, str, list[float | int]
 
 
 def _identity(target: PortTarget) -> tuple[int, int, bool, bool]:
-    """What must agree for the readings of a port to continue: the port and its counters' widths."""
+    """Port and widths of its counters: if these agree, its series of readings continues."""
     return target.guid, target.port, target.extended, target.extended_wait
 
 

@@ -47,7 +47,7 @@ WORD_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class TargetTable:
-    """The targets of a segment as columns; every array has one entry per target.
+    """The targets of a segment as columns. Every array has one entry per target.
 
     Attributes:
         targets: The targets themselves.
@@ -56,7 +56,7 @@ class TargetTable:
         gbps: Data rate in gigabits per second, 0 where not known.
         tick_ns: Length of a tick, or the least it may be, nanoseconds.
         tick_high_ns: The longest that a tick may be, NaN where it is known.
-        data_top: Largest value of the data counter, in words; the same limit holds for packets.
+        data_top: Largest value of the data counter, in words. The same limit holds for packets.
         wait_top: Largest value of PortXmitWait, in ticks.
     """
 
@@ -119,13 +119,13 @@ class PortReader:
     """Requests the counters of targets and combines the answers into readings.
 
     A target with 64-bit data and a 32-bit PortXmitWait takes two requests, sent one after the
-    other; the reading has the instant of the one with PortXmitWait.
+    other. The reading has the instant of the one with PortXmitWait.
 
     Args:
-        targets: What can be read.
+        targets: The targets.
         exchange: Where requests go.
-        offset_ns: What to add to the monotonic clock for UTC, nanoseconds.
-        unbroken: Result of :meth:`unbroken` of the previous reader; these series continue.
+        offset_ns: Difference of UTC and the monotonic clock, nanoseconds.
+        unbroken: Result of :meth:`unbroken` of the previous reader. These series continue.
     """
 
     def __init__(
@@ -139,15 +139,15 @@ class PortReader:
         self._exchange = exchange
         self._offset_ns = offset_ns
         self._partial: dict[int, tuple[mads.PortCounterValues, Reply, bool] | str] = {}
-        # The reading that follows one that failed spans a gap; so does a session's first.
+        # The reading after a failed one spans a gap. So does a session's first.
         self._missed = [(target.guid, target.port) not in unbroken for target in targets]
         self._changed: dict[int, tuple[int, int, tuple[int, ...]]] = {}
         self.begin_errors()
 
     def unbroken(self) -> set[tuple[int, int]]:
         """GUID and port of the targets whose last reading did not fail."""
-        known = zip(self.targets, self._missed, strict=True)
-        return {(target.guid, target.port) for target, missed in known if not missed}
+        targets = zip(self.targets, self._missed, strict=True)
+        return {(target.guid, target.port) for target, missed in targets if not missed}
 
     def begin_errors(self) -> None:
         """Report the counters of errors of every port at its next reading, as a segment needs."""
@@ -196,26 +196,28 @@ class PortReader:
         target = self.targets[index]
         mad = reply.mad
         if mad is None:
-            found: mads.PortCounterValues | None = None
+            counters: mads.PortCounterValues | None = None
         else:
-            found = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
+            counters = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
             if wide == target.extended_wait:
                 self._note_errors(index, mads.error_octets(mad, extended=wide), reply)
         if target.extended and not target.extended_wait:
             other = self._partial.pop(index, None)
             if other is None:
-                self._partial[index] = reply.problem if found is None else (found, reply, wide)
+                self._partial[index] = (
+                    reply.problem if counters is None else (counters, reply, wide)
+                )
                 return None
-            if found is None or isinstance(other, str):
-                return self._failed(index, other if isinstance(other, str) else reply.problem)
-            data, narrow = (found, other[0]) if wide else (other[0], found)
+            if counters is None or isinstance(other, str):
+                return self._note_failure(index, other if isinstance(other, str) else reply.problem)
+            data, narrow = (counters, other[0]) if wide else (other[0], counters)
             timed = other[1] if wide else reply
             return self._row(index, data, narrow.xmit_wait, timed)
-        if found is None:
-            return self._failed(index, reply.problem)
-        return self._row(index, found, found.xmit_wait, reply)
+        if counters is None:
+            return self._note_failure(index, reply.problem)
+        return self._row(index, counters, counters.xmit_wait, reply)
 
-    def _failed(self, index: int, problem: str) -> str:
+    def _note_failure(self, index: int, problem: str) -> str:
         self._missed[index] = True
         return problem
 
@@ -225,8 +227,8 @@ class PortReader:
         target = self.targets[index]
         flags = int(Flag.GAP) if self._missed[index] else 0
         self._missed[index] = False
-        # Some agents count without announcing it; one that returns 0 and announces nothing does
-        # not.
+        # Some agents count without announcing it. An agent that returns 0 and announces nothing
+        # does not count.
         if not wait and not (target.wait or target.extended_wait):
             flags |= int(Flag.NO_COUNTER)
         return (
@@ -282,8 +284,8 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
 def errors_frame(errors: Rows, rows: Rows, table: TargetTable) -> pl.DataFrame:
     """Convert counters of errors to rows of ``port_events.READINGS``.
 
-    A counter that is 0 all the time has no rows; of others the table has the first value, each
-    change, and the value at the last reading.
+    A counter that stays 0 has no rows. Of others the table has the first value, each change, and
+    the value at the last reading.
 
     Args:
         errors: Rows of ``ERRORS``, those of a port in order.
@@ -291,9 +293,11 @@ def errors_frame(errors: Rows, rows: Rows, table: TargetTable) -> pl.DataFrame:
         table: The targets.
     """
     ends, values = last_of_each(rows), last_of_each(errors)
-    known, end_of, value_of = np.intersect1d(ends["target"], values["target"], return_indices=True)
-    closing = np.empty(len(known), ERRORS)
-    closing["target"], closing["time_ns"] = known, ends["time_ns"][end_of]
+    targets, end_of, value_of = np.intersect1d(
+        ends["target"], values["target"], return_indices=True
+    )
+    closing = np.empty(len(targets), ERRORS)
+    closing["target"], closing["time_ns"] = targets, ends["time_ns"][end_of]
     closing["values"] = values["values"][value_of]
     errors = np.concatenate([errors, closing])
     errors = errors[np.argsort(errors["target"], kind="stable")]

@@ -1,15 +1,15 @@
-"""Append-only segments of checksummed records: what a collector writes while it runs.
+"""Append-only segments of checksummed records, which a collector writes while it runs.
 
 A segment is eight octets of magic followed by records::
 
     length u32 | crc32 u32 | kind u8 | 3 zeros | payload (length octets)
 
-all little-endian; the checksum covers the kind and the payload. The first record is the header
-(``H``, zlib-compressed JSON: what is read, and how), followed by readings (``R``, rows of
+all little-endian. The checksum covers the kind and the payload. The first record is the header
+(``H``, zlib-compressed JSON: the targets and the settings), followed by readings (``R``, rows of
 ``readings.RAW``), counters of errors (``C``, zlib-compressed rows of ``readings.ERRORS``) and
-events (``E``, JSON). A record is written with one system call and never
-overwritten, so a killed process leaves whole records and at most one torn record at the end, which
-the checksum reveals. A segment is never opened for writing again.
+events (``E``, JSON). A record is written with one system call and never overwritten, so a killed
+process leaves whole records and at most one torn record at the end, which the checksum reveals. A
+segment is never opened for writing again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskFullError(CounterError):
-    """The disk is full; the write may succeed later."""
+    """The disk is full. The write may succeed later."""
 
 
 MAGIC: Final = b"TBSEG01\n"
@@ -52,7 +52,7 @@ _MARK_OCTETS: Final = 4
 
 @dataclass
 class Segment:
-    """What a segment holds.
+    """Content of a segment.
 
     Attributes:
         targets: The ports to which ``rows["target"]`` refers by index.
@@ -86,7 +86,7 @@ class SegmentWriter:
     """Writes one segment.
 
     Args:
-        path: File to create; must not exist.
+        path: File to create. It must not exist.
         targets: The ports that readings refer to by index.
         facts: How the readings are collected; plain data.
 
@@ -189,26 +189,26 @@ def read_segment(path: Path) -> Segment | None:
     data = path.read_bytes()
     if not data.strip(b"\0"):
         return None
-    found = list(_records(data))
-    headed = bool(found) and found[0].kind == _HEAD
+    records = list(_records(data))
+    headed = bool(records) and records[0].kind == _HEAD
     if data[: len(MAGIC)] != MAGIC[: len(data)] and not headed:
         raise CounterError(
             "is not a segment of port counters",
             file=path,
             remedy="move the file out of the folder",
         )
-    if not found:
+    if not records:
         return None
     segment = Segment([], {}, np.empty(0, RAW), header_damaged=True)
     if headed:
-        segment = _head(path, found[0].payload(data))
-    segment.torn_bytes = len(data) - found[-1].end
-    whole = sum(record.end - record.start for record in found)
-    segment.damaged_bytes = found[-1].end - whole - len(MAGIC)
+        segment = _head(path, records[0].payload(data))
+    segment.torn_bytes = len(data) - records[-1].end
+    record_bytes = sum(record.end - record.start for record in records)
+    segment.damaged_bytes = records[-1].end - record_bytes - len(MAGIC)
     if data[: len(MAGIC)] != MAGIC:
         segment.damaged_bytes += len(MAGIC)
     if not segment.header_damaged:
-        _fill(segment, found, data)
+        _fill(segment, records, data)
     return segment
 
 
@@ -225,7 +225,7 @@ class _Record:
 
 
 def _records(data: bytes) -> Iterator[_Record]:
-    """The whole records of a segment, in order; octets between them are damaged."""
+    """The complete records of a segment, in order. Octets between them are damaged."""
     place = len(MAGIC)
     while True:
         record = _record_at(data, place)
@@ -255,13 +255,13 @@ def _record_at(data: bytes, place: int) -> _Record | None:
     return _Record(kind, place, start + length) if sound else None
 
 
-def _fill(segment: Segment, found: Sequence[_Record], data: bytes) -> None:
-    """Add the readings and events of ``found`` to ``segment``."""
+def _fill(segment: Segment, records: Sequence[_Record], data: bytes) -> None:
+    """Add the readings and events of ``records`` to ``segment``."""
     blocks: list[Rows] = []
     errors: list[Rows] = [segment.errors]
     breaks: list[int] = []
     taken, end = 0, len(MAGIC)
-    for record in found:
+    for record in records:
         if record.start != end:
             breaks.append(taken)
         end = record.end

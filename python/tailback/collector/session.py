@@ -45,7 +45,7 @@ class CollectorSettings:
         sweeps: Number of sweeps, None for no limit.
         duration_ns: How long to collect, None for no limit.
         hosts: Also read the ports of adapters.
-        fabric: Discovery file that lists the ports; None discovers them.
+        fabric: Discovery file that lists the ports. None discovers them.
         rediscover_ns: Look for changes of the subnet this often, None never.
         tick_ns: Length of a tick for all ports, None takes that of ``ticks``.
         roll_ns: Time after which a segment is finished and compacted.
@@ -111,7 +111,7 @@ class CollectorSession:
         exchange: Where requests go.
         collection: Where readings go.
         board: State that the metrics endpoint publishes.
-        log: Gets lines for the administrator; device names in them are unescaped.
+        log: Gets lines for the administrator. Device names in them are unescaped.
         clock: Monotonic clock in nanoseconds, the one of ``exchange``.
         sleep: Waits the given seconds of that clock.
     """
@@ -149,11 +149,11 @@ class CollectorSession:
         self._begun_ns = self._clock()
 
     def stop(self) -> None:
-        """End after the requests in flight; safe in a signal handler."""
+        """End after the requests in flight. Safe in a signal handler."""
         self._stop = True
 
     def rediscover(self) -> None:
-        """Look for changes of the subnet at the next opportunity; safe in a signal handler."""
+        """Look for changes of the subnet at the next opportunity. Safe in a signal handler."""
         self._rediscover = True
 
     def run(self) -> SessionSummary:
@@ -204,7 +204,14 @@ class CollectorSession:
         while not self._stopped():
             started = self._clock()
             sent, cpu = self._exchange.totals.sent, time.process_time()
-            sweep(reader, self._exchange, order, self._take, self._fail, self._stopped)
+            sweep(
+                reader,
+                self._exchange,
+                order,
+                self._store_reading,
+                self._count_failure,
+                self._stopped,
+            )
             self._flush()
             seconds = (self._clock() - started) / 1e9
             self.summary.sweep_seconds += seconds
@@ -238,14 +245,14 @@ class CollectorSession:
         self._last_reader = reader
         return reader, spread(self._targets)
 
-    def _take(self, row: tuple[int, ...]) -> None:
+    def _store_reading(self, row: tuple[int, ...]) -> None:
         self._buffer.append(row)
         if self._failing:
             self._answered.add(self._targets[row[1]].node_name)
         if self._clock() - self._flushed_ns >= FLUSH_NS:
             self._flush()
 
-    def _fail(self, target: PortTarget, problem: str) -> None:
+    def _count_failure(self, target: PortTarget, problem: str) -> None:
         self.summary.failed += 1
         self._board.failed[target.node_name] += 1
         self._failures[target.node_name, problem] += 1
@@ -273,7 +280,7 @@ class CollectorSession:
         self._sync()
         too_old = now - self._rolled_ns >= self.settings.roll_ns
         if (too_old or self._journal.size_bytes >= ROLL_BYTES) and not self._journal.full:
-            self._roll()
+            self._roll_segment()
 
     def _sync(self) -> None:
         """Flush to the disk if it is due."""
@@ -283,7 +290,7 @@ class CollectorSession:
             self._journal.sync()
 
     def _report_failures(self) -> None:
-        """Record failures since the last call; log when a device starts and stops failing."""
+        """Record failures since the last call, and log when a device starts or stops failing."""
         self._board.unreachable = len(self._exchange.unresponsive_nodes)
         new: dict[str, list[str]] = {}
         failed_now: Counter[str] = Counter()
@@ -325,7 +332,7 @@ class CollectorSession:
             self._journal.event({"time_ns": now, "what": what, **facts})
 
     def _housekeeping(self) -> bool:
-        """Sync and rediscover if it is due; returns whether the ports changed."""
+        """Sync and rediscover if it is due. Returns whether the ports changed."""
         if self._journal.full:
             self._journal.flush()
         self._sync()
@@ -335,7 +342,7 @@ class CollectorSession:
         return (self._rediscover or old) and self._find_ports(first=False)
 
     def _find_ports(self, *, first: bool) -> bool:
-        """Find the ports and begin a segment for them; returns whether they changed."""
+        """Find the ports and begin a segment for them. Returns whether they changed."""
         self._rediscover = False
         self._discovered_ns = self._clock()
         self._exchange.reset_unresponsive()
@@ -362,7 +369,7 @@ class CollectorSession:
         ports = counted(len(subnet.targets), "port")
         self._log(f"{counted(subnet.nodes, 'device')}, {ports}")
         self._board.begin(self._targets, self._earlier_readings() if first else None)
-        self._roll()
+        self._roll_segment()
         for name, problem in subnet.problems:
             self._event("discovery", node=name, problem=problem)
         return True
@@ -378,13 +385,13 @@ class CollectorSession:
     def _ask_for_ports(self) -> Subnet:
         settings = self.settings
         if settings.fabric is not None:
-            found = read_targets(settings.fabric, hosts=settings.hosts, tick_ns=settings.tick_ns)
+            subnet = read_targets(settings.fabric, hosts=settings.hosts, tick_ns=settings.tick_ns)
         else:
-            found = discover(self._exchange, hosts=settings.hosts, tick_ns=settings.tick_ns)
-            found = keep_unseen(found, self._targets)
-        return survey(self._exchange, found, self._targets)
+            subnet = discover(self._exchange, hosts=settings.hosts, tick_ns=settings.tick_ns)
+            subnet = keep_unseen(subnet, self._targets)
+        return survey(self._exchange, subnet, self._targets)
 
-    def _roll(self) -> None:
+    def _roll_segment(self) -> None:
         """Finish the segment, begin the next one and compact the finished ones."""
         facts = {
             "interval_ns": self.settings.interval_ns,

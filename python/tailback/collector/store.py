@@ -88,8 +88,7 @@ class Clock:
     """The clock of a session: UTC at its start, continued by the monotonic clock of the machine.
 
     Attributes:
-        boot: Identifies the boot of the machine, within which monotonic times can be compared; 0
-            where it is unknown.
+        boot: Boot of the machine, within which monotonic times can be compared. 0 if unknown.
         offset_ns: UTC minus monotonic time, nanoseconds.
     """
 
@@ -123,7 +122,7 @@ class Collection:
     """The folder of a collection, held by one collector at a time.
 
     Args:
-        path: The folder; created if it does not exist, continued if it is a collection.
+        path: The folder. It is created if it does not exist, and continued if it is a collection.
 
     Raises:
         CounterError: The folder holds something else, belongs to another user, cannot be written,
@@ -187,9 +186,9 @@ class Collection:
 
     def segments(self) -> list[Path]:
         """Segments that are not compacted yet, oldest first."""
-        found = (self.path / "segments").glob(f"*{SUFFIX}")
+        files = (self.path / "segments").glob(f"*{SUFFIX}")
         # Ignore other names, for example a user's copy of a segment.
-        return sorted(path for path in found if path.name[: -len(SUFFIX)].isdecimal())
+        return sorted(path for path in files if path.name[: -len(SUFFIX)].isdecimal())
 
     def compact(self, being_written: Path | None = None) -> list[str]:
         """Convert every segment to Parquet, except the one being written.
@@ -198,7 +197,7 @@ class Collection:
             Notes: octets lost at the end of a segment or within it, segments with a damaged header.
 
         Raises:
-            CounterError: A file cannot be read or written; its segment stays.
+            CounterError: A file cannot be read or written. Its segment stays.
         """
         notes = []
         for path in self.segments():
@@ -224,15 +223,15 @@ class Collection:
         table = TargetTable.of(segment.targets)
         name = f"{number:06d}"
         clock = Clock.of(segment.facts)
-        carried = self._carried(number, table, clock)
+        carried = self._carry_over(number, table, clock)
         _flag_first(segment.rows, carried.other_speed)
-        known = np.concatenate([carried.rows, segment.rows])
-        before, after = pairs(known)
+        rows = np.concatenate([carried.rows, segment.rows])
+        before, after = pairs(rows)
         errors = np.concatenate([carried.errors, segment.errors])
         parts = (
             ("readings", readings_frame(segment.rows, table)),
             ("intervals", intervals_frame(before, after, table)),
-            ("errors", errors_frame(errors, known, table)),
+            ("errors", errors_frame(errors, rows, table)),
         )
         for folder, frame in parts:
             _replace(self.path / folder / f"{name}.parquet", _parquet_writer(frame))
@@ -241,7 +240,7 @@ class Collection:
             _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
         # If a segment has no reading of a port, the last reading before it still counts.
         clocks = [*carried.clocks, *[clock] * len(segment.rows)]
-        carry = _last_of_each(known, table, clocks, last_of_each(errors))
+        carry = _last_of_each(rows, table, clocks, last_of_each(errors))
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
         _replace(
             self.path / FOLDER / f"{name}.json",
@@ -254,14 +253,13 @@ class Collection:
 
     def last_readings(self, targets: Sequence[PortTarget], clock: Clock) -> Rows:
         """The last reading of each target in the compacted part, with times of ``clock``."""
-        return self._carried(self._next_number(), TargetTable.of(targets), clock).rows
+        return self._carry_over(self._next_number(), TargetTable.of(targets), clock).rows
 
-    def _carried(self, number: int, table: TargetTable, clock: Clock) -> Carried:
+    def _carry_over(self, number: int, table: TargetTable, clock: Clock) -> Carried:
         """The last reading of each target before segment ``number``, as rows of its table.
 
-        A reading of the same boot gets the time that ``clock`` would have given it, so that a step
-        of the machine's clock between two sessions neither prevents an interval nor changes its
-        length.
+        A reading of the same boot gets the time of ``clock``. A step of the machine's clock between
+        two sessions then neither prevents an interval nor changes its length.
         """
         files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
         if not files:
@@ -313,11 +311,11 @@ class Collection:
         return Carried(kept, kept["target"][changed], clocks, errors)
 
     def _next_number(self) -> int:
-        # Tables may have been moved elsewhere, and a number must not be reused; the last readings
+        # Tables may have been moved elsewhere, and a number must not be reused. The last readings
         # of ports remain. Other names are the user's own files.
         names = [p.name for part in (".", *_PARTS) for p in (self.path / part).iterdir()]
-        found = (_NUMBERED.fullmatch(name) for name in names)
-        return max((int(match[1]) for match in found if match), default=0) + 1
+        matches = (_NUMBERED.fullmatch(name) for name in names)
+        return max((int(match[1]) for match in matches if match), default=0) + 1
 
 
 def _loss_notes(path: Path, segment: Segment) -> list[str]:
@@ -366,11 +364,11 @@ def _last_of_each(
 
 def _check_format(mark: Path) -> None:
     try:
-        found = json.loads(content(mark, CounterError))
-        known = found["what"] == "port counters" and found["format"] == FORMAT
+        facts = json.loads(content(mark, CounterError))
+        is_readable = facts["what"] == "port counters" and facts["format"] == FORMAT
     except (CounterError, ValueError, KeyError, TypeError):
-        known = False
-    if not known:
+        is_readable = False
+    if not is_readable:
         raise CounterError(
             "is not a collection this version can continue",
             file=mark,
@@ -382,7 +380,7 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file next to ``path`` and rename it once it is complete and on the disk.
 
     Raises:
-        CounterError: It cannot be written; no partial file is left.
+        CounterError: It cannot be written. No partial file is left.
     """
     new = path.with_name(f".{path.name}.new")
     try:

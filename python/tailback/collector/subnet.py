@@ -1,4 +1,4 @@
-"""The ports of a subnet to read: what a repeated discovery keeps, and their ticks."""
+"""The ports of a subnet to read: those kept by a repeated discovery, and their ticks."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from tailback.collector.exchange import NO_RETRY, MadExchange, Request
 from tailback.port_counters.targets import GIVEN, PortTarget, Subnet
 
 
-def keep_unseen(found: Subnet, known: Sequence[PortTarget]) -> Subnet:
+def keep_unseen(subnet: Subnet, previous: Sequence[PortTarget]) -> Subnet:
     """Keep the ports that a discovery missed because an answer was lost.
 
     A port that its device reports as down is removed, and so is a missing device if all others
     answered. A device that did not report its name keeps the earlier one.
 
     Args:
-        found: The discovery.
-        known: The ports of the one before.
+        subnet: The discovery.
+        previous: The ports of the one before.
     """
-    names = {target.guid: target.node_name for target in known}
+    names = {target.guid: target.node_name for target in previous}
     targets = [
         replace(t, node_name=names.get(t.guid, t.node_name))
         if t.node_name == unnamed(t.guid)
         else t
-        for t in found.targets
+        for t in subnet.targets
     ]
     there = {(target.guid, target.port) for target in targets}
     owner = {target.lid: target.guid for target in targets}
     unseen = [
         target
-        for target in known
+        for target in previous
         if (target.guid, target.port) not in there
         and owner.get(target.lid, target.guid) == target.guid
         and (
-            (target.guid, target.port) in found.unanswered
+            (target.guid, target.port) in subnet.unanswered
             # The state of port 0 contains the address of all ports of a switch.
-            or (target.switch and (target.guid, 0) in found.unanswered)
-            or (found.incomplete and target.guid not in found.devices)
+            or (target.switch and (target.guid, 0) in subnet.unanswered)
+            or (subnet.incomplete and target.guid not in subnet.devices)
         )
     ]
-    problems = list(found.problems)
+    problems = list(subnet.problems)
     if unseen:
         problems.append(("the subnet", f"kept ports that could not be seen: {len(unseen)}"))
     targets = sorted([*targets, *unseen], key=lambda target: (target.guid, target.port))
-    return replace(found, targets=targets, problems=problems)
+    return replace(subnet, targets=targets, problems=problems)
 
 
 def unnamed(guid: int) -> str:
@@ -53,7 +53,7 @@ def unnamed(guid: int) -> str:
     return f"0x{guid:016x}"
 
 
-def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = ()) -> Subnet:
+def survey(exchange: MadExchange, subnet: Subnet, previous: Sequence[PortTarget] = ()) -> Subnet:
     """Query the capabilities and the tick of every performance agent once.
 
     An agent that reports an error is left out. One that does not answer keeps its earlier
@@ -63,14 +63,14 @@ def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = 
     Args:
         exchange: Where requests go.
         subnet: The ports.
-        known: The ports of an earlier discovery.
+        previous: The ports of an earlier discovery.
     """
     agents = {target.lid: target for target in subnet.targets}
     for lid in agents:
         request = mads.performance_get(mads.CLASS_PORT_INFO)
         exchange.submit(Request(lid, mads.CLASS_PERFORMANCE, lid, request, lid))
     can: dict[int, mads.Capability | None] = {}
-    before = {target.guid: target for target in known}
+    before = {target.guid: target for target in previous}
     problems = list(subnet.problems)
     for reply in exchange.results():
         lid = reply.request.tag
@@ -96,11 +96,11 @@ def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = 
         for target in subnet.targets
         if (ability := can[target.lid]) is not None
     ]
-    return Subnet(_stated_ticks(exchange, targets, known), problems)
+    return Subnet(_stated_ticks(exchange, targets, previous), problems)
 
 
 def _stated_ticks(
-    exchange: MadExchange, targets: list[PortTarget], known: Sequence[PortTarget]
+    exchange: MadExchange, targets: list[PortTarget], previous: Sequence[PortTarget]
 ) -> list[PortTarget]:
     """The ports with the tick that their device states.
 
@@ -108,10 +108,10 @@ def _stated_ticks(
     attribute is optional, and ibsim 0.12 ends the subnet manager if its own device is asked: it
     forwards the request to opensm, which takes it for an answer (``perfquery -c`` does the same).
 
-    One port of each agent is asked, as a device has one clock for its samples, and only once: an
-    attribute that a device lacks does not appear later.
+    One port of each agent is asked, since a device has one clock for its samples. It is asked only
+    once, since a missing attribute does not appear later.
     """
-    stated = {target.guid: target.tick_bytes for target in known}
+    stated = {target.guid: target.tick_bytes for target in previous}
     asked = {t.lid: t for t in targets if t.tick_high_ns is not None and t.guid not in stated}
     for lid, target in asked.items():
         request = mads.performance_get(mads.PORT_SAMPLES_CONTROL, target.port)

@@ -1,7 +1,7 @@
 """The user-space MAD device, accessed through libibumad, which is loaded on demand.
 
 Requests are written to the device and answers read from it, without a process per query, so many
-can be in flight at once. The library is Debian's ``libibumad3``; it is not needed for building.
+can be in flight at once. The library is Debian's ``libibumad3``. It is not needed for building.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Answer:
 
 
 class MadPort(Protocol):
-    """Sends and receives MADs; tests implement it in Python."""
+    """Sends and receives MADs. Tests implement it in Python."""
 
     def send(self, mad_class: int, lid: int, mad: bytearray, timeout_ms: int) -> None:
         """Send one request; raises OSError when the device refuses it."""
@@ -65,8 +65,8 @@ class UmadPort:
     """One InfiniBand port of this machine, as libibumad sees it.
 
     Args:
-        adapter: Name such as ``"mlx5_0"``; None takes the first with an active port.
-        port: Port of that adapter; 0 takes the first active one.
+        adapter: Name such as ``"mlx5_0"``. None takes the first with an active port.
+        port: Port of that adapter. 0 takes the first active one.
         service_level: Service level requests are sent on.
 
     Raises:
@@ -109,7 +109,7 @@ class UmadPort:
         return agent
 
     def send(self, mad_class: int, lid: int, mad: bytearray, timeout_ms: int) -> None:
-        """Send one request; the kernel reports ETIMEDOUT after ``timeout_ms``."""
+        """Send one request. The kernel reports ETIMEDOUT after ``timeout_ms``."""
         general = mad_class == mads.CLASS_PERFORMANCE
         out = self._out_view
         _ADDRESS.pack_into(
@@ -139,7 +139,7 @@ class UmadPort:
         return Answer(error, bytes(self._in_view[self._head :]))
 
     def close(self) -> None:
-        """Release the device; closing twice does nothing."""
+        """Release the device. Closing twice does nothing."""
         if self._port >= 0:
             self._library.umad_close_port(self._port)
             self._port = -1

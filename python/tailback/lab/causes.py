@@ -26,7 +26,7 @@ class Flow:
 
 @dataclass
 class Setting:
-    """How a run differs from the nominal one; causes are applied to it one by one.
+    """Differences of a run from the nominal one. Causes are applied to it one by one.
 
     Attributes:
         hosts: Host of each rank.
@@ -34,7 +34,7 @@ class Setting:
         rates_bps: Rates that are not nominal, by number of the link.
         environment: Variables for the program.
         flows: Other traffic.
-        causes: What was applied, as it stands in ``truth.json``.
+        causes: The applied causes, as in ``truth.json``.
     """
 
     hosts: list[str]
@@ -64,14 +64,14 @@ FORMS = {
 """How each cause is written."""
 
 _ONCE = frozenset({"imbalance", "noise", "placement", "one-spine"})
-"""Causes that a run has once; a second one would replace the first."""
+"""Causes that a run has only once. A second one would replace the first."""
 
 
 def apply(text: str, setting: Setting, plan: Plan) -> None:
     """Add a cause, as the user writes it, to a setting.
 
     Raises:
-        LabError: It cannot be understood, or names what the lab does not have.
+        LabError: It cannot be parsed, or names something that the lab does not have.
     """
     kind, _, detail = text.partition(":")
     if kind not in FORMS:
@@ -99,18 +99,18 @@ class _WrongError(Exception):
 
 
 def _match(pattern: str, text: str) -> re.Match[str]:
-    found = re.fullmatch(pattern, text)
-    if found is None:
+    match = re.fullmatch(pattern, text)
+    if match is None:
         raise _WrongError
-    return found
+    return match
 
 
 def _slow_cable(detail: str, setting: Setting, plan: Plan) -> None:
-    found = _match(r"(\w+)-(\w+)=(\d{1,2}(?:\.\d+)?)%", detail)
-    links = plan.cable(found[1], found[2])
+    match = _match(r"(\w+)-(\w+)=(\d{1,2}(?:\.\d+)?)%", detail)
+    links = plan.cable(match[1], match[2])
     if links is None:
-        raise _WrongError(f"there is no cable between {found[1]} and {found[2]}")
-    share = float(found[3]) / 100
+        raise _WrongError(f"there is no cable between {match[1]} and {match[2]}")
+    share = float(match[3]) / 100
     if share < 0.01:
         raise _WrongError("a cable needs at least 1 % of its rate")
     if links[0].number in setting.rates_bps:
@@ -131,17 +131,17 @@ def _slow_cable(detail: str, setting: Setting, plan: Plan) -> None:
 def _imbalance(detail: str, setting: Setting, plan: Plan) -> None:
     ranks: dict[int, float] = {}
     for part in detail.split(","):
-        found = _match(r"(\d{1,4})=(\d{1,3}(?:\.\d+)?)", part)
-        if int(found[1]) >= len(setting.hosts):
-            raise _WrongError(f"there is no rank {found[1]}; the last is {len(setting.hosts) - 1}")
-        ranks[int(found[1])] = float(found[2])
+        match = _match(r"(\d{1,4})=(\d{1,3}(?:\.\d+)?)", part)
+        if int(match[1]) >= len(setting.hosts):
+            raise _WrongError(f"there is no rank {match[1]}; the last is {len(setting.hosts) - 1}")
+        ranks[int(match[1])] = float(match[2])
     setting.environment["TAILBACK_LAB_SLOW"] = " ".join(f"{r}:{f}" for r, f in ranks.items())
     setting.causes.append({"kind": "imbalance", "compute_factor": ranks})
 
 
 def _noise(detail: str, setting: Setting, plan: Plan) -> None:
-    found = _match(r"(\d{1,2}(?:\.\d+)?)%,(\d{1,4})ms(?:,(\d{1,9}))?", detail)
-    share, length_ms, seed = float(found[1]) / 100, int(found[2]), int(found[3] or 1)
+    match = _match(r"(\d{1,2}(?:\.\d+)?)%,(\d{1,4})ms(?:,(\d{1,9}))?", detail)
+    share, length_ms, seed = float(match[1]) / 100, int(match[2]), int(match[3] or 1)
     setting.environment["TAILBACK_LAB_NOISE"] = f"{share} {length_ms} {seed}"
     setting.causes.append(
         {"kind": "noise", "share_of_iterations": share, "length_ms": length_ms, "seed": seed}
@@ -172,15 +172,15 @@ def _one_spine(detail: str, setting: Setting, plan: Plan) -> None:
 def _flows(text: str, on_s: float, off_s: float, setting: Setting, plan: Plan) -> list[Flow]:
     flows = []
     for part in text.split(","):
-        found = _match(r"(\w+)-(\w+)(?:\*(\d{1,2}))?", part)
-        for host in (found[1], found[2]):
+        match = _match(r"(\w+)-(\w+)(?:\*(\d{1,2}))?", part)
+        for host in (match[1], match[2]):
             if host not in plan.hosts:
                 raise _WrongError(f"there is no host {host}; {nearest(host, plan.hosts)}")
             if host in setting.hosts:
                 raise _WrongError(f"{host} runs ranks of the job; choose other hosts")
-        if found[1] == found[2]:
-            raise _WrongError(f"{found[1]} cannot send to itself")
-        flows += [Flow(found[1], found[2], on_s, off_s)] * int(found[3] or 1)
+        if match[1] == match[2]:
+            raise _WrongError(f"{match[1]} cannot send to itself")
+        flows += [Flow(match[1], match[2], on_s, off_s)] * int(match[3] or 1)
     return flows
 
 
@@ -194,11 +194,11 @@ def _cross_traffic(detail: str, setting: Setting, plan: Plan) -> None:
 
 
 def _bursts(detail: str, setting: Setting, plan: Plan) -> None:
-    found = _match(r"(.*),(\d{1,3}(?:\.\d+)?)s/(\d{1,3}(?:\.\d+)?)s", detail)
-    on_s, off_s = float(found[2]), float(found[3])
+    match = _match(r"(.*),(\d{1,3}(?:\.\d+)?)s/(\d{1,3}(?:\.\d+)?)s", detail)
+    on_s, off_s = float(match[2]), float(match[3])
     if on_s <= 0 or off_s <= 0:
         raise _WrongError("bursts and pauses need a length above 0")
-    _record_flows(_flows(found[1], on_s, off_s, setting, plan), setting)
+    _record_flows(_flows(match[1], on_s, off_s, setting, plan), setting)
 
 
 _APPLY = {
@@ -222,7 +222,7 @@ def draw(seed: int, plan: Plan) -> list[str]:
 
     Args:
         seed: The same seed draws the same.
-        plan: The lab; only causes that it can have are drawn.
+        plan: The lab. Only causes that are possible in it are drawn.
 
     Returns:
         Causes as :func:`apply` takes them.

@@ -122,7 +122,7 @@ def record_until(plan: Plan, file: Path, wait: Wait) -> None:
     Raises:
         LabError: The kernel refuses counters.
     """
-    # Late readings distort all rates; ten readings per second cost very little time.
+    # Late readings distort all rates, and ten readings per second cost very little time.
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     with ExitStack() as stack, gzip.open(file, "wt", encoding="ascii") as out:

@@ -15,13 +15,13 @@ from tailback.lab.plan import HASH_SEED, SYSCTLS, Plan
 from tailback.lab.spec import LabError, LabSpec, parse
 
 STATE = Path("/run/tailback-lab")
-"""One folder a lab: its specification, and what a run needs while it lasts."""
+"""One folder per lab, with its specification and the files of a run in progress."""
 
 _FILE = "lab.json"
 
 
 def bring_up(spec: LabSpec, sampled: PacketScheme | None = None) -> Plan:
-    """Create the fabric of a specification; on failure everything created is removed.
+    """Create the fabric of a specification. On failure everything created is removed.
 
     Args:
         spec: The specification.
@@ -156,10 +156,9 @@ def _unreadable(file: Path, error: Exception) -> LabError:
 
 @contextmanager
 def in_use(plan: Plan) -> Iterator[Path]:
-    """The lab belongs to this process; gives a fresh folder that goes at the end.
+    """Reserve the lab for this process, with a fresh folder that is removed at the end.
 
-    What an earlier run left, because it was killed, is ended and removed first; what this one
-    leaves, at the end.
+    Processes and files left by a killed run are removed first, and those of this run at the end.
 
     Raises:
         LabError: Another process uses the lab.
@@ -190,7 +189,7 @@ def in_use(plan: Plan) -> Iterator[Path]:
 
 
 def take_down(name: str) -> bool:
-    """Remove a lab: its processes, namespaces and folder; returns whether there was anything.
+    """Remove a lab: its processes, namespaces and folder. Returns whether there was anything.
 
     Can be repeated, and works on a lab that is half up.
     """

@@ -1,4 +1,4 @@
-"""Traffic from one host of a lab to another; runs in the hosts' namespaces as a program.
+"""Traffic from one host of a lab to another. It runs in the hosts' namespaces as a program.
 
 ::
 

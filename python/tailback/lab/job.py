@@ -17,7 +17,7 @@ from tailback.lab.plan import Command, Plan
 from tailback.lab.spec import LabError
 
 NOTES = "notes"
-"""Folder of the work folder where ranks may write what they measured themselves."""
+"""Folder in the work folder where ranks may write their own measurements."""
 
 _FIRST_PORT = 20_000
 _SHOWN_LINES = 30
@@ -38,7 +38,7 @@ def run(
 
     Args:
         plan: A lab that is up.
-        setting: Where the ranks run, and what the program finds in its environment.
+        setting: Hosts of the ranks, and environment of the program.
         program: The program and its arguments.
         work: An empty folder of the lab.
         marked: Mark the sockets of ranks, so that receivers know whose samples they have.
@@ -96,7 +96,7 @@ def run(
 
 
 def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path) -> list[str]:
-    # Open MPI knows networks of IPv4 only; the hosts have one interface besides the loopback.
+    # Open MPI only supports networks of IPv4. The hosts have one interface besides the loopback.
     network = "10.0.0.0/8" if plan.ip == 4 else "e0"
     other = 10 - plan.ip
     parameters = {
@@ -135,7 +135,7 @@ def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path
 
 
 def _library(work: Path, *, marked: bool) -> Path:
-    """The library that makes waiting ranks sleep, and marks their sockets; compiled."""
+    """The compiled library that makes waiting ranks sleep, and marks their sockets."""
     library = work / "ranks.so"
     names = ["pause.c", "mark.c"] if marked else ["pause.c"]
     with as_file(files("tailback.lab")) as folder:

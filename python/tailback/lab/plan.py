@@ -1,4 +1,4 @@
-"""What a lab consists of: nodes, addresses, links, and the commands that make them.
+"""The parts of a lab: nodes, addresses and links, and the commands that make them.
 
 Nothing here touches the machine.
 """
@@ -45,7 +45,7 @@ class Link:
     """One direction of a cable.
 
     Attributes:
-        number: From 1, in the order of ``links.csv``; the two directions of a cable follow each
+        number: From 1, in the order of ``links.csv``. The two directions of a cable follow each
             other.
         source: Node that sends.
         target: Node that receives.
@@ -69,7 +69,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Command:
-    """A program to run: its arguments, and what it reads from standard input."""
+    """A program to run: its arguments and its standard input."""
 
     arguments: tuple[str, ...]
     text: str = ""
@@ -135,7 +135,7 @@ class Plan:
         return links
 
     def _address(self, network: tuple[int, int], end: int) -> str:
-        """Address in the network of a cable; the last three bytes are the same in both versions."""
+        """Address in the network of a cable. The last three bytes are the same in both versions."""
         first, second = network
         if self.ip == 4:
             return f"10.{first}.{second}.{end}"
@@ -157,10 +157,10 @@ class Plan:
         """The last three bytes of a host's address, which packet ids are made of."""
         return int.from_bytes(ipaddress.ip_address(self.address(host)).packed[-3:])
 
-    def cable(self, one: str, other: str) -> tuple[Link, Link] | None:
+    def cable(self, node: str, other: str) -> tuple[Link, Link] | None:
         """Both directions of the cable between two nodes; None if there is none."""
-        found = [link for link in self.links if {link.source, link.target} == {one, other}]
-        return (found[0], found[1]) if found else None
+        links = [link for link in self.links if {link.source, link.target} == {node, other}]
+        return (links[0], links[1]) if links else None
 
     def create(self) -> Command:
         """The command that makes the namespaces and cables."""
@@ -181,7 +181,7 @@ class Plan:
             lines = ["link set dev lo up"]
             for link in (link for link in self.links if link.source == node):
                 lines += [
-                    # One segment a packet: queues and counters see what a real wire carries.
+                    # One segment per packet, so queues and counters see the packets of a real wire.
                     f"link set dev {link.interface} gso_max_segs 1",
                     # No other node can have the address.
                     f"addr add {link.address}/24 dev {link.interface}"
@@ -203,7 +203,7 @@ class Plan:
         return commands
 
     def settle(self, rates_bps: dict[int, int], spines: list[str]) -> list[Command]:
-        """Commands that set rates and the spines in use; they can be repeated.
+        """Commands that set rates and the spines in use. They can be repeated.
 
         Args:
             rates_bps: Rates of links that differ from the nominal one, by number of the link.
@@ -211,7 +211,7 @@ class Plan:
         """
         shape, commands = self.spec.fabric, []
         for node in self.nodes:
-            own = [link for link in self.links if link.source == node]
+            outgoing = [link for link in self.links if link.source == node]
             commands.append(
                 self._batch(
                     "tc",
@@ -220,7 +220,7 @@ class Plan:
                         f"qdisc replace dev {link.interface} root tbf "
                         f"rate {rates_bps.get(link.number, link.rate_bps)}bit "
                         f"burst {shape.burst} limit {shape.queue}"
-                        for link in own
+                        for link in outgoing
                     ],
                 )
             )
@@ -249,11 +249,11 @@ class Plan:
             lines = []
             for link in (link for link in self.links if link.source == node):
                 lines.append(f"qdisc add dev {link.interface} clsact")
-                ways = ("egress", "ingress") if node in self.hosts else ("egress",)
+                directions = ("egress", "ingress") if node in self.hosts else ("egress",)
                 lines += [
                     f"filter add dev {link.interface} {way} bpf direct-action "
                     f"object-pinned {programs}/tailback_{way}"
-                    for way in ways
+                    for way in directions
                 ]
             commands.append(self._batch("tc", node, lines))
         return commands

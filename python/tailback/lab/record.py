@@ -1,4 +1,4 @@
-"""A case: what a diagnosis may see of one run in a lab, and separately the truth."""
+"""A case: the files of a lab run that a diagnosis may read and, apart from them, the truth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AFTERWARDS_S = 0.5
 
 @dataclass(frozen=True)
 class RankNotes:
-    """What one rank of a program measured itself, in seconds.
+    """Times measured by one rank of a program, seconds.
 
     Attributes:
         rank: The rank.
@@ -80,12 +80,12 @@ def record(
     for text in written:
         causes.apply(text, setting, plan)
     system.require(system.FABRIC_TOOLS | system.JOB_TOOLS)
-    found = shutil.which(program[0])
-    if found is None:
+    program_path = shutil.which(program[0])
+    if program_path is None:
         raise LabError(
             f"{program[0]!r} is not a program", remedy="give its path, like ./halo, after --"
         )
-    command = [str(Path(found).resolve()), *program[1:]]
+    command = [str(Path(program_path).resolve()), *program[1:]]
     with AtomicDirectory(out, force=force) as folder, fabric.in_use(plan) as work:
         if path_seed is not None:
             fabric.seed_paths(plan, path_seed)
@@ -148,7 +148,7 @@ def _write_fabric(plan: Plan, setting: Setting, folder: Path) -> None:
 
 
 def _notes(folder: Path) -> list[RankNotes]:
-    """What the ranks wrote; nothing if the program does not do that."""
+    """Notes written by the ranks; empty if the program writes none."""
     notes = []
     for file in folder.iterdir():
         try:
@@ -160,7 +160,7 @@ def _notes(folder: Path) -> list[RankNotes]:
                 file=file.name,
                 remedy="write it as examples/lab/halo.c does",
             ) from None
-    return sorted(notes, key=lambda one: one.rank)
+    return sorted(notes, key=lambda entry: entry.rank)
 
 
 def _write_clock(notes: list[RankNotes], folder: Path) -> None:
@@ -171,11 +171,11 @@ def _write_clock(notes: list[RankNotes], folder: Path) -> None:
     trace = load(folder / "trace")
     barrier = [number for number, name in trace.regions.items() if name == "MPI_Barrier"]
     rows = []
-    for one in notes:
-        mine = (trace.calls.rank == one.rank) & np.isin(trace.calls.region, barrier)
+    for rank in notes:
+        mine = (trace.calls.rank == rank.rank) & np.isin(trace.calls.region, barrier)
         if mine.any():
             traced = int(trace.calls.enter[mine].min()) / trace.ticks_per_second
-            rows.append((one.rank, f"{one.first_barrier - traced:.6f}"))
+            rows.append((rank.rank, f"{rank.first_barrier - traced:.6f}"))
     _write_csv(folder / "clock.csv", "rank,trace_zero_unix_s", rows)
 
 
@@ -188,14 +188,14 @@ def _write_truth(
         "ranks": len(setting.hosts),
     }
     if notes:
-        start, end = min(one.start for one in notes), max(one.end for one in notes)
+        start, end = min(rank.start for rank in notes), max(rank.end for rank in notes)
         truth |= {
             "loop_start_unix": start,
             "loop_end_unix": end,
             "loop_s": end - start,
-            "computed_s": [one.computed for one in notes],
-            "waited_s": [one.waited for one in notes],
-            "agreed_s": [one.agreed for one in notes],
+            "computed_s": [rank.computed for rank in notes],
+            "waited_s": [rank.waited for rank in notes],
+            "agreed_s": [rank.agreed for rank in notes],
         }
     (folder / "truth").mkdir(exist_ok=True)
     (folder / "truth" / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")

@@ -76,11 +76,11 @@ class LabSpec(_SpecSection):
 
     @model_validator(mode="after")
     def _hosts_exist(self) -> LabSpec:
-        known = self.host_names()
+        names = self.host_names()
         for host in self.job.hosts:
-            if host not in known:
+            if host not in names:
                 raise InvalidValueError(
-                    f"[job] hosts: there is no host {host!r}", f"{nearest(host, known)}"
+                    f"[job] hosts: there is no host {host!r}", f"{nearest(host, names)}"
                 )
             if self.job.hosts.count(host) > 1:
                 raise InvalidValueError(
@@ -116,7 +116,7 @@ def parse(data: dict[str, Any], file: Path | None = None) -> LabSpec:
         return LabSpec.model_validate(data)
     except ValidationError as error:
         # An unknown key first: it is often a misspelt one that is then missing.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
         raise _explain(dict(first), file) from None
 
 

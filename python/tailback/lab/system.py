@@ -1,4 +1,4 @@
-"""What a lab requires of the machine: root, programs, network namespaces."""
+"""Requirements of a lab on the machine: root, programs, network namespaces."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def mpirun() -> str:
 
 
 def run(command: Command) -> str:
-    """Run a program; returns what it printed.
+    """Run a program and return its output.
 
     Raises:
-        LabError: It failed; the message has the first line of its error output.
+        LabError: It failed. The message has the first line of its error output.
     """
     try:
         done = subprocess.run(
@@ -119,7 +119,7 @@ def write_sysctl(key: str, value: str, *, optional: bool = False) -> None:
 
 @contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """Context manager: the calling thread is in a network namespace; its new sockets stay there."""
+    """Context manager: the calling thread is in a network namespace. Its new sockets stay there."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def enter(descriptor: int) -> None:
@@ -170,7 +170,7 @@ def _processes(namespaces: list[str]) -> list[int]:
 
 
 def end_processes(namespaces: list[str]) -> int:
-    """End every process in the namespaces, first by SIGTERM; returns how many there were.
+    """End every process in the namespaces, first by SIGTERM. Returns how many there were.
 
     Raises:
         LabError: A process cannot be ended.

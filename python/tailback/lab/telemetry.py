@@ -21,10 +21,10 @@ from tailback.lab.plan import Command, Plan
 from tailback.lab.spec import LabError
 
 SAMPLES = "samples.csv"
-"""What receivers counted, in the folder of a case."""
+"""File of the counts of receivers in the folder of a case."""
 
 LINKS = "links.csv"
-"""What ports counted, in the folder of the truth."""
+"""File of the counts of ports in the folder of the truth."""
 
 TOOLS = {"clang": "clang", "bpftool": "bpftool", "mount": "mount", "umount": "mount"}
 """Programs that build and load the programs, and the Debian package that has each."""
@@ -118,12 +118,12 @@ def _run(*arguments: str) -> None:
 
 def multiarch() -> list[str]:
     """Where Debian has the headers of this machine's architecture, which no BPF compiler knows."""
-    found = Path("/usr/include").glob("*-linux-gnu/asm")
-    return [f"-I{path.parent}" for path in found]
+    folders = Path("/usr/include").glob("*-linux-gnu/asm")
+    return [f"-I{path.parent}" for path in folders]
 
 
 def remove(folder: Path) -> None:
-    """Unmount what was installed in the folder of a lab; can be repeated."""
+    """Unmount the programs installed in the folder of a lab. Can be repeated."""
     pinned = folder / FOLDER
     if pinned.is_mount():
         system.run(Command(("umount", str(pinned))))
@@ -145,13 +145,13 @@ def recorded(plan: Plan, sampling: PacketScheme, folder: Path, case: Path) -> It
     counted = receivers(plan, sampling, folder, from_now=True)
     with BackgroundRecorder("samples", lambda w: append_until(counted, case / SAMPLES, w)):
         yield
-    found = truth(plan, folder).since(before)
+    increments = truth(plan, folder).since(before)
     (case / "truth").mkdir(exist_ok=True)
     with (case / "truth" / LINKS).open("w", encoding="utf-8") as out:
         names = ("packets", "congested", "super_packets", "received", "lost")
         out.write(",".join(("link", *names)) + "\n")
         for link in plan.links:
-            values = (getattr(found, name)[link.number] for name in names)
+            values = (getattr(increments, name)[link.number] for name in names)
             out.write(",".join(map(str, (link.number, *values))) + "\n")
 
 
@@ -180,7 +180,7 @@ class Truth:
     lost: NDArray[np.int64]
 
     def since(self, before: Truth) -> Truth:
-        """What was counted after ``before``."""
+        """Counts since ``before``."""
         return Truth(*(getattr(self, name) - getattr(before, name) for name in vars(self)))
 
 
@@ -194,7 +194,7 @@ def truth(plan: Plan, folder: Path) -> Truth:
 def receivers(
     plan: Plan, sampling: PacketScheme, folder: Path, *, from_now: bool = False
 ) -> Receivers:
-    """The receivers of a lab: all they count, or what they count from now on."""
+    """The receivers of a lab, with all their counts or those from now on."""
     maps, links = folder / FOLDER / "maps", len(plan.links)
     return Receivers(maps, sampling, routes(plan), links, from_now=from_now)
 

@@ -3,7 +3,7 @@
 The collector and the readers of files both use it.
 
 **The counter rose or stayed**: the increment is the difference, if the port can have counted that
-much in 1.5 times the interval; otherwise the reading is *impossible*: flagged, without a number.
+much in 1.5 times the interval. Otherwise the reading is *impossible*: flagged, without a number.
 Where the speed or tick is unknown, that of the fastest link is the limit.
 
 **It is at its largest value**: it has *latched*. InfiniBand counters stop at all ones (InfiniBand
@@ -106,10 +106,10 @@ def with_widths(readings: pl.LazyFrame, port: Sequence[str]) -> pl.LazyFrame:
     """Readings with the largest value of each counter: the place where latching is found.
 
     The values of a port tell its width. A counter that never exceeds 32 ones and stands at exactly
-    that value has 32 bits, whatever the source states: a wider one is there in one reading of four
-    billion. One that exceeds it has 64. Otherwise the width is what the source states, and where it
-    states none PortXmitWait has 32 bits, which is what kernels, samplers and tools read unless the
-    device announces more; the width of data and packets is unknown.
+    that value has 32 bits, whatever the source states. A wider one has that value in one reading of
+    four billion. One that exceeds it has 64. Otherwise the source states the width. If it states
+    none, PortXmitWait has 32 bits: kernels, samplers and tools read these unless the device
+    announces more. The width of data and packets is then unknown.
 
     Args:
         readings: Rows of ``counter_readings``.
@@ -132,7 +132,7 @@ def with_widths(readings: pl.LazyFrame, port: Sequence[str]) -> pl.LazyFrame:
 
 
 def stopped_at(value: pl.Expr, limit: pl.Expr) -> pl.Expr:
-    """Whether a counter stands at its largest value; one of 64 bits never gets there."""
+    """Whether a counter stands at its largest value. One of 64 bits never reaches it."""
     return (value >= limit) & (limit < _WRAP_LIMIT)
 
 
@@ -273,7 +273,7 @@ def possible(intervals: pl.LazyFrame) -> pl.LazyFrame:
         "data": (pl.col("utilization") > RATE_TOLERANCE) | (pl.col("data_bytes") > byte_limit),
         "packets": pl.col("packets") > byte_limit / SMALLEST_PACKET_BYTES,
     }
-    wrong = {name: found.fill_null(False) for name, found in beyond.items()}
+    wrong = {name: is_beyond.fill_null(False) for name, is_beyond in beyond.items()}
     columns = {
         "stall": ("xmit_wait_ticks", "stall_ns", "stall_fraction"),
         "inner": ("internal_stall_fraction",),

@@ -1,4 +1,4 @@
-"""What adapters of hosts counted besides bytes, from the tables that ``tailback record`` writes.
+"""Statistics of adapters besides bytes, from the tables of ``tailback record``.
 
 ``ethtool-HOST-RANK.csv`` has a row for each statistic of a network driver that changed::
 
@@ -6,7 +6,7 @@
     2026-11-22T11:06:10.4Z,n3,eth2,rx_prio3_pause,12
 
 ``infiniband-*.csv`` and ``ethernet-*.csv`` have a column for each counter. Losses and errors are
-read less often than bytes; their cells are empty in between.
+read less often than bytes. Their cells are empty in between.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _KEY: Final = ("node_name", "interface", "counter")
 def recorded_statistics(folder: Path) -> tuple[pl.DataFrame, list[str]]:
     """Readings of all adapters of a recording, of each counter those at which it changed.
 
-    What is damaged is left out: a rank that was killed may leave half a line.
+    Damaged values are left out. A rank that was killed may leave half a line.
 
     Args:
         folder: The folder ``counters`` of the recording.
 
     Returns:
-        Rows of ``port_events.READINGS``, and notes on what was left out.
+        Rows of ``port_events.READINGS``, and notes on omitted values.
     """
     parts, notes = [pl.DataFrame(schema=READINGS)], []
     for kind in ("ethtool", "infiniband", "ethernet"):
         for file in sorted(folder.glob(f"{kind}-*.csv")):
-            found, bad = _readings(file)
+            readings, bad = _readings(file)
             if kind == "infiniband":
-                # The recorder shortens the name; the packets were marked before they arrived.
+                # The recorder shortens the name. The packets were marked before they arrived.
                 marked = {"ecn_marked": "np_ecn_marked_roce_packets"}
-                found = found.with_columns(pl.col("counter").replace(marked))
-            parts.append(found)
+                readings = readings.with_columns(pl.col("counter").replace(marked))
+            parts.append(readings)
             if bad:
                 notes.append(f"{file.name}: what adapters counted is damaged, left out: {bad}")
     return pl.concat(parts), notes
@@ -81,8 +81,8 @@ def _readings(file: Path) -> tuple[pl.DataFrame, int]:
         counter="counter",
         value=pl.col("value").cast(pl.UInt64, strict=False),
     )
-    whole = rows.drop_nulls()
+    complete = rows.drop_nulls()
     value = pl.col("value")
     same = (value == value.shift(1).over(_KEY)) & (value == value.shift(-1).over(_KEY))
-    changes = whole.filter(~same.fill_null(False))
-    return changes.select(*READINGS), rows.height - whole.height
+    changes = complete.filter(~same.fill_null(False))
+    return changes.select(*READINGS), rows.height - complete.height

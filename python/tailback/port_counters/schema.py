@@ -1,10 +1,10 @@
 """The common tables of port counters, whatever collected them: readings and intervals.
 
 A *reading* has the values of a port's counters at one instant, cumulative since the last reset. An
-*interval* is a port's activity between two readings. Collectors and most readers give readings;
-``tailback.port_counters.analysis.intervals.difference`` turns them into intervals, which is what
-every analysis works on. Simulated runs and derived LDMS columns give intervals directly. A value
-that the source does not have is null, never zero. A flag marks lower bounds.
+*interval* is a port's activity between two readings. Collectors and most readers give readings.
+``tailback.port_counters.analysis.intervals.difference`` turns them into intervals, the input of
+every analysis. Simulated runs and derived LDMS columns give intervals directly. A value that the
+source does not have is null, never zero. A flag marks lower bounds.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ def check(file: Path) -> None:
     Raises:
         CounterError: It has changed, or the file with its SHA-256 is damaged.
     """
-    found = _digests(file)
-    if found is None:
+    segment_digests = _digests(file)
+    if segment_digests is None:
         return
-    beside, digests = found
+    beside, digests = segment_digests
     collection = beside.parent.parent
     stated = digests.get(file.relative_to(collection).as_posix())
     try:

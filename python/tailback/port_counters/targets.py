@@ -167,7 +167,10 @@ def _target(
     hosts: bool,
     tick_ns: float | None,
 ) -> PortTarget | str | None:
-    """The port ``here``, cabled to ``there``; a problem in words; None for one not asked for."""
+    """The port ``here``, cabled to ``there``, or a problem in words.
+
+    None for a port not asked for.
+    """
     (key, port), (peer_key, peer_port) = here, there
     device, peer = discovery.devices[key], discovery.devices[peer_key]
     switch = device.kind is Kind.SWITCH

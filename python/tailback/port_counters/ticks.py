@@ -34,9 +34,9 @@ _PORT_DEVICES: Final = frozenset({0xD2F0, 0xD2F2, 0xD2F4, OMNI_PATH, 0x24F1})
 """Device ids of Quantum, Quantum-2, Quantum-3, and of both kinds of Omni-Path adapters."""
 
 _WIDTHS: Final = (1, 2, 4)
-"""Lanes of the ports of these devices; wider ports ended with DDR switches."""
+"""Lanes of the ports of these devices. Wider ports ended with DDR switches."""
 _FASTEST_LANE_TICKS_GBPS: Final = 25.8
-"""Fastest lane of a switch that counts ticks by lane: EDR; HDR and later exist in Quantum only."""
+"""Fastest lane of a switch that counts ticks by lane: EDR. Only Quantum has HDR and later."""
 _SAME_RATE: Final = 0.03
 """Relative difference of two statements of one rate: 56 Gb/s is printed for FDR's 54.5."""
 _SLOWEST_LANE_GBPS, _FASTEST_PORT_GBPS = 2.0, 800.0
@@ -96,27 +96,27 @@ def tick_of(
         for tick, width in zip(of_lane, widths, strict=True)
         if gbps / width <= _FASTEST_LANE_TICKS_GBPS
     ]
-    known = "device" if stated_bytes else "model"
+    origin = "device" if stated_bytes else "model"
     if device_id in _PORT_DEVICES:
-        return Tick(of_port, of_port, known)
+        return Tick(of_port, of_port, origin)
     if device_id in _LANE_SWITCHES:
         choice = slow or of_lane
-        return Tick(min(choice), max(choice), known if min(choice) == max(choice) else "unknown")
+        return Tick(min(choice), max(choice), origin if min(choice) == max(choice) else "unknown")
     if switch and not slow:
         return Tick(of_port, of_port, "device" if stated_bytes else "speed")
     low, high = of_port, max(slow if switch else of_lane)
-    return Tick(low, high, "unknown" if high > low else known)
+    return Tick(low, high, "unknown" if high > low else origin)
 
 
 def _widths_of(gbps: float) -> tuple[int, ...]:
     """The numbers of lanes with which a port can have a rate."""
-    found = {
+    possible = {
         width
         for width in _WIDTHS
         for speed in LANE_SIGNAL_GBPS
         if abs((data_rate_gbps(f"{width}x", speed) or 0.0) / gbps - 1) <= _SAME_RATE
     }
-    return tuple(sorted(found)) or _WIDTHS
+    return tuple(sorted(possible)) or _WIDTHS
 
 
 def filled_ticks(frame: pl.DataFrame, gbps: str) -> pl.DataFrame:

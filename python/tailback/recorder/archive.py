@@ -115,16 +115,16 @@ class _Archive:
         # By communicator and number among its windows.
         self.windows: dict[tuple[int, int], int] = {}
         self.places = locate_call_sites(
-            (site for one in ranks for site in one.sites.values()), notes
+            (site for rank in ranks for site in rank.sites.values()), notes
         )
         self.regions = regions()
         self.contexts: dict[tuple[CallLocation, int | None], int] = {}
         # Threads beyond the first come after all ranks.
-        self.locations = [_Location(one.rank, one, 0) for one in ranks]
-        for one in ranks:
-            for thread in sorted(one.events):
+        self.locations = [_Location(rank.rank, rank, 0) for rank in ranks]
+        for rank in ranks:
+            for thread in sorted(rank.events):
                 if thread > 0:
-                    self.locations.append(_Location(len(self.locations), one, thread))
+                    self.locations.append(_Location(len(self.locations), rank, thread))
 
     def write(self, folder: Path, converter: Path) -> int:
         otf2 = self.otf2
@@ -137,7 +137,7 @@ class _Archive:
         convert.restype, convert.argtypes = None, (c_void_p,) * 4 + (c_uint64, c_void_p)
         writers, total, dropped, cut = otf2.events(), 0, 0, 0
         self._attributes = otf2.new_attributes()
-        of_rank = [sizes.read(one.sizes) if one.sizes else [] for one in self.ranks]
+        of_rank = [sizes.read(rank.sizes) if rank.sizes else [] for rank in self.ranks]
         for location in self.locations:
             result = self._convert(convert, writers, handle, location, of_rank[location.rank.rank])
             total += int(result.calls)
@@ -203,10 +203,10 @@ class _Archive:
         windows = [UNDEFINED] * (max(rank.windows, default=-1) + 1)
         of_comm: Counter[int] = Counter()
         for number, comm in sorted(rank.windows.items()):
-            if (known := self.numbers[rank.rank].get(comm)) is not None:
+            if (united := self.numbers[rank.rank].get(comm)) is not None:
                 # All its members create the windows of a communicator in the same order.
-                window = (known, of_comm[known])
-                of_comm[known] += 1
+                window = (united, of_comm[united])
+                of_comm[united] += 1
                 self.windows.setdefault(window, len(self.windows))
                 windows[number] = self.windows[window]
         n_sites = max(rank.sites, default=-1) + 1
@@ -219,10 +219,10 @@ class _Archive:
             contexts[number] = self.contexts.setdefault(key, len(self.contexts))
             of_region[number] = site.region
         arrays = [
-            (c_uint32 * max(len(one), 1))(*one)
-            for one in (comms, windows, contexts, of_region, sizes)
+            (c_uint32 * max(len(numbers), 1))(*numbers)
+            for numbers in (comms, windows, contexts, of_region, sizes)
         ]
-        addresses = [ctypes.addressof(one) for one in arrays]
+        addresses = [ctypes.addressof(array) for array in arrays]
         maps = _Maps(
             *addresses,
             len(comms),
@@ -251,10 +251,10 @@ class _Archive:
     def _span(self) -> tuple[int, int]:
         """First and last event on the clock of rank 0."""
         first, last = [], []
-        for one in self.locations:
-            if one.events:
-                first.append(one.first + _offset(one.rank, one.first))
-                last.append(one.last + _offset(one.rank, one.last))
+        for place in self.locations:
+            if place.events:
+                first.append(place.first + _offset(place.rank, place.first))
+                last.append(place.last + _offset(place.rank, place.last))
         # A line through two points may differ by a few ticks from OTF2's rounding.
         return (max(min(first) - 1000, 0), max(last)) if first else (0, 0)
 
@@ -269,7 +269,7 @@ class _Archive:
             name, about = strings(PROCESSOR_TIME), strings(_ABOUT_PROCESSOR_TIME)
             otf2.define("Attribute", writer, _COMPUTED, name, about, o.UINT64_TYPE)
         begin, end = self._span()
-        first = next(one for one in self.ranks if one.recorded)
+        first = next(rank for rank in self.ranks if rank.recorded)
         utc = first.utc_ns + begin - first.monotonic_ns
         otf2.define("ClockProperties", writer, _TICKS_PER_SECOND, begin, end - begin, utc)
         self._define_machine(writer, strings)
@@ -281,20 +281,25 @@ class _Archive:
         otf2 = self.otf2
         otf2.define("SystemTreeNode", writer, 0, strings("machine"), strings("machine"), UNDEFINED)
         hosts: dict[str, int] = {}
-        for one in self.ranks:
-            if one.recorded and one.host not in hosts:
-                hosts[one.host] = len(hosts) + 1
+        for rank in self.ranks:
+            if rank.recorded and rank.host not in hosts:
+                hosts[rank.host] = len(hosts) + 1
                 otf2.define(
-                    "SystemTreeNode", writer, hosts[one.host], strings(one.host), strings("node"), 0
+                    "SystemTreeNode",
+                    writer,
+                    hosts[rank.host],
+                    strings(rank.host),
+                    strings("node"),
+                    0,
                 )
-        for one in self.ranks:
+        for rank in self.ranks:
             # Nobody told the hosts of ranks that are not recorded.
-            host = hosts[one.host] if one.recorded else 0
+            host = hosts[rank.host] if rank.recorded else 0
             otf2.define(
                 "LocationGroup",
                 writer,
-                one.rank,
-                strings(f"MPI Rank {one.rank}"),
+                rank.rank,
+                strings(f"MPI Rank {rank.rank}"),
                 o.PROCESS,
                 host,
                 UNDEFINED,
@@ -302,10 +307,10 @@ class _Archive:
             otf2.define(
                 "LocationGroupProperty",
                 writer,
-                one.rank,
+                rank.rank,
                 strings("cores"),
                 o.STRING_TYPE,
-                strings(one.cores),
+                strings(rank.cores),
             )
         for place in self.locations:
             name = "Master thread" if place.thread == 0 else f"MPI thread {place.thread}"
@@ -451,7 +456,7 @@ def _offset(rank: RankRecord, time: int) -> int:
     """
     if not rank.offsets:
         return 0
-    after = bisect_right(rank.offsets, time, key=lambda one: one[0])
+    after = bisect_right(rank.offsets, time, key=lambda measurement: measurement[0])
     at = min(max(after - 1, 0), max(len(rank.offsets) - 2, 0))
     (t0, o0, _), (t1, o1, _) = rank.offsets[at], rank.offsets[min(at + 1, len(rank.offsets) - 1)]
     return o0 if t1 == t0 else o0 + round((o1 - o0) * (time - t0) / (t1 - t0))
@@ -462,7 +467,7 @@ def residual_ns(ranks: list[RankRecord]) -> int:
 
     Clocks that were not compared are left out.
     """
-    return max((trip // 2 for one in ranks for _, _, trip in one.offsets), default=0)
+    return max((trip // 2 for rank in ranks for _, _, trip in rank.offsets), default=0)
 
 
 __all__ = ["RecordError", "residual_ns", "write_archive"]

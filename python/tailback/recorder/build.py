@@ -48,8 +48,8 @@ def build(mpicc: str) -> Built:
     Raises:
         RecordError: There is no such compiler, or it fails.
     """
-    found = shutil.which(mpicc)
-    if found is None:
+    compiler = shutil.which(mpicc)
+    if compiler is None:
         raise RecordError(
             f"{mpicc!r} is not a program: the recorder is compiled once with the compiler of your "
             "MPI library",
@@ -57,14 +57,14 @@ def build(mpicc: str) -> Built:
         )
     files = sorted(_SOURCES.iterdir())
     key = hashlib.sha256()
-    for part in (*_identity(found), source(), *(file.read_text() for file in files)):
+    for part in (*_identity(compiler), source(), *(file.read_text() for file in files)):
         key.update(part.encode() + b"\0")
     place = _trusted_cache() / key.hexdigest()[:16]
     out = Built(place / "librecorder.so", place / "libconvert.so", fresh=False)
     if out.recorder.is_file() and out.converter.is_file():
         return out
     with tempfile.TemporaryDirectory(dir=place.parent) as work:
-        _compile(found, Path(work))
+        _compile(compiler, Path(work))
         place.mkdir(exist_ok=True)
         for name in ("libconvert.so", "librecorder.so"):
             os.replace(Path(work) / name, place / name)
@@ -166,7 +166,7 @@ def available_calls(mpicc: str, wanted: Sequence[MpiCall], work: Path) -> list[M
         Those of ``wanted`` that it has, in the same order; none if the compiler fails without them.
     """
     declared = _declared(mpicc)
-    candidates = [one for one in wanted if {one.name, f"P{one.name}"} <= declared]
+    candidates = [call for call in wanted if {call.name, f"P{call.name}"} <= declared]
     if not _links(mpicc, [], work):
         return []
     return _linked(mpicc, candidates, work)

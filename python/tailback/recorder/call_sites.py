@@ -73,19 +73,19 @@ def _resolve(tool: str, module: str, sites: list[RankSite]) -> dict[RankSite, Ca
         batch = sites[first : first + _BATCH]
         # A return address may be the first one of the next line: the call is a byte before.
         where = [hex(site.address - (0 if fixed else site.base) - 1) for site in batch]
-        found = subprocess.run(
+        result = subprocess.run(
             [tool, "-f", "-C", "-e", module, *where],
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
         )
-        lines = found.stdout.split("\n")
-        if found.returncode != 0 or len(lines) < 2 * len(batch):
+        lines = result.stdout.split("\n")
+        if result.returncode != 0 or len(lines) < 2 * len(batch):
             continue
         for site, function, at in zip(batch, lines[::2], lines[1::2], strict=False):
             file, _, line = at.split(" (")[0].rpartition(":")
-            known = function if function != "??" else _known(site)
+            name = function if function != "??" else _known(site)
             number = int(line) if line.isdigit() else 0
-            out[site] = CallLocation(known, file if number else "", number)
+            out[site] = CallLocation(name, file if number else "", number)
     return out

@@ -92,10 +92,14 @@ def _parse(line: str) -> MpiCall:
         raise ValueError(f"not a call: {line!r}")
     arguments = []
     for text in match["args"].split(", "):
-        one = _ARGUMENT.fullmatch(text)
-        if one is None:
+        argument = _ARGUMENT.fullmatch(text)
+        if argument is None:
             raise ValueError(f"not an argument: {text!r}")
-        arguments.append(Argument(one["type"], one["name"], bool(one["star"]), bool(one["array"])))
+        arguments.append(
+            Argument(
+                argument["type"], argument["name"], bool(argument["star"]), bool(argument["array"])
+            )
+        )
     return MpiCall(match["name"], match["kind"], match["op"] or "", tuple(arguments))
 
 
@@ -103,29 +107,32 @@ def _parse(line: str) -> MpiCall:
 def calls() -> list[MpiCall]:
     """Every recorded call but MPI_Init, MPI_Init_thread and MPI_Finalize."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
-    found = [_parse(line) for line in lines if not line.startswith("#")]
+    parsed = [_parse(line) for line in lines if not line.startswith("#")]
     request = Argument("MPI_Request", "request", pointer=True, array=False)
-    by_name = {call.name: call for call in found}
+    by_name = {call.name: call for call in parsed}
     for name in NON_BLOCKING:
         call = by_name[f"MPI_{name}"]
         kind = {"coll": "icoll", "neighbour": "ineighbour"}[call.kind]
-        found.append(
+        parsed.append(
             MpiCall(f"MPI_I{name[0].lower()}{name[1:]}", kind, call.op, (*call.arguments, request))
         )
         kind = {"coll": "coll_init", "neighbour": "neighbour_init"}[call.kind]
         info = Argument("MPI_Info", "info", pointer=False, array=False)
-        found.append(MpiCall(f"MPI_{name}_init", kind, call.op, (*call.arguments, info, request)))
-    return [*found, *filter(None, map(_with_large_counts, found))]
+        parsed.append(MpiCall(f"MPI_{name}_init", kind, call.op, (*call.arguments, info, request)))
+    return [*parsed, *filter(None, map(_with_large_counts, parsed))]
 
 
 def _with_large_counts(call: MpiCall) -> MpiCall | None:
     """The form of a call that MPI 4 has for large counts; None if there is none."""
     types = {"int": {**dict.fromkeys(_COUNTS, "MPI_Count"), **dict.fromkeys(_OFFSETS, "MPI_Aint")}}
     types["const int"] = {name: f"const {new}" for name, new in types["int"].items()}
-    if not any("MPI_Datatype" in one.type for one in call.arguments) and not call.has("disp_unit"):
+    if not any("MPI_Datatype" in argument.type for argument in call.arguments) and not call.has(
+        "disp_unit"
+    ):
         return None
     wider = tuple(
-        replace(one, type=types.get(one.type, {}).get(one.name, one.type)) for one in call.arguments
+        replace(argument, type=types.get(argument.type, {}).get(argument.name, argument.type))
+        for argument in call.arguments
     )
     if wider == call.arguments:
         return None

@@ -69,11 +69,11 @@ class SizeTexts:
         return out
 
     def _number(self, text: bytes) -> int:
-        found = self.numbers.get(text)
-        if found is None:
+        number = self.numbers.get(text)
+        if number is None:
             if len(text) > self._left:
                 self.lost += 1
                 return 0
             self._left -= len(text)
-            found = self.numbers[text] = len(self.numbers)
-        return found
+            number = self.numbers[text] = len(self.numbers)
+        return number

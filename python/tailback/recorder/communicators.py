@@ -41,10 +41,10 @@ def unite(ranks: list[RankRecord]) -> tuple[list[RecordedCommunicator], list[dic
     numbers: dict[Hashable, int] = {("world",): 0}
     keys: list[dict[int, Hashable]] = []
     of_key: dict[Hashable, RankComm] = {}
-    for one in ranks:
+    for record in ranks:
         met: Counter[Hashable] = Counter()
         mine: dict[int, Hashable] = {}
-        for number, comm in one.comms.items():
+        for number, comm in record.comms.items():
             key: Hashable
             if comm.kind == "met":
                 groups = tuple(sorted(tuple(group) for group in comm.members))
@@ -71,8 +71,8 @@ def unite(ranks: list[RankRecord]) -> tuple[list[RecordedCommunicator], list[dic
         numbers[key] = len(out)
         of_self = key == ("self",)
         label = "MPI_COMM_SELF" if of_self else first.label or f"communicator {len(out)}"
-        own, remote = first.members
-        out.append(RecordedCommunicator(label, own, remote if first.inter else None, of_self))
+        local, remote = first.members
+        out.append(RecordedCommunicator(label, local, remote if first.inter else None, of_self))
     maps = [
         {number: numbers[key] for number, key in mine.items() if key in numbers} for mine in keys
     ]

@@ -38,15 +38,15 @@ def notes_on_end(code: int | None, ranks: Sequence[RankRecord], calls: int) -> l
         ranks: What the ranks left.
         calls: Recorded MPI calls of all of them, besides those that begin and end MPI.
     """
-    recorded = [one for one in ranks if one.recorded]
-    left = [one.rank for one in recorded if one.end == "exit"]
-    killed = [one.rank for one in recorded if not one.end and not one.full]
-    full = [one.rank for one in recorded if one.full]
+    recorded = [rank for rank in ranks if rank.recorded]
+    left = [rank.rank for rank in recorded if rank.end == "exit"]
+    killed = [rank.rank for rank in recorded if not rank.end and not rank.full]
+    full = [rank.rank for rank in recorded if rank.full]
     if not (code is None or code or left or killed or full):
         return []
     parts = []
     if full:
-        reason = next(one.full for one in recorded if one.full)
+        reason = next(rank.full for rank in recorded if rank.full)
         parts.append(f"{_named(full)} stopped recording: {reason}")
     if left:
         parts.append(f"{_named(left)} ended before MPI_Finalize, with all calls kept")
@@ -68,15 +68,15 @@ def notes_on_end(code: int | None, ranks: Sequence[RankRecord], calls: int) -> l
 def notes_on_missing(ranks: Sequence[RankRecord]) -> list[str]:
     """Lines on ranks that are not recorded, and on clocks that were not compared."""
     notes = []
-    missing = [one.rank for one in ranks if not one.recorded]
+    missing = [rank.rank for rank in ranks if not rank.recorded]
     if missing:
         notes.append(
             f"not recorded: {len(missing)} of {len(ranks)} ranks ({number_ranges(missing)}): their "
             "program is statically linked, clears LD_PRELOAD or calls no MPI_Init, or --out is not "
             "on a file system that all hosts share"
         )
-    recorded = [one for one in ranks if one.recorded]
-    apart = sorted({one.host for one in recorded if one.by_utc} - {recorded[0].host})
+    recorded = [rank for rank in ranks if rank.recorded]
+    apart = sorted({rank.host for rank in recorded if rank.by_utc} - {recorded[0].host})
     if apart:
         notes.append(
             f"the clocks of {counted(len(apart), 'host')} were not compared with that of "

@@ -192,8 +192,10 @@ def _others_are_hidden() -> bool:
     if os.geteuid() == 0:
         return False
     shown, _ = output_of(["scontrol", "show", "config"], timeout_s=_TIMEOUT_S)
-    found = re.search(r"^PrivateData\s*=\s*(.*)$", shown, re.MULTILINE)
-    return found is not None and "jobs" in re.split(r"[,\s]+", found[1].strip().lower())
+    private_data = re.search(r"^PrivateData\s*=\s*(.*)$", shown, re.MULTILINE)
+    return private_data is not None and "jobs" in re.split(
+        r"[,\s]+", private_data[1].strip().lower()
+    )
 
 
 def _of_squeue(shown: str) -> dict[str, str]:

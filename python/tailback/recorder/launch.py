@@ -36,25 +36,25 @@ def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tupl
     Raises:
         RecordError: The first word is no program, or a file of programs cannot be read.
     """
-    found = shutil.which(command[0])
-    if found is None:
+    launcher = shutil.which(command[0])
+    if launcher is None:
         raise RecordError(
             f"{command[0]!r} is not a program",
             remedy="give the launcher and the program after --, like: -- mpirun -np 64 ./app",
         )
-    name = Path(found).name
-    given = list(command)
+    name = Path(launcher).name
+    words = list(command)
     if name == "srun":
-        return _srun(given, variables), False
+        return _srun(words, variables), False
     if not name.startswith(_MPIRUN):
-        return given, True
-    kind = _kind(found)
+        return words, True
+    kind = _kind(launcher)
     if kind == "Open MPI":
-        return _open_mpi(given, variables), False
+        return _open_mpi(words, variables), False
     if kind != "Hydra":
-        return given, True
+        return words, True
     options = [part for key, value in variables.items() for part in ("-genv", key, value)]
-    return [given[0], *options, *given[1:]], False
+    return [words[0], *options, *words[1:]], False
 
 
 def _open_mpi(command: list[str], variables: Mapping[str, str]) -> list[str]:
@@ -115,9 +115,9 @@ def _kind(launcher: str) -> str:
 
 def compiler_for(command: Sequence[str]) -> str:
     """The mpicc that belongs to a launcher: the one beside it, else the one in PATH."""
-    found = shutil.which(command[0]) if command else None
-    if found is not None:
-        path = Path(found)
+    launcher_path = shutil.which(command[0]) if command else None
+    if launcher_path is not None:
+        path = Path(launcher_path)
         for launcher in _MPIRUN:
             if path.name.startswith(launcher):
                 beside = path.with_name("mpicc" + path.name.removeprefix(launcher))

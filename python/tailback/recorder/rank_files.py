@@ -117,21 +117,21 @@ def read_rank_files(folder: Path) -> list[RankRecord]:
     Raises:
         RecordError: A file is damaged.
     """
-    found: dict[int, RankRecord] = {}
+    records: dict[int, RankRecord] = {}
     for path in sorted(folder.iterdir()):
         if match := _NAME.fullmatch(path.name):
-            found[int(match[1])] = _read(path, int(match[1]))
+            records[int(match[1])] = _read(path, int(match[1]))
     for path in sorted(folder.iterdir()):
         match = _EVENTS.fullmatch(path.name)
-        if match and int(match[1]) in found:
-            found[int(match[1])].events[int(match[2])] = path
+        if match and int(match[1]) in records:
+            records[int(match[1])].events[int(match[2])] = path
         match = _SIZES.fullmatch(path.name)
-        if match and int(match[1]) in found:
-            found[int(match[1])].sizes = path
-    if not found:
+        if match and int(match[1]) in records:
+            records[int(match[1])].sizes = path
+    if not records:
         return []
-    size = max(max(one.size for one in found.values()), max(found) + 1)
-    ranks = [found.get(rank, RankRecord(rank)) for rank in range(size)]
+    size = max(max(record.size for record in records.values()), max(records) + 1)
+    ranks = [records.get(rank, RankRecord(rank)) for rank in range(size)]
     _share_clocks(ranks)
     return ranks
 
@@ -141,18 +141,18 @@ def _share_clocks(ranks: list[RankRecord]) -> None:
 
     Where there is none, the system clock (UTC) of the host when it began to record is all there is.
     """
-    recorded = [one for one in ranks if one.recorded]
-    measured = {one.rank: one.offsets for one in recorded if one.offsets}
+    recorded = [rank for rank in ranks if rank.recorded]
+    measured = {rank.rank: rank.offsets for rank in recorded if rank.offsets}
     first_of: dict[tuple[str, int | None], RankRecord] = {}
-    for one in recorded:
-        if one.offsets:
+    for rank in recorded:
+        if rank.offsets:
             continue
-        if one.clock_of in measured:
-            one.offsets = measured[one.clock_of]
+        if rank.clock_of in measured:
+            rank.offsets = measured[rank.clock_of]
             continue
-        first, host = recorded[0], first_of.setdefault((one.host, one.clock_of), one)
+        first, host = recorded[0], first_of.setdefault((rank.host, rank.clock_of), rank)
         ahead = (host.utc_ns - host.monotonic_ns) - (first.utc_ns - first.monotonic_ns)
-        one.offsets, one.by_utc = [(host.monotonic_ns, ahead, 0)], True
+        rank.offsets, rank.by_utc = [(host.monotonic_ns, ahead, 0)], True
 
 
 def rates_within_hosts(ranks: list[RankRecord]) -> dict[str, tuple[float, float]]:
@@ -162,9 +162,9 @@ def rates_within_hosts(ranks: list[RankRecord]) -> dict[str, tuple[float, float]
     Empty where nothing was measured: hosts have one rank each, or fewer cores than ranks.
     """
     rates: dict[str, list[float]] = {}
-    for one in ranks:
+    for rank in ranks:
         fastest: dict[tuple[int, int], int] = {}
-        for concurrent, size, took in one.copies:
+        for concurrent, size, took in rank.copies:
             fastest[concurrent, size] = min(took, fastest.get((concurrent, size), took))
         for (concurrent, size), took in fastest.items():
             rates.setdefault("one" if concurrent == 1 else "all", []).append(8 * size / took)
@@ -175,10 +175,10 @@ def clock_numbers(ranks: list[RankRecord]) -> list[int]:
     """The first rank that has the clock of each rank."""
     first: dict[tuple[int | None, str], int] = {}
     return [
-        first.setdefault((one.clock_of, one.host if one.clock_of is None else ""), one.rank)
-        if one.recorded
-        else one.rank
-        for one in ranks
+        first.setdefault((rank.clock_of, rank.host if rank.clock_of is None else ""), rank.rank)
+        if rank.recorded
+        else rank.rank
+        for rank in ranks
     ]
 
 
@@ -207,51 +207,51 @@ def _telling(offsets: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     something only if the line between the others is further off than that: the clock drifted.
     """
     limit = 10 * min((trip for _, _, trip in offsets), default=0)
-    kept = [one for one in offsets if one[2] <= limit]
+    kept = [measurement for measurement in offsets if measurement[2] <= limit]
     if len(kept) < 2:
         return offsets
-    for one in sorted(offsets, key=lambda one: one[2]):
-        time, offset, trip = one
+    for measurement in sorted(offsets, key=lambda measurement: measurement[2]):
+        time, offset, trip = measurement
         line = np.interp(time, [each[0] for each in kept], [float(each[1]) for each in kept])
         if trip > limit and abs(offset - line) > trip / 2:
-            insort(kept, one)
+            insort(kept, measurement)
     return kept
 
 
 def _take(out: RankRecord, line: str) -> None:
-    word, _, rest = line.partition(" ")
+    word, _, value = line.partition(" ")
     if word == "rank":
-        rank, size = map(int, rest.split())
+        rank, size = map(int, value.split())
         if rank != out.rank or not 0 <= rank < size:
             raise ValueError
         out.size = size
     elif word == "utc":
-        out.monotonic_ns, out.utc_ns = map(int, rest.split())
+        out.monotonic_ns, out.utc_ns = map(int, value.split())
     elif word in ("clock_of", "physical_cores", "openmp_threads"):
-        setattr(out, word, int(rest))
+        setattr(out, word, int(value))
     elif word == "offset":
-        time, offset, trip = map(int, rest.split())
+        time, offset, trip = map(int, value.split())
         out.offsets.append((time, offset, trip))
     elif word == "copies":
-        concurrent, size, took = map(int, rest.split())
+        concurrent, size, took = map(int, value.split())
         if took > 0:
             out.copies.append((concurrent, size, took))
     elif word == "comm":
-        own, kind, name, inter, label = rest.split(" ", 4)
-        out.comms[int(own)] = RankComm(kind, int(name), inter == "1", label)
+        identifier, kind, name, inter, label = value.split(" ", 4)
+        out.comms[int(identifier)] = RankComm(kind, int(name), inter == "1", label)
     elif word == "members":
-        number, side, _, *ranks = map(int, rest.split())
+        number, side, _, *ranks = map(int, value.split())
         out.comms[number].members[side].extend(ranks)
     elif word == "window":
-        number, comm = map(int, rest.split())
+        number, comm = map(int, value.split())
         out.windows[number] = comm
     elif word == "site":
-        own, region, address, base, symbol, module = rest.split(" ", 5)
+        identifier, region, address, base, symbol, module = value.split(" ", 5)
         # The C library prints a null pointer in its own way.
         start = int(base, 16) if base.startswith("0x") else 0
-        out.sites[int(own)] = RankSite(int(region), int(address, 16), start, symbol, module)
+        out.sites[int(identifier)] = RankSite(int(region), int(address, 16), start, symbol, module)
     elif word in ("host", "cores", "slurm_job", "mpi_library", "full"):
-        setattr(out, word, rest)
+        setattr(out, word, value)
     elif word in ("end", "exit"):
         out.end = word
     elif word not in ("tailback-recording", "threads"):

@@ -332,7 +332,7 @@ def _finish(
     program = first_program(raw, notes)
     assert program is not None, "a rank has left its text file"
     ranks = read_rank_files(program)
-    recorded = [one for one in ranks if one.recorded]
+    recorded = [rank for rank in ranks if rank.recorded]
     if not recorded:
         raise RecordError(
             "no rank wrote more than the name of its file",
@@ -369,14 +369,14 @@ def _finish(
         list(started["command"]),
         code,
         len(ranks),
-        [one.rank for one in ranks if not one.recorded],
-        dict(Counter(one.host for one in recorded)),
+        [rank.rank for rank in ranks if not rank.recorded],
+        dict(Counter(rank.host for rank in recorded)),
         recorded[0].mpi_library,
         calls,
         communicating,
         residual_ns(recorded),
-        min(0 if one.by_utc else len(one.offsets) for one in recorded),
-        sum(one.end != "end" for one in recorded),
+        min(0 if rank.by_utc else len(rank.offsets) for rank in recorded),
+        sum(rank.end != "end" for rank in recorded),
         rates_within_hosts(recorded),
         notes,
     )
@@ -425,23 +425,23 @@ def _write_hosts(ranks: list[RankRecord], folder: Path) -> None:
         )
         before: Counter[str] = Counter()
         clocks = clock_numbers(ranks)
-        for one in ranks:
-            if not one.recorded:
-                writer.writerow((one.rank, NO_HOST, 0, "", one.rank, 0, 0))
+        for rank in ranks:
+            if not rank.recorded:
+                writer.writerow((rank.rank, NO_HOST, 0, "", rank.rank, 0, 0))
                 continue
             # Its order among the ranks of its host.
             writer.writerow(
                 (
-                    one.rank,
-                    one.host,
-                    before[one.host],
-                    one.cores,
-                    clocks[one.rank],
-                    one.physical_cores,
-                    one.openmp_threads,
+                    rank.rank,
+                    rank.host,
+                    before[rank.host],
+                    rank.cores,
+                    clocks[rank.rank],
+                    rank.physical_cores,
+                    rank.openmp_threads,
                 )
             )
-            before[one.host] += 1
+            before[rank.host] += 1
 
 
 def first_program(folder: Path, notes: list[str]) -> Path | None:
@@ -469,5 +469,5 @@ def first_program(folder: Path, notes: list[str]) -> Path | None:
 def _start(file: Path) -> int:
     """UTC at which a rank began to record, ns."""
     with file.open("rb") as lines:
-        found = _UTC.search(lines.read(65536))
-    return int(found[1]) if found else _NEVER
+        utc = _UTC.search(lines.read(65536))
+    return int(utc[1]) if utc else _NEVER

@@ -102,8 +102,8 @@ def changed_statistics(files: list[Path]) -> list[str]:
                 if rise > 0:
                     rises.setdefault(row["node"], {})[key] = rise
     out = []
-    for host, found in sorted(rises.items()):
-        most = sorted(found.items(), key=lambda one: -one[1])
+    for host, host_rises in sorted(rises.items()):
+        most = sorted(host_rises.items(), key=lambda item: -item[1])
         some = ", ".join(f"{iface} {name} {rise}" for (iface, name), rise in most[:4])
         more = f" and {counted(len(most) - 4, 'more counter')}" if len(most) > 4 else ""
         out.append(f"{host} counted while the program ran: {some}{more} (counters/ethtool-*.csv)")

@@ -124,11 +124,11 @@ def source(available: Collection[str] | None = None) -> str:
 
 
 def _c_wrapper(call: MpiCall, region: int) -> str:
-    given = ", ".join(argument.name for argument in call.arguments)
+    arguments = ", ".join(argument.name for argument in call.arguments)
     lines = [
         f"int {call.name}({', '.join(argument.declared for argument in call.arguments)}) {{",
         "  struct tb_thread *thread = tb_enter();",
-        f"  if (!thread) return P{call.name}({given});",
+        f"  if (!thread) return P{call.name}({arguments});",
     ]
     after: list[str] = []
     if call.kind in _WAITS:
@@ -153,7 +153,7 @@ def _c_wrapper(call: MpiCall, region: int) -> str:
         lines.append("  " + _BEFORE[call.kind])
     lines += [
         "  uint64_t enter = tb_now();",
-        f"  int result = P{call.name}({given});",
+        f"  int result = P{call.name}({arguments});",
         "  uint64_t leave = tb_now();",
     ]
     return "\n".join([*lines, *_recorded(call, region), *after, "  return result;", "}", ""])
@@ -176,8 +176,8 @@ def _recorded(call: MpiCall, region: int) -> list[str]:
 
 def _collective(call: MpiCall) -> str:
     fields = ["comm", f"TB_{call.op}", "root" if call.has("root") else "(int)UINT32_MAX"]
-    one = call.has("count")
-    sends = "count" if one else "sendcount" if call.has("sendcount") else "0"
+    counts_alike = call.has("count")
+    sends = "count" if counts_alike else "sendcount" if call.has("sendcount") else "0"
     receives = "recvcount" if call.has("recvcount") else "0"
     typed = call.has("datatype")
     send_type = "datatype" if typed else "sendtype" if call.has("sendtype") else None
@@ -203,14 +203,14 @@ def _collective(call: MpiCall) -> str:
 def _fortran(call: MpiCall, region: int, name: str) -> str:
     """The Fortran wrapper: handles become C's before or after, the call itself stays Fortran's."""
     declared = [_fortran_type(argument) + f" *f_{argument.name}" for argument in call.arguments]
-    given = [f"f_{argument.name}" for argument in call.arguments]
+    arguments = [f"f_{argument.name}" for argument in call.arguments]
     lines = [
         f"extern void p{name}({', '.join(declared)}, MPI_Fint *) __attribute__((weak));",
         f"void {name}({', '.join(declared)}, MPI_Fint *f_error) {{",
         f"  TB_NEXT({name}, ({', '.join(declared)}, MPI_Fint *));",
         "  struct tb_thread *thread = tb_enter();",
         "  MPI_Fint result = 0;",
-        f"  if (!thread) {{ next({', '.join(given)}, f_error); return; }}",
+        f"  if (!thread) {{ next({', '.join(arguments)}, f_error); return; }}",
     ]
     before, after, last = _converted(call)
     if call.kind in _BEFORE:
@@ -218,7 +218,7 @@ def _fortran(call: MpiCall, region: int, name: str) -> str:
     lines += before
     lines += [
         "  uint64_t enter = tb_now();",
-        f"  next({', '.join(given)}, &result);",
+        f"  next({', '.join(arguments)}, &result);",
         "  uint64_t leave = tb_now();",
         "  if (f_error) *f_error = result;",
     ]
@@ -246,10 +246,10 @@ def _converted(call: MpiCall) -> _Lines:
         used += _collective(call)
     lines: _Lines = ([], [], [])
     for argument in call.arguments:
-        found = _special(call, argument, used)
-        if found is None and _uses(used, argument.name):
-            found = _plain(call, argument)
-        for to, new in zip(lines, found or (), strict=False):
+        converted = _special(call, argument, used)
+        if converted is None and _uses(used, argument.name):
+            converted = _plain(call, argument)
+        for to, new in zip(lines, converted or (), strict=False):
             to.extend(new)
     return lines
 

@@ -30,7 +30,7 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "other-traffic": "placement",
     "slow-link": "placement",
 }
-"""The kind of remedy that removes each cause; other kinds may help as well."""
+"""The kind of remedy that removes each cause. Other kinds may help as well."""
 
 USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
 """Kinds of remedy that users can apply without the operators of the network."""
@@ -53,7 +53,7 @@ def recommend(
     Args:
         run: The observed run.
         diagnosis: Its diagnosis.
-        candidates: What was tried, including the unchanged run under the name of its placement.
+        candidates: The candidates, including the unchanged run under the name of its placement.
         files: Files the caller writes for a recommended placement: name → purpose.
         commands: Commands to run with them.
 
@@ -67,11 +67,13 @@ def recommend(
     effective = [
         c for c in candidates if before is not None and c.name != now and is_improvement(c, before)
     ]
-    remedy = _main(effective, diagnosis.cause)
+    remedy = _main_remedy(effective, diagnosis.cause)
     placement = _quickest([c for c in effective if c.kind == "placement"])
     advice = _advice(diagnosis, candidates, now, helped=remedy is not None)
     if before is not None:
-        advice = " ".join(filter(None, (advice, _warned(diagnosis.cause, candidates, before))))
+        advice = " ".join(
+            filter(None, (advice, _harmful_changes(diagnosis.cause, candidates, before)))
+        )
     avoid = _avoid(diagnosis)
     if remedy is None or before is None:
         if not advice:
@@ -106,7 +108,7 @@ def recommend(
     )
 
 
-def _main(effective: Sequence[Candidate], cause: Cause) -> Candidate | None:
+def _main_remedy(effective: Sequence[Candidate], cause: Cause) -> Candidate | None:
     """The main remedy: a combined one if it helps more, then the kind of the cause, then others.
 
     Remedies that users can apply come before those that need the operators.
@@ -132,15 +134,15 @@ def _action(
     effective: Sequence[Candidate],
     advice: str,
     before: Candidate,
-    own: Kind | None,
+    kind_of_cause: Kind | None,
 ) -> str:
     """The sentences of a remedy that helps."""
     if remedy.kind == "placement":
         out = [advice, use_placement(remedy, before, meanwhile=bool(advice))]
     else:
-        by_operators = remedy.kind not in (own, *USER_KINDS)
+        by_operators = remedy.kind not in (kind_of_cause, *USER_KINDS)
         change = apply_change(remedy, before, by_operators=by_operators)
-        out = [advice if remedy.kind not in (own, "combined") else "", change]
+        out = [advice if remedy.kind not in (kind_of_cause, "combined") else "", change]
         if placement is not None and remedy.kind != "combined":
             out.append(use_placement(placement, before, meanwhile=True))
     best = _quickest([c for c in effective if c.kind not in USER_KINDS and c is not remedy])
@@ -155,15 +157,19 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
         return []
     if diagnosis.slow_links:
         return diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
-    own = next((f for f in diagnosis.findings if f.cause == diagnosis.cause), None)
-    return [link.name for link in own.links[:AVOIDED_LINKS_SHOWN]] if own is not None else []
+    main_finding = next((f for f in diagnosis.findings if f.cause == diagnosis.cause), None)
+    return (
+        [link.name for link in main_finding.links[:AVOIDED_LINKS_SHOWN]]
+        if main_finding is not None
+        else []
+    )
 
 
-def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
+def _harmful_changes(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
     """Changes that should remove the cause but are proved to make things worse."""
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
-        return ""  # There are many placements; a worse one says nothing about the others.
+        return ""  # There are many placements. A worse one does not rule out the others.
     worse = [c for c in candidates if c.kind == kind and c.proved and gain(c, before) <= -MIN_GAIN]
     return makes_it_worse(worse, before) if worse else ""
 
@@ -171,25 +177,29 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
 def _advice(
     diagnosis: Diagnosis, candidates: Sequence[Candidate], now: str, *, helped: bool
 ) -> str:
-    """What to do besides changing the placement; empty if there is nothing else."""
+    """Advice besides a change of the placement; empty if there is none."""
     cause = diagnosis.cause
-    own = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
+    main_finding = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":
-        return "" if own is None or helped else own.advice
+        return "" if main_finding is None or helped else main_finding.advice
     if cause == "placement":
         if helped:
             return ""
         tried = [c for c in candidates if c.kind == "placement" and c.proved and c.name != now]
         if not tried:
-            return own.advice if own is not None else "Try other placements of the ranks."
+            return (
+                main_finding.advice
+                if main_finding is not None
+                else "Try other placements of the ranks."
+            )
         return placements_do_not_help(len(tried))
     if cause == "slow-link" and diagnosis.slow_links:
         shown = diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
-        return check_cables(shown, one=len(diagnosis.slow_links) == 1)
-    if own is None:
+        return check_cables(shown, single=len(diagnosis.slow_links) == 1)
+    if main_finding is None:
         return ""
-    where = [link.name for link in own.links[:3]] if cause == "other-traffic" else []
-    return f"{own.advice} {links_to_avoid(where)}" if where else own.advice
+    where = [link.name for link in main_finding.links[:3]] if cause == "other-traffic" else []
+    return f"{main_finding.advice} {links_to_avoid(where)}" if where else main_finding.advice
 
 
 def gain(candidate: Candidate, before: Candidate) -> float:
@@ -202,14 +212,14 @@ def saves(candidate: Candidate, before: Candidate) -> str:
     text = f"{percent(gain(candidate, before))} less time by re-simulation"
     if candidate.gain_low is None or candidate.gain_high is None:
         return text
-    low, high = (percent(one) for one in (candidate.gain_low, candidate.gain_high))
+    low, high = (percent(bound) for bound in (candidate.gain_low, candidate.gain_high))
     if low == high:
         return text
     return f"{text} ({low} to {high}, for the possible rates within hosts)"
 
 
 def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = False) -> str:
-    """Advice to use another placement; ``meanwhile`` until the operators apply a better remedy."""
+    """Advice to use another placement, or to use it ``meanwhile`` until operators act."""
     start = "Meanwhile use" if meanwhile else "Use"
     return (
         f"{start} placement {_placement(candidate)} instead of {_in_use(before)}: "
@@ -225,7 +235,7 @@ def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool)
 
 
 def operators_could(candidate: Candidate, before: Candidate) -> str:
-    """What the operators of the network could also do."""
+    """Advice on a remedy that the operators of the network could apply."""
     return f"The network's operators could use {candidate.name}: {saves(candidate, before)}."
 
 
@@ -239,20 +249,20 @@ def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
 
 def placements_do_not_help(tried: int) -> str:
     """Advice if no placement gains more than the run-to-run variation."""
-    found = (
+    result = (
         "The one placement tried gains no more"
         if tried == 1
         else f"None of the {tried} placements tried gains more"
     )
     return (
-        f"{found} than the run-to-run variation: request nodes on fewer switches, or send less "
+        f"{result} than the run-to-run variation: request nodes on fewer switches, or send less "
         "between them."
     )
 
 
-def check_cables(names: Sequence[str], *, one: bool) -> str:
+def check_cables(names: Sequence[str], *, single: bool) -> str:
     """Advice to have slow cables checked and to avoid them."""
-    which, them = ("cable", "it") if one else ("cables", "them")
+    which, them = ("cable", "it") if single else ("cables", "them")
     return (
         f"Ask the operators to check the {which} {'; '.join(names)} (speed, width, error "
         f"counters); avoid {them} until then."

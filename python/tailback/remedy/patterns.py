@@ -26,10 +26,10 @@ def patterns(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Pro
     proposals = []
     for entry in REWRITES:
         try:
-            found = entry.part(context.program, focus)
+            rewrite = entry.part(context.program, focus)
         except DoesNotApplyError as why:
             proposals.append(Proposal("pattern", entry.name, not_applicable=why.message))
             continue
-        change = Change(program=found.program)
-        proposals.append(Proposal("pattern", entry.name, change, found.action, found.assumes))
+        change = Change(program=rewrite.program)
+        proposals.append(Proposal("pattern", entry.name, change, rewrite.action, rewrite.assumes))
     return proposals

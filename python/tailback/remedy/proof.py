@@ -20,8 +20,11 @@ MIN_GAIN = 0.02
 one without it."""
 
 CONFIRMED = 3
-"""Repetitions after which a gain is stated: that three of three are faster than three others by
-chance is 1 in 20, and with one of each 1 in 2. :func:`prove` says when two suffice."""
+"""Repetitions after which a gain is stated.
+
+Three of three are faster than three others by chance with probability 1 in 20, one of one with 1 in
+2. :func:`prove` says when two suffice.
+"""
 
 
 def current_placement(run: Run) -> str:
@@ -39,12 +42,13 @@ def prove(
     seeds: int = 3,
     progress: Progress | None = None,
 ) -> list[Candidate]:
-    """Simulate every proposal and sort by time; those that could not be simulated come last.
+    """Simulate every proposal and sort by time. Those that could not be simulated come last.
 
     A proposal that is clearly slower than the fastest of its kind is simulated once only: no
     repetition would make it the remedy. Two repetitions suffice if both are clearly faster, or
-    clearly slower, than the unchanged run. Otherwise the fastest that improves on that has at least
-    :data:`CONFIRMED`, as has the unchanged run, however few are asked for.
+    clearly slower, than the unchanged run. Otherwise the fastest proposal that improves on the
+    unchanged run gets at least :data:`CONFIRMED` repetitions, as does the unchanged run, even if
+    fewer were requested.
 
     Args:
         proposals: What to try; the unchanged run may be one of them.
@@ -190,7 +194,7 @@ class _Trial:
     def change(self, seed: int) -> Change:
         """The change that a repetition simulates.
 
-        Congestion is measured once; the others only give the spread of the time.
+        Congestion is measured once. The other repetitions only give the spread of the time.
         """
         return replace(self.proposal.change, seed_offset=seed, measure=seed == 0)
 
@@ -220,7 +224,7 @@ class _Trial:
 
     @property
     def candidate(self) -> Candidate:
-        """The proposal with its times; those of the repetitions so far."""
+        """The proposal with its times of the repetitions so far."""
         if self.error:
             return not_simulated(self.proposal, Status.FAILED, self.error, self.estimate_ps)
         proposal, times = self.proposal, self.times_ps
@@ -275,12 +279,12 @@ def with_gain_intervals(
 
     These rates are rarely known, and a placement that keeps messages within hosts gains more the
     higher they are. The unchanged run and the fastest candidate of each kind are simulated at both
-    bounds; if a candidate then gains nothing, so is the next one. Candidates do not change if every
-    host has one rank, or if the rates have no error.
+    bounds. If a candidate then gains nothing, the next one is simulated too. Candidates do not
+    change if every host has one rank, or if the rates have no error.
 
     Args:
         run: The observed run.
-        candidates: What was proved.
+        candidates: The proved candidates.
         before: The unchanged run.
         changes: The change of each candidate, by name.
         evaluate: Simulates a change packet by packet.
@@ -293,7 +297,7 @@ def with_gain_intervals(
     def times(change: Change) -> list[int]:
         varied = [replace(change, variation=EngineVariation(local_rates=it)) for it in bounds]
         announce(evaluate, varied)
-        return [evaluate(one).elapsed_ps for one in varied]
+        return [evaluate(variant).elapsed_ps for variant in varied]
 
     without, bounded, settled = times(Change()), list[Candidate](), set[str]()
     for candidate in sorted(candidates, key=fastest_first):

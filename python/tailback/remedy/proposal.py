@@ -23,7 +23,7 @@ class Proposal:
     """A change that may help.
 
     Attributes:
-        kind: What is changed.
+        kind: Kind of change.
         name: Its name in lists.
         change: How it is simulated.
         action: What to do, one sentence; empty for placements, whose name says it.
@@ -45,19 +45,19 @@ class Proposal:
 
 @dataclass(frozen=True, eq=False)
 class RemedyContext:
-    """What a diagnosis needs to try remedies.
+    """Inputs of a search for remedies.
 
     Attributes:
         evaluate: Simulates a change packet by packet.
-        quick: The same with the fluid model; None for no estimates.
+        quick: The same with the fluid model. None gives no estimates.
         placements: Placements to try: node of each rank, shape (R,), by name.
         estimates: Times of placements that were estimated before, picoseconds, by name.
         program: Traffic of the observed job; None if it is not to be changed.
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
         variants: How the placements to try were computed, by name, if known.
-        floor_ps: Time of the run without contention, if rates are only worth trying where they
-            could still beat the placements; 0 to try them in any case.
+        floor_ps: Time of the run without contention. Rates are then only tried if they could still
+            be faster than the placements. 0 tries them in any case.
     """
 
     evaluate: Evaluate

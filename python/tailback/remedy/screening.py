@@ -1,4 +1,4 @@
-"""Rules out placements that are slow in a simpler model; the packet engine proves the rest."""
+"""Rules out placements that are slow in a simpler model. The packet engine proves the others."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def screen_by_bound(
     """Simulate each placement without contention and leave out those that are clearly slower.
 
     For simulations so large that whole ones take long: without contention a message is a single
-    event. The time without contention bounds that with it; candidates within :data:`MARGIN` of the
-    shortest are kept, as in :func:`screen`.
+    event. The time without contention is a lower bound of the time with it. Candidates within
+    :data:`MARGIN` of the shortest are kept, as in :func:`screen`.
 
     Args:
         candidates: Node of each rank, shape (R,), by name.

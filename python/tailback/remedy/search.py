@@ -32,7 +32,7 @@ class RemedySearch:
 
     Attributes:
         remedy: What to do; None if there is nothing.
-        candidates: What was tried, best first.
+        candidates: The candidates, best first.
         changes: Each candidate as a change, by name.
     """
 
@@ -60,14 +60,14 @@ def find_remedy(
 ) -> RemedySearch:
     """Search for a remedy.
 
-    Every kind of remedy makes proposals; the fluid model, if given, excludes slow ones; the packet
-    engine proves the others; the best placement and the best change of the program are also proved
-    together.
+    Every kind of remedy makes proposals. The fluid model, if given, excludes slow ones, and the
+    packet engine proves the others. The best placement and the best change of the program are also
+    proved together.
 
     Args:
         run: The observed run.
         diagnosis: Its diagnosis.
-        context: What can be tried.
+        context: Inputs of the search.
         seeds: Repetitions of every proof, at least 1.
         progress: Called with the current step and its progress, 0–1.
         files: Files the caller writes for a recommended placement: name → purpose.
@@ -83,16 +83,18 @@ def find_remedy(
     ]
     candidates: list[Candidate] = []
     if proposals:
-        tried = _tried(run, proposals, context, seeds, progress)
-        candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first)
+        tried = _try_proposals(run, proposals, context, seeds, progress)
+        candidates = sorted(
+            (_reject_impossible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first
+        )
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
     return RemedySearch(
         remedy, tuple(candidates), {proposal.name: proposal.change for proposal in proposals}
     )
 
 
-def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
-    """The candidate; not proved if its time is below the ideal time."""
+def _reject_impossible(candidate: Candidate, ideal_ps: int) -> Candidate:
+    """The candidate, not proved if its time is below the ideal time."""
     bounded = candidate.proved and candidate.kind in SAME_PROGRAM
     if not bounded or candidate.low_ps >= ideal_ps:
         return candidate
@@ -109,7 +111,7 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
     )
 
 
-def _tried(
+def _try_proposals(
     run: Run,
     proposals: list[Proposal],
     context: RemedyContext,
@@ -130,7 +132,9 @@ def _tried(
     chosen = [
         proposal for proposal in applicable if proposal.name not in {c.name for c in left_out}
     ]
-    later = [one for one in chosen if context.floor_ps and one.kind == "rate-control"]
+    later = [
+        proposal for proposal in chosen if context.floor_ps and proposal.kind == "rate-control"
+    ]
     proved = prove(
         [proposal for proposal in chosen if proposal not in later],
         context.evaluate,
@@ -139,23 +143,25 @@ def _tried(
         seeds=seeds,
         progress=progress,
     )
-    beaten = _beaten(later, proved, context.floor_ps)
+    beaten = _beaten_rates(later, proved, context.floor_ps)
     left_out += beaten
     if not beaten and later:
-        proved = _also_proved(proved, [now, *later], context.evaluate, {}, seeds, progress)
-    combined = _combined(proved, now.name, {proposal.name: proposal for proposal in proposals})
+        proved = _prove_further(proved, [now, *later], context.evaluate, {}, seeds, progress)
+    combined = _combine_best(proved, now.name, {proposal.name: proposal for proposal in proposals})
     combined_estimates = _estimates(combined, context.quick, progress)
     if combined:
         both = [now, *combined]
-        proved = _also_proved(proved, both, context.evaluate, combined_estimates, seeds, progress)
-    before = next((one for one in proved if one.name == now.name and one.proved), None)
+        proved = _prove_further(proved, both, context.evaluate, combined_estimates, seeds, progress)
+    before = next(
+        (candidate for candidate in proved if candidate.name == now.name and candidate.proved), None
+    )
     if before is not None:
         changes = {proposal.name: proposal.change for proposal in (*proposals, *combined)}
         proved = with_gain_intervals(run, proved, before, changes, context.evaluate)
     return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
 
 
-def _also_proved(
+def _prove_further(
     proved: Sequence[Candidate],
     proposals: Sequence[Proposal],
     evaluate: Evaluate,
@@ -163,9 +169,9 @@ def _also_proved(
     seeds: int,
     progress: Progress | None,
 ) -> list[Candidate]:
-    """What was proved, with further proposals, of which the first is the unchanged run."""
+    """The proved candidates, and those of further proposals. The first one is the unchanged run."""
     name = proposals[0].name
-    unchanged = next(one for one in proved if one.name == name)
+    unchanged = next(candidate for candidate in proved if candidate.name == name)
     more = prove(
         proposals,
         evaluate,
@@ -174,10 +180,10 @@ def _also_proved(
         seeds=max(seeds, unchanged.repetitions),
         progress=progress,
     )
-    return [*(one for one in proved if one.name != name), *more]
+    return [*(candidate for candidate in proved if candidate.name != name), *more]
 
 
-def _beaten(
+def _beaten_rates(
     rates: Sequence[Proposal], proved: Sequence[Candidate], floor_ps: int
 ) -> list[Candidate]:
     """The rates, if the fastest candidate takes no longer than the run without contention.
@@ -244,7 +250,7 @@ def _left_out(
     return out
 
 
-def _combined(
+def _combine_best(
     proved: Sequence[Candidate], now: str, proposals: Mapping[str, Proposal]
 ) -> list[Proposal]:
     """The best placement and the best program change as one proposal, if each helps alone."""
@@ -278,10 +284,10 @@ def combine_changes(changes: Sequence[Change]) -> Change:
     """Combine changes that do not affect the same setting."""
     out = none = Change()
     for change in changes:
-        given = {
+        fields = {
             name: value
             for name, value in change.__dict__.items()
             if value is not None and value is not getattr(none, name)
         }
-        out = replace(out, **given)
+        out = replace(out, **fields)
     return out

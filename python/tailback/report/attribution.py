@@ -32,13 +32,13 @@ from tailback.telemetry.left_out import copies
 from tailback.telemetry.run_views import Side, labelled_by_receives
 
 MAX_DEPTH = 6
-"""Maximum length of a chain of waiting links; anything beyond counts for the last link."""
+"""Maximum length of a chain of waiting links. Links beyond count for the last one."""
 
 MIN_SHARE = 0.02
 """Shares of waiting below this are not followed."""
 
 NAMED_RANKS = 3
-"""Ranks named under a call: those that lose most time; the others are added up."""
+"""Number of ranks named under a call, those that lose most time. The others are added up."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ def attribute(
     stall, waiting_ranks = dict[tuple[int, int], float](), dict[tuple[int, int], set[int]]()
     for view in trees.views:
         graph = _BundleGraph(trees, view)
-        own = waits.at(view, trees)
-        for part in _groups(own):
+        waits_of_view = waits.at(view, trees)
+        for part in _group_waits(waits_of_view):
             for chain, factor in graph.chains(part.bundle):
-                _insert(flame, waits, graph, chain, part, factor)
+                _insert_chain(flame, waits, graph, chain, part, factor)
                 key = (chain[0], part.label)
                 stall[key] = stall.get(key, 0.0) + factor * part.total
                 waiting_ranks.setdefault(key, set()).update(part.ranks)
@@ -161,13 +161,13 @@ class _Waits:
             {"label": list(self.labels), "phase": [row["phase"] for row in self.labels.values()]},
             schema={"label": pl.UInt32, "phase": pl.String},
         )
-        own = self.own.join(labels, on="label")
+        waits_of_phases = self.own.join(labels, on="label")
         if len(trees.views) == 1:
-            return own
+            return waits_of_phases
         if view.name == OTHER_PHASES:
             others = pl.Series([other.name for other in trees.views], dtype=pl.String)
-            return own.filter(~pl.col("phase").is_in(others.implode()))
-        return own.filter(pl.col("phase") == view.name)
+            return waits_of_phases.filter(~pl.col("phase").is_in(others.implode()))
+        return waits_of_phases.filter(pl.col("phase") == view.name)
 
     def _packets(self) -> pl.DataFrame:
         return self.samples.filter(pl.col("met") > 0).select(
@@ -194,10 +194,10 @@ class _Waits:
             else far.head(0).with_columns(bundle=pl.lit(0, pl.Int64), part=pl.lit(0.0))
         )
         columns = ("rank", "label", "lost", "message", "bundle", "part")
-        one = pl.lit(1.0)
+        unsplit = pl.lit(1.0)
         joined = pl.concat(
             [
-                *(frame.with_columns(part=one).select(columns) for frame in crossed),
+                *(frame.with_columns(part=unsplit).select(columns) for frame in crossed),
                 upper.select(columns),
             ]
         ).join(heat.select("bundle", "label", "heat"), on=("bundle", "label"))
@@ -403,9 +403,9 @@ class _Part(NamedTuple):
     values: list[float]
 
 
-def _groups(own: pl.DataFrame) -> Iterator[_Part]:
-    """Rows of each bundle and label; slicing one sorted table is faster than grouping."""
-    rows = own.sort("bundle", "label", "value", "rank", descending=[False, False, True, True])
+def _group_waits(waits: pl.DataFrame) -> Iterator[_Part]:
+    """Rows of each bundle and label. Slicing one sorted table is faster than grouping."""
+    rows = waits.sort("bundle", "label", "value", "rank", descending=[False, False, True, True])
     key = rows.select("bundle", "label").to_numpy()
     first = np.flatnonzero((np.diff(key, axis=0, prepend=-1) != 0).any(axis=1))
     ranks, values = rows["rank"].to_list(), rows["value"]
@@ -415,7 +415,7 @@ def _groups(own: pl.DataFrame) -> Iterator[_Part]:
         yield _Part(bundle, label, float(part.sum()), ranks[begin:end], part.to_list())
 
 
-def _insert(
+def _insert_chain(
     flame: Frame,
     waits: _Waits,
     graph: _BundleGraph,
@@ -549,13 +549,13 @@ def by_call_site(attribution: Attribution) -> list[CallSite]:
 def to_json(attribution: Attribution) -> str:
     """The attribution as JSON: ``unit``, ``total``, ``elsewhere``, ``lines`` and ``flame``."""
 
-    def frame(one: Frame) -> dict[str, object]:
-        children = [frame(child) for child in one.children]
+    def frame(box: Frame) -> dict[str, object]:
+        children = [frame(child) for child in box.children]
         return {
-            "name": title(one),
-            "kind": one.kind,
-            "value": one.value,
-            "link": one.link,
+            "name": title(box),
+            "kind": box.kind,
+            "value": box.value,
+            "link": box.link,
             "children": children,
         }
 

@@ -1,8 +1,8 @@
 """Differences of two runs of one fabric: after minus before.
 
-A link that only one run has samples of counts as uncongested (0) in the other run, which hardly
-uses it; so does a link with too few samples and less than a twentieth of the other run's packets.
-A link without samples in either run has no data.
+A link with samples in one run only counts as uncongested (0) in the other run, which hardly uses
+it. So does a link with too few samples and less than a twentieth of the other run's packets. A link
+without samples in either run has no data.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LinkChange:
 
 
 MAX_DEVIATION = 8.0
-"""Largest deviation drawn, in standard errors; a normal variable never gets there."""
+"""Largest deviation drawn, in standard errors. A normal variable never reaches it."""
 
 UNUSED_SHARE = 0.05
 """A link counts as unused below this share of the other run's packets."""
@@ -88,7 +88,7 @@ def phases_of(before: FigureData, after: FigureData) -> list[str]:
 
 
 def compared(case: FigureCase) -> tuple[FigureData, FigureData] | None:
-    """The two runs of a case whose samples can be compared; None if there is no second one."""
+    """The two runs of a case, whose samples can be compared; None if there is no second one."""
     after = case.after
     if after is None or not after.measured or not case.sampled_reference.measured:
         return None
@@ -123,16 +123,16 @@ def link_deviations(case: FigureCase) -> LinkDeviations | None:
     both = compared(case)
     if both is None:
         return None
-    found = link_change(*both)
-    sampled = (found.before.samples >= MIN_SAMPLES) & (found.after.samples >= MIN_SAMPLES)
-    chosen = sampled & (found.error > 0)
+    change = link_change(*both)
+    sampled = (change.before.samples >= MIN_SAMPLES) & (change.after.samples >= MIN_SAMPLES)
+    chosen = sampled & (change.error > 0)
     if not chosen.any():
         return None
-    score = np.clip(found.value[chosen] / found.error[chosen], -MAX_DEVIATION, MAX_DEVIATION)
-    met = found.before.congested_samples + found.after.congested_samples > 0
+    score = np.clip(change.value[chosen] / change.error[chosen], -MAX_DEVIATION, MAX_DEVIATION)
+    met = change.before.congested_samples + change.after.congested_samples > 0
     return LinkDeviations(
         score,
-        float(beyond_noise(found)[chosen].mean()),
+        float(beyond_noise(change)[chosen].mean()),
         int((sampled & ~met & ~chosen).sum()),
     )
 
@@ -143,18 +143,18 @@ def change_table(before: FigureData, after: FigureData) -> pl.DataFrame:
     names = before.link_names
     rate = before.rate_gbps
     for phase in (None, *phases_of(before, after)):
-        found = link_change(before, after, phase)
-        links = np.flatnonzero(found.weight > 0)
+        change = link_change(before, after, phase)
+        links = np.flatnonzero(change.weight > 0)
         columns: dict[str, object] = {
             "link": links,
             "name": [names[link] for link in links.tolist()],
             "tier": before.tier[links],
             "direction": before.direction[links].tolist(),
             "phase": pl.Series([phase] * len(links), dtype=pl.String),
-            "change": found.value[links],
-            "standard_error": found.error[links],
+            "change": change.value[links],
+            "standard_error": change.error[links],
         }
-        for word, load in (("before", found.before), ("after", found.after)):
+        for word, load in (("before", change.before), ("after", change.after)):
             columns[f"{word}_samples"] = load.samples[links].astype(np.uint64)
             columns[f"{word}_fraction"] = load.fraction[links]
             columns[f"{word}_utilization"] = load.utilization(rate)[links]
@@ -176,13 +176,13 @@ def call_site_changes(before: Attribution, after: Attribution) -> list[CallSiteC
     """Stall by line of the program in two runs, largest change first; empty if units differ."""
     if before.unit != after.unit:
         return []
-    found: dict[str, list[float]] = {}
+    stalls: dict[str, list[float]] = {}
     phase: dict[str, str] = {}
     for place, attribution in enumerate((before, after)):
         for row in by_call_site(attribution):
-            found.setdefault(row.line, [0.0, 0.0])[place] += row.stall
+            stalls.setdefault(row.line, [0.0, 0.0])[place] += row.stall
             phase.setdefault(row.line, row.phase)
-    lines = [CallSiteChange(line, phase[line], *both) for line, both in found.items()]
+    lines = [CallSiteChange(line, phase[line], *both) for line, both in stalls.items()]
     return sorted(lines, key=lambda line: (-abs(line.after - line.before), line.line))
 
 
@@ -193,12 +193,12 @@ def flame_change(before: Frame, after: Frame) -> Frame:
     (new), and frames still add up.
     """
     out = Frame(after.name, after.kind, link=after.link, tiers=after.tiers)
-    _merge(out, before, -1.0)
-    _merge(out, after, 1.0)
+    _merge_frames(out, before, -1.0)
+    _merge_frames(out, after, 1.0)
     return out
 
 
-def _merge(out: Frame, part: Frame, sign: float) -> None:
+def _merge_frames(out: Frame, part: Frame, sign: float) -> None:
     out.value += part.value
     out.change += sign * part.value
     for child in part.children:
@@ -207,7 +207,7 @@ def _merge(out: Frame, part: Frame, sign: float) -> None:
         for rank, value in child.waiting.items():
             frame.waiting[rank] = frame.waiting.get(rank, 0.0) + value
         frame.nodes |= child.nodes
-        _merge(frame, child, sign)
+        _merge_frames(frame, child, sign)
 
 
 def pair_changes(before: FigureData, after: FigureData) -> pl.DataFrame | None:
@@ -217,13 +217,13 @@ def pair_changes(before: FigureData, after: FigureData) -> pl.DataFrame | None:
         Rows ``src_rank, dst_rank, size_bytes, before, after`` (mean switches a packet visited)
         of the pairs that communicate in both; None without a message log of both.
     """
-    found = []
+    pairs = []
     for evidence in (before, after):
         tables = evidence.run.tables
         ours = tables["jobs"].filter("observed").select("job")
         ranks = tables["ranks"].join(ours, on="job", how="semi").select("rank")
         packets = pl.col("packets").sum().cast(pl.Float64)
-        found.append(
+        pairs.append(
             tables["messages"]
             .join(ranks, left_on="src_rank", right_on="rank", how="semi")
             .group_by("src_rank", "dst_rank")
@@ -232,9 +232,9 @@ def pair_changes(before: FigureData, after: FigureData) -> pl.DataFrame | None:
                 hops=pl.when(packets > 0).then(pl.col("switch_hops").sum() / packets).otherwise(0),
             )
         )
-    if not all(frame.height for frame in found):
+    if not all(frame.height for frame in pairs):
         return None
-    first, second = found
+    first, second = pairs
     return (
         first.rename({"hops": "before"})
         .join(second.select("src_rank", "dst_rank", after="hops"), on=("src_rank", "dst_rank"))
@@ -242,7 +242,7 @@ def pair_changes(before: FigureData, after: FigureData) -> pl.DataFrame | None:
     )
 
 
-def beyond_noise(found: LinkChange, least: float = 1.96) -> NDArray[np.bool_]:
+def beyond_noise(change: LinkChange, least: float = 1.96) -> NDArray[np.bool_]:
     """Links whose change is larger than ``least`` standard errors, shape (L,)."""
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(found.value) > least * np.maximum(found.error, 1e-9))
+        return np.asarray(np.abs(change.value) > least * np.maximum(change.error, 1e-9))

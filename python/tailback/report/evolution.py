@@ -50,14 +50,14 @@ def write_evolution(
 
     Args:
         path: The file; an existing one is replaced, whole or not at all.
-        graph: The graph; its places are what the cells of ``panels`` number.
+        graph: The graph. The cells of ``panels`` are numbers of its places.
         panels: The network in panels of places, from ``torus_panels`` or ``tier_panels``.
         percent: Value of each place at each step, NaN where unknown, shape (steps, places); left
             out if there are more than ``MAX_VALUES``, with a note on the page.
-        full: Which of these are lower bounds, as the stall counter is full; same shape.
+        full: Which values are lower bounds because the stall counter is full, same shape.
         title: Source of the counters.
         report: Address of the report of the same run, relative to the page; empty without one.
-        notes: What else to say of the counters.
+        notes: Further notes on the counters.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -86,17 +86,17 @@ def render_evolution(
 ) -> str:
     """The page as text; arguments as in :func:`write_evolution`."""
     viewer, look = asset("evolution.js"), asset("evolution.css")
-    whole = graph.features.height
+    all_features = graph.features.height
     graph = _worst_evolutions(graph)
-    said = []
-    if graph.features.height < whole:
-        said.append(f"Only the worst {graph.features.height:,} of {whole:,} are drawn.")
+    warnings = []
+    if graph.features.height < all_features:
+        warnings.append(f"Only the worst {graph.features.height:,} of {all_features:,} are drawn.")
     if percent is not None and percent.size > MAX_VALUES:
         percent = None
-        said.append("The network is left out: too many links and steps for a page.")
+        warnings.append("The network is left out: too many links and steps for a page.")
     unbounded = int(graph.features["at_least"].sum())
     if unbounded:
-        said.append(
+        warnings.append(
             f"{counted(unbounded, 'feature', ',')} hold links whose stall counter is full: how "
             f"much more they stalled is unknown; they are drawn with {graph.threshold:g} % "
             "and marked ≥."
@@ -117,7 +117,7 @@ def render_evolution(
         evolutions=counted(graph.features["evolution"].n_unique(), "evolution", ","),
         splits=f"{graph.splits:,}",
         merges=f"{graph.merges:,}",
-        note=" ".join([*said, *(f"{note}." for note in notes)]),
+        note=" ".join([*warnings, *(f"{note}." for note in notes)]),
         bands=[(f"{max(b, graph.threshold):g}", c) for b, c in BANDS if b + 10 > graph.threshold],
         worst=_worst_rows(graph, scale),
         spread=_spread_rows(graph, panels, scale),
@@ -134,10 +134,10 @@ def torus_panels(coordinates: pl.DataFrame, places: Sequence[str]) -> list[Panel
         places: Names of the routers in the order of the graph.
     """
     number = pl.DataFrame({"node_name": list(places)}).with_row_index("place")
-    known = coordinates.unique(maintain_order=True).join(number, on="node_name")
-    if known.is_empty():
+    placed = coordinates.unique(maintain_order=True).join(number, on="node_name")
+    if placed.is_empty():
         return []
-    x, y, z, place = (known[c].to_numpy().astype(np.int64) for c in ("x", "y", "z", "place"))
+    x, y, z, place = (placed[c].to_numpy().astype(np.int64) for c in ("x", "y", "z", "place"))
     cube = np.full((z.max() + 1, y.max() + 1, x.max() + 1), -1, np.int64)
     cube[z, y, x] = place
     return [Panel(f"z = {plane}", cells[::-1]) for plane, cells in enumerate(cube)]
@@ -313,7 +313,7 @@ def _spread_rows(graph: Evolution, panels: Sequence[Panel], scale: float) -> lis
     ]
 
 
-def _bound(row: dict[str, Any], column: str) -> str:
+def _format_bound(row: dict[str, Any], column: str) -> str:
     """A percentage of a feature, marked where it is a lower bound."""
     return f"{'≥ ' if row['at_least'] else ''}{row[column]:.1f}"
 
@@ -321,13 +321,13 @@ def _bound(row: dict[str, Any], column: str) -> str:
 def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
     if graph.features.is_empty():
         return []
-    one = graph.members.group_by("feature").agg(pl.col("place").min())
+    first_place = graph.members.group_by("feature").agg(pl.col("place").min())
     rows = (
         graph.features.sort(
             "at_least", "maximum", "extent", "feature", descending=[True, True, True, False]
         )
         .head(_WORST)
-        .join(one, on="feature", how="left", maintain_order="left")
+        .join(first_place, on="feature", how="left", maintain_order="left")
     )
     first = int(graph.steps[0])
     return [
@@ -335,8 +335,8 @@ def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
             str(r["feature"]),
             f"{(r['time_ns'] - first) / scale:.4g}",
             str(r["extent"]),
-            _bound(r, "maximum"),
-            _bound(r, "mean"),
+            _format_bound(r, "maximum"),
+            _format_bound(r, "mean"),
             graph.places[r["place"]][:_NAME],
         )
         for r in rows.iter_rows(named=True)

@@ -30,7 +30,7 @@ def make_case(
     after: Run | None = None,
     measured: Mapping[str, pl.DataFrame] | None = None,
 ) -> FigureCase:
-    """Derive what the figures need from runs.
+    """Derive the data of figures from runs.
 
     Args:
         run: The observed run.
@@ -57,10 +57,10 @@ def make_case(
     return FigureCase(observed, diagnosis, others[0], others[1], labels=labels, ranks=ranks)
 
 
-def same_fabric(one: FigureData, other: FigureData) -> bool:
+def same_fabric(first: FigureData, other: FigureData) -> bool:
     """Whether links of one number join the same ports in both runs."""
     columns = ("src_name", "src_port", "dst_name", "dst_port")
-    return one.links.select(columns).equals(other.links.select(columns))
+    return first.links.select(columns).equals(other.links.select(columns))
 
 
 def export_figures(

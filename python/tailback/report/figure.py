@@ -179,14 +179,14 @@ def render(drawn: Figure, form: str, dpi: int = 150) -> bytes:
         return out.getvalue()
     text = out.getvalue().decode("utf-8")
     text = re.sub(r"'DejaVu Sans'(?!,)", _FONT_STACK, text)
-    return _PATH_DATA.sub(_rounded, text).encode("utf-8")
+    return _PATH_DATA.sub(_round_numbers, text).encode("utf-8")
 
 
 def _settle(drawn: Figure) -> None:
     """Lay the figure out once, to round numbers.
 
-    The constraint solver's last digits depend on addresses in memory; they show in the ids that an
-    SVG derives from coordinates.
+    The constraint solver's last digits depend on addresses in memory. An SVG derives ids from
+    coordinates and would show them.
     """
     engine = drawn.get_layout_engine()
     if engine is None:
@@ -201,7 +201,7 @@ def _settle(drawn: Figure) -> None:
 _PATH_DATA = re.compile(r'(?<= d=")[-MLCQZz0-9. \n]+(?=")')
 
 
-def _rounded(path: re.Match[str]) -> str:
+def _round_numbers(path: re.Match[str]) -> str:
     """Path data to a hundredth of a point: not visible, and it halves the files."""
     numbers = re.sub(r"-?[0-9]+\.[0-9]+", lambda m: f"{float(m[0]):.2f}", path[0])
     return re.sub(r"\s+", " ", numbers).strip()

@@ -1,7 +1,7 @@
 """Data of the figures, computed once from the tables: loads of links by phase and by window.
 
 A report uses the same few numbers many times. They are derived here from the tables of a run, as
-plain arrays over links, and cached; figures and the HTML report share them and therefore agree.
+plain arrays over links, and cached. Figures and the HTML report share them and therefore agree.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class LinkLoad:
         congested_weight: Estimated packets that met congestion there.
         congested_variance: Estimated variance of ``congested_weight``.
         duration_ps: Time the selection spans, picoseconds.
-        bundle: Bundle of each link, with which its estimate is made; None where the rows are no
-            links, but windows of several together.
+        bundle: Bundle of each link, whose samples its estimate uses. None where rows are windows of
+            several links.
         kind: Tier and direction of each link as a number.
         shared: Whether one reservoir made both counts.
     """
@@ -133,8 +133,11 @@ class LinkLoad:
         if self.shrunk is not None:
             return np.where(self.samples > 0, self.shrunk.error, np.nan)
         out = np.full(self.weight.shape, np.nan)
-        own = 1.0 - 2.0 * self.raw_fraction if self.shared else 1.0
-        spread = own * self.congested_variance + np.square(self.raw_fraction) * self.variance
+        congested_factor = 1.0 - 2.0 * self.raw_fraction if self.shared else 1.0
+        spread = (
+            congested_factor * self.congested_variance
+            + np.square(self.raw_fraction) * self.variance
+        )
         np.divide(np.sqrt(np.maximum(spread, 0.0)), self.weight, out=out, where=self.weight > 0)
         return out
 
@@ -199,7 +202,7 @@ class LinkTruth:
 
     Attributes:
         observed_packets: Packets of the observed jobs.
-        observed_congested: Of them, those for which the link was congested.
+        observed_congested: Observed packets for which the link was congested.
         utilization: Busy share of the run, 0–1.
         stall: Share of the run in which it had data but no credit, 0–1.
     """
@@ -211,7 +214,7 @@ class LinkTruth:
 
 
 class FigureData:
-    """The arrays behind the figures of one run.
+    """The arrays of the figures of one run.
 
     Args:
         run: The run; its tables follow ``tailback.run.schema``.
@@ -309,7 +312,7 @@ class FigureData:
 
     @cached_property
     def samples_by_link_time(self) -> pl.DataFrame:
-        """The same by the time at which packets reached the link; by arrival if that is unknown."""
+        """The same by the time at which packets reached the link, else by arrival."""
         return samples_by_time_at_link(
             self.samples, self.run.tables["truth"], self.windows["window"], self.n_links
         )
@@ -340,7 +343,7 @@ class FigureData:
 
     @property
     def measured(self) -> bool:
-        """Whether receivers took samples; a re-simulation for its time alone has none."""
+        """Whether receivers took samples. A re-simulation for its time alone has none."""
         return self.samples.height > 0
 
     @cached_property

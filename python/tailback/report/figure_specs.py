@@ -1,7 +1,7 @@
 """Figures of the viewer other than links: bars, columns, points and lines, as plain values.
 
-The figures of ``tailback report --figures`` and these read the same numbers from the same
-functions; only the drawing differs.
+The figures of ``tailback report --figures`` take their numbers from the same functions. Only the
+drawing differs.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def bar_figures(case: FigureCase) -> dict[str, Any]:
     A row is ``name``, ``from`` and ``to`` on the axis, the interval ``low`` to ``high`` (null for
     none), the ``text`` beside it, its ``colour`` and whether it is ``strong``.
     """
-    found = {
+    figures = {
         "waterfall": waterfall_bars(case),
         "measured_parts": measured_bars(case.diagnosis),
         "explained_parts": explained_bars(case.diagnosis),
         "before_after": before_after_bars(case),
         "change_back_pressure": changed_line_bars(case),
     }
-    return {name: figure for name, figure in found.items() if figure}
+    return {name: figure for name, figure in figures.items() if figure}
 
 
 def _row(
@@ -113,22 +113,24 @@ def waterfall_bars(case: FigureCase) -> dict[str, Any] | None:
     times, observed = case.diagnosis.times, every[-1].elapsed_ps
     rows = []
     for bar in every:
-        whole = bar.name in TOTAL_BARS
-        if not whole and not _adds(bar, observed):
+        is_total = bar.name in TOTAL_BARS
+        if not is_total and not _adds_time(bar, observed):
             continue
-        start = 0 if whole else bar.elapsed_ps - bar.delta_ps
+        start = 0 if is_total else bar.elapsed_ps - bar.delta_ps
         rows.append(
             _row(
-                bar_name(bar, times) if whole else _step_name(bar),
+                bar_name(bar, times) if is_total else _step_name(bar),
                 start,
                 bar.elapsed_ps,
-                _amount(bar, whole, observed, times),
+                _bar_text(bar, is_total, observed, times),
                 STEP_COLOURS.get(bar.name, MUTED),
-                interval=None if whole else (start + bar.low_ps, start + bar.high_ps),
-                strong=whole,
+                interval=None if is_total else (start + bar.low_ps, start + bar.high_ps),
+                strong=is_total,
             )
         )
-    left = [bar.name for bar in every if bar.name not in TOTAL_BARS and not _adds(bar, observed)]
+    left = [
+        bar.name for bar in every if bar.name not in TOTAL_BARS and not _adds_time(bar, observed)
+    ]
     note = f"adds nothing: {', '.join(left)}" if left else ""
     return {"rows": rows, "unit": "ps", "axis": "time of the job", "note": note, "line": None}
 
@@ -151,13 +153,13 @@ def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
         change = candidate.elapsed_ps / remedy.before_ps - 1
         low, high = candidate.low_ps or candidate.elapsed_ps, candidate.high_ps
         best = candidate.name == remedy.name
-        said = percent(change, sign="+").replace("-", "−")
+        percentage = percent(change, sign="+").replace("-", "−")
         rows.append(
             _row(
                 candidate.name,
                 0,
                 candidate.elapsed_ps,
-                f"{format_time(candidate.elapsed_ps)} ({said})",
+                f"{format_time(candidate.elapsed_ps)} ({percentage})",
                 BEST if best else OTHER,
                 interval=(low, high or candidate.elapsed_ps),
                 strong=best,
@@ -179,17 +181,17 @@ def changed_line_bars(case: FigureCase) -> dict[str, Any] | None:
         return None
     rows = []
     for line in call_site_changes(before, after)[:LINES]:
-        said = "new"
+        ratio_text = "new"
         if line.before > 0:
             ratio = line.after / line.before
             # A factor is clearer than thousands of per cent.
-            said = f"×{ratio:.0f}" if ratio >= 10 else percent(ratio - 1, sign="+")
+            ratio_text = f"×{ratio:.0f}" if ratio >= 10 else percent(ratio - 1, sign="+")
         rows.append(
             _row(
                 line.line,
                 line.before,
                 line.after,
-                said.replace("-", "−"),
+                ratio_text.replace("-", "−"),
                 LESS if line.after < line.before else MORE,
             )
         )
@@ -217,7 +219,7 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
             continue
         colour = _LEAST_VISIBLE.get(part.name, KIND_COLOURS.get(part.name, MUTED))
         rows.append(
-            _part(
+            _part_row(
                 PART_NAMES[part.name],
                 at,
                 at + part.ps,
@@ -228,7 +230,7 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
         )
         at += part.ps
     if small:
-        rows.append(_part("smaller parts", at, at + small, measured.elapsed_ps, MUTED))
+        rows.append(_part_row("smaller parts", at, at + small, measured.elapsed_ps, MUTED))
     rows.append(
         _row("measured", 0, measured.elapsed_ps, format_time(measured.elapsed_ps), INK, strong=True)
     )
@@ -242,39 +244,46 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
 
 
 def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
-    """What the model explains of the measured time, one cause after the other; None without."""
+    """Explained parts of the measured time, cause after cause; None without an explanation."""
     if diagnosis is None or diagnosis.explanation is None:
         return None
-    found = diagnosis.explanation
+    explanation = diagnosis.explanation
     rows, at, left = [], 0, []
-    for name, ps in found.parts.items():
-        if abs(ps) < SMALL * found.elapsed_ps and name != "not explained":
+    for name, ps in explanation.parts.items():
+        if abs(ps) < SMALL * explanation.elapsed_ps and name != "not explained":
             left.append(f"{name} {format_time(ps)}")
         else:
             colour = "#d8b3ae" if name == "not explained" else STEP_COLOURS.get(name, "#7b8794")
-            rows.append(_part(name, at, at + ps, found.elapsed_ps, colour))
+            rows.append(_part_row(name, at, at + ps, explanation.elapsed_ps, colour))
         at += ps
     rows.append(
-        _row("measured", 0, found.elapsed_ps, format_time(found.elapsed_ps), INK, strong=True)
+        _row(
+            "measured",
+            0,
+            explanation.elapsed_ps,
+            format_time(explanation.elapsed_ps),
+            INK,
+            strong=True,
+        )
     )
     note = f"below {percent(SMALL, 1)}: {', '.join(left)}" if left else ""
     return {"rows": rows, "unit": "ps", "axis": "measured time", "note": note, "line": None}
 
 
-def _part(
+def _part_row(
     name: str,
     start: int,
     end: int,
-    whole: int,
+    elapsed_ps: int,
     colour: str,
     interval: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    share = percent((end - start) / max(whole, 1)).replace("-", "−")
+    share = percent((end - start) / max(elapsed_ps, 1)).replace("-", "−")
     text = f"{format_time(end - start)} ({share})"
     return _row(name, start, end, text, colour, interval=interval)
 
 
-def _adds(bar: WaterfallBar, observed: int) -> bool:
+def _adds_time(bar: WaterfallBar, observed: int) -> bool:
     """Whether a step adds anything worth a bar, in any repetition."""
     return max(abs(bar.delta_ps), abs(bar.low_ps), abs(bar.high_ps)) >= MIN_SHARE * observed
 
@@ -288,13 +297,13 @@ def time_unit(largest: float) -> tuple[str, float]:
 
 
 def _step_name(bar: WaterfallBar) -> str:
-    """What a step is called beside its bar."""
+    """Name of a step beside its bar."""
     return f"+ {bar.name}"
 
 
-def _amount(bar: WaterfallBar, whole: bool, observed: int, times: Times) -> str:
-    """What stands beside a bar: its time, or what it adds and its share of the whole."""
-    if whole:
+def _bar_text(bar: WaterfallBar, is_total: bool, observed: int, times: Times) -> str:
+    """Text beside a bar: its time, or the added time and its share of the total."""
+    if is_total:
         return format_time(bar.elapsed_ps)
     sign = "−" if bar.delta_ps < 0 else "+"
     share = abs(bar.delta_ps) / observed if observed else 0.0
@@ -306,13 +315,13 @@ def column_figures(case: FigureCase) -> dict[str, Any]:
 
     Columns at ``labels``, one value for each series, side by side or ``stacked``.
     """
-    found = {
+    figures = {
         "samples": _samples(case.observed),
         "distance_histogram": distance_columns(case),
         "change_distance": _distance_change(case),
         "change_how_sure": _deviations(case),
     }
-    return {name: figure for name, figure in found.items() if figure}
+    return {name: figure for name, figure in figures.items() if figure}
 
 
 def _samples(evidence: FigureData) -> dict[str, Any] | None:
@@ -355,16 +364,16 @@ def distance_columns(case: FigureCase) -> dict[str, Any] | None:
     runs = [(case.names[0], case.reference, INK)]
     if case.after is not None:
         runs.append((case.names[1], case.after, BEST))
-    known = [
+    by_distance = [
         (name, colour, part)
         for name, evidence, colour in runs
         if (part := _shares(evidence)) is not None
     ]
-    if not known:
+    if not by_distance:
         return None
-    every = sorted({int(hops) for _, _, part in known for hops in part[0]})
+    every = sorted({int(hops) for _, _, part in by_distance for hops in part[0]})
     series = []
-    for name, colour, (hops, share, mean) in known:
+    for name, colour, (hops, share, mean) in by_distance:
         at = dict(zip(hops.tolist(), (100 * share).tolist(), strict=True))
         series.append(
             {
@@ -429,10 +438,10 @@ def _distance_change(case: FigureCase) -> dict[str, Any] | None:
 
 
 def _deviations(case: FigureCase) -> dict[str, Any] | None:
-    found = link_deviations(case)
-    if found is None:
+    deviations = link_deviations(case)
+    if deviations is None:
         return None
-    score = found.score
+    score = deviations.score
     edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 33)
     counts, _ = np.histogram(score, edges)
     middle = (edges[1:] + edges[:-1]) / 2
@@ -447,7 +456,7 @@ def _deviations(case: FigureCase) -> dict[str, Any] | None:
         },
         "stacked": False,
         "unit": "links",
-        "title": found.title,
+        "title": deviations.title,
         "x": "change in standard errors (ends: and beyond)",
         "y": "links",
     }
@@ -460,20 +469,20 @@ def normal_density(score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def truth_points(evidence: FigureData) -> dict[str, Any] | None:
     """Estimates against the truth, at most POINTS links, and how many intervals hold it."""
-    found = shown_coverage(evidence)
-    if found is None:
+    shown_links = shown_coverage(evidence)
+    if shown_links is None:
         return None
-    order = np.argsort(found.truth, kind="stable")
+    order = np.argsort(shown_links.truth, kind="stable")
     shown = order[:: max(1, -(-len(order) // POINTS))]
-    said, short = coverage_sentence(evidence)
+    sentence, short = coverage_sentence(evidence)
     return {
-        "title": said,
+        "title": sentence,
         "short": short,
-        "link": found.links[shown].tolist(),
-        "x": np.round(found.truth[shown], 4).tolist(),
-        "y": np.round(found.estimate[shown], 4).tolist(),
-        "low": np.round(found.low[shown], 4).tolist(),
-        "high": np.round(found.high[shown], 4).tolist(),
+        "link": shown_links.links[shown].tolist(),
+        "x": np.round(shown_links.truth[shown], 4).tolist(),
+        "y": np.round(shown_links.estimate[shown], 4).tolist(),
+        "low": np.round(shown_links.low[shown], 4).tolist(),
+        "high": np.round(shown_links.high[shown], 4).tolist(),
         "colours": list(TIER_COLOURS),
     }
 

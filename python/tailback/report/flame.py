@@ -53,16 +53,16 @@ class Frame:
 T = TypeVar("T")
 
 
-def _only(values: set[T], otherwise: T) -> T:
+def _only_value(values: set[T], otherwise: T) -> T:
     """The only value, or ``otherwise`` where there are several."""
     return next(iter(values)) if len(values) == 1 else otherwise
 
 
 RANKS_OF_LINE = 40
-"""Ranks of a line that have a box of their own; the box of the others names them."""
+"""Number of ranks of a line with a box each. The others share a box that names them."""
 
 REST = "other ranks"
-"""Name of the box of ranks that have none of their own; :func:`title` says which they are."""
+"""Name of the shared box of the other ranks. :func:`title` adds their numbers."""
 
 _RANGES = 12
 
@@ -77,54 +77,58 @@ def title(frame: Frame) -> str:
 
 def _ranges(numbers: Iterable[int]) -> str:
     """Numbers as text: ``0–3, 7``; cut after a dozen ranges."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    shown = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:_RANGES]]
-    return ", ".join([*shown, "…"] if len(found) > _RANGES else shown)
+            ranges.append([number, number])
+    shown = [f"{a}" if a == b else f"{a}–{b}" for a, b in ranges[:_RANGES]]
+    return ", ".join([*shown, "…"] if len(ranges) > _RANGES else shown)
 
 
 def add_rest(frame: Frame, waiting: Mapping[int, float], nodes: Mapping[int, int]) -> None:
-    """Add ranks to the box of those of a line that have none of their own.
+    """Add ranks to the shared box of a line.
 
     Args:
         frame: The line.
         waiting: Stall (ps) of each of the ranks.
         nodes: The node of each of them.
     """
-    rest = frame.add(REST, "rank")
-    rest.value += sum(waiting.values())
+    other_ranks = frame.add(REST, "rank")
+    other_ranks.value += sum(waiting.values())
     for rank, value in waiting.items():
-        rest.waiting[rank] = rest.waiting.get(rank, 0.0) + value
-    rest.nodes |= nodes
+        other_ranks.waiting[rank] = other_ranks.waiting.get(rank, 0.0) + value
+    other_ranks.nodes |= nodes
 
 
-def _joined_ranks(members: Sequence[Frame]) -> list[Frame]:
+def _join_ranks(members: Sequence[Frame]) -> list[Frame]:
     """Boxes of the ranks of several places: the sums of each rank, the heaviest by name."""
-    value, nodes = _waiting_of(members)
+    value, nodes = _sum_waiting(members)
     order = sorted(value, key=lambda rank: (-value[rank], rank))
     line = Frame("", "line")
     for rank in order[:RANKS_OF_LINE]:
-        own = Frame(f"rank {rank}", "rank", value[rank], rank=rank, node=nodes[rank])
-        line.children.append(own)
-    if rest := order[RANKS_OF_LINE:]:
-        add_rest(line, {rank: value[rank] for rank in rest}, {rank: nodes[rank] for rank in rest})
+        rank_box = Frame(f"rank {rank}", "rank", value[rank], rank=rank, node=nodes[rank])
+        line.children.append(rank_box)
+    if other_ranks := order[RANKS_OF_LINE:]:
+        add_rest(
+            line,
+            {rank: value[rank] for rank in other_ranks},
+            {rank: nodes[rank] for rank in other_ranks},
+        )
     return line.children
 
 
-def _waiting_of(frames: Sequence[Frame]) -> tuple[dict[int, float], dict[int, int]]:
+def _sum_waiting(frames: Sequence[Frame]) -> tuple[dict[int, float], dict[int, int]]:
     """The value and the node of each rank in several boxes."""
     value: dict[int, float] = {}
     nodes: dict[int, int] = {}
     for frame in frames:
         if frame.rank < 0:
-            own, at = frame.waiting, frame.nodes
+            rank_values, at = frame.waiting, frame.nodes
         else:
-            own, at = {frame.rank: frame.value}, {frame.rank: frame.node}
-        for rank, part in own.items():
+            rank_values, at = {frame.rank: frame.value}, {frame.rank: frame.node}
+        for rank, part in rank_values.items():
             value[rank] = value.get(rank, 0.0) + part
         nodes |= at
     return value, nodes
@@ -145,10 +149,10 @@ def by_kind(frame: Frame) -> Frame:
         name = child.tiers if child.kind == "link" else child.name
         if child.kind != "rank":
             groups.setdefault((name, child.kind), []).append(child)
-    out.children += _joined_ranks([child for child in frame.children if child.kind == "rank"])
+    out.children += _join_ranks([child for child in frame.children if child.kind == "rank"])
     for (name, kind), members in groups.items():
         joined = Frame(name, kind, sum(child.value for child in members))
-        joined.phase = _only({child.phase for child in members}, "")
+        joined.phase = _only_value({child.phase for child in members}, "")
         joined.change = sum(child.change for child in members)
         joined.children = [grandchild for child in members for grandchild in child.children]
         if kind == "link":
@@ -162,7 +166,9 @@ def by_kind(frame: Frame) -> Frame:
 
 
 def prune_frames(frame: Frame, most: int, least: float) -> Frame:
-    """A copy with at most ``most`` children a frame, none below ``least``; the rest is summed up.
+    """A copy with at most ``most`` children a frame, none below ``least``.
+
+    The others are summed up.
 
     Args:
         frame: The top.
@@ -170,17 +176,17 @@ def prune_frames(frame: Frame, most: int, least: float) -> Frame:
         least: Smallest value kept, in the unit of the frame.
     """
     kept = [child for child in frame.children[:most] if child.value >= least]
-    rest = frame.children[len(kept) :]
+    remaining = frame.children[len(kept) :]
     out = replace(frame, children=[prune_frames(child, most, least) for child in kept])
-    value = sum(child.value for child in rest)
-    if rest and value >= least:
+    value = sum(child.value for child in remaining)
+    if remaining and value >= least:
         words = {"link": "places", "line": "lines", "rank": "", "all": ""}
-        mixed = len({child.kind for child in rest}) > 1
-        name = f"{len(rest)} more {'' if mixed else words[rest[0].kind]}".strip()
-        change = sum(child.change for child in rest)
-        left = Frame(name, rest[0].kind, value, change=change)
-        if rest[0].kind == "rank" and not mixed:
+        mixed = len({child.kind for child in remaining}) > 1
+        name = f"{len(remaining)} more {'' if mixed else words[remaining[0].kind]}".strip()
+        change = sum(child.change for child in remaining)
+        left = Frame(name, remaining[0].kind, value, change=change)
+        if remaining[0].kind == "rank" and not mixed:
             left.name = REST
-            left.waiting, left.nodes = _waiting_of(rest)
+            left.waiting, left.nodes = _sum_waiting(remaining)
         out.children.append(left)
     return out

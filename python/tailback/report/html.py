@@ -1,6 +1,6 @@
 """The self-contained HTML report: one file, answer first, no network access.
 
-Verdict, remedy and tables are plain HTML; the viewer draws every figure from the payload. Names
+Verdict, remedy and tables are plain HTML. The viewer draws every figure from the payload. Names
 come from files and may be hostile: the template escapes all of them, data are in JSON that cannot
 contain markup, and the page's policy forbids the network and any script or style but its own.
 """
@@ -63,7 +63,7 @@ def write_report(
     Args:
         path: The file; an existing one is replaced, whole or not at all.
         run: The observed run.
-        diagnosis: What was found in it.
+        diagnosis: Its diagnosis.
         before: Re-simulation of the unchanged run, if it differs from ``run``.
         after: Re-simulation with the remedy.
         files: Content of each file of the remedy, by the name under which it is offered.
@@ -101,17 +101,17 @@ def render_report(
 ) -> str:
     """The report as text; arguments and errors as in :func:`write_report`."""
     case = replace(make_case(run, diagnosis, before, after, measured), attributed=attribution)
-    shared = _shared(case)
-    roots = _surest(_root_links(diagnosis), case)
+    shared = _common_parts(case)
+    roots = _sort_by_bound(_root_links(diagnosis), case)
     return _template("report.html.j2").render(
         **shared,
         run=run,
         story=story_of(diagnosis, VERDICTS[diagnosis.cause], roots, shared["lines"]),
         measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
-        costless=_costless(diagnosis),
+        costless=_causes_without_cost(diagnosis),
         root_links=roots,
-        symptoms=_surest(_symptoms(diagnosis), case),
+        symptoms=_sort_by_bound(_symptoms(diagnosis), case),
         saving=_ideal_saving(diagnosis),
         bars=displayed_bars(diagnosis.waterfall),
         bar_name=bar_name,
@@ -125,7 +125,7 @@ def render_report(
     )
 
 
-def _shared(case: FigureCase) -> dict[str, Any]:
+def _common_parts(case: FigureCase) -> dict[str, Any]:
     """Parts of every page with the viewer."""
     names, arrays = build_payload(case)
     viewer, look = asset("viewer.js"), asset("viewer.css")
@@ -149,11 +149,11 @@ def _shared(case: FigureCase) -> dict[str, Any]:
         "column_plots": names["columns"],
         "points": names["points"],
         "grids": names["grids"],
-        # A single row of switches shows no positions; grids and the raster do.
+        # Grids and the raster show positions of switches, a single row does not.
         "node_link": names["grids"] is None
         and (names["layout"]["tiers"] > 1 or len(names["switch_names"]) == 1),
         "attribution": case.attribution,
-        "lines": _lines(case),
+        "lines": _worst_lines(case),
         "phases_left_out": len(case.observed.phases) - len(phases_carried(case.observed)),
         "link_count": case.observed.n_links,
     }
@@ -191,29 +191,32 @@ def write_comparison(
             "one of the runs has no samples, so the two cannot be compared link by link",
             remedy='simulate with [telemetry] scheme = "full"',
         )
-    one, other = (dict(_provenance(run)) for run in (before, after))
+    first_facts, other = (dict(_provenance(run)) for run in (before, after))
     page = _template("compare.html.j2").render(
-        **_shared(case),
+        **_common_parts(case),
         headline=_headline(before, after, names),
-        reports=_linked(reports, names),
+        reports=_report_links(reports, names),
         short=short,
         show_change=True,
         change_question="Where did it get better or worse, for whom, and is it more than noise?",
-        provenance=[(name, one.get(name, "–"), other.get(name, "–")) for name in {**one, **other}],
+        provenance=[
+            (name, first_facts.get(name, "–"), other.get(name, "–"))
+            for name in {**first_facts, **other}
+        ],
     )
     return write_page(path, page, "comparison")
 
 
-def _linked(reports: tuple[str, str], names: tuple[str, str]) -> list[tuple[str, str]]:
+def _report_links(reports: tuple[str, str], names: tuple[str, str]) -> list[tuple[str, str]]:
     """Reports with the words of their links: one where both runs are of the same result."""
-    known = [
+    links = [
         (address, f"Report of {name}")
         for address, name in zip(reports, names, strict=True)
         if address
     ]
-    if len(known) == 2 and known[0][0] == known[1][0]:
-        return [(known[0][0], "Report")]
-    return known
+    if len(links) == 2 and links[0][0] == links[1][0]:
+        return [(links[0][0], "Report")]
+    return links
 
 
 def _headline(before: Run, after: Run, names: tuple[str, str]) -> str:
@@ -268,7 +271,7 @@ COSTLESS = 0.005
 """Share of the time below which a step of the waterfall is not worth a remedy."""
 
 
-def _costless(diagnosis: Diagnosis) -> list[str]:
+def _causes_without_cost(diagnosis: Diagnosis) -> list[str]:
     """Causes of congested packets that cost no time by re-simulation."""
     delta = {bar.name: max(bar.delta_ps, bar.high_ps) for bar in diagnosis.waterfall}
     least = COSTLESS * diagnosis.modelled_ps
@@ -280,19 +283,20 @@ def _costless(diagnosis: Diagnosis) -> list[str]:
     ]
 
 
-def _surest(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidence]:
+def _sort_by_bound(links: Iterable[LinkEvidence], case: FigureCase) -> list[LinkEvidence]:
     """Links with the fractions that the plots draw, by lower bound of their congestion.
 
     The highest fractions in the raw samples are mostly those with the largest positive errors.
     """
-    found = case.observed.load().shrunk
-    assert found is not None  # a load of links
+    shrunk = case.observed.load().shrunk
+    assert shrunk is not None  # a load of links
 
     def drawn(link: LinkEvidence) -> LinkEvidence:
-        if np.isnan(found.value[link.link]):
+        if np.isnan(shrunk.value[link.link]):
             return link
         value, error, low, high = (
-            float(column[link.link]) for column in (found.value, found.error, found.low, found.high)
+            float(column[link.link])
+            for column in (shrunk.value, shrunk.error, shrunk.low, shrunk.high)
         )
         estimate = Estimate(value=value, standard_error=error, low=low, high=high)
         return link.model_copy(update={"congested_fraction": estimate})
@@ -321,10 +325,10 @@ def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
     return ideal, max(0.0, 1.0 - ideal / diagnosis.modelled_ps)
 
 
-def _lines(case: FigureCase) -> list[CallSite]:
+def _worst_lines(case: FigureCase) -> list[CallSite]:
     """Lines of the program with the most stall, places congested by the same line combined."""
-    found = case.attribution
-    return [] if found is None else by_call_site(found)[:LINES_SHOWN]
+    attribution = case.attribution
+    return [] if attribution is None else by_call_site(attribution)[:LINES_SHOWN]
 
 
 def _downloads(diagnosis: Diagnosis, files: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -347,8 +351,8 @@ def _steps(
 ) -> list[tuple[tuple[str, str, str] | None, str | None]]:
     """Each file of the remedy with the command that uses it, in the remedy's order.
 
-    With one command per file, as the remedy writes them, files and commands pair up in order;
-    otherwise each command belongs to the first file it names.
+    With one command per file, as the remedy writes them, files and commands pair up in order.
+    Otherwise each command belongs to the first file it names.
     """
     downloads = _downloads(diagnosis, files)
     commands = diagnosis.remedy.commands if diagnosis.remedy else []
@@ -365,7 +369,7 @@ def _steps(
 
 
 def _model(run: Run) -> str:
-    """What the numbers of a run come from."""
+    """Origin of the numbers of a run."""
     if "captured" in run.tables["jobs"]["placement"]:
         return "none: captured packets"
     return "packet engine" if run.summary.get("model", "packet") == "packet" else "fluid"

@@ -66,7 +66,7 @@ def layout_fabric(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFra
     level = tier - low
     x, pods, width = _switch_x(level, pod)
     node_x, node_row, node_width, rows = _hosts(nodes, x)
-    halves, segments = _halves(nodes.height, links, x, level.astype(np.float64))
+    halves, segments = _link_halves(nodes.height, links, x, level.astype(np.float64))
     return FabricLayout(
         width,
         int(level.max(initial=0)) + 1,
@@ -85,7 +85,7 @@ def layout_fabric(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFra
 def _switch_x(
     level: NDArray[np.int64], pod: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], list[tuple[int, float, float]], float]:
-    """Leaves side by side, pod after pod; switches above spread evenly over their pod."""
+    """Leaves are side by side, pod after pod. Switches above are spread evenly over their pod."""
     x = np.zeros(len(level))
     spans: dict[int, tuple[float, float]] = {}
     cursor = 0.0
@@ -130,12 +130,12 @@ def _hosts(
     return node_x, rank % rows, box, rows
 
 
-def _halves(
+def _link_halves(
     n_nodes: int, links: pl.DataFrame, x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Each directed link is the half of its cable nearer its destination.
 
-    So the upper half is the up link and the lower half the down link; between switches of one tier
+    So the upper half is the up link and the lower half the down link. Between switches of one tier,
     the half at a switch is the link that arrives there. Parallel cables stand side by side.
     """
     src = links["src"].to_numpy().astype(np.int64) - n_nodes

@@ -77,28 +77,28 @@ def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str
         "step": packer.add(np.diff(rows["link"].to_numpy().astype(np.int64), prepend=0), "i4"),
         **{name: packer.count(rows[column].to_numpy()) for name, column in _SUMS.items()},
         "left_out": left_out,
-        "skipped": _skipped(course.evidence.run),
+        "skipped": _skipped_windows(course.evidence.run),
     }
 
 
-def _skipped(run: Run) -> list[list[int]]:
+def _skipped_windows(run: Run) -> list[list[int]]:
     """Start and end (ps) of windows that stand for steps not simulated, and how many steps."""
-    found = (
+    windows = (
         run.tables["skips"]
         .group_by("window")
         .agg(pl.col("steps").sum())
         .join(run.tables["windows"], on="window")
         .sort("start_ps")
     )
-    return [list(row) for row in found.select("start_ps", "end_ps", "steps").iter_rows()]
+    return [list(row) for row in windows.select("start_ps", "end_ps", "steps").iter_rows()]
 
 
 def matrix_data(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
     """Bytes between ranks in order of their hosts, in 254 logarithmic steps; 0 is none."""
-    found = binned(evidence)
-    if found is None:
+    matrix = binned(evidence)
+    if matrix is None:
         return None
-    cells, order = found
+    cells, order = matrix
     most = max(float(cells.max()), 10.0)
     least = max(most / 1e4, 1.0)
     with np.errstate(divide="ignore"):

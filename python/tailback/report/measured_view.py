@@ -43,7 +43,12 @@ def measured_view(diagnosis: Diagnosis, expected: LinkLoad) -> dict[str, Any] | 
         ],
         "efficiencies": _efficiencies(measured),
         "phases": [
-            (phase.phase, phase.ps, phase.ps / max(measured.elapsed_ps, 1), _mostly(phase.parts))
+            (
+                phase.phase,
+                phase.ps,
+                phase.ps / max(measured.elapsed_ps, 1),
+                _largest_parts(phase.parts),
+            )
             for phase in measured.phases[:PHASES]
         ],
         "latecomers": measured.latecomers[:LATECOMERS],
@@ -68,20 +73,20 @@ def _job(job: str) -> str:
     return "unknown senders" if job == UNKNOWN else f"job {job}"
 
 
-def _mostly(parts: dict[str, int]) -> str:
+def _largest_parts(parts: dict[str, int]) -> str:
     """The two largest parts of a phase as text."""
-    whole = max(sum(parts.values()), 1)
+    total_ps = max(sum(parts.values()), 1)
     largest = sorted(parts.items(), key=lambda part: -part[1])[:2]
-    return ", ".join(f"{PART_NAMES[name]} {percent(ps / whole)}" for name, ps in largest)
+    return ", ".join(f"{PART_NAMES[name]} {percent(ps / total_ps)}" for name, ps in largest)
 
 
 def _efficiencies(measured: Measured) -> list[tuple[str, float]]:
     """Efficiencies as the POP project names them, those that are known."""
-    found = measured.efficiency
+    efficiency = measured.efficiency
     named = {
-        "Parallel efficiency": found.parallel,
-        "Load balance": found.load_balance,
-        "Serialisation": found.serialisation,
-        "Transfer": found.transfer,
+        "Parallel efficiency": efficiency.parallel,
+        "Load balance": efficiency.load_balance,
+        "Serialisation": efficiency.serialisation,
+        "Transfer": efficiency.transfer,
     }
     return [(name, value) for name, value in named.items() if value is not None]

@@ -63,7 +63,7 @@ def in_order(text: str) -> str:
 
     With one of them a name from a file could show as another one, or reorder the text next to it.
     """
-    return _TURNS.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+    return _TURNS.sub(lambda mark: f"\\x{ord(mark.group()):02x}", text)
 
 
 def safe_json(data: object) -> str:
@@ -72,7 +72,7 @@ def safe_json(data: object) -> str:
     Its names are as :func:`in_order` has them.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    text = _TURNS.sub(lambda found: json.dumps(in_order(found.group()))[1:-1], text)
+    text = _TURNS.sub(lambda mark: json.dumps(in_order(mark.group()))[1:-1], text)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

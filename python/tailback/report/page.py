@@ -1,4 +1,4 @@
-"""What our pages have in common: their parts, what they may load, and how they are written."""
+"""Common parts of all pages: templates, content policy and writing."""
 
 from __future__ import annotations
 
@@ -28,39 +28,44 @@ def asset(name: str) -> str:
 
 
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
-    """A page template of this package, which may include others; what is put in is escaped."""
+    """A page template of this package, which may include others. Inserted values are escaped."""
     folder = resources.files("tailback.report")
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_finalize_value,
         loader=jinja2.FunctionLoader(lambda part: (folder / part).read_text(encoding="utf-8")),
     )
     environment.filters.update(filters or {})
     return environment.get_template(name)
 
 
-def _shown(value: object) -> object:
-    """What is put into a page: names keep their order of writing, what is ours stays as it is."""
+def _finalize_value(value: object) -> object:
+    """A value inserted into a page.
+
+    Names keep their order of writing, and markup of this package is unchanged.
+    """
     return in_order(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def content_policy(script: str, style: str) -> str:
     """Nothing from anywhere: only the page's own script, style and images."""
-    own = (
+    hashes = (
         base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
         for text in (script, style)
     )
     return (
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
-    ).format(*own)
+    ).format(*hashes)
 
 
 def write_page(path: str | Path, page: str, what: str) -> Path:
-    """Write ``page``, which an error calls ``what``; what was there stays until it is complete.
+    """Write ``page``, called ``what`` in errors.
+
+    An existing file stays until the new one is complete.
 
     Raises:
         RunError: The file cannot be written.

@@ -1,4 +1,4 @@
-"""The data of the interactive plots: what the viewer is handed."""
+"""The data of the interactive plots, as passed to the viewer."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """A run of the report: its id, what it is called, its evidence."""
+    """A run of the report: its id, label and evidence."""
 
     id: str
     label: str
@@ -139,22 +139,22 @@ def _change(
 
 def _flames(packer: Packer, case: FigureCase) -> dict[str, int | str] | None:
     """The back-pressure flame graph, with links merged by tier and without: JSON, packed."""
-    found = case.attribution
-    if found is None or found.flame.value <= 0:
+    attribution = case.attribution
+    if attribution is None or attribution.flame.value <= 0:
         return None
     phases = phases_carried(case.observed)
     trees = [
-        ("links merged by tier", by_kind(found.flame), False),
-        ("links not merged", found.flame, False),
+        ("links merged by tier", by_kind(attribution.flame), False),
+        ("links not merged", attribution.flame, False),
     ]
     after = case.after_attribution
-    if compared(case) is not None and after is not None and after.unit == found.unit:
-        merged = flame_change(by_kind(found.flame), by_kind(after.flame))
+    if compared(case) is not None and after is not None and after.unit == attribution.unit:
+        merged = flame_change(by_kind(attribution.flame), by_kind(after.flame))
         sort_frames(merged)
         trees.append(("change: both runs, by colour", merged, True))
     return packer.json(
         {
-            "unit": found.unit,
+            "unit": attribution.unit,
             "trees": [
                 {
                     "name": name,

@@ -1,4 +1,4 @@
-"""What each rank did when: the calls and waits of a measured run, summed in windows of time."""
+"""Activity of each rank over time: the calls and waits of a measured run, summed in windows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ROWS = 500
 """Rows at most. Of more ranks neighbours stand together, as many in each row."""
 
 CALLS_NAMED = 250
-"""Calls that a window may name, the longest ones; a report stores their numbers in a byte."""
+"""Maximum number of calls named, the longest ones. A report stores their numbers in a byte."""
 
 KINDS = tuple(part for part in PARTS if part not in ("imbalance", "noise"))
-"""What a rank can be doing. A wait keeps its kind here, whatever made the other rank late."""
+"""Activities of a rank. A wait keeps its kind here, whatever made the other rank late."""
 
 WAITS = tuple(
     kind
@@ -47,7 +47,8 @@ class RankTimeline:
         edges_ps: Edges of the windows since the first rank began, shape (W + 1,).
         first_rank: First rank of each row, and the number of ranks, shape (R + 1,).
         hosts: Host of each row's ranks, or first and last of them; empty where unknown.
-        kinds: What the ranks did, in the order of :data:`KINDS`; only what occurs, K of them.
+        kinds: Activities of the ranks, in the order of :data:`KINDS`. Only those that occur, K of
+            them.
         spent_ps: Time that the ranks of a row spent so, shape (K, R, W). Over the kinds it adds up
             to the length of the window times the ranks of the row.
         call: MPI call that took longest, as an index into ``calls``; -1 without, shape (R, W).
@@ -150,7 +151,7 @@ def rank_timeline(
 
 
 class _Intervals:
-    """What each rank did, as intervals since the first one began that do not overlap."""
+    """Activity of each rank, as disjoint intervals of the time since the first rank began."""
 
     def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
         hosts = tables["hosts"].sort("rank")
@@ -164,40 +165,42 @@ class _Intervals:
         self.enter = self.calls["enter_ps"].to_numpy() - self.start_ps
         self.leave = self.calls["leave_ps"].to_numpy() - self.start_ps
         self._columns: list[tuple[Ints, Ints, Ints, Ints]] = []
-        self._outside_of_calls(np.maximum(begin - self.start_ps, 0), end - self.start_ps)
-        self._inside_of_calls(tables["waits"])
+        self._add_outside_calls(np.maximum(begin - self.start_ps, 0), end - self.start_ps)
+        self._add_inside_calls(tables["waits"])
 
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Rank, number of the kind, beginning and end of each interval that is not empty."""
-        rank, kind, start, end = (np.concatenate(one) for one in zip(*self._columns, strict=True))
+        rank, kind, start, end = (
+            np.concatenate(parts) for parts in zip(*self._columns, strict=True)
+        )
         length = self.end_ps - self.start_ps
         start, end = np.clip(start, 0, length), np.clip(end, 0, length)
         some = end > start
         return rank[some], kind[some], start[some], end[some]
 
-    def _add(self, rank: Ints, kind: str | Ints, start: Ints, end: Ints) -> None:
+    def _add_intervals(self, rank: Ints, kind: str | Ints, start: Ints, end: Ints) -> None:
         which = np.full(len(rank), KINDS.index(kind)) if isinstance(kind, str) else kind
         self._columns.append((rank, which, start, end))
 
-    def _outside_of_calls(self, begin: Ints, end: Ints) -> None:
+    def _add_outside_calls(self, begin: Ints, end: Ints) -> None:
         rank, ranks = self.rank, np.arange(self.n_ranks)
         first = np.append(True, rank[1:] != rank[:-1])[: len(rank)]
         before = np.where(first, begin[rank], np.append(0, self.leave[:-1])[: len(rank)])
         off = self.calls["paused"].to_numpy()
         gap = np.where(off, KINDS.index("not_recorded"), KINDS.index("computation"))
-        self._add(rank, gap, before, self.enter)
+        self._add_intervals(rank, gap, before, self.enter)
         last = np.full(self.n_ranks, -1)
         np.maximum.at(last, rank, self.leave)
-        whole = np.full(self.n_ranks, self.end_ps - self.start_ps)
+        total_time = np.full(self.n_ranks, self.end_ps - self.start_ps)
         # A rank without a call left nothing that says it ran.
-        begin = np.where(last < 0, whole, begin)
-        last = np.where(last < 0, whole, last)
+        begin = np.where(last < 0, total_time, begin)
+        last = np.where(last < 0, total_time, last)
         end = np.maximum(end, last)
-        self._add(ranks, "not_running", np.zeros(self.n_ranks, np.int64), begin)
-        self._add(ranks, "computation", last, end)
-        self._add(ranks, "not_running", end, whole)
+        self._add_intervals(ranks, "not_running", np.zeros(self.n_ranks, np.int64), begin)
+        self._add_intervals(ranks, "computation", last, end)
+        self._add_intervals(ranks, "not_running", end, total_time)
 
-    def _inside_of_calls(self, waits: pl.DataFrame) -> None:
+    def _add_inside_calls(self, waits: pl.DataFrame) -> None:
         """Waits stand at the beginning and at the end of a call, its transfer between them."""
         row = np.searchsorted(self.calls["call"].to_numpy(), waits["call"].to_numpy())
         kind = (
@@ -207,25 +210,29 @@ class _Intervals:
         )
         begin = waits["start_ps"].to_numpy() - self.start_ps
         end = begin + waits["value_ps"].to_numpy()
-        self._add(self.rank[row], kind, begin, end)
+        self._add_intervals(self.rank[row], kind, begin, end)
         start, stop = self.enter.copy(), self.leave.copy()
         late = waits["kind"].str.ends_with("_completion").to_numpy()
         np.maximum.at(start, row[~late], end[~late])
         np.minimum.at(stop, row[late], begin[late])
-        self._add(self.rank, self._kinds_of_rest(), start, stop)
+        self._add_intervals(self.rank, self._kinds_of_rest(), start, stop)
 
     def _kinds_of_rest(self) -> Ints:
         """Kind of the time inside each call that is no wait, as in the parts of the time."""
         names = self.calls["name"].unique(maintain_order=True).to_list()
         name = (
             self.calls["name"]
-            .replace_strict({one: at for at, one in enumerate(names)}, return_dtype=pl.Int64)
+            .replace_strict(
+                {call_name: at for at, call_name in enumerate(names)}, return_dtype=pl.Int64
+            )
             .to_numpy()
         )
-        of_name: Ints = np.array([KINDS.index(kind_of_rest(one)) for one in names], np.int64)
+        of_name: Ints = np.array(
+            [KINDS.index(kind_of_rest(call_name)) for call_name in names], np.int64
+        )
         # Without any call the column of names has no type.
         kinds = np.asarray(of_name[name.astype(np.int64)])
-        if not any(synchronises(one) for one in names):
+        if not any(synchronises(call_name) for call_name in names):
             return kinds
         comm = self.calls["communicator"].cast(pl.Categorical).to_physical().cast(pl.Int64)
         fences = fence_numbers(names, name, self.rank, comm.fill_null(-1).to_numpy())
@@ -238,22 +245,22 @@ def _sum_in_windows(edges: Ints, cell: Ints, start: Ints, end: Ints, cells: int)
     first = np.searchsorted(edges, start, side="right") - 1
     last = np.searchsorted(edges, end, side="left") - 1
     out = np.zeros((cells, windows), np.int64)
-    one = first == last
-    np.add.at(out, (cell[one], first[one]), (end - start)[one])
-    cell, start, end, first, last = (x[~one] for x in (cell, start, end, first, last))
+    in_one_window = first == last
+    np.add.at(out, (cell[in_one_window], first[in_one_window]), (end - start)[in_one_window])
+    cell, start, end, first, last = (x[~in_one_window] for x in (cell, start, end, first, last))
     np.add.at(out, (cell, first), edges[first + 1] - start)
     np.add.at(out, (cell, last), end - edges[last])
     # Windows that an interval fills: one more from its second window on, one less from its last.
-    whole = np.zeros((cells, windows + 1), np.int64)
-    np.add.at(whole, (cell, first + 1), 1)
-    np.add.at(whole, (cell, last), -1)
-    return out + np.cumsum(whole[:, :-1], axis=1) * np.diff(edges)
+    filled = np.zeros((cells, windows + 1), np.int64)
+    np.add.at(filled, (cell, first + 1), 1)
+    np.add.at(filled, (cell, last), -1)
+    return out + np.cumsum(filled[:, :-1], axis=1) * np.diff(edges)
 
 
 def _longest_calls(
     intervals: _Intervals, edges: Ints, each: int, n_rows: int
 ) -> tuple[Ints, list[str]]:
-    """The call of each row and window that took longest, and the names; -1 without one."""
+    """The longest call of each row and window (-1 without any), and the names."""
     calls = intervals.calls.select("name", length=pl.col("leave_ps") - pl.col("enter_ps"))
     names = calls.group_by("name").agg(pl.col("length").sum())
     heavy = names.sort("length", "name", descending=[True, False])["name"].to_list()

@@ -1,7 +1,7 @@
 """Colour scales of the report, one for each quantity, fixed for the whole of it.
 
-Differences have a scale of two arms of hues that no colour blindness confuses, blue for less and
-brown for more, white at zero; where there is room the sign is also drawn (dashes, dots).
+Differences have a scale with two arms: blue for less and brown for more, white at zero. No colour
+blindness confuses the two hues. Where there is room, the sign is also drawn (dashes, dots).
 
 Congestion, utilization and stall are three different things and never share a scale. Each scale
 runs from light to dark in even steps of perceived lightness (OKLab, Ottosson 2020), so it stays in

@@ -36,8 +36,8 @@ class Step:
     """One step from the cause to the remedy.
 
     Attributes:
-        name: What the step is about.
-        items: What is said, most important first.
+        name: Subject of the step.
+        items: Its statements, most important first.
         note: A line below, empty for none.
     """
 
@@ -52,7 +52,7 @@ def story_of(
     roots: Sequence[LinkEvidence],
     lines: Sequence[CallSite],
 ) -> list[Step]:
-    """Steps from the cause to the remedy, without those that the diagnosis says nothing about.
+    """Steps from the cause to the remedy, as far as the diagnosis has them.
 
     Args:
         diagnosis: The diagnosis.
@@ -86,7 +86,7 @@ def _place(diagnosis: Diagnosis, roots: Sequence[LinkEvidence]) -> Step | None:
     if cost is not None and cost.subject:
         if diagnosis.cause in _CAUSES_IN_RANKS:
             return Step("Ranks", [Item(cost.subject, "#measured")])
-        items = [Item(link.text, _where(link.link)) for link in cost.links]
+        items = [Item(link.text, _link_address(link.link)) for link in cost.links]
         items = items or [Item(cost.subject, "#measured")]
         more = "and others, see Measured" if len(items) > SHOWN else ""
         note = "these fit best" if cost.one_of_links and not more else more
@@ -97,15 +97,15 @@ def _place(diagnosis: Diagnosis, roots: Sequence[LinkEvidence]) -> Step | None:
         if each.cause == diagnosis.cause
         for link in each.links
     }
-    found = [link for link in roots if link.link in mine]
-    if not found:
+    shared_links = [link for link in roots if link.link in mine]
+    if not shared_links:
         return None
-    items = [Item(link.name, _where(link.link)) for link in found[:SHOWN]]
-    more = "and others, see Where" if len(found) > SHOWN else ""
+    items = [Item(link.name, _link_address(link.link)) for link in shared_links[:SHOWN]]
+    more = "and others, see Where" if len(shared_links) > SHOWN else ""
     return Step("Root links", items, more)
 
 
-def _where(link: int) -> str:
+def _link_address(link: int) -> str:
     return f"#where?{urlencode({'link': link})}"
 
 

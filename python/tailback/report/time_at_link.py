@@ -23,7 +23,7 @@ _RECORD = ("observed_packets", "observed_congested_packets")
 def samples_by_time_at_link(
     samples: pl.DataFrame, truth: pl.DataFrame, windows: pl.Series, n_links: int
 ) -> pl.DataFrame:
-    """Samples with ``window`` changed from that of arrival to that of reaching the link's queue.
+    """Samples by the ``window`` in which they reached the link's queue.
 
     Args:
         samples: Samples of the observed jobs, with their ``phase``.
@@ -37,9 +37,9 @@ def samples_by_time_at_link(
     """
     if truth.height == 0 or samples.height == 0 or windows.len() < 2:
         return samples
-    place, known = places_of(samples["window"], windows)
-    if not known.all():
-        samples, place = samples.filter(pl.Series(known)), place[known]
+    place, in_run = places_of(samples["window"], windows)
+    if not in_run.all():
+        samples, place = samples.filter(pl.Series(in_run)), place[in_run]
     there, recorded = places_of(truth["window"], windows)
     if not recorded.all():
         truth, there = truth.filter(pl.Series(recorded)), there[recorded]

@@ -21,10 +21,10 @@ FRAMES = 200
 """Frames at most."""
 
 ROWS = 500_000
-"""Rows of one link in one frame and phase that a report carries; above that frames are joined."""
+"""Maximum number of rows (link, frame and phase) in a report. Beyond it, frames are joined."""
 
 MIN_FRAMES = 12
-"""Frames are not joined to fewer than this; the least congested links are left out instead."""
+"""Minimum number of frames. Instead of joining more, the least congested links are left out."""
 
 BINS_A_BAND = 48
 PHASES_SHOWN = 8
@@ -80,19 +80,19 @@ class Timeline:
 
     def _frame_of(self, samples: pl.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Frame of each sample by its window, and whether the run has that window."""
-        place, known = places_of(samples["window"], self.evidence.windows["window"])
-        return self._frame[place], known
+        place, in_run = places_of(samples["window"], self.evidence.windows["window"])
+        return self._frame[place], in_run
 
     @cached_property
     def _key(self) -> pl.Series:
         """Frame, phase and link of each sample at the link as one number, in their order."""
         evidence = self.evidence
-        frame, known = self._frame_of(evidence.samples_by_link_time)
+        frame, in_run = self._frame_of(evidence.samples_by_link_time)
         phases, phase = evidence.phase_numbers
         link = evidence.samples_by_link_time["link"].to_numpy().astype(np.int64)
         key = (frame * len(phases) + phase) * evidence.n_links + link
         # Below all others: a sample of no window of the run, which is in no frame.
-        return pl.Series("key", np.where(known, key, -1))
+        return pl.Series("key", np.where(in_run, key, -1))
 
     @property
     def n_rows(self) -> int:
@@ -143,7 +143,7 @@ class Timeline:
         _, bundle = np.unique(
             sums["frame"].to_numpy() * bundles + evidence.bundle[link], return_inverse=True
         )
-        found = shrink(
+        shrunk = shrink(
             each["congested_weight"],
             each["congested_variance"],
             each["hop_weight"],
@@ -153,7 +153,7 @@ class Timeline:
             evidence.kind[link],
             shared=evidence.shared,
         )
-        return sums.with_columns(fraction=pl.Series(found.value))
+        return sums.with_columns(fraction=pl.Series(shrunk.value))
 
     def sums(self, links: NDArray[np.bool_]) -> LinkLoad:
         """Loads of some links together in each frame, shape (F,)."""
@@ -171,9 +171,9 @@ class Timeline:
         """Bytes that arrived at hosts in each frame, shape (F,)."""
         into = pl.Series(np.flatnonzero(self.evidence.links["to_node"].to_numpy()))
         arrived = self.evidence.samples.filter(pl.col("link").is_in(into.implode()))
-        frame, known = self._frame_of(arrived)
-        size = arrived["hop_bytes"].to_numpy()[known]
-        return np.bincount(frame[known], size, self.frames).astype(np.float64)
+        frame, in_run = self._frame_of(arrived)
+        size = arrived["hop_bytes"].to_numpy()[in_run]
+        return np.bincount(frame[in_run], size, self.frames).astype(np.float64)
 
     def phase_shares(self) -> tuple[list[str], NDArray[np.float64]]:
         """Share of each frame's samples that each of the heaviest phases has, shape (P, F)."""
@@ -197,9 +197,10 @@ class Timeline:
     def _band(self, tier: int, direction: str) -> TimelineBand:
         """Highest congested fraction of each group of neighbouring links in each frame.
 
-        Means hide hot links, so a cell keeps the maximum; a fraction of a few samples is mostly
-        noise and would always win. So each link counts with the evidence of its bundle, and the
-        links of one switch count together: frames are short, samples of one link few.
+        Means hide hot links, so a cell keeps the maximum. A fraction of a few samples is mostly
+        noise and would always be the maximum. So each link counts with the evidence of its bundle,
+        and the links of one switch count together. Frames are short and have few samples of one
+        link.
         """
         evidence = self.evidence
         links = np.flatnonzero((evidence.tier == tier) & (evidence.direction == direction))

@@ -1,1 +1,1 @@
-"""What a user writes: keys of a scenario, their ranges and their reference page."""
+"""Scenario files: their keys, ranges and reference page."""

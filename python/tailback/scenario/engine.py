@@ -40,8 +40,8 @@ class Section(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a field to a value as a scenario file has it; raises ScenarioError.
 
-        What fields require of each other is checked when the scenario is used: until then several
-        can be changed one after the other.
+        Requirements between fields are checked when the scenario is used. Until then, several can
+        be changed one after the other.
         """
         if not name.startswith("_"):
             value = type(self).reads_field(type(self), name, value)
@@ -52,7 +52,8 @@ _INDEX_OPTIONS = ("increase", "limit", "timer")
 _MARK_OPTIONS = ("threshold", "marking_rate", "packet", "victims", *_INDEX_OPTIONS, "table")
 _UNREAD_OPTIONS = {"rgbcc": _INDEX_OPTIONS, "dcqcn": _MARK_OPTIONS}
 """Options of InfiniBand that other schemes do not use: RGBCC stops and releases senders and has no
-index that rises and falls; DCQCN has a table of its own."""
+index that rises and falls. DCQCN has its own table.
+"""
 
 
 class CongestionControlSection(Section):
@@ -317,7 +318,7 @@ MEMORY_GBPS = 400.0
 """Assumed rate that all messages within a host share. STREAM reaches 128 GB/s on two Xeon E5-2699
 v4 and 250 GB/s on two EPYC 7601 (AnandTech 2017), counting each byte when read and when written. A
 message is copied once (read by the other process) or twice (through a shared segment): 256 to 1000
-Gb/s. Hosts with one socket reach half of the former; those with DDR5, more than the latter."""
+Gb/s. Hosts with one socket reach half of the former, and hosts with DDR5 more than the latter."""
 
 COPY_ERROR, MEMORY_ERROR = 2.0, 4.0
 """Factors by which the assumed rates of a message and of the memory may be wrong. The latter covers

@@ -1,6 +1,6 @@
 """Telemetry schemes by name: what the header of a packet carries, and how many bits that takes.
 
-The engine's switches implement them (``crates/telemetry/src/scheme``); receivers are in
+The engine's switches implement them (``crates/telemetry/src/scheme``). Receivers are in
 :mod:`tailback.telemetry`.
 """
 
@@ -120,15 +120,15 @@ def slots_problem(settings: SchemeSettings) -> tuple[str, str] | None:
     slots, counted = settings.slots, settings.scheme in ("single-bit", "compact")
     if slots == 1 or settings.scheme == "off":
         return None
-    one = "set slots = 1"
+    one_slot = "set slots = 1"
     if settings.scheme not in WITH_RESERVOIRS:
-        use = f"use {', '.join(WITH_RESERVOIRS)}, or {one}"
+        use = f"use {', '.join(WITH_RESERVOIRS)}, or {one_slot}"
         return f"scheme {settings.scheme}, which has no reservoir", use
     if settings.randomness != "ideal":
-        return f"randomness {settings.randomness}, which decides about one slot", one
+        return f"randomness {settings.randomness}, which decides about one slot", one_slot
     if settings.scheme == "coordinated" and settings.stamping != "all":
         why = "scheme coordinated where only some switches put samples into packets"
-        return why, f"use compact or full, which count the hops that acted, or {one}"
+        return why, f"use compact or full, which count the hops that acted, or {one_slot}"
     if counted and slots >= 1 << settings.count_bits:
         why = f"count_bits = {settings.count_bits}, which cannot count that many hops"
         return why, f"set count_bits = {slots.bit_length()} or more, or fewer slots"

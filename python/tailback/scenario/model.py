@@ -1,7 +1,7 @@
 """A scenario: one TOML file with everything that a run depends on.
 
-Unknown keys are refused with the nearest valid one; quantities carry their unit as text
-(``"128 KiB"``, ``"60 ns"``, ``"100 Gb/s"``); every random choice follows from ``seed``.
+Unknown keys are refused with the nearest valid one. Quantities carry their unit as text (``"128
+KiB"``, ``"60 ns"``, ``"100 Gb/s"``). Every random choice follows from ``seed``.
 """
 
 from __future__ import annotations
@@ -480,7 +480,7 @@ class Scenario(Section):
 
 
 def load(path: str | Path, *, needs_job: bool = True) -> Scenario:
-    """Read a scenario file; paths in it are relative to the file.
+    """Read a scenario file. Paths in it are relative to the file.
 
     Without ``needs_job``, a file that describes only a network gets a job without meaning.
 
@@ -520,12 +520,12 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
         return Scenario.model_validate(data)
     except ValidationError as error:
         # An unknown key first: it is often a misspelling of one that is missing.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        found = explained(dict(first), file, data)
+        first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+        located = explained(dict(first), file, data)
         table = _numbered_table(first["loc"], data)
         if table:
-            found.place = f"{table}: {found.place}"
-        raise found from None
+            located.place = f"{table}: {located.place}"
+        raise located from None
 
 
 def _numbered_table(loc: tuple[int | str, ...], data: Any) -> str:
@@ -568,7 +568,7 @@ def explained(error: dict[str, Any], file: str | Path | None, data: Any) -> Scen
             place=place,
             remedy=nearest(names[-1], model.model_fields),
         )
-    message, known = message_and_remedy(error)
+    message, remedy_of_error = message_and_remedy(error)
     if error["type"] == "value_error" and names and names[-1] in TABLE_MODELS:
         place = f"[{'.'.join(names)}]"
     if error["type"] == "missing":
@@ -580,7 +580,7 @@ def explained(error: dict[str, Any], file: str | Path | None, data: Any) -> Scen
         problem = range_problem(error, field, _value_at(loc, data, error["input"]))
         if problem is not None:
             return ScenarioError(problem[0], file=file, place=place, remedy=problem[1])
-    remedy = known or type_remedy(error["type"]) or "see docs/reference/scenario.md"
+    remedy = remedy_of_error or type_remedy(error["type"]) or "see docs/reference/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
         form = "a table" if table else "a list of tables"
@@ -633,7 +633,7 @@ def field_value(model: type[Section], name: str, value: object) -> object:
     Args:
         model: The table.
         name: The field.
-        value: What the file would have for it, or a number in the unit of the field.
+        value: The value as in a file, or a number in the unit of the field.
 
     Returns:
         The validated value.
@@ -645,7 +645,7 @@ def field_value(model: type[Section], name: str, value: object) -> object:
     if name not in model.model_fields:
         loc = (*place, name)
         raise explained({"type": "extra_forbidden", "loc": loc}, None, None)
-    alone = _alone(model, name)
+    alone = _single_field(model, name)
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = alone.model_construct(None, **{name: value}).model_dump(mode="json")[name]
     try:
@@ -656,7 +656,7 @@ def field_value(model: type[Section], name: str, value: object) -> object:
 
 
 @cache
-def _alone(model: type[Section], name: str) -> type[Section]:
+def _single_field(model: type[Section], name: str) -> type[Section]:
     """A table with one field of another: what its fields require of each other is left out."""
     field = model.model_fields[name]
     alone: dict[str, Any] = {name: (field.annotation, field)}

@@ -69,12 +69,12 @@ def markdown() -> str:
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
     """Defaults as a file would state them, with their units."""
-    given = {
+    defaults = {
         name: field.get_default(call_default_factory=True)
         for name, field in model.model_fields.items()
         if not field.is_required()
     }
-    return model.model_construct(**given).model_dump(
+    return model.model_construct(**defaults).model_dump(
         mode="json", exclude_unset=False, warnings=False
     )
 

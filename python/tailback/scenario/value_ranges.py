@@ -34,20 +34,22 @@ _BOUNDS = {
 """The bound that a value violates, by pydantic's type of error."""
 
 
-def range_problem(error: dict[str, Any], field: FieldInfo, given: object) -> tuple[str, str] | None:
+def range_problem(
+    error: dict[str, Any], field: FieldInfo, value_read: object
+) -> tuple[str, str] | None:
     """Message and remedy for a value that is out of range or none of the valid choices.
 
     Args:
         error: ``type``, ``ctx`` and ``input``, as pydantic reports them.
         field: The key.
-        given: The value as it stands in the file.
+        value_read: The value as it stands in the file.
 
     Returns:
         None if the value is wrong for another reason.
     """
     if error["type"] == "literal_error":
         choices = [choice for choice in _choices(field.annotation) if isinstance(choice, str)]
-        return f"{given!r} is not a valid value", nearest(str(given), choices)
+        return f"{value_read!r} is not a valid value", nearest(str(value_read), choices)
     violated = _BOUNDS.get(error["type"])
     if violated is None:
         return None
@@ -61,7 +63,7 @@ def range_problem(error: dict[str, Any], field: FieldInfo, given: object) -> tup
                 for name in _BOUNDS.values()
                 if (value := getattr(item, name, None)) is not None
             }
-    shown = given if isinstance(given, str) else f"{given}"
+    shown = value_read if isinstance(value_read, str) else f"{value_read}"
     return f"{shown} is out of range", f"give {_range(bounds, written)}"
 
 

@@ -78,19 +78,19 @@ class NetworkCache:
         return fabric, routes
 
     def _network(self, kind: str, rule: str | None, spread: bool) -> tuple[Fabric, Routes]:
-        known = (kind, rule, spread)
-        if known not in self._known:
+        key = (kind, rule, spread)
+        if key not in self._known:
             as_is = self.prepared.fabric
             fabric = as_is if kind == "as-is" else nominal(as_is)
             if kind == "star":
                 fabric = star(fabric)
                 network = network_of(fabric, self.prepared.slots().tolist())
-                self._known[known] = (fabric, Routes(network))
+                self._known[key] = (fabric, Routes(network))
             elif kind != "as-is" and fabric is as_is:
-                self._known[known] = self._network("as-is", rule, spread)
+                self._known[key] = self._network("as-is", rule, spread)
             else:
-                self._known[known] = (fabric, self._routes(fabric, rule, spread))
-        return self._known[known]
+                self._known[key] = (fabric, self._routes(fabric, rule, spread))
+        return self._known[key]
 
     def _routes(self, fabric: Fabric, rule: str | None, spread: bool) -> Routes:
         prepared = self.prepared if rule is None else self.prepared.with_rule(rule)

@@ -40,7 +40,7 @@ from tailback.telemetry.receiver import CHANCE_OF_FOREIGN_BITS, build_samples, h
 from tailback.units import percent
 
 MAX_PACKETS = 10_000_000
-"""Maximum number of packets kept, as for a simulated run; beyond it, one in 2^k is decoded."""
+"""Maximum number of packets kept, as for a simulated run. Beyond it, one in 2^k is decoded."""
 CSIG_TYPE = 0x9900
 """Ethernet type of the tags that the core reads: that of switch software, as none is assigned."""
 _PS_PER_NS = 1000
@@ -53,8 +53,7 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
 
     Args:
         paths: Files of pcap, pcapng or ERF.
-        max_packets: Maximum number of packets to keep; of more, one in 2^k is kept, chosen by a
-            hash.
+        max_packets: Maximum number of packets to keep. Beyond it, a hash chooses one in 2^k.
 
     Raises:
         CaptureError: A file cannot be read or is damaged, or is given twice.
@@ -67,14 +66,18 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
         regular_file(path, CaptureError)
         require_unchanged(path)
     try:
-        found = _core.read_captures(list(paths), max_packets)
+        captured = _core.read_captures(list(paths), max_packets)
     except ValueError as error:
         message, number, offset, remedy = error.args
         raise CaptureError(
             message, file=paths[number], place=f"byte {offset}", remedy=remedy
         ) from None
-    files = [CapturedFile(path, **facts) for path, facts in zip(paths, found["files"], strict=True)]
-    return Captured(files, pl.DataFrame(found["packets"]), found["addresses"], found["one_in"])
+    files = [
+        CapturedFile(path, **facts) for path, facts in zip(paths, captured["files"], strict=True)
+    ]
+    return Captured(
+        files, pl.DataFrame(captured["packets"]), captured["addresses"], captured["one_in"]
+    )
 
 
 def captured_run(
@@ -95,10 +98,9 @@ def captured_run(
         assumed: Whether nothing states the telemetry, which a note then says.
 
     Returns:
-        A run without messages whose ``samples`` are those of the captured packets, one rank for
-        each node that sent or received one. Notes state which packets were left out. If the bits
-        of the packets are no samples, it has none, and ``without_samples`` of its summary says
-        why.
+        A run without messages. Its ``samples`` are those of the captured packets, and each node
+        that sent or received one has a rank. Notes state which packets were left out. If the bits
+        of the packets are no samples, it has none, and ``without_samples`` of its summary says why.
 
     Raises:
         TailbackError: A file cannot be read, no packet is of the fabric, or the scheme of the
@@ -115,19 +117,19 @@ def captured_run(
             f"{option('fabric')}",
         )
     setting, fabric = with_slow_cables(setting, load_fabric(setting.fabric))
-    known = read_contexts(contexts, fabric)
-    found = read_captured(paths, telemetry.packets or MAX_PACKETS)
-    notes = [loss for file in found.files for loss in file.losses()]
+    contexts_read = read_contexts(contexts, fabric)
+    captured = read_captured(paths, telemetry.packets or MAX_PACKETS)
+    notes = [loss for file in captured.files for loss in file.losses()]
     if assumed:
         bits = f" with {telemetry.hash_bits} hash bits" if telemetry.scheme in HASHED else ""
         notes.append(
             f"nothing states what the switches write: scheme {telemetry.scheme!r}{bits} "
             "is assumed; [telemetry] of a scenario states it"
         )
-    if found.one_in > 1:
-        notes.append(f"one packet in {found.one_in} is decoded, to limit memory")
-    found = _with_headers(found, telemetry.scheme, notes)
-    packets = _located(found, fabric, known, setting.fabric.file, notes)
+    if captured.one_in > 1:
+        notes.append(f"one packet in {captured.one_in} is decoded, to limit memory")
+    captured = _add_headers(captured, telemetry.scheme, notes)
+    packets = _locate_packets(captured, fabric, contexts_read, setting.fabric.file, notes)
     if not packets.height:
         counts = "; ".join(notes) or "it holds no frame"
         raise CaptureError(
@@ -136,45 +138,49 @@ def captured_run(
             remedy="check that it is of this fabric, and name the nodes of its addresses in "
             f"addresses.csv of {option('contexts')}",
         )
-    packets = packets.with_columns(label=pl.Series(labelled(packets, known), dtype=pl.UInt32))
-    if known.rows.height and (lost := int((packets["label"] == 0).sum())):
+    packets = packets.with_columns(
+        label=pl.Series(labelled(packets, contexts_read), dtype=pl.UInt32)
+    )
+    if contexts_read.rows.height and (lost := int((packets["label"] == 0).sum())):
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
-    notes += [note for note in (*known.notes, *fabric.notes) if note not in notes]
-    return _run(setting, fabric, first, packets, known, one_in * found.one_in, notes)
+    notes += [note for note in (*contexts_read.notes, *fabric.notes) if note not in notes]
+    return _make_run(
+        setting, fabric, first, packets, contexts_read, one_in * captured.one_in, notes
+    )
 
 
-def _with_headers(found: Captured, scheme: str, notes: list[str]) -> Captured:
+def _add_headers(captured: Captured, scheme: str, notes: list[str]) -> Captured:
     """Column ``header``: the six reserved bits, or the CSIG tag of packets that have one.
 
     If no packet has a tag, all are kept, with 0.
     """
-    tagged = found.packets.filter(pl.col("csig") > 0)
+    tagged = captured.packets.filter(pl.col("csig") > 0)
     if scheme != "csig":
         if tagged.height:
             notes.append(
-                f"{tagged.height * found.one_in:,} packets have CSIG tags, which are not read: "
+                f"{tagged.height * captured.one_in:,} packets have CSIG tags, which are not read: "
                 f"[telemetry] states scheme {scheme!r}, not 'csig', or nothing"
             )
         header = pl.col("sample").cast(pl.UInt64)
-        return replace(found, packets=found.packets.with_columns(header=header))
+        return replace(captured, packets=captured.packets.with_columns(header=header))
     if not tagged.height:
-        return replace(found, packets=found.packets.with_columns(header=pl.lit(0, pl.UInt64)))
-    if lost := found.packets.height - tagged.height:
-        notes.append(f"{lost * found.one_in:,} packets left out: they have no CSIG tag")
+        return replace(captured, packets=captured.packets.with_columns(header=pl.lit(0, pl.UInt64)))
+    if lost := captured.packets.height - tagged.height:
+        notes.append(f"{lost * captured.one_in:,} packets left out: they have no CSIG tag")
     notes.append(BOTTLENECKS_ONLY)
     header = (pl.col("csig") & 0xFFFF).cast(pl.UInt64)
-    return replace(found, packets=tagged.with_columns(header=header))
+    return replace(captured, packets=tagged.with_columns(header=header))
 
 
-def _located(
-    found: Captured, fabric: Fabric, known: Contexts, discovery: Path | None, notes: list[str]
+def _locate_packets(
+    captured: Captured, fabric: Fabric, contexts: Contexts, discovery: Path | None, notes: list[str]
 ) -> pl.DataFrame:
     """Packets received by nodes of the fabric, in the format of table ``packets``."""
-    nodes = known.nodes or discovered_lids(discovery, fabric)
-    node = nodes_of_addresses(found.addresses, fabric, nodes)
-    table = found.packets.rename({"psn": "sequence"}).with_columns(
-        src_node=pl.Series(node[found.packets["source"].to_numpy()]),
-        dst_node=pl.Series(node[found.packets["destination"].to_numpy()]),
+    nodes = contexts.nodes or discovered_lids(discovery, fabric)
+    node = nodes_of_addresses(captured.addresses, fabric, nodes)
+    table = captured.packets.rename({"psn": "sequence"}).with_columns(
+        src_node=pl.Series(node[captured.packets["source"].to_numpy()]),
+        dst_node=pl.Series(node[captured.packets["destination"].to_numpy()]),
     )
     strange = (pl.col("src_node") < 0) | (pl.col("dst_node") < 0)
     lost = table.filter(strange)
@@ -182,27 +188,27 @@ def _located(
         ends = pl.concat([lost["source"], lost["destination"]])
         without = ends.filter(pl.Series(node[ends.to_numpy()]) < 0)
         named = without.value_counts(sort=True)[without.name].head(_SHOWN).to_list()
-        shown = ", ".join(found.addresses[number] for number in named)
+        shown = ", ".join(captured.addresses[number] for number in named)
         notes.append(
-            f"{lost.height * found.one_in:,} packets left out: the fabric has no node for one of "
-            f"their addresses, most often {shown}; addresses.csv of "
+            f"{lost.height * captured.one_in:,} packets left out: the fabric has no node for one "
+            f"of their addresses, most often {shown}; addresses.csv of "
             f"{option('contexts')} can name it"
         )
     table = table.filter(~strange)
     within = table["src_node"] == table["dst_node"]
     if within.any():
         notes.append(f"{int(within.sum()):,} packets left out that a node sent to itself")
-    return _received(table.filter(~within), found, fabric, notes)
+    return _keep_received(table.filter(~within), captured, fabric, notes)
 
 
-def _received(
-    table: pl.DataFrame, found: Captured, fabric: Fabric, notes: list[str]
+def _keep_received(
+    table: pl.DataFrame, captured: Captured, fabric: Fabric, notes: list[str]
 ) -> pl.DataFrame:
     """Only packets captured by their receivers: at its sender a packet has passed no switch yet."""
     parts = []
     host = fabric.node_host.astype(np.int64)
     number = {name: index for index, name in enumerate(fabric.host_name)}
-    for index, file in enumerate(found.files):
+    for index, file in enumerate(captured.files):
         mine = table.filter(pl.col("file") == index)
         src, dst = (host[mine[name].to_numpy()] for name in ("src_node", "dst_node"))
         stated = mine["direction"].to_numpy()
@@ -214,22 +220,22 @@ def _received(
             sent |= (src == owner) & (stated == _UNKNOWN)
         elif mine.height and not stated.any():
             written = mine["header"].to_numpy() % (1 << SIGNAL_SHIFT)
-            sent |= _sent_by_common_host(src, dst, written, len(found.files) > 1)
+            sent |= _find_sent_by_host(src, dst, written, len(captured.files) > 1)
         if (count := int(strange.sum())) > 0:
             notes.append(
-                f"{file.path.name}: {count * found.one_in:,} packets left out, neither from nor to "
-                f"host {file.path.stem!r} that the file is named after"
+                f"{file.path.name}: {count * captured.one_in:,} packets left out, neither from nor "
+                f"to host {file.path.stem!r} that the file is named after"
             )
         if (count := int((sent & ~strange).sum())) > 0:
             notes.append(
-                f"{file.path.name}: {count * found.one_in:,} packets left out that the capturing "
-                "host sent: they had passed no switch"
+                f"{file.path.name}: {count * captured.one_in:,} packets left out that the "
+                "capturing host sent: they had passed no switch"
             )
         parts.append(mine.filter(pl.Series(~(sent | strange))))
     return pl.concat(parts)
 
 
-def _sent_by_common_host(
+def _find_sent_by_host(
     src: NDArray[np.int64], dst: NDArray[np.int64], sample: NDArray[np.uint64], several: bool
 ) -> NDArray[np.bool_]:
     """Packets sent by the one host that all packets have in common, if it captured them.
@@ -248,12 +254,12 @@ def _sent_by_common_host(
     return nothing
 
 
-def _run(
+def _make_run(
     setting: Scenario,
     fabric: Fabric,
     first: Path,
     packets: pl.DataFrame,
-    known: Contexts,
+    contexts: Contexts,
     one_in: float,
     notes: list[str],
 ) -> Run:
@@ -268,8 +274,8 @@ def _run(
     )
     elapsed = int(packets["time_ps"].max()) + 1  # type: ignore[arg-type]
     nodes = pl.concat([packets["src_node"], packets["dst_node"]]).unique().sort()
-    tables = fabric_tables(fabric) | _about_the_job(nodes, elapsed, known)
-    tables["windows"] = _windows(elapsed, setting.telemetry.windows)
+    tables = fabric_tables(fabric) | _job_tables(nodes, elapsed, contexts)
+    tables["windows"] = _equal_windows(elapsed, setting.telemetry.windows)
     tables["packets"] = packets
     job = JobSection(name="captured", trace=first.absolute())
     scenario = setting.model_copy(update={"name": first.stem, "job": [job]})
@@ -296,13 +302,13 @@ def _run(
     }
     run = Run(scenario, tables, summary, notes=notes)
     try:
-        run = _decoded(run, fabric)
+        run = _decode_run(run, fabric)
     except (FabricError, RunError) as error:
         raise error.located(first) from None
     return run
 
 
-def _decoded(run: Run, fabric: Fabric) -> Run:
+def _decode_run(run: Run, fabric: Fabric) -> Run:
     packets = run.tables["packets"]
     nodes = run.tables["ranks"]["node"].to_list()
     if routes_for(run.scenario, fabric, nodes).detour != "never":
@@ -318,7 +324,7 @@ def _decoded(run: Run, fabric: Fabric) -> Run:
     hops = packets["hops"].mean()
     summary = {**run.summary, "average_path_length": float(hops or 1.0)}  # type: ignore[arg-type]
     tables, notes = {**run.tables, "packets": packets.clear()}, run.notes
-    why, doubt = _without_samples(run, pairs)
+    why, doubt = _why_no_samples(run, pairs)
     if why:
         summary["without_samples"] = why
     else:
@@ -328,7 +334,7 @@ def _decoded(run: Run, fabric: Fabric) -> Run:
     return replace(run, tables=tables, summary=summary, notes=notes)
 
 
-def _without_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
+def _why_no_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
     """Why the reserved bits of a capture are no samples, and a note if some of them are not."""
     telemetry = run.scenario.telemetry
     if telemetry.scheme == "csig":
@@ -337,22 +343,22 @@ def _without_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
         return "", ""
     if not run.tables["packets"]["header"].max():
         return f"all {run.tables['packets'].height:,} packets have reserved bits of 0", ""
-    found = hash_agreement(run, pairs, COMPILED_DECODER)
-    if found.are_samples:
-        if not found.some_are_foreign:
+    agreement = hash_agreement(run, pairs, COMPILED_DECODER)
+    if agreement.are_samples:
+        if not agreement.some_are_foreign:
             return "", ""
         return "", (
-            f"about {percent(1.0 - found.share)} of the samples carry the hash of no link on the "
-            "path of their packet: switches that do not write samples, other numbers of links than "
-            "in table links, or damaged headers"
+            f"about {percent(1.0 - agreement.share)} of the samples carry the hash of no link on "
+            "the path of their packet: switches that do not write samples, other numbers of links "
+            "than in table links, or damaged headers"
         )
-    if not found.enough:
-        return f"{found.samples:,} packets are too few to tell samples from other bits", ""
+    if not agreement.enough:
+        return f"{agreement.samples:,} packets are too few to tell samples from other bits", ""
     return (
-        f"the reserved bits of {found.samples:,} packets do not depend on the packets as the "
-        f"hashes of scheme {telemetry.scheme!r} do ({found.agreeing:,} of {found.pairs:,} fit a "
-        f"link on the path, {found.pairs / 2**found.bits:,.0f} by chance): other bits, another "
-        "scheme, or other numbers of links"
+        f"the reserved bits of {agreement.samples:,} packets do not depend on the packets as the "
+        f"hashes of scheme {telemetry.scheme!r} do ({agreement.agreeing:,} of {agreement.pairs:,} "
+        f"fit a link on the path, {agreement.pairs / 2**agreement.bits:,.0f} by chance): other "
+        "bits, another scheme, or other numbers of links"
     ), ""
 
 
@@ -390,11 +396,11 @@ def why_tags_are_foreign(packets: pl.DataFrame, pairs: PairCandidates) -> str:
     return ""
 
 
-def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str, pl.DataFrame]:
+def _job_tables(nodes: pl.Series, elapsed: int, contexts: Contexts) -> dict[str, pl.DataFrame]:
     """Tables ``jobs``, ``ranks`` and ``labels``: one job, with a rank for each node."""
-    n_ranks, n_labels = len(nodes), len(known.labels)
+    n_ranks, n_labels = len(nodes), len(contexts.labels)
     order = pl.int_range(n_ranks, dtype=pl.UInt32, eager=True)
-    phase, call, path = zip(*known.labels, strict=True)
+    phase, call, path = zip(*contexts.labels, strict=True)
     return {
         "jobs": pl.DataFrame(
             {
@@ -431,7 +437,7 @@ def _about_the_job(nodes: pl.Series, elapsed: int, known: Contexts) -> dict[str,
     }
 
 
-def _windows(elapsed: int, least: int) -> pl.DataFrame:
+def _equal_windows(elapsed: int, least: int) -> pl.DataFrame:
     """At least ``least`` windows of equal length, except the last, which ends at ``elapsed``."""
     width = max(1, elapsed // least)
     start = np.arange(0, elapsed, width, dtype=np.uint64)

@@ -28,7 +28,7 @@ Labels = NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False)
 class MessageContexts:
-    """What each label that the engine counts by stands for.
+    """Meaning of each label by which the engine counts.
 
     Attributes:
         label: Label of the send, (E,).
@@ -52,7 +52,7 @@ class MessageContexts:
     def resolve(self, columns: Mapping[str, Any]) -> pl.DataFrame:
         """A table of the engine with the labels of both sides in place of the engine's.
 
-        What is unknown, or not told apart, is null.
+        Unknown or undistinguished values are null.
         """
         frame = pl.DataFrame(dict(columns))
         at = frame["label"].to_numpy().astype(np.int64)
@@ -77,14 +77,14 @@ def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, Messa
         receivers: Whether to tell receiving nodes apart.
 
     Returns:
-        The workload with the finer labels, in order of label, receive label and receiver, and what
-        they stand for. If every label means one context, it is the workload itself.
+        The workload with the finer labels, in order of label, receive label and receiver, and their
+        meaning. If every label means one context, it is the workload itself.
 
     Raises:
         TraceError: Sends and receives do not match.
     """
     parts = [
-        _split(job, place if receivers else None)
+        _split_labels(job, place if receivers else None)
         for job, place in zip(workload.jobs, workload.places, strict=True)
     ]
     first = np.cumsum([0, *(len(job.program.labels) for job in workload.jobs)]).astype(np.uint32)
@@ -97,25 +97,31 @@ def split_contexts(workload: Workload, receivers: bool) -> tuple[Workload, Messa
     )
     receiver = np.concatenate([keys[:, 2] for _, keys in parts]) if receivers else None
     contexts = MessageContexts(label, receive_label, receiver, job)
-    if all(program is one.program for (program, _), one in zip(parts, workload.jobs, strict=True)):
+    if all(
+        program is original.program
+        for (program, _), original in zip(parts, workload.jobs, strict=True)
+    ):
         return workload, contexts
-    jobs = [replace(one, program=part[0]) for one, part in zip(workload.jobs, parts, strict=True)]
-    merged, job_of_label = side_by_side([one.program for one in jobs])
+    jobs = [
+        replace(original, program=part[0])
+        for original, part in zip(workload.jobs, parts, strict=True)
+    ]
+    merged, job_of_label = side_by_side([split.program for split in jobs])
     return replace(workload, jobs=jobs, program=merged, job_of_label=job_of_label), contexts
 
 
-def _split(job: Job, place: NDArray[np.uint32] | None) -> tuple[Program, NDArray[np.uint32]]:
+def _split_labels(job: Job, place: NDArray[np.uint32] | None) -> tuple[Program, NDArray[np.uint32]]:
     """The program of a job with finer labels, and the context of each, (E, 3)."""
     # Simulations of one program differ in placement, network and settings: receivers alone depend
     # on them.
-    split = _by_receive(job.program) if place is None else _finer(job.program, place)
+    split = _by_receive(job.program) if place is None else _refine_labels(job.program, place)
     if split is not None:
         return split
     same = np.arange(len(job.program.labels), dtype=np.uint32)
     return job.program, np.stack([same, same, np.zeros_like(same)], axis=1)
 
 
-def _finer(
+def _refine_labels(
     program: Program, place: NDArray[np.uint32] | None
 ) -> tuple[Program, NDArray[np.uint32]] | None:
     """The program with finer labels, and their contexts; None if every label means one context."""
@@ -129,13 +135,13 @@ def _finer(
         return None
     node = np.zeros_like(sent) if place is None else place[program.peer[sends]]
     key = (sent.astype(np.uint64) << np.uint64(32)) | node
-    # Sorted by label, receive label and node; the three of them do not fit into 64 bits.
+    # Sorted by label, receive label and node, which together do not fit into 64 bits.
     of_pair, pair = np.unique(key, return_inverse=True)
     both = (received.astype(np.uint64) << np.uint64(32)) | pair.astype(np.uint64)
-    found, of_send = np.unique(both, return_inverse=True)
-    ends = of_pair[(found & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+    distinct, of_send = np.unique(both, return_inverse=True)
+    ends = of_pair[(distinct & np.uint64(0xFFFFFFFF)).astype(np.int64)]
     keys = np.stack(
-        [ends >> np.uint64(32), found >> np.uint64(32), ends & np.uint64(0xFFFFFFFF)], axis=1
+        [ends >> np.uint64(32), distinct >> np.uint64(32), ends & np.uint64(0xFFFFFFFF)], axis=1
     ).astype(np.uint32)
     order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
     rank = np.empty(len(order), np.uint32)
@@ -150,5 +156,5 @@ def _finer(
 
 
 _by_receive = PerObject[tuple[Program, NDArray[np.uint32]] | None](
-    lambda program: _finer(program, None)
+    lambda program: _refine_labels(program, None)
 )

@@ -37,8 +37,10 @@ from tailback.telemetry.receiver import HashCore, build_samples
 from tailback.telemetry.run_views import received_by
 
 MAX_PATHS = 1 << 23
-"""Maximum product of destinations and switches for which deterministic routes are traced one by
-one; beyond it all paths of the routing rule are candidates, which makes decoding more ambiguous."""
+"""Maximum product of destinations and switches for tracing deterministic routes one by one.
+
+Beyond it, all paths of the routing rule are candidates and decoding is more ambiguous.
+"""
 
 NO_DETOUR = 0xFFFFFFFF
 """Value for a packet that takes no detour."""
@@ -153,14 +155,14 @@ def link_counts(run: Run, receiver: str | None = None) -> pl.DataFrame:
     if run.tables["packets"].height or not run.scenario.telemetry.summed_on_arrival:
         return decode_link_counts(run, receiver=receiver).table()
     part = run if receiver is None else received_by(run, receiver)
-    found = link_estimates(part.tables["samples"])
-    weight, variance = found["congested"].to_numpy(), found["congested_se"].to_numpy() ** 2
-    samples = found["congested_samples"].cast(pl.Float64).to_numpy()
+    estimates = link_estimates(part.tables["samples"])
+    weight, variance = estimates["congested"].to_numpy(), estimates["congested_se"].to_numpy() ** 2
+    samples = estimates["congested_samples"].cast(pl.Float64).to_numpy()
     excess, usual = path_excess(samples, weight, variance), usual_excess(samples, weight, variance)
     # Of a link without congested samples, as many hops may have been congested as there are.
-    longest = found["hop_excess"].to_numpy()
+    longest = estimates["hop_excess"].to_numpy()
     low, high = count_interval(weight, variance, np.where(samples > 0, excess, longest), usual)
-    counts = found.select(
+    counts = estimates.select(
         "link",
         "packets",
         "packets_variance",
@@ -214,10 +216,10 @@ def route_candidates(run: Run, fabric: Fabric) -> PairCandidates:
     detours, every link is a candidate.
     """
     stamped = stamping_mask(fabric, run.scenario.telemetry.stamping)
-    return _routed(run, fabric).stamped_only(stamped)
+    return _trace_routes(run, fabric).stamped_only(stamped)
 
 
-def _routed(run: Run, fabric: Fabric) -> PairCandidates:
+def _trace_routes(run: Run, fabric: Fabric) -> PairCandidates:
     packets, section = run.tables["packets"], run.scenario.fabric
     if packets["hops"].null_count():
         return all_links_candidates(fabric)

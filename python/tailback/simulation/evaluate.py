@@ -31,8 +31,11 @@ OTHER_INJECTION = {
     "round-robin": "fifo",
     "per-destination": "per-destination",
 }
-"""The other order in which adapters may send; a queue per destination is a feature of some adapters
-and known, as congestion control and pacing need it."""
+"""The other order in which adapters may send.
+
+A queue per destination is not varied: only some adapters have one, and scenarios state it for
+congestion control and pacing.
+"""
 
 MAX_BUFFER = (1 << 32) - 1
 """Largest buffer, in bytes, that the engine accepts."""
@@ -43,7 +46,7 @@ def make_evaluate(
     watch: Watch | None = None,
     *,
     threads: int | None = None,
-    known: Iterable[tuple[Change, Run]] = (),
+    simulated: Iterable[tuple[Change, Run]] = (),
     coarse: int | None = None,
     tasks: TaskFolder | None = None,
 ) -> Evaluate:
@@ -55,14 +58,14 @@ def make_evaluate(
         prepared: The scenario, read and placed.
         watch: As in :func:`tailback.simulation.simulate`.
         threads: As in :func:`tailback.simulation.simulate`.
-        known: Runs of changes that were simulated already; ``Change(measure=True)`` is the run of
-            ``prepared`` as it is, with telemetry.
+        simulated: Runs of changes that were simulated already. The run of ``prepared`` as it is,
+            with telemetry, has the key ``Change(measure=True)``.
         coarse: Simulate packets of this many bytes (docs/explanation/approximations.md).
         tasks: Where announced changes are put for workers.
     """
     prepared = prepared if coarse is None else prepared.with_coarse_packets(coarse)
     runs = KnownRuns(prepared)
-    for change, run in known:
+    for change, run in simulated:
         runs.keep(change, run)
     if tasks is not None:
         tasks.open(prepared)
@@ -86,29 +89,29 @@ class PacketEvaluation:
 
     def __call__(self, change: Change) -> Run:
         """The run with a change."""
-        found = self.runs.find(change)
-        if found is None:
-            change = self._with_telemetry(change)
-            found = self._from_worker(change) or self.simulate(change)
+        run = self.runs.find(change)
+        if run is None:
+            change = self._add_telemetry(change)
+            run = self._take_from_worker(change) or self.simulate(change)
             # Slow cables are hypotheses of a search, which tries many and each only once.
             if not change.slow:
-                self.runs.keep(change, found)
-        return found
+                self.runs.keep(change, run)
+        return run
 
     def announce(self, changes: Iterable[Change]) -> None:
         """Put changes that are not known yet where workers find them."""
         if self.tasks is None:
             return
         for change in changes:
-            change = self._with_telemetry(change)
-            if self.runs.find(change) is None and self._number(change) is None:
+            change = self._add_telemetry(change)
+            if self.runs.find(change) is None and self._task_number(change) is None:
                 self._pending[self.runs.key(change)] = self.tasks.put(change)
 
-    def _with_telemetry(self, change: Change) -> Change:
+    def _add_telemetry(self, change: Change) -> Change:
         """The change as it is simulated: a candidate with telemetry, for its proof."""
         return replace(change, measure=change.measure or self.runs.is_candidate(change))
 
-    def _number(self, change: Change) -> int | None:
+    def _task_number(self, change: Change) -> int | None:
         """Number of the task of an announced change; telemetry does not affect times."""
         for measure in (change.measure, True):
             number = self._pending.get(self.runs.key(replace(change, measure=measure)))
@@ -116,9 +119,9 @@ class PacketEvaluation:
                 return number
         return None
 
-    def _from_worker(self, change: Change) -> Run | None:
+    def _take_from_worker(self, change: Change) -> Run | None:
         """The run that a worker has simulated; None if the change has to be simulated here."""
-        number = self._number(change)
+        number = self._task_number(change)
         if number is None or self.tasks is None:
             return None
         self._pending = {key: task for key, task in self._pending.items() if task != number}
@@ -146,7 +149,7 @@ def make_simulation(
             "probes": ProbeSettings(),
         }
         if change.variation is not None:
-            changes |= _varied(prepared.scenario, change.variation)
+            changes |= _varied_settings(prepared.scenario, change.variation)
         if change.fair_adapters:
             changes["injection"] = "round-robin"
         if change.network == "instant":
@@ -171,7 +174,7 @@ def make_simulation(
     return simulated
 
 
-def _varied(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
+def _varied_settings(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
     """Fields of the engine settings that a variation changes."""
     engine, delays = scenario.engine, variation.delays
     coarse = engine.simulated_packet / engine.packet

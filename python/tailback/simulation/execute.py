@@ -47,9 +47,11 @@ THREADS_VARIABLE = "TAILBACK_THREADS"
 
 
 NODES_A_THREAD = 256
-"""Nodes of the network for each thread, at least. With this many, four threads are faster than one;
-with half as many, two threads take more than twice the processor time of one
-(docs/measurements/speed.md)."""
+"""Nodes of the network for each thread, at least.
+
+With this many, four threads are faster than one. With half as many, two threads take more than
+twice the processor time of one (docs/measurements/speed.md).
+"""
 
 Watch = Callable[[int, int, int, int], object]
 """Called regularly with (simulated time in ps, packets delivered, packets in all, events)."""
@@ -102,14 +104,14 @@ def execute(
         watch: As in :func:`simulate`.
         threads: As in :func:`simulate`.
         partial: As in :func:`simulate`.
-        pace_mbps: Rate in Mb/s of each operation of the program that is a send, 0 for none; None
-            for the rates that the scenario states.
+        pace_mbps: Rate in Mb/s of each send of the program, 0 for none. None takes the rates of the
+            scenario.
         changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
     telemetry = prepared.scenario.telemetry
-    whole = prepared.make_workload(nodes, only_observed)
-    workload, contexts = split_contexts(whole, telemetry.receivers)
+    complete = prepared.make_workload(nodes, only_observed)
+    workload, contexts = split_contexts(complete, telemetry.receivers)
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
     settings = EngineSettings.of(prepared.scenario, detour=routes.detour)
@@ -117,7 +119,9 @@ def execute(
     settings = replace(settings, **({"stamping": stamping} | changes))
     threads = thread_count(threads, fabric.n_nodes)
     run = _EngineRun(prepared, workload, fabric, routes, settings, threads, watch)
-    pace_mbps, stated, notes = _pacing(prepared, workload, fabric, routes, settings, pace_mbps)
+    pace_mbps, stated, notes = _choose_rates(
+        prepared, workload, fabric, routes, settings, pace_mbps
+    )
     of_engine = _engine_notes(engine, settings, workload.program)
     notes = [*prepared.notes, *routes.notes, *partly, *notes, *of_engine]
     require_delays(fabric, prepared.scenario.fabric)
@@ -137,7 +141,7 @@ def execute(
         tables, summary = make_tables(
             prepared.scenario,
             fabric,
-            whole.jobs,
+            complete.jobs,
             workload.places,
             contexts,
             outcome,
@@ -146,22 +150,22 @@ def execute(
     if stated is not None:
         summary["pacing"] = stated.summary
     if skipped is not None:
-        notes = [*_state_skips(skipped, whole.jobs, tables, summary), *notes]
+        notes = [*_state_skips(skipped, complete.jobs, tables, summary), *notes]
     if prepared.rate_notes:
         summary.setdefault("assumptions", {})["within hosts"] = prepared.rate_notes
-    summary |= _recording(prepared.observed.program)
+    summary |= _recording_entries(prepared.observed.program)
     if not outcome.complete:
         end = format_time(outcome.end_ps)
         notes.append(f"interrupted at {end}: the tables are incomplete")
     computations = pl.DataFrame(outcome.computations) if settings.record_computation else None
     performance = _performance(outcome, seconds, threads)
-    # Without contention, adapters send trains of packets, which do not say.
+    # Without contention, adapters send trains of packets, which do not show it.
     shared = outcome.adapters_shared or not settings.contention
     return Run(prepared.scenario, tables, summary, performance, notes, computations, shared)
 
 
-def _recording(program: Program) -> dict[str, Any]:
-    """What the trace of a program says of its recording, and what it lacks."""
+def _recording_entries(program: Program) -> dict[str, Any]:
+    """Summary entries on the recording of a trace and its gaps."""
     out: dict[str, Any] = {}
     if program.recording is not None:
         out["recording"] = asdict(program.recording)
@@ -182,7 +186,7 @@ def _engine_notes(engine: EngineSection, settings: EngineSettings, program: Prog
 
 
 def _coarse_notes(engine: EngineSection, program: Program) -> list[str]:
-    """What coarse packets change in the times of a program, if they were asked for."""
+    """Notes on the effect of coarse packets on the times of a program, if they are in use."""
     size, packet = engine.simulated_packet, engine.packet
     if engine.coarse is None:
         return []
@@ -227,7 +231,9 @@ class _EngineRun:
 
     def whole(self, program: Program, pace_mbps: NDArray[np.uint32] | None) -> _core.PacketOutcome:
         """Run a program of all ranks."""
-        return self._simulate(self._placed(program, self.workload.start_ps, 1, [], pace_mbps))
+        return self._simulate(
+            self._place_program(program, self.workload.start_ps, 1, [], pace_mbps)
+        )
 
     def skipping(self) -> SkippedRun | WholeRun | str:
         """Run the workload with skipped steps; or the reason why none can be skipped."""
@@ -249,14 +255,15 @@ class _EngineRun:
     ) -> _core.PacketOutcome:
         """Run a program in which steps are left out."""
         outcome = self._simulate(
-            self._placed(part.program, part.start_ps, part.copies, part.label_step, None), checks
+            self._place_program(part.program, part.start_ps, part.copies, part.label_step, None),
+            checks,
         )
         if not outcome.complete:
             # Its tables would have simulated times, which differ from those of the whole run.
             raise KeyboardInterrupt
         return outcome
 
-    def _placed(
+    def _place_program(
         self,
         program: Program,
         start_ps: NDArray[np.uint64],
@@ -322,7 +329,7 @@ def _state_skips(
     if not isinstance(skipped, SkippedRun):
         reason = skipped if isinstance(skipped, str) else skipped.reason
         return [f"nothing was skipped: {reason}"]
-    rows = [asdict(one) for one in skipped.stretches]
+    rows = [asdict(stretch) for stretch in skipped.stretches]
     tables["skips"] = conform("skips", pl.DataFrame(rows))
     observed = [i for i, job in enumerate(jobs) if job.section.observed]
     half = round(max(skipped.half_ps[i] for i in observed))
@@ -338,7 +345,7 @@ def _state_skips(
     return notes
 
 
-def _pacing(
+def _choose_rates(
     prepared: PreparedScenario,
     workload: Workload,
     fabric: Fabric,
@@ -346,7 +353,7 @@ def _pacing(
     settings: EngineSettings,
     pace_mbps: NDArray[np.uint32] | None,
 ) -> tuple[NDArray[np.uint32] | None, SendRates | None, list[str]]:
-    """Rates of the sends: those given, else those of the scenario; and notes."""
+    """Rates of the sends (those passed, else those of the scenario) and notes."""
     # Without contention there is nothing to share.
     if pace_mbps is not None or not settings.contention:
         return pace_mbps, None, []

@@ -52,9 +52,9 @@ class FluidOptions:
         rates: How rates are determined.
         paths: How paths are chosen; None for the choice closest to the scenario's routing.
         quantum_ps: Minimum time between two changes of rates; 0 is exact.
-        windows: Minimum number of time windows of link use; 0 for none; None for the scenario's.
-        first_buffer: Let an adapter send ahead as much as the buffer at the other end of its link
-            holds; assigned rates fill no buffer.
+        windows: Minimum number of time windows of link use: 0 for none, None for the scenario's.
+        first_buffer: Let an adapter send ahead by the size of the buffer at the other end of its
+            link. Assigned rates fill no buffer.
         lines: An adapter has a queue per destination, regardless of the scenario's injection.
     """
 
@@ -66,7 +66,7 @@ class FluidOptions:
     lines: bool = False
 
 
-def _not_modelled(scenario: Scenario) -> list[str]:
+def _note_ignored_settings(scenario: Scenario) -> list[str]:
     """A note on settings that affect how packets share links but not the fluid model, if any."""
     engine = scenario.engine
     here = {
@@ -77,7 +77,7 @@ def _not_modelled(scenario: Scenario) -> list[str]:
         "flow_control": engine.flow_control.kind != "credits",
         "pacing": engine.pacing.kind != "off",
     }
-    names = [name for name, given in here.items() if given]
+    names = [name for name, is_set in here.items() if is_set]
     if not names:
         return []
     return [f"the fluid model ignores these keys of [engine]: {', '.join(names)}"]
@@ -121,14 +121,14 @@ def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = No
     options = options or FluidOptions()
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
     run = _execute(prepared, options, (prepared.fabric, routes))
-    return _with_interval(run, prepared, options, routes)
+    return _add_interval(run, prepared, options, routes)
 
 
-def _with_interval(
+def _add_interval(
     run: Run, prepared: PreparedScenario, options: FluidOptions, routes: Routes
 ) -> Run:
-    """The run with the interval in which packets would end, where that was measured."""
-    uncovered = _uncovered(run.scenario, options)
+    """The run with the interval for its time with packets, where one was measured."""
+    uncovered = _why_no_interval(run.scenario, options)
     if not uncovered:
         communication = communication_of(run, prepared, routes)
         if communication.is_waiting:
@@ -146,13 +146,13 @@ def _with_interval(
 
 
 def communication_of(run: Run, prepared: PreparedScenario, routes: Routes) -> Communication:
-    """What a run of the fluid model says of the messages of its only job."""
+    """Communication of the only job of a fluid run."""
     busiest = busiest_link_ps(prepared, routes, prepared.observed.node)
     return Communication.of(run, busiest, prepared.observed.times)
 
 
-def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
-    """What sets a run apart from those in which the model was compared with packets, if anything.
+def _why_no_interval(scenario: Scenario, options: FluidOptions) -> str:
+    """How a run differs from those that compared the model with packets; empty if it does not.
 
     See ``fluid_error.py``.
     """
@@ -163,7 +163,7 @@ def _uncovered(scenario: Scenario, options: FluidOptions) -> str:
         return f"rates are those of {options.rates}"
     if options.paths is not None:
         return "the choice of paths is stated, and not that of the scenario's routing"
-    if _not_modelled(scenario):
+    if _note_ignored_settings(scenario):
         return "the model ignores some settings"
     if not smallest <= engine.buffer <= largest:
         return f"buffers are not of {format_bytes(smallest)} to {format_bytes(largest)}"
@@ -215,7 +215,7 @@ def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np
     paths is no shorter.
 
     Args:
-        prepared: The scenario; of its jobs the observed one counts.
+        prepared: The scenario. Only its observed job counts.
         routes: Its routes.
         node: Node of each rank, shape (R,).
     """
@@ -320,7 +320,7 @@ def _execute(
     }
     if prepared.rate_notes:
         summary["assumptions"] = {"within hosts": prepared.rate_notes}
-    notes = [*prepared.notes, *routes.notes, NOTE, *_not_modelled(scenario)]
+    notes = [*prepared.notes, *routes.notes, NOTE, *_note_ignored_settings(scenario)]
     if repetitions > 1:
         notes.append(f"one repetition was computed and its time taken {repetitions:,} times")
     return Run(scenario, tables, summary, performance, notes)

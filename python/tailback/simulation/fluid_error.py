@@ -6,7 +6,7 @@ because buffers let senders go on. So the interval begins at the time of the bus
 
 How far packets end beside these limits was measured on drawn scenarios of one job
 (``bench/fluid_bound.py``, docs/measurements/accuracy.md). Beside other jobs packets took from a
-tenth of the time to sixty times as long: there is no useful interval. Nor is there one where many
+tenth of the time to sixty times as long: there is no useful interval. There is also none where many
 ranks send to one at a time while most links are idle.
 """
 
@@ -24,7 +24,7 @@ LEAST_SHARE = 0.02
 """Least share of the time that counts as communication: latency alone takes some."""
 
 BUFFERS = (16 << 10, 256 << 10)
-"""Smallest and largest buffer that was drawn; with smaller ones packets take longer."""
+"""Smallest and largest buffer drawn for the comparison. With smaller ones packets take longer."""
 
 FAN_IN = 1.5
 """Messages in flight at a time to a rank, over those of a rank, above which some ranks are sent to
@@ -36,14 +36,15 @@ for each other, and small differences add up: on a tree of 16 hosts that all sen
 the other, packets took up to 67 % more than the model where this share was 0.47 to 0.70."""
 
 BEYOND = (-0.05, 0.40)
-"""1 % quantile of what packets take less than the lower limit, and 99 % quantile of what they take
-more than the upper limit, as shares of the communication and of the upper limit
-(``bench/fluid_bound.py --fit``, 2026-11-28; docs/measurements/accuracy.md)."""
+"""Excess of packets over the two limits of the model: the 1 % quantile of the time below the lower
+limit, as a share of the communication, and the 99 % quantile of the time above the upper limit, as
+a share of that limit (``bench/fluid_bound.py --fit``, 2026-11-28, docs/measurements/accuracy.md).
+"""
 
 
 @dataclass(frozen=True)
 class Communication:
-    """What the fluid model says of the messages of a run.
+    """Communication of a run in the fluid model.
 
     Attributes:
         elapsed_ps: Time of the run, at max-min rates, of one job alone.
@@ -66,15 +67,15 @@ class Communication:
         Args:
             run: A run of the fluid model.
             busiest_ps: Time of the busiest link in one repetition.
-            repetitions: How often the job repeats what the table ``messages`` has.
+            repetitions: Number of repetitions of the messages in table ``messages``.
         """
         log = run.tables["messages"].filter(pl.col("arrival_ps") > pl.col("start_ps"))
         if log.is_empty():
             return Communication(run.elapsed_ps, 0.0, busiest_ps * repetitions, 1.0)
         start, end = (log[name].cast(pl.Int64).to_numpy() for name in ("start_ps", "arrival_ps"))
         source, target = (log[name].to_numpy() for name in ("src_rank", "dst_rank"))
-        fan_in = _covered(source, start, end) / _covered(target, start, end)
-        flight = _covered(np.zeros_like(source), start, end) * repetitions
+        fan_in = _time_in_flight(source, start, end) / _time_in_flight(target, start, end)
+        flight = _time_in_flight(np.zeros_like(source), start, end) * repetitions
         return Communication(run.elapsed_ps, flight, busiest_ps * repetitions, fan_in)
 
     @property
@@ -104,7 +105,9 @@ class Communication:
         return round(max(low, 0)), round(high)
 
 
-def _covered(rank: NDArray[np.integer], start: NDArray[np.int64], end: NDArray[np.int64]) -> float:
+def _time_in_flight(
+    rank: NDArray[np.integer], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> float:
     """Total time in which each rank has a message in flight."""
     stretch = int(end.max()) + 1
     base = rank.astype(np.int64) * stretch

@@ -1,4 +1,4 @@
-"""Rates between the ranks of one host: what a scenario states of them, and what is assumed."""
+"""Rates between the ranks of one host, stated by a scenario or assumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tailback.units import percent
 
 ACCELERATOR_GBPS = 400.0
 """Assumed rate of an accelerator's port to the others of its host: that of a PCIe 5.0 slot of 16
-lanes, less its overhead. NVLink is faster by a factor of six and more; NCCL's log says so."""
+lanes, less its overhead. NVLink is at least six times as fast, and NCCL's log names it."""
 
 FREE_GBPS = 1e12
 """Rate at which 125 MB take a picosecond, the unit of time: transfers within a host take none."""
@@ -36,23 +36,23 @@ def with_in_host_rates(fabric: Fabric, sections: Sequence[InHost]) -> Fabric:
     """
     if not sections:
         return fabric
-    given = np.full(fabric.n_hosts, np.nan)
+    stated = np.full(fabric.n_hosts, np.nan)
     for section in sections:
         place = "[[fabric.in_host]] hosts"
         try:
             hosts = hosts_from_spec(section.hosts, fabric)
         except PlacementError as error:
             raise ScenarioError(error.message, place=place, remedy=error.remedy) from None
-        twice = [host for host in hosts if not np.isnan(given[host])]
+        twice = [host for host in hosts if not np.isnan(stated[host])]
         if twice:
             raise ScenarioError(
                 f"host {fabric.host_name[twice[0]]!r} has two rates",
                 place=place,
                 remedy="name each host in one section",
             )
-        given[hosts] = section.rate
-    own = np.full(fabric.n_hosts, np.nan) if fabric.host_gbps is None else fabric.host_gbps
-    return replace(fabric, host_gbps=np.where(np.isnan(given), own, given))
+        stated[hosts] = section.rate
+    of_fabric = np.full(fabric.n_hosts, np.nan) if fabric.host_gbps is None else fabric.host_gbps
+    return replace(fabric, host_gbps=np.where(np.isnan(stated), of_fabric, stated))
 
 
 def without_in_host_limit(fabric: Fabric) -> Fabric:
@@ -77,7 +77,7 @@ def in_host_rates(fabric: Fabric, node: NDArray[np.uint32], usual: float) -> NDA
 def note_on_rates(
     scenario: Scenario, fabric: Fabric, program: Program, node: NDArray[np.uint32]
 ) -> list[str]:
-    """What a job with several ranks on a host sends within hosts, at which rates, and who says so.
+    """Note on a job's messages within hosts: their bytes, rates and the source of the rates.
 
     Empty for one rank on each host: such a job sends nothing within a host, wherever it is placed.
 
@@ -127,11 +127,11 @@ def with_accelerator_ports(
     channels of a ring or tree of NCCL run side by side and share the port.
 
     Args:
-        scenario: The scenario; what it states is kept.
+        scenario: The scenario. Its own statements take precedence.
         programs: Programs of the jobs that have several ranks in a host.
 
     Returns:
-        The scenario, and a note of what is assumed.
+        The scenario, and a note on the assumptions.
     """
     accelerated = [program for program in programs if program.recompile is not None]
     engine = scenario.engine

@@ -1,9 +1,9 @@
 """Cache of what-if runs.
 
-A diagnosis requests the same run more than once for different purposes: the current placement with
-adaptive routing is a candidate and a step of the waterfall; the best placement is a cause removed,
-a remedy, and the run after it. A simulation is a function of scenario, change and seed, so the same
-request always gives the same run.
+A diagnosis requests the same run for several purposes. The current placement with adaptive routing
+is a candidate and a step of the waterfall. The best placement is a cause removed, a remedy, and the
+run after it. A simulation is a function of scenario, change and seed, so the same request always
+gives the same run.
 
 Runs of one program have equal columns: sender, receiver, size and label of each message. The cache
 holds such columns once.
@@ -25,7 +25,7 @@ from tailback.run.run import Run
 from tailback.simulation.prepare import PreparedScenario
 
 MAX_BYTES = 1_000_000_000
-"""Maximum total size of cached tables; the least recently used runs are evicted."""
+"""Maximum total size of cached tables. The least recently used runs are evicted."""
 
 COMPARED_BYTES = 1 << 16
 """Size from which columns are compared: it is not worth it for smaller ones."""
@@ -62,10 +62,10 @@ class _SharedColumns:
 
     def add(self, name: tuple[str, str], column: pl.Series) -> pl.Series:
         """The column, or an equal one that the latest run with such a column has."""
-        known = self._latest.get(name)
-        same = known is not None and known.dtype == column.dtype and len(known) == len(column)
-        if known is not None and same and known.equals(column):
-            column = known
+        latest = self._latest.get(name)
+        same = latest is not None and latest.dtype == column.dtype and len(latest) == len(column)
+        if latest is not None and same and latest.equals(column):
+            column = latest
         self._latest[name] = column
         if not self._users[id(column)]:
             self.total_bytes += int(column.estimated_size())
@@ -110,7 +110,7 @@ class KnownRuns:
             key = self.key(replace(change, measure=measure, computations=computations))
             if key in self._runs:
                 self._runs.move_to_end(key)
-                return _copy(self._runs[key].run)
+                return _copy_run(self._runs[key].run)
         return None
 
     def is_candidate(self, change: Change) -> bool:
@@ -134,10 +134,10 @@ class KnownRuns:
         other = sum(int(table.estimated_size()) for table in run.tables.values())
         other -= sum(int(column.estimated_size()) for column in large.values())
         tables = {
-            name: table.with_columns(one for (of, _), one in large.items() if of == name)
+            name: table.with_columns(column for (of, _), column in large.items() if of == name)
             for name, table in run.tables.items()
         }
-        kept = replace(_copy(run), tables=tables)
+        kept = replace(_copy_run(run), tables=tables)
         self._runs[key] = _CachedRun(change, kept, large, other)
         self._other_bytes += other
         while self._runs and self._shared.total_bytes + self._other_bytes > self.max_bytes:
@@ -177,7 +177,7 @@ class KnownRuns:
             change.limits,
             change.in_host,
             change.fair_adapters and scenario.engine.injection != "round-robin",
-            change.background or all(one.section.observed for one in prepared.jobs),
+            change.background or all(placed.section.observed for placed in prepared.jobs),
             change.seed_offset,
             change.measure,
             change.measure and change.totals_only,
@@ -207,6 +207,6 @@ class KnownRuns:
         return scenario.fabric.forwarding is not None and change.routing != "adaptive"
 
 
-def _copy(run: Run) -> Run:
-    """A copy with its own summary and notes; tables are shared, as they are never modified."""
+def _copy_run(run: Run) -> Run:
+    """A copy with its own summary and notes. Tables are shared, since they are never modified."""
     return replace(run, tables=dict(run.tables), summary=dict(run.summary), notes=[*run.notes])

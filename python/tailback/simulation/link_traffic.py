@@ -1,10 +1,10 @@
 """Traffic of links in skipped steps, extrapolated from simulated ones, and how well it is known.
 
-What a link carries in a step is random where routing makes random choices. The mean over n steps
-has the standard error of a mean; but among links that the fabric does not distinguish
-(:mod:`tailback.simulation.repetition.skipping`) routing has no preference: each is expected
-to carry the same. What such a group carries varies little or not at all from step to step, and so
-the mean of the group is a much better estimate for each of its links than their own bytes are (a
+The traffic of a link in a step is random where routing makes random choices. The mean over n steps
+has the standard error of a mean. Some links are interchangeable in the fabric
+(:mod:`tailback.simulation.repetition.skipping`). Routing does not prefer any of them, so each has
+the same expected traffic. The traffic of such a group varies little or not at all between steps.
+The mean of the group is therefore a better estimate for each of its links than their own bytes (a
 control variate).
 """
 
@@ -20,7 +20,7 @@ UNEQUAL = 1e-4
 distinguish them."""
 
 LEAST_SHARE = 1e-3
-"""Links that carry less than this fraction of what the busiest one carries need not be known."""
+"""Smallest traffic of a link, as a fraction of the busiest one's, that needs to be known."""
 
 LINK_PRECISION = 0.02
 """Maximum half-width of the 95 % interval of the bytes of all links at once, relative to them."""
@@ -76,13 +76,15 @@ class LinkTraffic:
             factor: Number of skipped steps for each simulated one.
             group: Group of each link, -1 for none, shape (L,).
         """
-        total, variance = _sums(link, part, value, part_steps, len(group))
+        total, variance = _sum_by_index(link, part, value, part_steps, len(group))
         member = group[link] >= 0
         groups, n = int(group.max(initial=-1)) + 1, len(part_steps)
         key = group[link[member]] * n + part[member]
         of_group = np.asarray(np.bincount(key, value[member], groups * n), np.float64)
         at = np.arange(groups * n, dtype=np.int64)
-        _, group_variance = _sums(at // max(n, 1), at % max(n, 1), of_group, part_steps, groups)
+        _, group_variance = _sum_by_index(
+            at // max(n, 1), at % max(n, 1), of_group, part_steps, groups
+        )
         return LinkTraffic(
             total * factor,
             variance * factor**2,
@@ -93,7 +95,7 @@ class LinkTraffic:
         )
 
     def __add__(self, other: LinkTraffic) -> LinkTraffic:
-        """Traffic of both; it is independent."""
+        """Traffic of both, which are independent."""
         return LinkTraffic(
             self.total + other.total,
             self.variance + other.variance,
@@ -107,8 +109,8 @@ class LinkTraffic:
         """Best estimate of the traffic of each link and its variance, shape (L,) each.
 
         The links of a group have the mean of the group, unless they differ by more than chance
-        does (F tests of each group and of all together). Then their differences are shrunk by the
-        fraction that chance explains (empirical Bayes; Morris, 1983).
+        does (F tests of each group and of all together). Their differences are then shrunk by the
+        fraction due to chance (empirical Bayes, Morris, 1983).
         """
         member = self.group >= 0
         group, groups = self.group[member], len(self.group_variance)
@@ -123,10 +125,10 @@ class LinkTraffic:
         noise = np.bincount(group, variance[member], groups) / size
         noise = np.maximum(noise - self.group_variance / size**2, 0) * size / freedom
         spread = np.bincount(group, off**2, groups) / freedom
-        share = _real_share(spread, noise, freedom, self.steps)
+        share = _share_beyond_chance(spread, noise, freedom, self.steps)
         total[member] = mean[group] + share[group] * off
-        known = self.group_variance / size**2 + share * noise * freedom / size
-        variance[member] = np.where(share[group] == 1, variance[member], known[group])
+        chance = self.group_variance / size**2 + share * noise * freedom / size
+        variance[member] = np.where(share[group] == 1, variance[member], chance[group])
         return total, variance
 
     def precision(self) -> LinkPrecision:
@@ -142,10 +144,11 @@ class LinkTraffic:
         freedom[member] *= np.bincount(self.group[member])[self.group[member]]
         # All links at once: Bonferroni.
         quantile = stdtrit(freedom[used], 1 - 0.025 / int(used.sum()))
-        share, error, own = total[used], variance[used], self.own[used]
-        half = quantile * np.sqrt(error + own) / share
+        share, error, seed_variance = total[used], variance[used], self.own[used]
+        half = quantile * np.sqrt(error + seed_variance) / share
         allowed = np.maximum(
-            (LINK_PRECISION * share / quantile) ** 2 - own, LIKE_OTHER_SEEDS**2 * own
+            (LINK_PRECISION * share / quantile) ** 2 - seed_variance,
+            LIKE_OTHER_SEEDS**2 * seed_variance,
         )
         more = float((error / np.maximum(allowed, 1e-300)).max(initial=0))
         return LinkPrecision(float(half.max()), more)
@@ -170,7 +173,7 @@ class LinkPrecision:
         return "" if self.more <= 1 else f"the bytes of links are known to {self.half:.1%} only"
 
 
-def _sums(
+def _sum_by_index(
     at: NDArray[np.int64],
     part: NDArray[np.int64],
     value: NDArray[np.float64],
@@ -189,7 +192,7 @@ def _sums(
     return np.asarray(sums, np.float64), np.asarray(off * (n / max(n - 1, 1)), np.float64)
 
 
-def _real_share(
+def _share_beyond_chance(
     spread: NDArray[np.float64], noise: NDArray[np.float64], freedom: NDArray[np.int64], steps: int
 ) -> NDArray[np.float64]:
     """Fraction of the differences between the links of each group that is not due to chance."""
@@ -201,9 +204,9 @@ def _real_share(
         return out
     ratio = spread / np.where(random, noise, 1)
     below = freedom * float(max(steps - 1, 1))
-    own = random & (ratio > fdtri(freedom, below, 1 - UNEQUAL))
-    out[own] = 1 - 1 / ratio[own]
-    others = random & ~own
+    uneven = random & (ratio > fdtri(freedom, below, 1 - UNEQUAL))
+    out[uneven] = 1 - 1 / ratio[uneven]
+    others = random & ~uneven
     if others.any():
         all_freedom = float(freedom[others].sum())
         pooled = float((freedom * ratio)[others].sum()) / all_freedom

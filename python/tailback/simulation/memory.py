@@ -1,10 +1,10 @@
-"""Estimates the memory of a run before it starts, to compare it with what the machine has.
+"""Estimates the memory of a run before it starts, to compare it with that of the machine.
 
-The estimate covers what the engine and the tables of a run add to the fabric, routes and program
-that the process already holds: a number of bytes per link, lane, message, operation and so on.
-Sizes are those of the engine's structures on a 64-bit machine, including copies that exist at the
-peak. Packets in flight and rows of samples depend on the run, so upper bounds are used. The
-estimate should be right within a factor of two.
+The estimate covers the engine and the tables of a run: a number of bytes per link, lane, message,
+operation and so on. The process already holds the fabric, routes and program. Sizes are those of
+the engine's structures on a 64-bit machine, including copies that exist at the peak. Packets in
+flight and rows of samples depend on the run, so upper bounds are used. The estimate should be right
+within a factor of two.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _least_ps(fabric: Fabric, program: Program) -> int:
     return int(max(compute_ps, *(amount * ps_per_byte for amount in amounts)))
 
 
-def _of_busiest(program: Program) -> tuple[float, float, float]:
+def _largest_amounts(program: Program) -> tuple[float, float, float]:
     """Largest computation (ps), bytes sent and bytes received of a rank."""
     start = program.rank_start.astype(np.int64)
     # A rank without operations would take the sum of the next one's.
@@ -160,7 +160,7 @@ def _of_busiest(program: Program) -> tuple[float, float, float]:
     return computed, sent, received
 
 
-_busiest = PerObject(_of_busiest)
+_busiest = PerObject(_largest_amounts)
 
 
 _REMEDIES: Mapping[str, str] = {

@@ -53,7 +53,7 @@ class SendRates:
 def send_rates(
     prepared: PreparedScenario, workload: Workload, fabric: Fabric, routes: Routes
 ) -> SendRates | None:
-    """The rates that a scenario states for a workload; None if no send has a rate.
+    """The rates of a scenario for the sends of a workload; None if no send has a rate.
 
     Args:
         prepared: The scenario with all its jobs.
@@ -86,7 +86,7 @@ def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     rank = np.searchsorted(program.rank_start, sends, side="right") - 1
     label = program.label[sends].astype(np.int64)
-    waited = _waits(program)[sends]
+    waited = _count_waits(program)[sends]
     together = (rank[1:] == rank[:-1]) & (waited[1:] == waited[:-1]) & (label[1:] != label[:-1])
     kind = np.arange(int(label.max(initial=0)) + 1)
     for a, b in np.unique(np.stack([label[:-1], label[1:]])[:, together], axis=1).T.tolist():
@@ -99,10 +99,10 @@ def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([kind[label], turn[post.ravel()]])
 
 
-def _waits(program: Program) -> NDArray[np.int64]:
+def _count_waits(program: Program) -> NDArray[np.int64]:
     """Number of waits of its rank before each operation, shape (M,).
 
-    Every WAITALL counts; consecutive waits for single requests count once, even with computation
+    Every WAITALL counts. Consecutive waits for single requests count once, even with computation
     between them.
     """
     kind = program.kind

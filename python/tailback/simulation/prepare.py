@@ -66,8 +66,9 @@ links this matters."""
 
 
 KERNEL_PS = 100_000_000
-"""Longest plausible time of a small message in the software of hosts whose interfaces the operating
-system names: the kernel's TCP takes 20 to 50 µs, and adapters delay interrupts by up to that."""
+"""Longest plausible software time of a small message on hosts with network interfaces of the
+operating system. The kernel's TCP takes 20 to 50 µs, and adapters delay interrupts by as much.
+"""
 
 
 @dataclass
@@ -140,7 +141,7 @@ class PreparedScenario:
         program: All jobs' programs merged, each without its repetitions.
         job_of_label: Job of each label.
         notes: Irregularities in the input that were tolerated, and ``rate_notes``.
-        rate_notes: What is sent within hosts, at which rates, and who states them.
+        rate_notes: Notes on messages within hosts, their rates and the source of these.
     """
 
     scenario: Scenario
@@ -236,8 +237,8 @@ class PreparedScenario:
             )
             for link, gbps, both in slow
         ]
-        known = self.scenario.fabric.degraded
-        section = self.scenario.fabric.model_copy(update={"degraded": [*known, *degraded]})
+        stated = self.scenario.fabric.degraded
+        section = self.scenario.fabric.model_copy(update={"degraded": [*stated, *degraded]})
         scenario = self.scenario.model_copy(update={"fabric": section})
         return replace(self, scenario=scenario, fabric=with_slow_links(self.fabric, slow))
 
@@ -291,11 +292,11 @@ def load_fabric(section: FabricSection) -> Fabric:
     return in_port_order(fabric)
 
 
-def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
+def _check_format(place: str, name: str | None, formats: Registry[Any]) -> None:
     """Reject an unknown format; the error is located in the scenario, not in the file to read."""
-    if name is not None and name not in known:
+    if name is not None and name not in formats:
         raise ScenarioError(
-            f"unknown {known.kind} {name!r}", place=place, remedy=nearest(name, known.names())
+            f"unknown {formats.kind} {name!r}", place=place, remedy=nearest(name, formats.names())
         )
 
 
@@ -354,7 +355,7 @@ def _line_rate(
     ]
 
 
-def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
+def _place_job(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
     """Node of each rank in the placement that the scenario states."""
     options = dict(section.placement_options)
     if section.placement_file is None:
@@ -363,7 +364,7 @@ def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32
 
 
 @contextmanager
-def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
+def _name_place(section: JobSection, number: int, jobs: int) -> Iterator[None]:
     """Add the job to the place of an error, with its number if there are several jobs."""
     try:
         yield
@@ -426,7 +427,7 @@ def _shares_hosts(job: Job, fabric: Fabric) -> bool:
     return len(np.unique(fabric.node_host[job.node])) < len(job.node)
 
 
-def _within_hosts(
+def _set_local_rates(
     scenario: Scenario, jobs: list[Job], fabric: Fabric
 ) -> tuple[Scenario, list[str]]:
     """The scenario with ports of accelerators, and notes on rates; checks times within hosts."""
@@ -489,7 +490,7 @@ def prepare(
     once = scenario.engine.skip_repeats
     jobs, notes, taken = [], [*notes], dict[int, str]()
     for number, section in enumerate(scenario.job):
-        with _naming(section, number, len(scenario.job)):
+        with _name_place(section, number, len(scenario.job)):
             program = None
             if section.trace is not None:
                 program = load_traffic(section, scenario.seed + number, once=once)
@@ -516,7 +517,7 @@ def prepare(
                 node = nodes_of(recorded, problem)
                 notes += [f"hosts of the ranks are those of {recorded.source}", *recorded.notes]
             else:
-                node = _placed(section, problem)
+                node = _place_job(section, problem)
                 notes += other_spellings(section.hosts, fabric) or spelling_notes(
                     problem.spellings, "the file of the placement"
                 )
@@ -533,7 +534,7 @@ def prepare(
         keep = footprint(problem, node)
         times = section.repeat if once else 1
         jobs.append(Job(section, program, problem, node, keep, recorded is not None, times))
-    scenario, rates = _within_hosts(scenario, jobs, fabric)
+    scenario, rates = _set_local_rates(scenario, jobs, fabric)
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])
@@ -571,9 +572,11 @@ def _stage_ps(fabric: Fabric) -> int:
 # --- coarse packets ----------------------------------------------------------------------------
 
 FEWEST_PACKETS = 64
-"""Packets that a message needs so that coarse ones keep the order of placements: of 8, 16, 32 and
-64, the first whose rank correlation with full grain is 0.95
-(docs/measurements/approximations.md)."""
+"""Fewest packets per message with which coarse packets keep the order of placements.
+
+Of 8, 16, 32 and 64 it is the first with a rank correlation of 0.95 with full-size packets
+(docs/measurements/approximations.md).
+"""
 
 MOST_BYTES = 0.99
 """Share of the bytes that has to be in messages of so many packets: a tenth in messages of fewer
@@ -584,7 +587,7 @@ LARGEST = 64 << 10
 
 
 def fitting_size(program: Program, packet: int) -> int | None:
-    """The largest coarse packets of which messages have enough; None if that is none.
+    """The largest coarse packets that leave messages enough packets; None if there are none.
 
     Args:
         program: What all ranks do.
@@ -596,10 +599,10 @@ def fitting_size(program: Program, packet: int) -> int | None:
     """
     sizes = program.amount[program.sends]
     enough = MOST_BYTES * float(sizes.sum())
-    found, size = None, 2 * packet
+    fitting, size = None, 2 * packet
     while size <= LARGEST and 0 < enough <= float(sizes[sizes >= FEWEST_PACKETS * size].sum()):
-        found, size = size, 2 * size
-    return found
+        fitting, size = size, 2 * size
+    return fitting
 
 
 def with_fitting_packets(scenario: Scenario, program: Program) -> tuple[Scenario, list[str]]:
@@ -647,14 +650,14 @@ def trace_hosts(
         system = reader.system_tree(section.trace) if reader else []
     if len(system) != n_ranks:
         return None
-    found = find_hosts(system, n_ranks)
-    if found is None:
+    hosts = find_hosts(system, n_ranks)
+    if hosts is None:
         return None
-    joined = HostNames(fabric.host_name).joined(found.of_rank)
-    names = [joined.get(name, name) for name in found.of_rank]
+    joined = HostNames(fabric.host_name).joined(hosts.of_rank)
+    names = [joined.get(name, name) for name in hosts.of_rank]
     if not set(names) <= set(fabric.host_name):
         return None
-    return Hosts(names, found.source, tuple(spelling_notes(joined, found.source)))
+    return Hosts(names, hosts.source, tuple(spelling_notes(joined, hosts.source)))
 
 
 def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[str]:

@@ -22,14 +22,14 @@ def packets_kept(scenario: Scenario) -> int:
     if telemetry.scheme == "off":
         return 0
     if telemetry.packets is None:
-        # Whole links are aggregated by the receivers; hashes must be kept to be decoded together.
+        # Receivers aggregate whole links. Hashes are kept, to be decoded together.
         return 0 if telemetry.summed_on_arrival else MAX_PACKETS_KEPT
     return telemetry.packets
 
 
 @dataclass(frozen=True)
 class HeaderSettings:
-    """What packet headers carry, and how many packets are recorded.
+    """Content of packet headers, and the number of recorded packets.
 
     Attributes:
         scheme: Name of the scheme.

@@ -27,7 +27,7 @@ _ROUTED: deque[_core.Network] = deque(maxlen=1)
 same tables, with other rates, and their virtual lanes are the same."""
 
 _FORWARDED: deque[tuple[tuple[object, ...], FabricForwarding]] = deque(maxlen=1)
-"""The tables converted last, and what they were converted from: the same for all those networks."""
+"""The tables converted last, with their sources, which all those networks share."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Routes:
         network: The fabric in the engine's form.
         rule: The rule; None for the network's own routes.
         detour: Whether packets may take non-minimal paths.
-        notes: Irregularities that were tolerated, and what was assumed.
+        notes: Notes on tolerated irregularities and on assumptions.
     """
 
     network: _core.Network
@@ -72,15 +72,15 @@ def routes_for(
     section = scenario.fabric
     if section.forwarding is not None and spread:
         return Routes(network_of(fabric, nodes))
-    found = tables_of(scenario, fabric)
-    if section.forwarding is not None and found is not None:
+    forwarded = tables_of(scenario, fabric)
+    if section.forwarding is not None and forwarded is not None:
         try:
-            network = forwarding_network(fabric, found.link, next(iter(_ROUTED), None))
+            network = forwarding_network(fabric, forwarded.link, next(iter(_ROUTED), None))
             _ROUTED.append(network)
         except FabricError as error:
             error.located(section.forwarding)
             raise
-        return Routes(network, notes=(*found.notes, *_lane_notes(network.lanes)))
+        return Routes(network, notes=(*forwarded.notes, *_lane_notes(network.lanes)))
     if section.topology is None:
         return Routes(network_of(fabric, nodes))
     topology = parse_topology(section.topology)
@@ -121,12 +121,14 @@ def tables_of(scenario: Scenario, fabric: Fabric) -> FabricForwarding | None:
     cables = (fabric.link_src, fabric.link_src_port, fabric.link_dst)
     names = (fabric.node_name, fabric.switch_name)
     asked = (tables, *cables, *names)
-    for known, found in _FORWARDED:
-        if all(one is other for one, other in zip(known, asked, strict=True)):
-            return found
-    found = forwarding(fabric, tables)
-    _FORWARDED.append((asked, found))
-    return found
+    for previous, forwarded in _FORWARDED:
+        if all(
+            previous_object is other for previous_object, other in zip(previous, asked, strict=True)
+        ):
+            return forwarded
+    forwarded = forwarding(fabric, tables)
+    _FORWARDED.append((asked, forwarded))
+    return forwarded
 
 
 @lru_cache(maxsize=2)
@@ -150,8 +152,8 @@ def forwarded_links(
     """The links that packets between pairs of nodes take according to forwarding tables.
 
     Returns:
-        A function from sources and destinations, shape (F,) each, to the index of the pair and the
-        link, one element for every link of every path; None if there are no tables.
+        A function of sources and destinations, shape (F,) each. It returns the indices of pair and
+        link, one element for every link of every path. None if there are no tables.
     """
     if scenario.fabric.forwarding is None:
         return None
@@ -174,6 +176,6 @@ def other_rules(scenario: Scenario) -> list[str]:
     section = scenario.fabric
     if section.topology is None:
         return []
-    known = list(parse_topology(section.topology).routes())
-    now = section.routes or known[0]
-    return [name for name in known if name not in ("up-down", now)]
+    names = list(parse_topology(section.topology).routes())
+    now = section.routes or names[0]
+    return [name for name in names if name not in ("up-down", now)]

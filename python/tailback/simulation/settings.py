@@ -1,6 +1,6 @@
 """The engine's settings as a scenario states them.
 
-The dataclasses have the fields of the engine's own structures, which check them; a field that is
+The dataclasses have the fields of the engine's own structures, which check them. A field that is
 None takes the engine's default.
 """
 
@@ -97,8 +97,8 @@ class CongestionSchemeSettings:
 class DcqcnSettings:
     """Constants of DCQCN (Zhu et al., 2015); the defaults are the published ones.
 
-    For what the paper leaves open they are those of QCN (IEEE8021-CN-MIB): hyper increase, ten
-    times the additive one, and the least rate.
+    The paper does not state hyper increase and the least rate. They are those of QCN
+    (IEEE8021-CN-MIB). Hyper increase is ten times the additive one.
 
     Attributes:
         kmin_bytes: Queue above which packets may be marked.

@@ -124,12 +124,12 @@ def make_tables(
     ).hstack(contexts.resolve(outcome.messages))
     tables |= probe_tables(outcome, contexts, detours=detours)
     if not outcome.complete:
-        tables |= _interrupted(tables, outcome.end_ps)
+        tables |= _cut_at_end(tables, outcome.end_ps)
     for name, keys in (
         ("samples", ("window", "job", "label", "receive_label", "receiver", "link")),
         ("truth", ("window", "link")),
     ):
-        tables[name] = _in_windows(tables[name], keys, tables["windows"].height)
+        tables[name] = _sum_by_window(tables[name], keys, tables["windows"].height)
     messages = tables["messages"]
     summary = _summary(scenario, jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
@@ -203,7 +203,7 @@ def _windows(outcome: Outcome) -> pl.DataFrame:
     )
 
 
-def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
+def _sum_by_window(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
     """A table by window, with events at the very end of the run counted in the last window.
 
     If a window would begin at the end of the run, the engine counts them in that window, which has
@@ -216,17 +216,17 @@ def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.
     return table.group_by(keys, maintain_order=True).agg(pl.all().sum()).sort("window", *keys[1:])
 
 
-def _interrupted(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
+def _cut_at_end(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
     """Tables of an interrupted run, without the events after its end.
 
     For a packet that is sent without waiting, the engine records the times of departure and arrival
     in advance.
     """
     never = pl.lit(np.iinfo(np.uint64).max, dtype=pl.UInt64)
-    known = pl.col("window") < tables["windows"].height
+    simulated = pl.col("window") < tables["windows"].height
     return {
-        "samples": tables["samples"].filter(known),
-        "truth": tables["truth"].filter(known),
+        "samples": tables["samples"].filter(simulated),
+        "truth": tables["truth"].filter(simulated),
         "packets": tables["packets"].filter(pl.col("time_ps") <= end_ps),
         "messages": tables["messages"].with_columns(
             pl.when(pl.col(name) != never).then(pl.col(name)) for name in ("start_ps", "arrival_ps")
@@ -249,7 +249,7 @@ def _summary(
     hops = messages["switch_hops"].to_numpy()[mine].astype(np.int64).sum()
     # Messages within a host visit no switch and are left out of the average.
     crossing = (messages["switch_hops"].to_numpy() > 0) & mine
-    # In an interrupted run some packets are still in flight; their hops are not counted yet.
+    # In an interrupted run some packets are still in flight, and their hops are not counted yet.
     arrived = messages["arrived"].to_numpy()
     packets = arrived[crossing].astype(np.int64).sum()
     if not outcome.complete:

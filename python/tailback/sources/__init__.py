@@ -1,1 +1,1 @@
-"""What a user names as the source of a command: a scenario, trace, recording, capture or run."""
+"""Sources of commands: scenarios, traces, recordings, captures and runs."""

@@ -36,7 +36,7 @@ def read_captures(
 
     Args:
         paths: The captures.
-        fabric: Their network, as for a trace; a scenario or run also states the telemetry.
+        fabric: Their network, as for a trace. A scenario or run also states the telemetry.
         forwarding: Forwarding tables of its switches.
         contexts: Folder of addresses and calling contexts.
         refused: Options that were given but do not apply to captures.
@@ -107,5 +107,7 @@ def with_capture_telemetry(scenario: Scenario) -> tuple[Scenario, bool]:
 
 def options_on_ranks(options: ScenarioOptions) -> dict[str, object]:
     """Options about ranks, which captures do not have, by their names in the interface."""
-    known = ("fabric", "forwarding")
-    return {option(name): value is not None for name, value in options.items() if name not in known}
+    usable = ("fabric", "forwarding")
+    return {
+        option(name): value is not None for name, value in options.items() if name not in usable
+    }

@@ -10,13 +10,13 @@ _TRACE, _LINKS, _RANKS = "trace", "links.csv", "rank_host.csv"
 
 @dataclass(frozen=True)
 class LabCase:
-    """What a diagnosis may see of a run in the lab.
+    """Files of a run in the lab that a diagnosis may read.
 
     Attributes:
         trace: The trace.
         fabric: Links with their nominal rates.
         rankfile: Host of each rank.
-        counters: Port counters; empty without them.
+        counters: Port counters, if any.
         samples: Counts of the samples in packets; None without telemetry.
     """
 

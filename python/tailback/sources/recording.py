@@ -36,14 +36,14 @@ def is_recording(source: Path) -> bool:
 
 
 def recorded_counters(
-    trace: Path | None, known: Collection[str], *, interfaces: bool
+    trace: Path | None, fabric_hosts: Collection[str], *, interfaces: bool
 ) -> list[list[Path]]:
     """Port counters that ``tailback record`` stored with a trace, by kind of adapter.
 
     Args:
         trace: The trace of a job.
-        known: Hosts of the fabric. Counters of other hosts do not apply: a trace recorded on a
-            laptop may be diagnosed on the fabric of a cluster.
+        fabric_hosts: Hosts of the fabric. Counters of other hosts do not apply: a trace recorded
+            on a laptop may be diagnosed on the fabric of a cluster.
         interfaces: Whether the fabric names interfaces, as those of Ethernet do.
 
     Returns:
@@ -51,23 +51,23 @@ def recorded_counters(
     """
     if trace is None or not is_recording(trace):
         return []
-    if hosts_outside(trace, known):
+    if hosts_outside(trace, fabric_hosts):
         return []
     kinds = ("ethernet", "infiniband") if interfaces else ("infiniband", "ethernet")
-    found = [sorted((trace / "counters").glob(f"{kind}-*.csv")) for kind in kinds]
-    return [files for files in found if files]
+    files_by_kind = [sorted((trace / "counters").glob(f"{kind}-*.csv")) for kind in kinds]
+    return [files for files in files_by_kind if files]
 
 
-def hosts_outside(trace: Path | None, known: Collection[str]) -> list[str]:
+def hosts_outside(trace: Path | None, fabric_hosts: Collection[str]) -> list[str]:
     """Hosts of a recording with counters that the fabric does not have, for which these are unused.
 
     Args:
         trace: The trace of a job.
-        known: Hosts of the fabric.
+        fabric_hosts: Hosts of the fabric.
     """
     if trace is None or not is_recording(trace) or not any((trace / "counters").glob("*.csv")):
         return []
-    names = HostNames(known)
+    names = HostNames(fabric_hosts)
     hosts = set(rank_hosts(trace / "rank_host.csv"))
     return sorted(host for host in hosts if names.find(host) is None)
 
@@ -101,9 +101,9 @@ def own_jobs(trace: Path | None) -> frozenset[str]:
     file = None if trace is None or not is_recording(trace) else trace / "job.env"
     if file is None or not file.is_file():
         return frozenset()
-    found = dict(_OWN_JOB.findall(content(file).decode("utf-8", errors="replace")))
-    array, task = found.pop("SLURM_ARRAY_JOB_ID", ""), found.pop("SLURM_ARRAY_TASK_ID", "")
-    return frozenset(found.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
+    variables = dict(_OWN_JOB.findall(content(file).decode("utf-8", errors="replace")))
+    array, task = variables.pop("SLURM_ARRAY_JOB_ID", ""), variables.pop("SLURM_ARRAY_TASK_ID", "")
+    return frozenset(variables.values()) | (frozenset({f"{array}_{task}"}) if task else frozenset())
 
 
 def measured_local_rates(trace: Path) -> dict[str, tuple[float, float]]:
@@ -198,8 +198,8 @@ def ranks_missing_of(scenario: Scenario) -> str:
 
 def _missing(trace: Path) -> str:
     try:
-        found = json.loads(content(trace / "recording.json", ScenarioError))
-        missing, ranks = list(found["not_recorded"]), int(found["ranks"])
+        facts = json.loads(content(trace / "recording.json", ScenarioError))
+        missing, ranks = list(facts["not_recorded"]), int(facts["ranks"])
     except (ScenarioError, ValueError, KeyError, TypeError):
         return ""
     return f"{len(missing)} of {ranks} ranks" if missing else ""
@@ -224,5 +224,5 @@ def notes_on_network(scenario: Scenario) -> list[str]:
     if Path(file).resolve() != (trace / _FABRIC).resolve():
         return []
     same = tables is not None and Path(tables).resolve() == (trace / _FORWARDING).resolve()
-    own = f"{_FABRIC} and {_FORWARDING}" if same else _FABRIC
-    return [f"fabric: from the recording ({own})"]
+    files = f"{_FABRIC} and {_FORWARDING}" if same else _FABRIC
+    return [f"fabric: from the recording ({files})"]

@@ -90,7 +90,7 @@ class Source:
         file: Scenario file to name in errors that occur only when the scenario is built or run.
             None if options changed it: the mistake may be in an option.
         case: The folder of ``tailback lab run`` that it is; None if it is none.
-        notes: What is not used of the files that options name.
+        notes: Notes on unused parts of the files that options name.
     """
 
     scenario: Scenario
@@ -106,8 +106,8 @@ class Source:
                 return Source.of(source.scenario, **options)
             return source
         if isinstance(source, (Scenario, Mapping)):
-            given = source if isinstance(source, Scenario) else parse(dict(source))
-            scenario = _with_options(given.model_copy(deep=True), **options)
+            as_read = source if isinstance(source, Scenario) else parse(dict(source))
+            scenario = _with_options(as_read.model_copy(deep=True), **options)
             return Source(scenario, notes=notes_on_options(options))
         path = Path(source)
         if (case := LabCase.of(path)) is not None:
@@ -138,7 +138,7 @@ class Source:
 def notes_on_options(
     options: ScenarioOptions, used: Collection[str] = ("fabric", "engine")
 ) -> tuple[str, ...]:
-    """What is read and not used of a scenario or run given as fabric, and of a table of ranks.
+    """Notes on unused parts of a scenario or run given as fabric, and of a table of ranks.
 
     Args:
         options: The options, whose files were read before: they are valid.
@@ -163,11 +163,11 @@ def notes_on_options(
 
 def _of_case(case: LabCase, options: ScenarioOptions) -> ScenarioOptions:
     """Options for the trace of a case: its fabric and hosts, unless others are given."""
-    given = options.copy()
-    given["fabric"] = options.get("fabric") or case.fabric
+    of_trace = options.copy()
+    of_trace["fabric"] = options.get("fabric") or case.fabric
     if options.get("hosts") is None and options.get("placement") is None:
-        given["rankfile"] = options.get("rankfile") or case.rankfile
-    return given
+        of_trace["rankfile"] = options.get("rankfile") or case.rankfile
+    return of_trace
 
 
 SourceLike = Source | Scenario | Mapping[str, Any] | str | Path
@@ -182,7 +182,7 @@ def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Sce
         source: A scenario file, its data as a dictionary, a trace (which needs ``fabric``), or the
             folder of a run or diagnosis.
         options: ``fabric``, ``hosts``, ``ranks_per_host``, ``placement``, ``compute_scale``,
-            ``seed`` and ``calibration``, as the options of the command line; each overrides the
+            ``seed`` and ``calibration``, as the options of the command line. Each overrides the
             scenario's own value.
 
     Raises:
@@ -205,9 +205,9 @@ def report_address(source: Path, page: Path) -> str:
     Returns:
         The address relative to the page; empty without a report.
     """
-    for found in (source / "report.html", source.parent / "report.html"):
-        if found.is_file() and (found.parent / "diagnosis.json").is_file():
-            return quote(os.path.relpath(found.resolve(), page.resolve().parent))
+    for report in (source / "report.html", source.parent / "report.html"):
+        if report.is_file() and (report.parent / "diagnosis.json").is_file():
+            return quote(os.path.relpath(report.resolve(), page.resolve().parent))
     return ""
 
 
@@ -299,7 +299,7 @@ def _is_counters(source: Path) -> bool:
 def network_data(fabric: str | Path) -> dict[str, Any]:
     """The sections ``[fabric]`` and ``[engine]`` that ``--fabric`` stands for.
 
-    For a scenario, or the folder of a run or diagnosis, these are its own; a discovery file and a
+    For a scenario, or the folder of a run or diagnosis, these are its own. A discovery file and a
     preset state no engine.
 
     Raises:
@@ -308,8 +308,8 @@ def network_data(fabric: str | Path) -> dict[str, Any]:
     """
     path = Path(fabric)
     if is_run(path) or (path.is_file() and path.suffix == ".toml"):
-        whole = read_base_run(path).scenario if is_run(path) else load(path, needs_job=False)
-        return whole.model_dump(mode="json", exclude_unset=True, include={"fabric", "engine"})
+        scenario = read_base_run(path).scenario if is_run(path) else load(path, needs_job=False)
+        return scenario.model_dump(mode="json", exclude_unset=True, include={"fabric", "engine"})
     if not path.exists():
         name = str(fabric)
         if name in PRESETS:

@@ -48,7 +48,7 @@ def test_a_renamed_question_is_answered_from_memory(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
     run = simulate(prepared)
-    evaluate = make_evaluate(prepared, known=[(Change(measure=True), run)])
+    evaluate = make_evaluate(prepared, simulated=[(Change(measure=True), run)])
     now = prepared.observed.node
     same = [
         Change(),
@@ -65,7 +65,7 @@ def test_a_renamed_question_is_answered_from_memory(
 def test_other_questions_are_simulated(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
-    evaluate = make_evaluate(prepared, known=[(Change(measure=True), simulate(prepared))])
+    evaluate = make_evaluate(prepared, simulated=[(Change(measure=True), simulate(prepared))])
     back = np.ascontiguousarray(prepared.observed.node[::-1])
     others = [
         Change(network="healthy"),
@@ -191,7 +191,7 @@ def routed(tmp_path: Path) -> PreparedScenario:
 def test_repetitions_along_tables_are_simulated_once(
     routed: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
-    evaluate = make_evaluate(routed, known=[(Change(measure=True), simulate(routed))])
+    evaluate = make_evaluate(routed, simulated=[(Change(measure=True), simulate(routed))])
     program = replace(routed.observed.program, amount=routed.observed.program.amount * 2)
     changes = [
         replace(change, seed_offset=seed)
@@ -237,7 +237,7 @@ def test_a_record_of_computations_serves_requests_without(
 ) -> None:
     given = Change(network="healthy", background=False, computations=True, measure=True)
     run = make_simulation(prepared)(given)
-    evaluate = make_evaluate(prepared, known=[(given, run)])
+    evaluate = make_evaluate(prepared, simulated=[(given, run)])
     simulated.clear()
     assert evaluate(Change(network="healthy")).elapsed_ps == run.elapsed_ps
     assert not simulated

@@ -40,7 +40,10 @@ def points_of(over: Mapping[str, Sequence[Any]]) -> list[Point]:
         raise ScenarioError(
             f"{total:,} combinations are more than {MAX_POINTS:,}", remedy="vary fewer keys at once"
         )
-    return [dict(zip(over, found, strict=True)) for found in itertools.product(*over.values())]
+    return [
+        dict(zip(over, combination, strict=True))
+        for combination in itertools.product(*over.values())
+    ]
 
 
 def scenario_at(base: Mapping[str, Any], point: Point) -> Scenario:
@@ -71,7 +74,7 @@ def _assign(data: dict[str, Any], key: str, value: Any) -> None:
             here[part] = {}
         here = here[part]
         if isinstance(here, list) and not [*path, last][at + 1].isdecimal():
-            here = next((one for one in here if one.get("observed", True)), here[0])
+            here = next((element for element in here if element.get("observed", True)), here[0])
     if not isinstance(here, dict):
         raise ScenarioError(
             f"{key!r} is not a key of any table",

@@ -31,17 +31,21 @@ def plot_sweep(frame: pl.DataFrame, x: str, y: str, by: str | None) -> Figure:
     groups = frame.partition_by(by, as_dict=True, maintain_order=True) if by else {(): frame}
     numeric = frame.schema[x].is_numeric()
     for value, rows in groups.items():
-        found = rows.group_by(x, maintain_order=True).agg(
+        summary = rows.group_by(x, maintain_order=True).agg(
             pl.col(y).mean().alias("mean"),
             pl.col(y).min().alias("low"),
             pl.col(y).max().alias("high"),
         )
-        found = found.sort(x) if numeric else found
-        at = found[x].to_list() if numeric else [str(value) for value in found[x]]
+        summary = summary.sort(x) if numeric else summary
+        at = summary[x].to_list() if numeric else [str(value) for value in summary[x]]
         label = f"{by} = {value[0]}" if by else None
-        (line,) = axes.plot(at, found["mean"].to_list(), marker="o", label=label)
+        (line,) = axes.plot(at, summary["mean"].to_list(), marker="o", label=label)
         axes.fill_between(
-            at, found["low"].to_list(), found["high"].to_list(), alpha=0.2, color=line.get_color()
+            at,
+            summary["low"].to_list(),
+            summary["high"].to_list(),
+            alpha=0.2,
+            color=line.get_color(),
         )
     axes.set_xlabel(x)
     axes.set_ylabel(f"{y.removesuffix('_ps')}, {unit}" if unit else y)

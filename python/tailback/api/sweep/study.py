@@ -98,11 +98,11 @@ class ParameterStudy:
         """Read the study of a folder; raises RunError if there is none."""
         path = Path(path)
         try:
-            found = json.loads(content(path / "sweep.json", RunError))
-            if found["format"] != FORMAT:
-                raise ValueError(f"format {found['format']!r}, this version reads {FORMAT}")
+            plan = json.loads(content(path / "sweep.json", RunError))
+            if plan["format"] != FORMAT:
+                raise ValueError(f"format {plan['format']!r}, this version reads {FORMAT}")
             return ParameterStudy(
-                path, found["scenario"], found["points"], tuple(found["tables"]), found["model"]
+                path, plan["scenario"], plan["points"], tuple(plan["tables"]), plan["model"]
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(
@@ -118,10 +118,10 @@ class ParameterStudy:
 
     def failures(self) -> dict[int, str]:
         """Why runs failed, by number."""
-        found = {}
+        messages = {}
         for file in sorted((self.path / "failed").glob("*.txt")):
-            found[int(file.stem)] = text_content(file, RunError)
-        return found
+            messages[int(file.stem)] = text_content(file, RunError)
+        return messages
 
     def record_failure(self, number: int, message: str) -> None:
         """Record why a run failed; it is repeated when the study is continued.
@@ -157,11 +157,13 @@ class ParameterStudy:
         """Write rows, preceded by the run's number and parameters, completely or not at all."""
         point = self.points[number]
         types = column_types(self.points)
-        own = [pl.lit(number, dtype=pl.UInt32).alias("run")]
-        own += [pl.lit(_cell(point[key], types[key]), dtype=types[key]).alias(key) for key in point]
+        columns = [pl.lit(number, dtype=pl.UInt32).alias("run")]
+        columns += [
+            pl.lit(_cell(point[key], types[key]), dtype=types[key]).alias(key) for key in point
+        ]
         rows = rows.drop([name for name in point if name in rows.columns])
         with atomic_file(self.path / table / f"{_stem(number)}.parquet", force=True) as file:
-            rows.select(*own, pl.all()).write_parquet(file)
+            rows.select(*columns, pl.all()).write_parquet(file)
 
     def frame(self, table: str = SUMMARY) -> pl.DataFrame:
         """A table of all finished runs, in the order of their numbers.
@@ -203,20 +205,20 @@ def summary_row(run: Run) -> pl.DataFrame:
 
 def column_types(points: Sequence[Point]) -> dict[str, pl.DataType | type[pl.DataType]]:
     """The column type that holds all values of each key."""
-    found: dict[str, pl.DataType | type[pl.DataType]] = {}
+    types: dict[str, pl.DataType | type[pl.DataType]] = {}
     for key in points[0]:
         values = [point[key] for point in points]
         if all(isinstance(value, bool) for value in values):
-            found[key] = pl.Boolean
+            types[key] = pl.Boolean
         elif all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-            found[key] = pl.Int64
+            types[key] = pl.Int64
         elif all(
             isinstance(value, int | float) and not isinstance(value, bool) for value in values
         ):
-            found[key] = pl.Float64
+            types[key] = pl.Float64
         else:
-            found[key] = pl.String
-    return found
+            types[key] = pl.String
+    return types
 
 
 def _cell(value: Any, kind: pl.DataType | type[pl.DataType]) -> Any:

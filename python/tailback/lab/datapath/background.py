@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 Wait = Callable[[float], bool]
-"""Waits for some seconds; true as soon as the recording is to end."""
+"""Waits for some seconds. Returns true as soon as the recording is to end."""
 
 
 class BackgroundRecorder:
@@ -32,7 +32,7 @@ class BackgroundRecorder:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
         self._end.set()
         self._thread.join()
         if self._problem is not None and kind is None:

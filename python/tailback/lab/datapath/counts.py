@@ -32,8 +32,8 @@ class LinkSums:
     """Estimates, additive over senders, receivers and intervals: shape (L + 1,), by link number.
 
     Attributes:
-        samples: Samples of the link; an estimate if hashes are ambiguous.
-        packets: Estimated packets; unbiased, so they may be negative.
+        samples: Samples of the link, estimated if hashes are ambiguous.
+        packets: Estimated packets. The estimate is unbiased and may be negative.
         variance: Estimated variance of ``packets``.
         idle: Variance that ``packets`` would have on a link without packets.
         bytes: Estimated bytes.
@@ -87,7 +87,7 @@ def count(sums: Sums, sampling: PacketScheme, routes: Routes, links: int) -> Cou
         routes: Links that packets may have used.
         links: Number of links.
     """
-    found = Counted({}, {}, 0)
+    counts = Counted({}, {}, 0)
     unrouted = 0
     scores = sums.bins
     if sampling.hash_bits:
@@ -102,9 +102,9 @@ def count(sums: Sums, sampling: PacketScheme, routes: Routes, links: int) -> Cou
         weight, hop = int(key["weight"]), int(key["hop"])
         # With two reservoirs the second covers congested packets only. Its weight is the number of
         # congested hops, so the path length is unknown, but it is not needed either.
-        into = [found.congested] if hot else [found.packets]
+        into = [counts.congested] if hot else [counts.packets]
         if hot and sampling.one_reservoir:
-            into.append(found.packets)
+            into.append(counts.packets)
         size = float(sums.bytes[row]) / n
         if not sampling.hash_bits:
             share = scores[row].astype(np.float64)
@@ -124,7 +124,7 @@ def count(sums: Sums, sampling: PacketScheme, routes: Routes, links: int) -> Cou
             share = kappa * scores[row][candidates]
         for where in into:
             _add(where, mark, links, candidates, share, (weight, kappa, size), float(n))
-    return Counted(found.packets, found.congested, unrouted)
+    return Counted(counts.packets, counts.congested, unrouted)
 
 
 def _candidates(routes: Routes, key: np.void, hops: int, hop: int) -> NDArray[np.int64]:
@@ -195,10 +195,10 @@ def fraction_interval(
     ends = []
     for end in (0.0, 1.0):
         inside, outside = middle.copy(), np.full_like(middle, end)
-        whole = ~beyond(outside)
+        end_is_inside = ~beyond(outside)
         for _ in range(40):
             half = (inside + outside) / 2
             out = beyond(half)
             outside, inside = np.where(out, half, outside), np.where(out, inside, half)
-        ends.append(np.where(whole | ~seen, end, inside))
+        ends.append(np.where(end_is_inside | ~seen, end, inside))
     return ends[0], ends[1]

@@ -142,14 +142,14 @@ class Sums:
     bins: NDArray[np.int64]
 
     def since(self, before: Sums) -> Sums:
-        """The increments since ``before``; keys are never removed."""
+        """The increments since ``before``. Keys are never removed."""
         rows = {key.tobytes(): row for row, key in enumerate(before.keys)}
         old = np.array([rows.get(key.tobytes(), -1) for key in self.keys], np.int64)
-        known = old >= 0
+        in_before = old >= 0
 
         def less(name: str) -> NDArray[np.int64]:
             values = getattr(self, name).copy()
-            values[known] -= getattr(before, name)[old[known]]
+            values[in_before] -= getattr(before, name)[old[in_before]]
             return np.asarray(values, np.int64)
 
         return Sums(self.keys, less("samples"), less("bytes"), less("bins"))
@@ -224,7 +224,7 @@ def dry_run(
     Returns:
         The packet afterwards, and the nanoseconds per run.
     """
-    given, out = ctypes.create_string_buffer(packet, len(packet)), ctypes.create_string_buffer(4096)
+    sent, out = ctypes.create_string_buffer(packet, len(packet)), ctypes.create_string_buffer(4096)
     about = ctypes.create_string_buffer(context, max(len(context), 1))
     _, answer = _bpf(
         _TEST_RUN,
@@ -233,7 +233,7 @@ def dry_run(
         0,
         len(packet),
         4096,
-        ctypes.addressof(given),
+        ctypes.addressof(sent),
         ctypes.addressof(out),
         repeat,
         0,

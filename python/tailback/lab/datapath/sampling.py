@@ -23,7 +23,9 @@ MAX_LINK_BITS = 12
 """Maximum bits of a link number: the receiver's bins are 2^12 words then."""
 
 _DEFAULT_BITS = {"single-bit": 1, "compact": 2, "coordinated": 4}
-"""As published (Taffet 2019, §5.2); in six bits (§5.7); and a hash that needs few packets."""
+"""The published scheme (Taffet 2019, §5.2), the one in six bits (§5.7), and one with hashes, for
+which few packets suffice.
+"""
 
 FIRST_INDEX = 1000
 """Interfaces have index 1000 + number of the link that leaves them."""
@@ -138,7 +140,7 @@ _ID_BITS, _SPREAD, _FIELD_LOW = 24, 0x9E3779, 0x87
 def hash_masks(link: int, bits: int) -> list[int]:
     """Masks of the link hash for a port: bit k of the hash is the parity of the id under mask k.
 
-    The hash is id × link × constant in GF(2^24); ``crates/telemetry/src/hash/gf.rs`` is the same.
+    The hash is id × link × constant in GF(2^24), as in ``crates/telemetry/src/hash/gf.rs``.
 
     Args:
         link: Number of the link, from 1.

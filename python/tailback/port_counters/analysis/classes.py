@@ -1,4 +1,4 @@
-"""What a port is for: the category of its switch and whether its link leads up or down.
+"""Classes of ports: the category of the switch, and whether the link leads up or down.
 
 Alali et al. (*A Measurement Study of Congestion in an InfiniBand Network*, III-C) sort switches
 into ToR, leaf and spine of the compute, storage and visualization subsystems, and ports into up and
@@ -40,7 +40,7 @@ def classify(fabric: Fabric, subsystems: Mapping[str, str] | None = None) -> pl.
 
     Args:
         fabric: From discovery or a builder.
-        subsystems: Name and regular expression of each subsystem; a switch belongs to the first
+        subsystems: Name and regular expression of each subsystem. A switch belongs to the first one
             whose expression matches its name or, for a leaf, the names of most of its hosts.
             ``{"Glade": "^(glade|nsd)", "DAV": "^dav"}`` gives the paper's ``GladeLeaf``,
             ``GladeSpine``, ``DAVLeaf`` and ``DAVSpine``.
@@ -96,7 +96,9 @@ def _categories(fabric: Fabric, group: list[str]) -> list[str]:
     """Category of each vertex: ``Host`` for nodes, subsystem and tier for switches."""
     tiers = fabric.switch_tier.tolist()
     words = {
-        name: tier_names(tier for tier, own in zip(tiers, group, strict=True) if own == name)
+        name: tier_names(
+            tier for tier, group_name in zip(tiers, group, strict=True) if group_name == name
+        )
         for name in set(group)
     }
     switches = [name + words[name][tier] for tier, name in zip(tiers, group, strict=True)]

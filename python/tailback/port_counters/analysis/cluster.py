@@ -37,19 +37,19 @@ class Cluster:
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces.
 
-        Contributions are added up on the workers, sixteen at a time; only the total is transferred.
+        Contributions are added up on the workers, sixteen at a time. Only the total is transferred.
 
         Raises:
             CounterError: A worker cannot read a piece.
         """
-        own = list(passes)
+        aggregates = list(passes)
         ahead = max(FAN_IN, _IN_FLIGHT * max(self.threads, 1))
         total: Any = None
         for start in range(0, len(pieces), ahead):
             level = self._client.map(
                 for_worker(contributions),
                 list(pieces[start : start + ahead]),
-                passes=own,
+                passes=aggregates,
                 pure=False,
             )
             if total is not None:
@@ -57,14 +57,14 @@ class Cluster:
             while len(level) > 1:
                 groups = [level[at : at + FAN_IN] for at in range(0, len(level), FAN_IN)]
                 level = [
-                    self._client.submit(for_worker(added), group, own, pure=False)
+                    self._client.submit(for_worker(added), group, aggregates, pure=False)
                     for group in groups
                 ]
             total = level[0]
             # One batch at a time: the scheduler holds the tasks of a batch, not those of the whole
             # archive.
             self._wait(total)
-        last = self._client.submit(for_worker(added), [total], own, pure=False)
+        last = self._client.submit(for_worker(added), [total], aggregates, pure=False)
         return list(self._wait(last))
 
     def _wait(self, future: Any) -> Any:

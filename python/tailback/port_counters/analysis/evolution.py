@@ -1,10 +1,10 @@
 """The congestion evolution graph: features of contiguous congested links through time.
 
 Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA
-2018), section VI. At each step, links above a threshold that are neighbours form a *feature*; a
-feature evolves into every feature of the next step that shares a link with it, so features split
-and merge, and the graph is acyclic. A feature that is absent for one step and comes back is a new
-one. A step is a sweep (:mod:`tailback.port_counters.analysis.sweeps`): ports are not read at one
+2018), section VI. At each step, neighbouring links above a threshold form a *feature*. A feature
+evolves into every feature of the next step with a link in common. Features therefore split and
+merge, and the graph is acyclic. A feature that is absent for one step and comes back is a new one.
+A step is a sweep (:mod:`tailback.port_counters.analysis.sweeps`): ports are not read at one
 instant.
 """
 
@@ -46,7 +46,7 @@ class Evolution:
         members: ``feature, place``: the links (rows of ``places``) of each feature.
         places: Label of each link or router, as the counters name it.
         threshold: Percent above which a link counts.
-        sweeps: The steps; a sweep without any interval is no step, and no feature continues across
+        sweeps: The steps. A sweep without any interval is no step, and no feature continues across
             it.
     """
 
@@ -148,7 +148,7 @@ def evolve(
             f"threshold {threshold} % is outside 0 to 100", remedy="the paper has 40 %"
         )
     sweeps = Sweeps.of(intervals)
-    # A missing sweep separates the steps around it. A gap of 2 is enough; a longer one could
+    # A missing sweep separates the steps around it. A gap of 2 is enough. A longer one could
     # overflow the keys.
     apart = np.concatenate([[0], np.cumsum(np.minimum(np.diff(sweeps.number), 2))])
     n_places = len(places)
@@ -234,8 +234,8 @@ def _features(
     within = np.arange(len(source)) - np.repeat(np.cumsum(many) - many, many)
     target_key = step[source] * n_places + pairs[start[here[source]] + within, 1]
     target = np.searchsorted(key, target_key)
-    found = (target < len(key)) & (key[np.minimum(target, len(key) - 1)] == target_key)
-    label = _components(source[found], target[found], len(key))
+    is_hot = (target < len(key)) & (key[np.minimum(target, len(key) - 1)] == target_key)
+    label = _components(source[is_hot], target[is_hot], len(key))
     _, earliest = np.unique(label, return_index=True)
     rank = np.empty(len(earliest), np.int64)
     rank[np.argsort(earliest, kind="stable")] = np.arange(len(earliest))
@@ -317,10 +317,10 @@ def from_fabric(
         measure: Column of the value, a fraction.
         threshold: Percent.
     """
-    known = intervals.filter(pl.col("link").is_not_null())
-    if "full" not in known.columns:
-        known = known.with_columns(full=counter_is_full("link"))
-    rows = known.sort("time_ns", "link")
+    on_links = intervals.filter(pl.col("link").is_not_null())
+    if "full" not in on_links.columns:
+        on_links = on_links.with_columns(full=counter_is_full("link"))
+    rows = on_links.sort("time_ns", "link")
     link = rows["link"].to_numpy().astype(np.int64)
     if len(link) and int(link.max()) >= fabric.n_links:
         raise CounterError(
@@ -385,7 +385,7 @@ def columns_of(graph: Evolution) -> NDArray[np.int64]:
         taken: set[int] = set()
         mine = np.flatnonzero(step == now).tolist()
         wish = {f: float(np.mean([out[p] for p in parents[f]])) for f in mine if f in parents}
-        # Features that continue keep their columns; new ones take the first free one.
+        # Features that continue keep their columns. New ones take the first free one.
         for feature in sorted(mine, key=lambda f: (f not in wish, wish.get(f, 0.0), f)):
             near, far = round(wish.get(feature, 0.0)), 0
             while True:

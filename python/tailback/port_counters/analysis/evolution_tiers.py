@@ -28,12 +28,12 @@ def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Pan
     """Panels from the top of the tree to its hosts, up and down links apart.
 
     A column is the switch at the lower end (for hosts: the switch they are attached to), ordered by
-    pod; a row is one of its cables. A panel shows a whole tier, and the links in a column share a
+    pod. A row is one of its cables. A panel shows a whole tier, and the links in a column share a
     switch.
 
     Args:
-        fabric: Any fabric; links between switches of one tier get a separate panel.
-        names: What to call a tier, by its number; hosts are ``-1``.
+        fabric: Any fabric. Links between switches of one tier get a separate panel.
+        names: Name of a tier by its number. Hosts are ``-1``.
     """
     levels = sorted({int(tier) for tier in fabric.switch_tier})
     words = {**_words(fabric, levels), -1: "host", **(names or {})}

@@ -33,10 +33,10 @@ def read_geometry(path: Path) -> pl.DataFrame:
     """The coordinates of nodes: a CSV with one line per node or router, like ``nid00064,0,4,0``.
 
     Args:
-        path: The file; its columns are the name as in the counters, ``x``, ``y`` and ``z``.
+        path: The file. Its columns are the name as in the counters, ``x``, ``y`` and ``z``.
 
     Returns:
-        ``node_name, x, y, z``; nodes of one router have the same coordinates.
+        ``node_name, x, y, z``. Nodes of one router have the same coordinates.
 
     Raises:
         CounterError: A column or a field is missing, a coordinate is not a whole number, or a name

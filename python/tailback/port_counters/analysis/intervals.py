@@ -1,7 +1,7 @@
-"""From readings to intervals: what a port did between two readings of its counters.
+"""From readings to intervals: the activity of a port between two readings of its counters.
 
-:mod:`tailback.port_counters.increments` defines what to conclude from a counter that fell or that
-is at its largest value; neither is treated as an ordinary difference.
+A counter that fell, or that is at its largest value, gives no ordinary difference.
+:mod:`tailback.port_counters.increments` defines these cases.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     """Turn readings into intervals: n readings of a port give n − 1.
 
     The time of a reading is the estimate of equation 3 of Alali et al., *A Measurement Study of
-    Congestion in an InfiniBand Network* (start of the query plus half its turn-around); a stall
+    Congestion in an InfiniBand Network* (start of the query plus half its turn-around). A stall
     fraction above 1 is kept, because it shows the error of those times.
 
     Args:
@@ -84,7 +84,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     steps = increments(counters, reset=pl.col("during_reset"))
     data, packets, wait, stall, inner, drops, over, paused, frames = steps
     rows = (
-        _beside_resets(ordered.collect())
+        _mark_beside_resets(ordered.collect())
         .lazy()
         .with_columns(
             data=data.value,
@@ -107,7 +107,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     return conform(INTERVALS, _interval_columns(rows, tick, tick_high, lanes).collect())
 
 
-def _beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
+def _mark_beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows with ``during_reset``: whether their interval overlaps one that contains a ``reset``.
 
     Of any port: whoever resets one often resets all, and a port that has since passed its old value
@@ -131,9 +131,9 @@ def _beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
 def in_order(readings: pl.DataFrame) -> pl.DataFrame:
     """The readings by port and series, each series in the order in which it was taken.
 
-    That is the order of time, unless the clock was set back: counters rise with time, so of the
-    order of time and the given one that in which the counters of the series fall less often is
-    taken.
+    That is the order of time, unless the clock was set back. Counters rise with time. Of the order
+    of time and that of the rows, the one is taken in which the counters of the series fall less
+    often.
 
     Args:
         readings: Rows of ``READINGS``.
@@ -148,11 +148,11 @@ def in_order(readings: pl.DataFrame) -> pl.DataFrame:
         for name in ("data_bytes", "packets", "xmit_wait_ticks", "stall_ns", "internal_stall_ns")
     )
     falls = (fell & same).sum().over(*KEY)
-    given = as_given.select("_given", _given_falls=falls)
+    given_order = as_given.select("_given", _given_falls=falls)
     timed = by_time.with_row_index("_by_time").with_columns(_time_falls=falls)
     place = pl.when(pl.col("_given_falls") < pl.col("_time_falls")).then("_given")
     return (
-        timed.join(given, on="_given", maintain_order="left")
+        timed.join(given_order, on="_given", maintain_order="left")
         .sort(*KEY, place.otherwise("_by_time"))
         .drop("_given", "_by_time", "_given_falls", "_time_falls")
     )
@@ -201,12 +201,12 @@ def _interval_columns(
 
 def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:
     """Flags of an interval from those of its reading and of each counter."""
-    own = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
+    kept_flags = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
     gap = pl.when(length > 1.5 * usual).then(int(Flag.GAP)).otherwise(0).cast(pl.UInt32)
     # A lower bound of the time inside the router is not a lower bound of the stall.
     noted = int(Flag.WRAP | Flag.RESET | Flag.LATCHED | Flag.IMPOSSIBLE)
     return (
-        (pl.col("flags") & own)
+        (pl.col("flags") & kept_flags)
         | pl.col("stall_flags")
         | pl.col("data_flags")
         | pl.col("changed")

@@ -1,4 +1,4 @@
-"""What port counters show beyond stalls, and what they cannot show.
+"""Origins of stalls in the fabric, and the limits of port counters.
 
 A stalled port waits for another port further along the path. The port where the congestion begins
 is fully used and does not wait itself (Taffet, 2019, theorem 4.2), so counters of stall *and* bytes
@@ -54,10 +54,10 @@ def origins(verdict: Verdict, wiring: Wiring | None) -> Origins:
     waits = (pl.col("stall_fraction").fill_null(0.0) > 0) | FULL_COUNTER
     busy = pl.col("utilization").fill_null(0.0) >= FULL_UTILIZATION
     stalls = (pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold) | FULL_COUNTER
-    known = ports.filter(pl.col("link").is_not_null()).select(
+    linked = ports.filter(pl.col("link").is_not_null()).select(
         "link", waits=waits, full=busy & ~stalls
     )
-    state = {int(link): (bool(wait), bool(full)) for link, wait, full in known.iter_rows()}
+    state = {int(link): (bool(wait), bool(full)) for link, wait, full in linked.iter_rows()}
     begins = verdict.stalling["link"].drop_nulls().to_list()
     seen, queue = set(begins), list(begins)
     full: list[int] = []
@@ -116,7 +116,7 @@ def roots(verdict: Verdict, wiring: Wiring | None) -> str:
 
 
 def cannot_tell(verdict: Verdict) -> list[str]:
-    """What these counters leave open, each in a few words; to answer it, a trace is needed."""
+    """Questions that these counters leave open and a trace answers, each in a few words."""
     open_ = [
         "whose data waited: ours or another job's",
         "why: a pattern, a placement, static routes and a slow cable stall the same ports",

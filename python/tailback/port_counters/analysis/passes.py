@@ -3,7 +3,7 @@
 An archive is processed piece by piece. A *pass* makes a small table of a piece, and the tables of
 pieces are merged into one of the same shape, in any order. The same passes therefore run in this
 process, one piece after the other, or on the workers of a cluster, and need memory only for a piece
-and the small tables. An :class:`Engine` decides where pieces are processed; passes do not depend on
+and the small tables. An :class:`Engine` decides where pieces are processed. Passes do not depend on
 it.
 """
 

@@ -90,7 +90,7 @@ class PortInventory:
         ports: ``guid, lid, port, name, peer, gbps, tick, tick_high, interface, link`` of every port
             with an address or a name; ``peer`` is the port at the far end, ``link`` leaves it.
         fabric: The fabric itself, for what needs its wiring.
-        notes: What was odd and tolerated.
+        notes: Notes on tolerated irregularities.
         wiring: Its links; None when no fabric is known.
         targets: The ports with an address.
     """
@@ -299,7 +299,7 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
     """Give readings or intervals the names, capacities and ticks of the fabric's ports.
 
     A port is found by GUID and number, by local identifier and number, by name and interface, or by
-    name and number; a capacity or tick given by the source is kept.
+    name and number. A capacity or tick given by the source is kept.
 
     Args:
         frame: Rows of ``counter_readings`` or ``counter_intervals``.
@@ -311,16 +311,16 @@ def name_ports(frame: pl.DataFrame, inventory: PortInventory) -> tuple[pl.DataFr
     if inventory.ports.is_empty() or frame.is_empty():
         return frame, []
     frame, notes = with_fabric_names(frame, inventory)
-    found = _found(frame.lazy(), inventory).collect()
-    lost = found.filter(pl.col("_name").is_null()).select("node_name", "port").unique()
+    located = _locate_ports(frame.lazy(), inventory).collect()
+    lost = located.filter(pl.col("_name").is_null()).select("node_name", "port").unique()
     if "tick_ns" in frame.columns:
         ticking = (
             pl.col("xmit_wait_ticks").is_not_null() & pl.col("tick_ns").is_null()
             if "xmit_wait_ticks" in frame.columns
             else pl.lit(False)
         )
-        notes += _tick_note(found.filter(ticking))
-    out = found.with_columns(_filled_in(frame.columns)).select(frame.columns)
+        notes += _tick_note(located.filter(ticking))
+    out = located.with_columns(_fill_columns(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
         notes.append(f"ports that are not in the fabric: {lost.height}, like those of {some}")
@@ -367,28 +367,30 @@ def with_port_names(intervals: pl.LazyFrame, inventory: PortInventory) -> pl.Laz
         inventory: The ports; a port is found as :func:`name_ports` finds it.
     """
     columns = intervals.collect_schema().names()
-    return _found(intervals, inventory).with_columns(_filled_in(columns)).select(columns)
+    return _locate_ports(intervals, inventory).with_columns(_fill_columns(columns)).select(columns)
 
 
 _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
 """The keys by which a port is found, and the column of the rows that holds each."""
 _PORT_FACTS: Final = ("name", "gbps", "tick", "tick_high", "port")
-"""What the fabric states about a port; its number only where the source names the interface."""
+"""The fabric's facts about a port. Its number is used only where the source names the interface."""
 
 
-def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
+def _locate_ports(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
     """The rows with ``_name, _gbps, _tick, _tick_high`` of their port, null where unknown."""
-    found = rows.with_columns(
+    located = rows.with_columns(
         _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
     )
     if "interface" not in rows.collect_schema().names():
-        found = found.with_columns(interface=pl.lit(None, pl.String))
-    for key, own in _KEYS:
-        known = inventory.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
-        stated = known.select(
-            pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in _PORT_FACTS[:-1]}
+        located = located.with_columns(interface=pl.lit(None, pl.String))
+    for key, place in _KEYS:
+        unambiguous = inventory.ports.filter(pl.col(key).is_not_null()).unique(
+            [key, "port"], keep="none"
         )
-        found = found.join(stated.lazy(), on=[own, "port"], how="left", maintain_order="left")
+        stated = unambiguous.select(
+            pl.col(key).alias(place), "port", **{f"_{key}_{c}": c for c in _PORT_FACTS[:-1]}
+        )
+        located = located.join(stated.lazy(), on=[place, "port"], how="left", maintain_order="left")
     named = pl.col("interface").is_not_null()
     by_name = (
         inventory.ports.filter(named)
@@ -402,11 +404,11 @@ def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
             **{f"_own_{c}": c for c in _PORT_FACTS},
         )
     )
-    found = found.join(
+    located = located.join(
         by_name.lazy(), on=["node_name", "interface"], how="left", maintain_order="left"
     )
     # A named interface has no port number to look up.
-    return found.with_columns(
+    return located.with_columns(
         *(
             pl.when(named)
             .then(pl.col(f"_own_{c}"))
@@ -419,8 +421,8 @@ def _found(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
     )
 
 
-def _filled_in(columns: Sequence[str]) -> list[pl.Expr]:
-    """Name, capacity and tick of the rows of :func:`_found`; those of the source come first."""
+def _fill_columns(columns: Sequence[str]) -> list[pl.Expr]:
+    """Name, capacity and tick of the rows of :func:`_locate_ports`. The source has precedence."""
     out = [
         pl.coalesce("_name", "node_name").alias("node_name"),
         pl.coalesce("_port", "port").alias("port"),
@@ -432,8 +434,8 @@ def _filled_in(columns: Sequence[str]) -> list[pl.Expr]:
         better = (pl.col("tick_ns").is_null() | pl.col("tick_high_ns").is_not_null()) & pl.col(
             "_tick"
         ).is_not_null()
-        for own, stated in (("tick_ns", "_tick"), ("tick_high_ns", "_tick_high")):
-            out.append(pl.when(better).then(pl.col(stated)).otherwise(pl.col(own)).alias(own))
+        for column, stated in (("tick_ns", "_tick"), ("tick_high_ns", "_tick_high")):
+            out.append(pl.when(better).then(pl.col(stated)).otherwise(pl.col(column)).alias(column))
     if "link" in columns:
         out.append(pl.coalesce("link", "_own_link").alias("link"))
     return out
@@ -444,11 +446,12 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
 
     Args:
         readings: Rows of ``counter_readings``.
-        tick_ns: Tick given by the user, for all readings, nanoseconds; None derives it from the
+        tick_ns: Tick given by the user, for all readings, nanoseconds. None derives it from the
             speed of the port, as ``tailback collect`` does for unknown devices.
 
     Returns:
-        The readings and notes: what was assumed, and how many ports have a stall only in ticks.
+        The readings, and notes on assumptions and on the number of ports with a stall only in
+        ticks.
     """
     if tick_ns is not None:
         exact = pl.lit(None, pl.Float64)
@@ -517,10 +520,10 @@ def with_classes(frame: pl.DataFrame, inventory: PortInventory) -> pl.DataFrame:
         return inventory.classes
     direction = pl.col("direction") if "direction" in frame.columns else pl.lit(None, pl.String)
     link = pl.col("link") if "link" in frame.columns else pl.lit(None, pl.UInt32)
-    own = frame.select("node_name", "port", link=link, _d=direction).unique(
+    port_table = frame.select("node_name", "port", link=link, _d=direction).unique(
         ["node_name", "port"], maintain_order=True
     )
-    return own.select(
+    return port_table.select(
         "node_name",
         "port",
         "link",

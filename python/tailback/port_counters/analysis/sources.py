@@ -1,7 +1,7 @@
 """Counters of any source, ready for analysis: files of any reader, or Parquet archives.
 
-Files are read whole; archives and collections stay on disk and are processed in passes, so they may
-be of any size.
+Files are read into memory. Archives and collections stay on disk and are processed in passes, so
+they may be of any size.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class CounterSource:
 
     Attributes:
         kinds: Names of the sources, without duplicates.
-        counters: Content of files; of a collection the counters of errors, of an archive nothing.
+        counters: Content of files. It has only the counters of errors of a collection, and nothing
+            of an archive.
         archive: An archive of ``counter_intervals``; also that of a collection.
         ports: Distinct ``node_guid, node_name, port`` of a collection; None for other sources.
         path: The archive, for error messages.
@@ -111,24 +112,27 @@ class CounterSource:
         ports = inventory.with_stated_ticks(self.counters.stated_ticks)
         try:
             readings, notes = name_ports(readings, ports)
-            given, lost = name_ports(self.counters.intervals, inventory)
+            intervals, lost = name_ports(self.counters.intervals, inventory)
         except TailbackError as error:
             raise error.located(self.files[0]) from None
         readings, more = fill_ticks(readings, None)
         if tick_ns is not None:
-            given = ticked(given.lazy(), tick_ns).collect()
-        found = difference(readings)
+            intervals = ticked(intervals.lazy(), tick_ns).collect()
+        differences = difference(readings)
         try:
-            check(readings, found, self.instants)
+            check(readings, differences, self.instants)
         except CounterError as error:
             raise error.located(self.files[-1]) from None
         more += note_clock_steps(readings)
-        more += [*note_single_readings(readings), *note_decreasing_counters(found, self.instants)]
-        frame = possible(_used(pl.concat([given, found]).lazy())).collect()
+        more += [
+            *note_single_readings(readings),
+            *note_decreasing_counters(differences, self.instants),
+        ]
+        frame = possible(_add_utilization(pl.concat([intervals, differences]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
     def port_events(self, inventory: PortInventory, last_ns: int | None = None) -> pl.DataFrame:
-        """What the ports counted of errors, pauses and marks: rows of ``port_events``.
+        """Errors, pauses and marks that the ports counted, as rows of ``port_events``.
 
         Args:
             inventory: The ports.
@@ -166,7 +170,7 @@ class CounterSource:
                 rows = rows.then(partial(with_port_names, inventory=inventory))
         if tick_ns is not None:
             rows = rows.then(partial(ticked, tick_ns=tick_ns))
-        return (rows if self.ports is None else rows.then(_used)).then(possible), notes
+        return (rows if self.ports is None else rows.then(_add_utilization)).then(possible), notes
 
 
 def with_pauses(readings: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -184,8 +188,8 @@ def with_pauses(readings: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     held = held.with_columns(
         port=pl.when(pl.col("interface").is_null()).then("port").otherwise(0).cast(pl.UInt16)
     )
-    own = pl.when(pl.col("interface").is_null()).then("port").otherwise(0).cast(pl.UInt16)
-    out = readings.drop("paused_ns", "pause_frames").with_columns(_number="port", port=own)
+    number = pl.when(pl.col("interface").is_null()).then("port").otherwise(0).cast(pl.UInt16)
+    out = readings.drop("paused_ns", "pause_frames").with_columns(_number="port", port=number)
     out = out.join(held, on=key, how="left", nulls_equal=True, maintain_order="left")
     least = pl.when(pl.col("several").fill_null(False)).then(int(Flag.AT_LEAST)).otherwise(0)
     return out.with_columns(port="_number", flags=pl.col("flags") | least.cast(pl.UInt32)).select(
@@ -203,7 +207,7 @@ def load(
         reader: Name of the reader for all of them; None detects each format.
         every_ns: Nanoseconds from one file to the next, for formats without time stamps.
 
-    A file that is empty, damaged or of no known format is left out if others can be read; a note
+    A file that is empty, damaged or of an unknown format is left out if others can be read. A note
     names it.
 
     Raises:
@@ -337,8 +341,8 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     Raises:
         CounterError: A file is damaged or has other columns.
     """
-    own = ["node_guid", "node_name", "port"]
-    ports = pl.DataFrame(schema={name: INTERVALS.polars_schema[name] for name in own})
+    columns = ["node_guid", "node_name", "port"]
+    ports = pl.DataFrame(schema={name: INTERVALS.polars_schema[name] for name in columns})
     kinds: list[str] = []
     files: list[str] = []
     frames: list[pl.LazyFrame] = []
@@ -353,10 +357,10 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
         for file, rows in tables:
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):
-                named = frame.select(*own, "source").unique(maintain_order=True)
-                found = named.collect(engine="streaming")
-            ports = pl.concat([ports, found.select(own)]).unique(maintain_order=True)
-            kinds += found["source"].drop_nulls().to_list()
+                named = frame.select(*columns, "source").unique(maintain_order=True)
+                named_rows = named.collect(engine="streaming")
+            ports = pl.concat([ports, named_rows.select(columns)]).unique(maintain_order=True)
+            kinds += named_rows["source"].drop_nulls().to_list()
             files.append(str(file.absolute()))
             frames.append(frame)
     empty = pl.LazyFrame(schema=INTERVALS.polars_schema)
@@ -394,7 +398,7 @@ def _needs(names: list[str], path: Path) -> None:
             )
 
 
-def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
+def _add_utilization(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals with their utilization, where bytes and capacity are known."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))

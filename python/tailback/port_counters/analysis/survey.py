@@ -79,8 +79,8 @@ def recent(rows: Archive, last_ns: int | None) -> Archive:
     if last_ns is None:
         return rows
     end = rows.rows.select(pl.col("time_ns").max()).collect(engine="streaming").item()
-    return rows if end is None else rows.then(partial(_after, time_ns=end - last_ns))
+    return rows if end is None else rows.then(partial(_rows_after, time_ns=end - last_ns))
 
 
-def _after(rows: pl.LazyFrame, time_ns: int) -> pl.LazyFrame:
+def _rows_after(rows: pl.LazyFrame, time_ns: int) -> pl.LazyFrame:
     return rows.filter(pl.col("time_ns") > time_ns)

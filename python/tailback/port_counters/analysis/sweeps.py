@@ -36,8 +36,8 @@ class Sweeps:
     """The sweeps of some intervals, in order; those without any are left out.
 
     Attributes:
-        period_ns: Usual length of an interval; 0 where no length is known, so that every distinct
-            time is a sweep.
+        period_ns: Usual length of an interval. Where it is unknown it is 0, and every distinct time
+            is a sweep.
         start_ns: Instant from which intervals belong to each sweep, shape (sweeps,).
         number: Number of each sweep, counting empty periods, shape (sweeps,).
         time_ns: Earliest end of an interval in each, shape (sweeps,).
@@ -61,18 +61,18 @@ class Sweeps:
             distinct = np.unique(times).astype(np.int64)
             return cls(0, distinct, np.arange(len(distinct)), distinct)
         instants = _instants(intervals, period)
-        number, start = _short(instants, period) or _long(instants, period)
+        number, start = _split_by_gaps(instants, period) or _split_by_period(instants, period)
         earliest = np.full(len(number), np.iinfo(np.int64).max)
         np.minimum.at(earliest, np.searchsorted(start, instants, "right") - 1, times)
         return cls(period, start, number, earliest)
 
     def at(self, intervals: pl.DataFrame) -> NDArray[np.int64]:
         """The row of ``start_ns`` that each interval belongs to, shape (intervals,)."""
-        found = np.searchsorted(self.start_ns, _instants(intervals, self.period_ns), "right")
-        return np.asarray(found - 1, np.int64)
+        following = np.searchsorted(self.start_ns, _instants(intervals, self.period_ns), "right")
+        return np.asarray(following - 1, np.int64)
 
 
-def _short(
+def _split_by_gaps(
     instants: NDArray[np.int64], period_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Number and start of sweeps separated by half a period without readings; None if they are not.
@@ -89,7 +89,7 @@ def _short(
     return np.append(0, np.cumsum(passed)), first - period_ns // 4
 
 
-def _long(
+def _split_by_period(
     instants: NDArray[np.int64], period_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number and start of sweeps by the clock, divided in the longest pause of a period."""

@@ -1,7 +1,7 @@
 """Plausibility of the instants of readings, for formats without time stamps.
 
-The output of perfquery has no time stamp. It is replaced by the modification time of the file,
-which copying changes, or by the time between files, which the user gives together with their order.
+The output of perfquery has no time stamp. The modification time of the file replaces it, but
+copying changes that. The user may instead give the order of the files and the time between them.
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ def _rose_too_much() -> pl.Expr:
 
 
 def _fell_too_little() -> pl.Expr:
-    """Whether a counter fell to more than can have been counted since; it gives no number then."""
+    """Whether a counter fell, but to more than can have been counted since.
+
+    It then gives no number.
+    """
     flags = pl.col("flags")
 
     def earned(low: Flag, number: str) -> pl.Expr:

@@ -1,7 +1,7 @@
-"""What counters alone can say: which ports wait for credit, how long, and what that costs.
+"""The verdict from counters alone: which ports wait for credit, how long, and at what cost.
 
-They show where data waited, but not whose data it was or why: that takes a trace. Means are over
-time: the stalled time of a port over the time it was observed.
+They show where data waited. Whose data it was, and why it waited, only a trace shows. Means are
+over time: the stalled time of a port over the time it was observed.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
 
 FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
 """Ports of :func:`by_port` whose stall counter stands at its largest value at the end: their stall
-has no upper bound, so they come first. One that was reset counts again and ranks by what it counts.
-A counter that got there faster than possible is excluded."""
+has no upper bound, so they come first. A counter that was reset counts again, and its port ranks by
+the new count. A counter that got there faster than possible is excluded.
+"""
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ _MOVED: Final = int(
 
 
 def _is_still(ports: pl.DataFrame) -> bool:
-    known = ports["moved"].drop_nulls()
-    return not known.is_empty() and not known.any()
+    moved = ports["moved"].drop_nulls()
+    return not moved.is_empty() and not moved.any()
 
 
 def _sums(piece: Piece) -> pl.LazyFrame:
@@ -328,18 +329,18 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
         ``maximum`` (of ports, of intervals), ``utilization, capacity_gbps, lost_gbps`` (sums over
         ports), ``at_least`` and ``full_ports``; those with full counters first.
     """
-    known = pl.col("stall_known_intervals")
+    stall_known = pl.col("stall_known_intervals")
     stall, used = pl.col("stall_fraction"), pl.col("utilization")
     # A port is weighted by the time in which its value is known, not by all the time observed.
-    time = pl.coalesce("stall_known_seconds", known.cast(pl.Float64))
+    time = pl.coalesce("stall_known_seconds", stall_known.cast(pl.Float64))
     sized = pl.col("use_known_seconds")
     return (
         ports.group_by("category", "port_type")
         .agg(
             ports=pl.len(),
             intervals=pl.col("intervals").sum(),
-            stalled_percent=pl.when(known.sum() > 0).then(
-                100.0 * pl.col("stalled_intervals").sum() / known.sum()
+            stalled_percent=pl.when(stall_known.sum() > 0).then(
+                100.0 * pl.col("stalled_intervals").sum() / stall_known.sum()
             ),
             stall_fraction=(stall * time).sum() / time.sum(),
             stall_high_fraction=pl.when(pl.col("stall_high_fraction").count() > 0).then(
@@ -392,19 +393,21 @@ def assess(
         pl.col("category").fill_null("other"),
         pl.col("port_type").fill_null("any"),
     )
-    known = table.filter(pl.col("stall_fraction").is_not_null())
+    with_share = table.filter(pl.col("stall_fraction").is_not_null())
     kind: Kind = "quiet"
     if (counted["finding"] == "errors").any():
         kind = "faults"
     elif (counted["finding"] == "slower").any():
         kind = "slower"
-    elif table.select(FULL_COUNTER.any()).item() or (known["stall_fraction"] >= threshold).any():
+    elif (
+        table.select(FULL_COUNTER.any()).item() or (with_share["stall_fraction"] >= threshold).any()
+    ):
         kind = "stalls"
     elif (
-        known.is_empty()
+        with_share.is_empty()
         or _is_still(table)
         or (table["untimed_intervals"] > 0).any()
-        or (known["stall_high_fraction"] >= threshold).any()
+        or (with_share["stall_high_fraction"] >= threshold).any()
     ):
         kind = "unknown"
     start, end = table["start_ns"].min(), table["end_ns"].max()
@@ -446,7 +449,7 @@ def sentence(verdict: Verdict) -> str:
 
 def _stalls(verdict: Verdict) -> str:
     """How long ports stalled."""
-    known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
+    n_ports = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
     if verdict.stalling.is_empty():
         if verdict.may_stall.height:
             return ticks_vary(verdict.may_stall, verdict.ports.height, verdict.threshold)
@@ -455,11 +458,12 @@ def _stalls(verdict: Verdict) -> str:
         if verdict.still:
             return NOT_MOVED
         untimed = verdict.ports.filter(pl.col("untimed_intervals") > 0).height
-        if untimed or not known:
+        if untimed or not n_ports:
             return no_stall_share(untimed, verdict.ports.height)
         worst = float(verdict.ports["stall_fraction"].max() or 0.0)  # type: ignore[arg-type]
         used = verdict.ports["utilization"].max()
-        return none_stalled(known, verdict.threshold, worst, None if used is None else float(used))  # type: ignore[arg-type]
+        busiest = None if used is None else float(used)  # type: ignore[arg-type]
+        return none_stalled(n_ports, verdict.threshold, worst, busiest)
     mine = verdict.stalling
     full = mine.filter(FULL_COUNTER)
     if full.height:
@@ -471,14 +475,14 @@ def _stalls(verdict: Verdict) -> str:
             verdict.threshold,
             None if bound is None else float(bound),  # type: ignore[arg-type]
         )
-        return f"{text}. {_where(verdict, mine)}".strip()
+        return f"{text}. {_worst_class_sentence(verdict, mine)}".strip()
     lost, capacity = float(mine["lost_gbps"].sum()), float(mine["capacity_gbps"].sum())
     paused = bool(mine["paused_fraction"].is_not_null().all())
-    text = ports_waited(mine.height, known, verdict.threshold, lost, capacity, paused=paused)
-    return f"{text}. {_where(verdict, mine)}"
+    text = ports_waited(mine.height, n_ports, verdict.threshold, lost, capacity, paused=paused)
+    return f"{text}. {_worst_class_sentence(verdict, mine)}"
 
 
-def _where(verdict: Verdict, mine: pl.DataFrame) -> str:
+def _worst_class_sentence(verdict: Verdict, mine: pl.DataFrame) -> str:
     """Which class of ports loses most to stalls, and what a stall there means."""
     weight = pl.col("lost_gbps").sum() + pl.col("stall_fraction").sum() * 1e-9
     classes = mine.group_by("category", "port_type").agg(
@@ -538,8 +542,8 @@ def none_stalled(ports: int, threshold: float, worst: float, used: float | None)
         used: The largest share of its rate that a port used, 0–1; None if unknown.
     """
     text = (
-        f"none of {ports} ports was stalled for {_least(threshold)} of its time; the highest is "
-        f"{100 * worst:.2g} %"
+        f"none of {ports} ports was stalled for {_format_threshold(threshold)} of its time; the "
+        f"highest is {100 * worst:.2g} %"
     )
     return text if used is None else f"{text}; the busiest used {percent(used)} of its rate"
 
@@ -564,9 +568,13 @@ def ports_waited(
         paused: Whether pause frames stopped all of them, not missing credits.
     """
     waited = "were paused by their far ends" if paused else "waited for credit"
-    text = f"{stalling} of {ports} ports {waited} {_least(threshold)} of their time or more"
+    text = (
+        f"{stalling} of {ports} ports {waited} {_format_threshold(threshold)} of their time or more"
+    )
     if capacity_gbps:
-        text += f", which took {_rounded(lost_gbps)} of their {_rounded(capacity_gbps)} Gb/s"
+        text += (
+            f", which took {_format_rate(lost_gbps)} of their {_format_rate(capacity_gbps)} Gb/s"
+        )
     return text
 
 
@@ -581,7 +589,7 @@ def ticks_vary(ports: pl.DataFrame, total: int, threshold: float) -> str:
     worst = ports.sort("stall_high_fraction", descending=True).row(0, named=True)
     return (
         f"{ports.height} of {counted(total, 'port')} may have waited for credit "
-        f"{_least(threshold)} of their time or more, the longest between "
+        f"{_format_threshold(threshold)} of their time or more, the longest between "
         f"{percent(worst['stall_fraction'])} and {percent(worst['stall_high_fraction'])}: the "
         "length of their ticks is known within bounds only"
     )
@@ -606,7 +614,8 @@ def full_counters(
     if waited_s is not None:
         text += f", {waited_s:.3g} s or more since their last reset"
     if others:
-        text += f"; {counted(others, 'other')} waited {_least(threshold)} of their time or more"
+        least = _format_threshold(threshold)
+        text += f"; {counted(others, 'other')} waited {least} of their time or more"
     return text
 
 
@@ -663,9 +672,9 @@ def speed_note(ports: pl.DataFrame) -> str:
     return f"ports that changed speed: {ports.height}, such as {some_ports(ports)}"
 
 
-def _least(threshold: float) -> str:
+def _format_threshold(threshold: float) -> str:
     return f"{100 * threshold:g} %"
 
 
-def _rounded(gbps: float) -> str:
+def _format_rate(gbps: float) -> str:
     return f"{gbps:.3g}" if gbps < 1000 else f"{gbps:,.0f}"

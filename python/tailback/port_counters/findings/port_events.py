@@ -1,4 +1,4 @@
-"""What ports counted besides bytes and stalls: errors, pauses, marks, losses, and what each means.
+"""Counters of ports besides bytes and stalls: errors, pauses, marks and losses, and their meaning.
 
 :data:`MEANINGS` is the one table of these counters. Every reader of counters looks up the names of
 its source here (:func:`meaning_of`) and passes the values on as rows of :data:`READINGS`. Names and
@@ -110,7 +110,7 @@ _SAID: Final = {
         "packets were lost, or took different paths (adaptive routing)",
     ),
 }
-"""What the port did, the unit of the number, and what follows, by kind."""
+"""By kind: the event, the unit of its count, and the conclusion."""
 
 
 _LEAST_SHARE: Final = 0.001
@@ -182,12 +182,12 @@ KINDS: Final = (
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a counter counts, and what follows from its rise.
+    """Meaning of a counter, and the conclusion from its rise.
 
     Attributes:
-        kind: What its rise says, one of :data:`KINDS`.
+        kind: Kind of event that it counts, one of :data:`KINDS`.
         side: Whether it counts what the port receives (``rx``) or sends (``tx``). Errors of ``rx``
-            come from the cable or the far end; pauses of ``rx`` are the far end's.
+            come from the cable or the far end. Pauses of ``rx`` are the far end's.
         unit: ``events``, or ``us``: a time in microseconds.
         bits: Width of a counter that stops at all ones; None where it is wider or wraps.
     """
@@ -339,13 +339,13 @@ def normal_name(counter: str) -> str:
 
 @cache
 def meaning_of(counter: str) -> Meaning | None:
-    """What a counter means; None if its name does not say, or nothing follows from it."""
+    """Meaning of a counter; None if its name does not show it, or nothing follows from it."""
     if counter.endswith(EXTENDED):
         narrow = meaning_of(counter.removesuffix(EXTENDED))
         return None if narrow is None else replace(narrow, bits=None)
     name = normal_name(counter)
-    if (known := _MEANING.get(name)) is not None:
-        return known
+    if (meaning := _MEANING.get(name)) is not None:
+        return meaning
     if paused := _PAUSED_US.fullmatch(name):
         received = "rx" in (paused["side"], paused["sai"])
         return Meaning("paused", "rx", "us") if received else Meaning("pausing", "tx", "us")
@@ -374,22 +374,22 @@ def port_events(
 
     Args:
         readings: Rows of :data:`READINGS`, in any order.
-        unused: Interfaces of each host that do not carry the job's messages, such as that of its
-            management network; they are left out.
+        unused: Interfaces of each host that are left out, because they do not carry the job's
+            messages. An example is the interface of the management network.
 
     Returns:
         Rows of :data:`PORT_EVENTS`, by kind, full counters first, then by number; empty if nothing
         rose.
     """
-    rows = _slower(readings.filter(pl.col("counter") == SPEED), unused or {})
+    rows = _find_slower(readings.filter(pl.col("counter") == SPEED), unused or {})
     for (_, device, port, interface), part in _rises(readings).group_by(_PORT, maintain_order=True):
         if str(interface) in (unused or {}).get(str(device), ()):
             continue
         seconds = float(part["seconds"].max() or 0.0)  # type: ignore[arg-type]
         for kind, counts in _by_kind(part).items():
             full = sorted(name for name, _, value in counts if _is_full(name, value))
-            # A full counter hides its rise: the others of its kind show what it has seen before.
-            own = [name for name, rise, value in counts if rise or (full and value)]
+            # A full counter hides its rise. The others of its kind show the earlier events.
+            counting = [name for name, rise, value in counts if rise or (full and value)]
             events = {name: rise for name, rise, _ in counts if _unit(name) == "events"}
             total = _total(kind, events)
             # Priorities are paused at the same time or not: the longest is the least it can be.
@@ -400,9 +400,9 @@ def port_events(
                     device,
                     port,
                     interface,
-                    sorted(own),
+                    sorted(counting),
                     total,
-                    bool(part.filter(pl.col("counter").is_in(own))["at_least"].any()),
+                    bool(part.filter(pl.col("counter").is_in(counting))["at_least"].any()),
                     full,
                     _total(kind, {name: v for name, _, v in counts if _unit(name) == "events"}),
                     total / seconds if seconds else None,
@@ -444,7 +444,9 @@ def within(readings: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     return readings.filter((time >= first.fill_null(start_ns)) & (time <= last.fill_null(end_ns)))
 
 
-def _slower(rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]) -> list[tuple[object, ...]]:
+def _find_slower(
+    rates: pl.DataFrame, unused: Mapping[str, frozenset[str]]
+) -> list[tuple[object, ...]]:
     """Rows of :data:`PORT_EVENTS` of the ports whose speed fell, from readings of their speed."""
     rows: list[tuple[object, ...]] = []
     falls = (
@@ -521,10 +523,10 @@ def _total(kind: str, counts: Mapping[str, int]) -> int:
     return max(priorities, *others, 0)
 
 
-def _step(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
+def _counter_rise(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
     """Rise of a counter since the reading before, null at the first.
 
-    A counter that fell was reset: what it counted before is known, and what it counted since.
+    A counter that fell was reset. Its counts before the reset and since are both known.
     """
     rise = value - value.shift(1).over(key)
     return pl.when(rise >= 0).then(rise).when(rise < 0).then(value)
@@ -533,8 +535,8 @@ def _step(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
 def _rises(readings: pl.DataFrame) -> pl.DataFrame:
     """Rise and last value of each counter of each port, and the seconds between its readings.
 
-    The rise is a lower bound (``at_least``) after a reset, which hides what was counted since the
-    reading before, and from a reading that only says what the counter was not above.
+    The rise is a lower bound (``at_least``) in two cases. A reset hides the events since the
+    reading before. A reading may give only an upper bound of the counter.
     """
     value = pl.col("value").cast(pl.Int128)
     at_most = pl.col(AT_MOST).fill_null(False) if AT_MOST in readings.columns else pl.lit(False)
@@ -542,7 +544,7 @@ def _rises(readings: pl.DataFrame) -> pl.DataFrame:
     return (
         readings.drop_nulls(["time_ns", "value"])
         .sort("time_ns", maintain_order=True)
-        .with_columns(step=_step(value, _KEY), bounded=bounded)
+        .with_columns(step=_counter_rise(value, _KEY), bounded=bounded)
         .group_by(_KEY, maintain_order=True)
         .agg(
             rise=pl.col("step").sum(),
@@ -566,7 +568,9 @@ def pauses(readings: pl.DataFrame) -> pl.DataFrame:
         since the reading before: the times may overlap or not, and ``paused_ns`` has the longest).
     """
     names = readings["counter"].unique().to_list()
-    meant = {name: found for name in names if (found := meaning_of(name)) is not None}
+    meant = {
+        name: counter_meaning for name in names if (counter_meaning := meaning_of(name)) is not None
+    }
     paused = [name for name, meaning in meant.items() if meaning.kind == "paused"]
     times = [name for name in paused if meant[name].unit == "us"]
     step = pl.col("step")
@@ -575,7 +579,7 @@ def pauses(readings: pl.DataFrame) -> pl.DataFrame:
     return (
         readings.filter(pl.col("counter").is_in(paused))
         .sort("time_ns", maintain_order=True)
-        .with_columns(step=_step(pl.col("value").cast(pl.Int64), _KEY).fill_null(0))
+        .with_columns(step=_counter_rise(pl.col("value").cast(pl.Int64), _KEY).fill_null(0))
         .group_by(*_PORT, "time_ns", maintain_order=True)
         .agg(
             paused=pl.when(timed.any()).then(longest * 1000),
@@ -600,7 +604,7 @@ def event_port(row: Mapping[str, Any], peers: Peers | None = None) -> str:
 def ports_counted(
     rows: pl.DataFrame, peers: Peers | None = None, *, during_run: bool = False
 ) -> str:
-    """What ports counted of one kind, with the largest figure.
+    """Events of one kind that ports counted, with the largest figure.
 
     Args:
         rows: Rows of ``port_events`` of one kind, largest first.
@@ -618,7 +622,7 @@ def ports_counted(
         rate = f"{bound_sign(worst)}{_figure(worst['per_second'])} a second"
     figures = ", ".join(part for part in (rate, _paused(worst), names) if part)
     if worst["full"]:
-        # What a full counter counted meanwhile is unknown; what it shows is a lower bound.
+        # A full counter stops counting, so its value is a lower bound.
         text = f"{name} {did.format('≥ ' + _number(worst['since_reset'], unit))}"
         text += f" since the last reset, with {worst['full'][0]} at its largest value"
     elif worst["finding"] in ("paused", "pausing") and not worst["count"]:

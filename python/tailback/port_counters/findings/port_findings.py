@@ -2,25 +2,25 @@
 
 A port of a lossless network *stalls* without credit, and counters show for how long. An Ethernet
 port carrying TCP queues and drops packets instead. Its service rate is the rate at which it sends
-while packets are queued; a port that serves less than its nominal rate is degraded. Queue lengths
-are read only at instants, so a persistent queue must be inferred, in two ways:
+while packets are queued. A port with a service rate below its nominal rate is degraded. Queue
+lengths are read only at instants, so a persistent queue must be inferred, in two ways:
 
 *Outlasted*. Queues are FIFO. If a port sent fewer bytes in an interval than were queued at its
 start, the queue was never empty in it, so the service rate is bytes over time. The only assumption
 is that ports are work-conserving.
 
 *Sampled*. Readings sample the queue over time. A work-conserving port sends whenever packets are
-queued; so, at its nominal rate R, the expected share of readings with a queue is at most the share
-of time needed to send its bytes at R. If it is significantly larger, the port serves less than R.
-Significance is tested with batch means, which account for autocorrelation, at a family-wise level
-of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
+queued. At its nominal rate R, the expected share of readings with a queue is therefore at most the
+share of time needed to send its bytes at R. If it is significantly larger, the port serves less
+than R. Significance is tested with batch means, which account for autocorrelation, at a family-wise
+level of 1 % over all ports. (Traffic synchronous with the readings can bias this test, but not the
 first.) The test is skipped if an interval shows that the port reached R.
 
 Where counters of bytes or packets are lower bounds, as in an interval with a reset, the bytes are
 unknown, and such an interval proves nothing.
 
-A port that pause frames of its far end stopped serves nothing meanwhile: the time that it was
-paused is not counted, and an interval with pauses of unknown length proves nothing.
+A port that its far end paused serves nothing meanwhile. Paused time is not counted, and an interval
+with pauses of unknown length proves nothing.
 
 There is no other threshold: a rate that cannot be distinguished from the nominal one within the
 resolution is not degraded. The resolution comprises :data:`FRAME_BYTES` per packet, which are on
@@ -61,7 +61,7 @@ FALSE_POSITIVE_RATE: Final = 0.01
 MIN_CLOCK_RATIO: Final = 4.0
 """Minimum ratio of the length of a window to the time stamp error for a usable rate."""
 MIN_BATCHES: Final = 5
-"""Minimum number of batches; with fewer, Student's quantile is too large for any significance."""
+"""Minimum number of batches. With fewer, Student's quantile is too large for any significance."""
 
 _PLACE: Final = (
     Column("node_name", pl.String, "name of the node or switch"),
@@ -336,10 +336,10 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
         is never degraded or busy; one that never queued or dropped packets has no row.
     """
     ports = _ports(intervals)
-    level = FALSE_POSITIVE_RATE / _tested(ports)
+    level = FALSE_POSITIVE_RATE / _testable_ports(ports)
     rows = []
     for port in ports:
-        finding = _degraded(port, level) or _busy(port) or _queued(port)
+        finding = _find_degraded(port, level) or _find_busy(port) or _find_queued(port)
         if finding is not None:
             rows.append(_finding_row(port, finding))
         if np.nansum(port.drops) > 0:
@@ -360,22 +360,22 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _tested(ports: list[_Port]) -> int:
+def _testable_ports(ports: list[_Port]) -> int:
     """Ports on which the sampling test can find something: those that ever had a queue."""
     return max(1, sum(bool((port.after > 0).any()) for port in ports))
 
 
-def _degraded(port: _Port, level: float) -> _Finding | None:
+def _find_degraded(port: _Port, level: float) -> _Finding | None:
     """A degraded link, by all available evidence."""
-    by_outlasting, by_sampling = _outlasted(port), _sampled(port, level)
+    by_outlasting, by_sampling = _test_outlasting(port), _test_sampling(port, level)
     if by_outlasting is None or by_sampling is None:
         return by_outlasting or by_sampling
-    # Sampling shows the duration; outlasted queues show the service rate.
+    # Sampling shows the duration, and outlasted queues show the service rate.
     chosen = by_outlasting.chosen | by_sampling.chosen
     return replace(by_outlasting, evidence="outlasted, sampled", chosen=chosen)
 
 
-def _outlasted(port: _Port) -> _Finding | None:
+def _test_outlasting(port: _Port) -> _Finding | None:
     """A degraded link, by intervals whose queue was never empty."""
     is_slow = np.zeros(len(port.start), np.bool_)
     n_runs = 0
@@ -415,7 +415,7 @@ class _Samples:
         queued: Share of the readings with a queue, of each interval.
         busy: Mean share of the time that the bytes take at the nominal rate.
         excess: Mean of the queued share beyond the busy one.
-        error: What ``excess`` must exceed to be significant.
+        error: Limit of ``excess`` above which it is significant.
         batches: Number of batches.
     """
 
@@ -441,7 +441,7 @@ def _samples(port: _Port, level: float) -> _Samples | None:
     return _Samples(active, queued, float(busy[active].mean()), excess, least, batches)
 
 
-def _sampled(port: _Port, level: float) -> _Finding | None:
+def _test_sampling(port: _Port, level: float) -> _Finding | None:
     """A degraded link, by more readings with a queue than its nominal rate allows."""
     samples = _samples(port, level)
     if samples is None or samples.excess <= samples.error or _ran_full(port, samples.active):
@@ -470,8 +470,8 @@ class RateTests:
     Attributes:
         ports: Number of ports.
         rated: Of them, those with a known nominal rate.
-        sending: Of the rated ones, those that sent anything.
-        decided: Of these, those that reached their rate, and those whose readings would show a link
+        sending: Rated ports that sent anything.
+        decided: Sending ports that reached their rate, and those whose readings would show a link
             at half its rate.
     """
 
@@ -482,7 +482,7 @@ class RateTests:
 
 
 def rate_tests(intervals: pl.DataFrame) -> RateTests:
-    """What :func:`port_findings` can tell of the rates of the links.
+    """Tests of the rates of the links that :func:`port_findings` can make.
 
     Args:
         intervals: Rows of ``counter_intervals``, as for :func:`port_findings`.
@@ -490,7 +490,7 @@ def rate_tests(intervals: pl.DataFrame) -> RateTests:
     ports = _ports(intervals)
     rated = [port for port in ports if not np.isnan(port.nominal)]
     sending = [port for port in rated if (port.sent > 0).any()]
-    level = FALSE_POSITIVE_RATE / _tested(ports)
+    level = FALSE_POSITIVE_RATE / _testable_ports(ports)
     decided = sum(_is_decided(port, level) for port in sending)
     return RateTests(len(ports), len(rated), len(sending), decided)
 
@@ -526,7 +526,7 @@ def _ran_full(port: _Port, active: Bools) -> bool:
 def _mean(values: Floats) -> tuple[float, float, int]:
     """Mean of an autocorrelated series, its standard error and the number of batches.
 
-    Batch means with √n batches of √n consecutive values; the method requires both to grow with n.
+    Batch means with √n batches of √n consecutive values. The method requires both to grow with n.
     """
     batches = int(np.sqrt(len(values)))
     if batches < 2:
@@ -535,7 +535,7 @@ def _mean(values: Floats) -> tuple[float, float, int]:
     return float(values.mean()), float(means.std(ddof=1) / np.sqrt(batches)), batches
 
 
-def _busy(port: _Port) -> _Finding | None:
+def _find_busy(port: _Port) -> _Finding | None:
     """A port that sends at its nominal rate with a queue, or whose queue is unknown."""
     if np.isnan(port.nominal):
         return None
@@ -550,7 +550,7 @@ def _busy(port: _Port) -> _Finding | None:
     return _Finding("busy", "counted", full, served, served)
 
 
-def _queued(port: _Port) -> _Finding | None:
+def _find_queued(port: _Port) -> _Finding | None:
     """A port with packets queued at any reading."""
     seen_queued = (port.before > 0) | (port.after > 0)
     if not seen_queued.any():
@@ -565,10 +565,12 @@ def _queued(port: _Port) -> _Finding | None:
 def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
     """One row of :data:`PORT_FINDINGS`."""
     chosen = finding.chosen
-    known = ~np.isnan(port.sent)
-    sent_gbps = float(port.sent[known].sum()) * 8.0 / float(port.length[known].sum() or np.nan)
+    is_known = ~np.isnan(port.sent)
+    sent_gbps = (
+        float(port.sent[is_known].sum()) * 8.0 / float(port.length[is_known].sum() or np.nan)
+    )
     counts_queues = bool((~np.isnan(port.after)).any())
-    active = known & (port.sent > 0) & (~np.isnan(port.after) | (not counts_queues))
+    active = is_known & (port.sent > 0) & (~np.isnan(port.after) | (not counts_queues))
     levels = np.concatenate([port.before, port.after])
     busy = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum() or np.nan)
     drops, packets = _known_sum(port.drops), _known_sum(port.packets)
@@ -594,7 +596,7 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
 
 
 def cannot_tell(events: pl.DataFrame) -> list[str]:
-    """What counters cannot show.
+    """Limits of the counters.
 
     Args:
         events: Table ``port_events``: with pauses in it, they are no open question.
@@ -736,13 +738,13 @@ def unit_factor(findings: pl.DataFrame, peak: float) -> float | None:
 
 def _serves_fraction(slow: pl.DataFrame, factor: float) -> pl.Series:
     """Which slow links serve about 1/``factor`` of their rates."""
-    # Counters leave out a part of each frame; a reading has an error to both sides.
+    # Counters leave out a part of each frame, and a reading has an error to both sides.
     share = slow["served_gbps"] / slow["nominal_gbps"] * factor
     return (share >= SMALLEST_FRAME_SHARE) & (share <= 1 / SMALLEST_FRAME_SHARE)
 
 
 def rates_too_high(rows: pl.DataFrame, factor: float) -> str:
-    """The stated rates have another unit; ``rows`` are those of the links that seem slow."""
+    """The stated rates have another unit. ``rows`` are those of the links that seem slow."""
     about = int(_serves_fraction(rows, factor).sum())
     return (
         f"{about} of {counted(rows.height, 'link')} that seem slow serve about 1/{factor:,.0f} of "

@@ -177,10 +177,10 @@ def assess_ports(
 
 def is_ethernet(intervals: pl.DataFrame) -> bool:
     """Whether all counters are those of Ethernet interfaces without stalls."""
-    known = intervals.select(
+    ethernet_only = intervals.select(
         (pl.col("source") == ETHERNET).all() & pl.col("stall_fraction").is_null().all()
     )
-    return bool(known.item())
+    return bool(ethernet_only.item())
 
 
 def _counts_queues(intervals: pl.DataFrame) -> bool:
@@ -218,8 +218,8 @@ NOT_MOVED: Final = (
 )
 
 
-def _unknown(verdict: PortVerdict) -> str:
-    """What is known without counters of queues and drops, or where nothing moved."""
+def _why_unknown(verdict: PortVerdict) -> str:
+    """Verdict without counters of queues and drops, or without any traffic."""
     if not verdict.moved:
         return NOT_MOVED
     text = f"no source counts the queues or drops of {counted(verdict.ports, 'port')}"
@@ -235,7 +235,7 @@ def sentence(verdict: PortVerdict) -> str:
     if verdict.kind == "rates":
         return rates_too_high(verdict.of("degraded"), verdict.rate_factor or 1.0)
     if verdict.kind == "unknown":
-        return _unknown(verdict)
+        return _why_unknown(verdict)
     if verdict.kind == "paused":
         return ports_paused(verdict.paused, verdict.ports, verdict.peers)
     if verdict.kind == "degraded":

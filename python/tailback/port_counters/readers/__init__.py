@@ -1,4 +1,4 @@
-"""Readers of port counters: one module per source; all return the same tables.
+"""Readers of port counters: one module per source. All return the same tables.
 
 A reader is a module with ``sniff(path)`` (is this its format?) and ``read(path)``. To add one,
 write one module and add one line below.

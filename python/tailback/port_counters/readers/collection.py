@@ -1,7 +1,7 @@
 """Collections of ``tailback collect``: the intervals of finished segments.
 
-``DIR/intervals/*.parquet`` holds rows of ``counter_intervals``, in order; a segment that is still
-being written is not there yet. For the rounds of an InfiniBand study, give ``DIR/readings`` to
+``DIR/intervals/*.parquet`` holds rows of ``counter_intervals``, in order. A segment that is still
+being written is not among them. For the rounds of an InfiniBand study, give ``DIR/readings`` to
 ``analysis.rounds.scan``.
 """
 
@@ -134,13 +134,13 @@ def _utc(time_ns: int) -> str:
 
 
 def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
-    """What the ports of a collection counted of errors.
+    """Counters of errors of the ports of a collection.
 
     Returns:
         Rows of ``port_events.READINGS``; counters that rose and have no meaning; and notes on
         tables that are damaged or missing.
     """
-    found = [pl.DataFrame(schema=port_events.READINGS)]
+    tables = [pl.DataFrame(schema=port_events.READINGS)]
     problems: list[str] = []
     folder = path / "errors"
     files = {file.stem: file for file in interval_files(path)} | {
@@ -151,10 +151,10 @@ def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
         try:
             check(file)
             columns = (pl.col(name).cast(dtype) for name, dtype in port_events.READINGS.items())
-            found.append(read_table(file, error=CounterError).select(columns))
+            tables.append(read_table(file, error=CounterError).select(columns))
         except (CounterError, pl.exceptions.PolarsError) as error:
             problems.append(f"errors/{file.name}: {getattr(error, 'message', str(error))}")
-    rows = pl.concat(found)
+    rows = pl.concat(tables)
     counters = rows["counter"].unique().sort().to_list()
     notes = [
         f"{counted(len(problems), 'segment')} without counters of errors: {problem}"

@@ -2,7 +2,7 @@
 
 A simulated port gives the same rows as a real one, so every analysis of counters can be checked
 where the truth is known. A run with counters (``[probes] counters`` of its scenario) gives
-readings; one without gives its time windows as intervals.
+readings. A run without gives its time windows as intervals.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
     counted = ("data_bytes", "packets", "stall_ps", "inq_ps")
     table = run.tables["counters"].select("link", "time_ps", *counted)
     # Runs of earlier versions lack some counters.
-    known = [name for name in counted if not table[name].null_count()]
+    available = [name for name in counted if not table[name].null_count()]
     links = run.tables["links"].select("link", "src_name", "src_port", "direction", "rate_gbps")
     frame = (
         links.lazy()
@@ -85,7 +85,7 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
         .join(table.lazy(), on=["link", "time_ps"], how="left")
         .sort("link", "time_ps")
         # No row means no change.
-        .with_columns(pl.col(*known).forward_fill().over("link").fill_null(0))
+        .with_columns(pl.col(*available).forward_fill().over("link").fill_null(0))
         .select(
             time_ns=(pl.col("time_ps") // _PS_PER_NS).cast(pl.Int64) + time_ns,
             port=pl.col("src_port"),

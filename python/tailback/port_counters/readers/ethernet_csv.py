@@ -5,7 +5,7 @@ Written by samplers of ``ip -s link`` and ``tc -s qdisc`` and by exports of SNMP
     time_utc,node,iface,tx_bytes,tx_packets,qdisc_backlog,qdisc_drops,qdisc_overlimits
     2026-11-22T11:06:10.4Z,s0,l0,12903787,13197,0,0,13999
 
-Only what a port *sends* is kept: what it receives is sent by the port at the other end. Plain or
+Only counters of *sent* data are kept. The port at the other end sends the received data. Plain or
     gzip.
 """
 

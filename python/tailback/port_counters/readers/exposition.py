@@ -6,7 +6,7 @@ The text format of Prometheus, version 0.0.4, and OpenMetrics::
     node_infiniband_port_transmit_wait_total{device="mlx5_0",port="1"} 4242
 
 A page is one reading. Its time is that of a sample, if the exporter adds it, or
-``node_time_seconds`` of node_exporter; otherwise that of the file.
+``node_time_seconds`` of node_exporter. Otherwise it is that of the file.
 """
 
 from __future__ import annotations

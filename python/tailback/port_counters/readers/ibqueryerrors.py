@@ -7,7 +7,7 @@ One line per port::
 
 It prints only counters above its thresholds, which it lists at the end (``## Thresholds:``; 0 for
 the others). A counter that it prints later was at or below its threshold before
-(:func:`with_unprinted`); data and packets of a port without errors are not printed and unknown.
+(:func:`with_unprinted`). Data and packets of a port without errors are not printed, and so unknown.
 """
 
 from __future__ import annotations
@@ -127,12 +127,12 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes=notes,
         untimed=True,
         events=events_of(rows),
-        unprinted=_unprinted(text),
+        unprinted=_read_summary(text),
     )
 
 
-def _unprinted(text: str) -> Unprinted:
-    """What the summary at the end of the output states."""
+def _read_summary(text: str) -> Unprinted:
+    """Facts of the summary at the end of the output."""
     lines = [line.strip() for line in text.split("\n") if line.startswith("##")]
     listed = [line for line in lines if line.startswith(("## Thresholds:", "## (null)"))]
     suppressed = (line.split()[2:] for line in lines if line.startswith("## Suppressed:"))
@@ -159,10 +159,10 @@ def with_unprinted(parts: Sequence[CounterData]) -> list[CounterData]:
     mine = [number for number, part in enumerate(out) if part.unprinted is not None]
     mine.sort(key=lambda number: out[number].readings["time_ns"][0])
     lowest = _lowest([out[number] for number in mine])
-    earlier = pl.DataFrame(schema=_printed(CounterData()).schema)
+    earlier = pl.DataFrame(schema=_printed_counters(CounterData()).schema)
     for before, now in pairwise(mine):
-        printed = _printed(out[before])
-        out[before], out[now] = _completed(out[before], out[now], lowest, earlier)
+        printed = _printed_counters(out[before])
+        out[before], out[now] = _complete_readings(out[before], out[now], lowest, earlier)
         earlier = printed
     return out
 
@@ -171,18 +171,18 @@ def _lowest(parts: Sequence[CounterData]) -> dict[str, int]:
     """Smallest printed value of each counter, which is above its threshold."""
     if not parts:
         return {}
-    counted = pl.concat([_printed(part) for part in parts]).group_by("counter")
+    counted = pl.concat([_printed_counters(part) for part in parts]).group_by("counter")
     return dict(counted.agg(pl.col("value").min()).iter_rows())
 
 
-def _printed(part: CounterData) -> pl.DataFrame:
+def _printed_counters(part: CounterData) -> pl.DataFrame:
     """``node_guid, node_name, port, counter, value`` of the counters that have a threshold."""
     wait = part.readings.select(*_PLACE, counter=pl.lit(_WAIT), value="xmit_wait_ticks")
     events = part.events.select(*_PLACE, "counter", "value")
     return pl.concat([wait.drop_nulls("value"), events])
 
 
-def _completed(
+def _complete_readings(
     before: CounterData, now: CounterData, lowest: dict[str, int], earlier: pl.DataFrame
 ) -> tuple[CounterData, CounterData]:
     """Two consecutive readings: the earlier with the counters that only the later one prints.
@@ -191,11 +191,13 @@ def _completed(
         before: The earlier reading.
         now: The later reading.
         lowest: Smallest printed value of each counter.
-        earlier: Counters that the reading before both prints (:func:`_printed`).
+        earlier: Counters that the reading before both prints (:func:`_printed_counters`).
     """
     rules, later = before.unprinted, now.unprinted
     assert rules is not None and later is not None
-    new = _printed(now).join(_printed(before), on=[*_PLACE, "counter"], how="anti")
+    new = _printed_counters(now).join(
+        _printed_counters(before), on=[*_PLACE, "counter"], how="anti"
+    )
     new = new.filter(~pl.col("counter").is_in(list(rules.suppressed)))
     if new.is_empty():
         return before, now
@@ -221,7 +223,7 @@ def _completed(
         interface=pl.lit(None, pl.String),
         at_most=pl.col("least") > 0,
     )
-    readings = _with_waits(before.readings, sure.filter(pl.col("counter") == _WAIT), time_ns)
+    readings = _add_waits(before.readings, sure.filter(pl.col("counter") == _WAIT), time_ns)
     above = sure.filter((pl.col("counter") == _WAIT) & (pl.col("least") > 0))
     bound = above.select(*_PLACE, _bound=pl.lit(int(Flag.AT_LEAST), pl.UInt32))
     bounded = now.readings.join(bound, on=_PLACE, how="left", maintain_order="left")
@@ -238,10 +240,10 @@ def _completed(
     )
 
 
-def _with_waits(readings: pl.DataFrame, waits: pl.DataFrame, time_ns: int) -> pl.DataFrame:
+def _add_waits(readings: pl.DataFrame, waits: pl.DataFrame, time_ns: int) -> pl.DataFrame:
     """Readings with PortXmitWait at its threshold (``least``), new rows for ports without one."""
-    known = waits.select(*_PLACE, _least="least")
-    filled = readings.join(known, on=_PLACE, how="left", maintain_order="left").with_columns(
+    thresholds = waits.select(*_PLACE, _least="least")
+    filled = readings.join(thresholds, on=_PLACE, how="left", maintain_order="left").with_columns(
         flags=pl.when(pl.col("_least").is_null())
         .then("flags")
         .otherwise(pl.col("flags") & ~pl.lit(int(Flag.NO_COUNTER), pl.UInt32)),
@@ -284,14 +286,14 @@ def _values(
     unknown: dict[str, None],
     further: dict[str, Any],
 ) -> dict[str, int]:
-    """The counters of one line; others go to ``further``, or to ``unknown`` if not used."""
+    """The counters of one line. Others go to ``further``, or to ``unknown`` if not used."""
     out: dict[str, int] = {}
-    rest, at, offset = match["rest"], 0, match.start("rest")
-    while rest[at:].strip():
-        counter = _COUNTER.match(rest, at)
+    text, at, offset = match["rest"], 0, match.start("rest")
+    while text[at:].strip():
+        counter = _COUNTER.match(text, at)
         if counter is None:
             raise CounterError(
-                f"{quoted_text(rest[at:])} is not a counter",
+                f"{quoted_text(text[at:])} is not a counter",
                 file=path,
                 place=f"line {number}, column {offset + at + 1}",
                 remedy="counters are like '[PortXmitWait == 12]'",
@@ -309,7 +311,7 @@ def _values(
 
 
 def _row(values: dict[str, int]) -> dict[str, Any]:
-    """Columns of ``READINGS`` from the counters of a line; the width follows from their kind."""
+    """Columns of ``READINGS`` from the counters of a line. The width follows from their kind."""
     wide = "extended" in values or any(v > U32_MAX for v in values.values())
     largest = U64_MAX if wide else U32_MAX
     row: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Meaning of the columns of LDMS samplers: ibnet, sysclassib, Gemini and Aries.
 
-For each family: which columns belong to a port, and what they contain. Sources: the samplers'
-manual pages (ovis-hpc/ldms), the header lists of NCSA's Blue Waters data set, and Jha et al.,
+For each family: the columns of a port, and their contents. Sources: the samplers' manual pages
+(ovis-hpc/ldms), the header lists of NCSA's Blue Waters data set, and Jha et al.,
 *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA 2018), section
 II, for the Gemini torus.
 """
@@ -27,7 +27,7 @@ GEMINI_TILES: Final = {"X": 8, "Y": 4, "Z": 8}
 """Tile links of a directional link: 8, 4 and 8 of a router's 40 network tiles."""
 
 LANES_A_TILE: Final = 3
-"""``sendlinkstatus`` counts lanes; a tile link has three."""
+"""``sendlinkstatus`` counts lanes, of which a tile link has three."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _port_column(
         return "sysclassib"
     if raw := _IBNET.get(name):
         port = ports.setdefault(("", None), LdmsPort(None))
-        # The 32-bit and 64-bit sets have the same names; the later, wider one is used.
+        # The 32-bit and 64-bit sets have the same names. The later, wider one is used.
         port.cumulative = [value for value in port.cumulative if value.target != raw.target]
         port.cumulative.append(Value(index, raw.target, raw.scale))
         return "ibnet"

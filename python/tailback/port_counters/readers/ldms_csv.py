@@ -1,7 +1,7 @@
 """CSV files of LDMS (store_csv): ibnet, sysclassib, Gemini and Aries samplers.
 
 The header is the first line, ``#Time, Time_usec, …``, or a separate file next to the data called
-``<name>.HEADER`` or ``HEADER``, which LDMS can write. Counters become readings; the percentages of
+``<name>.HEADER`` or ``HEADER``, which LDMS can write. Counters become readings. The percentages of
 the Gemini sampler become intervals where the file has no counters.
 """
 
@@ -43,8 +43,8 @@ def sniff(path: Path) -> bool:
     """A CSV with the header of a known LDMS sampler."""
     if not is_input_file(path):
         return False
-    found = _header(path)
-    return found is not None and parse_header(found[0]) is not None
+    header_lines = _header(path)
+    return header_lines is not None and parse_header(header_lines[0]) is not None
 
 
 def _header(path: Path) -> tuple[list[str], int] | None:
@@ -79,65 +79,65 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
         CounterError: No header, an unknown sampler, or a value that is not a number, with its line
             and column.
     """
-    found = _header(path)
-    if found is None:
+    header_lines = _header(path)
+    if header_lines is None:
         raise CounterError(
             "an LDMS CSV without its header",
             file=path,
             place="line 1, column 1",
             remedy="the first line is '#Time, …', or put it in a file called HEADER next to it",
         )
-    names, skip = found
-    known = parse_header(names)
-    if known is None:
+    names, skip = header_lines
+    layout = parse_header(names)
+    if layout is None:
         raise CounterError(
             "has no column of a known sampler (ibnet, sysclassib, Gemini, Aries)",
             file=path,
             place="line 1, column 1",
             remedy="its columns are: " + ", ".join(quoted_text(name) for name in names[:12]),
         )
-    text = _table(path, len(names), skip, known)
-    out = CounterData(unknown=known.unknown)
-    base = _place(text, known, time_ns or 0)
+    text = _table(path, len(names), skip, layout)
+    out = CounterData(unknown=layout.unknown)
+    base = _place(text, layout, time_ns or 0)
     if base.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
-    raw = any(port.cumulative for port in known.ports)
+    raw = any(port.cumulative for port in layout.ports)
     rows = {}
-    for adapter in dict.fromkeys(port.device for port in known.ports):
-        rows[adapter], devices = identified(_of_adapter(base, adapter), _labels(known))
+    for adapter in dict.fromkeys(port.device for port in layout.ports):
+        rows[adapter], devices = identified(_of_adapter(base, adapter), _labels(layout))
         out.devices |= devices
     parts = [
         frame
-        for port in known.ports
+        for port in layout.ports
         if (
-            frame := _readings(rows[port.device], port, known)
+            frame := _readings(rows[port.device], port, layout)
             if raw
             else _intervals(rows[port.device], port, interval_s)
         )
         is not None
     ]
     out.events = pl.concat(
-        [out.events, *(_events(rows[port.device], port) for port in known.ports)]
+        [out.events, *(_events(rows[port.device], port) for port in layout.ports)]
     )
     if raw:
         out.readings = pl.concat([out.readings, *parts])
-        if any(port.derived for port in known.ports):
+        if any(port.derived for port in layout.ports):
             out.notes.append("percentages were left out: they are computed anew from the counters")
     else:
         out.intervals = pl.concat([out.intervals, *parts])
-    if {"x", "y", "z"} <= set(known.place):
+    if {"x", "y", "z"} <= set(layout.place):
         out.coordinates = base.select("node_name", "x", "y", "z").unique(maintain_order=True)
-    if known.family == "gemini":
+    if layout.family == "gemini":
         out.notes.append("capacity of Z links: 15 GB/s assumed; one in eight has 9.4 GB/s")
     return out
 
 
-def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame:
+def _table(path: Path, width: int, skip: int, layout: LdmsLayout) -> pl.DataFrame:
     """The used columns as numbers; ``line`` is the line in the file."""
     used = sorted(
-        set(known.place.values())
-        | {value.index for port in known.ports for value in (*port.cumulative, *port.derived)}
-        | {index for port in known.ports for index, _ in port.events}
+        set(layout.place.values())
+        | {value.index for port in layout.ports for value in (*port.cumulative, *port.derived)}
+        | {index for port in layout.ports for index, _ in port.events}
     )
     try:
         frame = pl.read_csv(
@@ -160,10 +160,10 @@ def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame
     if frame[f"c{width - 1}"].null_count() and (bad := _first_ragged(path, width, skip)):
         raise bad
     frame = frame.with_row_index("line", offset=skip + 1)
-    first = f"c{known.place['time']}"
+    first = f"c{layout.place['time']}"
     frame = frame.filter(~pl.col(first).str.starts_with("#").fill_null(False))
-    text_columns = {known.place[k] for k in ("producer", "node_name") if k in known.place}
-    floats = {known.place[k] for k in ("time", "turnaround") if k in known.place}
+    text_columns = {layout.place[k] for k in ("producer", "node_name") if k in layout.place}
+    floats = {layout.place[k] for k in ("time", "turnaround") if k in layout.place}
     out = frame.select("line")
     for index in used:
         values = frame[f"c{index}"].str.strip_chars()
@@ -180,8 +180,8 @@ def _numbers(
     cleaned = values.replace("", None)
     kind = pl.Float64 if floating else pl.UInt64
     # Some stores write whole counters with a decimal point: "12.000000".
-    whole = cleaned if floating else cleaned.str.replace(r"\.0+$", "")
-    out = whole.cast(kind, strict=False)
+    integers = cleaned if floating else cleaned.str.replace(r"\.0+$", "")
+    out = integers.cast(kind, strict=False)
     bad = out.is_null() & cleaned.is_not_null()
     if floating:
         bad = bad | (~out.is_finite() & out.is_not_null())
@@ -204,8 +204,8 @@ def _character(path: Path, line: int, index: int) -> int:
             if number == line:
                 fields = row.decode("utf-8", errors="replace").split(",")
                 before = sum(len(part) + 1 for part in fields[:index])
-                own = fields[index] if index < len(fields) else ""
-                return before + len(own) - len(own.lstrip()) + 1
+                field = fields[index] if index < len(fields) else ""
+                return before + len(field) - len(field.lstrip()) + 1
     return 1
 
 
@@ -227,9 +227,9 @@ def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
     return None
 
 
-def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFrame:
+def _place(text: pl.DataFrame, layout: LdmsLayout, offset_ns: int) -> pl.DataFrame:
     """The values with the time and node of every row."""
-    at = {role: f"c{index}" for role, index in known.place.items()}
+    at = {role: f"c{index}" for role, index in layout.place.items()}
     usable = text.filter(pl.col(at["time"]).is_not_null() & (pl.col(at["time"]).abs() < 9e9))
     seconds = pl.col(at["time"])
     if "time_usec" in at:
@@ -257,7 +257,7 @@ def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFram
         else pl.lit(None, pl.UInt64)
     )
     extra = [pl.col(at[a]).cast(pl.Int32, strict=False).alias(a) for a in "xyz" if a in at]
-    extra += [pl.col(at[label]).alias(label) for label in _labels(known)]
+    extra += [pl.col(at[label]).alias(label) for label in _labels(layout)]
     return usable.with_columns(
         (time + offset_ns).alias("time_ns"),
         pl.coalesce([*names, pl.lit("")]).alias("node_name"),
@@ -267,7 +267,7 @@ def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFram
     )
 
 
-def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataFrame | None:
+def _readings(base: pl.DataFrame, port: LdmsPort, layout: LdmsLayout) -> pl.DataFrame | None:
     """Readings of one port from its counters."""
     if not port.cumulative:
         return None
@@ -277,7 +277,7 @@ def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataF
         **_port(port),
         "direction": pl.lit(port.direction, pl.String),
         "flags": pl.lit(0, pl.UInt32),
-        "source": pl.lit(f"ldms {known.family}"),
+        "source": pl.lit(f"ldms {layout.family}"),
     }
     for value in port.cumulative:
         worth = int(value.scale)
@@ -304,12 +304,12 @@ def _of_adapter(base: pl.DataFrame, adapter: str) -> pl.DataFrame:
     return base.with_columns(node_name=pl.concat_str("node_name", pl.lit(" " + adapter)))
 
 
-def _labels(known: LdmsLayout) -> dict[str, str]:
+def _labels(layout: LdmsLayout) -> dict[str, str]:
     """The fields that identify a device beside its name; two nodes share one Gemini router."""
-    if {"x", "y", "z"} <= set(known.place):
+    if {"x", "y", "z"} <= set(layout.place):
         return {}
     names = {"producer": "ProducerName", "component": "component_id", "lid": "lid"}
-    return {role: name for role, name in names.items() if role in known.place}
+    return {role: name for role, name in names.items() if role in layout.place}
 
 
 def _events(base: pl.DataFrame, port: LdmsPort) -> pl.DataFrame:
@@ -333,15 +333,15 @@ def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:
     """Tiles, capacity and flags of a directional link of which some lanes are active.
 
     "A tile link is functional as long as at least one lane is active" (Jha et al., II-A). The
-    number of lanes gives only bounds for the number of working tiles; the stall is divided by the
+    number of lanes gives only bounds for the number of working tiles. The stall is divided by the
     upper bound, so it is a lower bound where the two differ.
     """
     tiles = GEMINI_TILES[axis]
-    whole = LANES_A_TILE * tiles
-    active = lanes.fill_null(whole).clip(upper_bound=whole)
+    all_lanes = LANES_A_TILE * tiles
+    active = lanes.fill_null(all_lanes).clip(upper_bound=all_lanes)
     least = (active + LANES_A_TILE - 1) // LANES_A_TILE
     most = pl.when(active > 0).then(active.clip(upper_bound=tiles)).otherwise(tiles)
-    share = active.cast(pl.Float64) / whole
+    share = active.cast(pl.Float64) / all_lanes
     return {
         "lanes": most,
         # A link without an active lane has no capacity: its utilization is unknown, not 0.

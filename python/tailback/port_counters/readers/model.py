@@ -62,7 +62,7 @@ class DeviceIdentity:
 
 @dataclass(frozen=True)
 class Unprinted:
-    """What a source leaves out of one reading of a fabric.
+    """Counters and ports that a source leaves out of one reading of a fabric.
 
     Attributes:
         thresholds: Largest value that is not printed, of counters with one above 0; None if the
@@ -120,16 +120,16 @@ class CounterData:
         Args:
             tick_ns: Length of a PortXmitWait tick where the source does not give it.
         """
-        given = possible(self.intervals.lazy()).collect()
-        return pl.concat([given, difference(self.readings, tick_ns=tick_ns)])
+        measured = possible(self.intervals.lazy()).collect()
+        return pl.concat([measured, difference(self.readings, tick_ns=tick_ns)])
 
 
 def begins_with(path: Path, line: str) -> bool:
     """Whether ``path`` is a text file with a line that matches ``line`` in its first 4 KiB."""
-    return is_input_file(path) and bool(re.search(line, _unquoted(head(path, 4096)), re.M))
+    return is_input_file(path) and bool(re.search(line, _strip_quotes(head(path, 4096)), re.M))
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     """Text without the marks with which a mail quotes each of its lines."""
     if re.search(r"^(?!>)[^\n]*\S", text, re.M):
         return text
@@ -195,7 +195,7 @@ def identified(
 
     Args:
         frame: Rows with ``node_name`` and the columns of ``labels``.
-        labels: Columns that identify a device beside its name, and what the source calls them.
+        labels: Columns that identify a device beside its name, and their names in the source.
     """
     if not labels:
         return frame, {}
@@ -227,7 +227,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
         return frame.with_columns(pl.col("node_name").replace(names)) if names else frame
 
     return CounterData(
-        numbered(_one_row_each(named(readings), shared)),
+        numbered(_merge_series(named(readings), shared)),
         named(intervals),
         list(dict.fromkeys(name for part in parts for name in part.unknown)),
         pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),
@@ -256,13 +256,13 @@ def _names(
 ) -> tuple[dict[str, str], list[str]]:
     """Name of each device by its key, and a note on names that several devices have.
 
-    Labels are part of a name only where they tell apart two devices that have the same counter of
-    the same port: a label may also describe a counter, such as the kind of its queue.
+    Labels are part of a name only where they distinguish two devices with the same counter of the
+    same port. A label may also describe a counter, such as the kind of its queue.
     """
     sharing = Counter(device.name for device in devices.values())
     keys = [key for key, device in devices.items() if sharing[device.name] > 1]
     values: dict[tuple[object, ...], dict[str, DeviceIdentity]] = defaultdict(dict)
-    for key, *port, counter in _counted(tables, keys).iter_rows() if keys else ():
+    for key, *port, counter in _list_counters(tables, keys).iter_rows() if keys else ():
         values[devices[key].name, *port, counter][key] = devices[key]
     telling: dict[str, set[str]] = defaultdict(set)
     for alike in values.values():
@@ -285,7 +285,7 @@ def _names(
     ]
 
 
-def _counted(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+def _list_counters(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
     """Key, port and counter of each counter of some devices."""
     place = ["node_name", "node_guid", "port", "interface"]
     parts = []
@@ -293,20 +293,20 @@ def _counted(tables: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFram
         rows = table.filter(pl.col("node_name").is_in(keys))
         if "counter" not in rows.columns:
             columns = [name for name in _COUNTERS if name in rows.columns]
-            known = rows.group_by(place).agg(pl.col(columns).is_not_null().any())
-            rows = known.unpivot(columns, index=place, variable_name="counter").filter("value")
+            counted = rows.group_by(place).agg(pl.col(columns).is_not_null().any())
+            rows = counted.unpivot(columns, index=place, variable_name="counter").filter("value")
         parts.append(rows.select(*place, "counter").unique())
     return pl.concat(parts).sort("node_name")
 
 
-def _one_row_each(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+def _merge_series(readings: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Readings in which the counters of a port at an instant, from several series, are one row."""
     if not names:
         return readings
     place = ["time_ns", "node_guid", "node_name", "port", "interface", "direction"]
     several = pl.col("node_name").is_in(names)
-    one = readings.filter(several).group_by(place, maintain_order=True)
-    joined = one.agg(pl.exclude(place).drop_nulls().first()).select(readings.columns)
+    merged = readings.filter(several).group_by(place, maintain_order=True)
+    joined = merged.agg(pl.exclude(place).drop_nulls().first()).select(readings.columns)
     return pl.concat([readings.filter(~several), joined])
 
 
@@ -315,7 +315,7 @@ def with_all_drops(frame: pl.DataFrame) -> pl.DataFrame:
 
     Linux counts what the queueing discipline of an interface drops apart from what its core and the
     driver drop (``tx_dropped``): no packet is in both. Where a port has both, a reading of one
-    alone says nothing of the sum.
+    alone does not give the sum.
     """
     if "queue_drops" not in frame.columns:
         return frame
@@ -432,7 +432,7 @@ def read_text(path: Path) -> str:
     Raises:
         CounterError: It cannot be read.
     """
-    return _unquoted(content(path, CounterError).decode("utf-8", errors="replace"))
+    return _strip_quotes(content(path, CounterError).decode("utf-8", errors="replace"))
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:

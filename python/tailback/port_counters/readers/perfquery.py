@@ -9,7 +9,7 @@ A section ``# PortSamplesControl`` (``-c``) states the bytes in a tick of the de
 plus 1. Its other fields set up a sampling of which nothing is printed.
 
 PortXmitWait is supported in an extended section only if CapMask2 has bit 1, and in a plain one only
-if CapMask has bit 12; otherwise perfquery prints 0 (InfiniBand Architecture, vol. 1, 16.1.3.5).
+if CapMask has bit 12. Otherwise perfquery prints 0 (InfiniBand Architecture, vol. 1, 16.1.3.5).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "node_name": _name(section.lid),
             "source": "perfquery",
         }
-        _merge(rows.setdefault((section.lid, section.port), place), section)
+        _merge_sections(rows.setdefault((section.lid, section.port), place), section)
     if not sections and not ticks:
         raise CounterError(
             "no port counters in it",
@@ -158,7 +158,7 @@ def _name(lid: int) -> str:
     return f"lid {lid}"
 
 
-def _merge(row: dict[str, Any], section: _PortBlock) -> None:
+def _merge_sections(row: dict[str, Any], section: _PortBlock) -> None:
     """Add a section to the reading of its port: the wider counter wins."""
     for column, limit, value, largest in section.counters():
         if largest >= row.get(limit, 0):

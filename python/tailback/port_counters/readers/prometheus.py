@@ -77,9 +77,11 @@ _DROPS: Final = {
     for role, column in (("drops", "drops"), ("queue drops", "queue_drops"))
     for name in ALIASES[role]
 }
-"""Names under which Linux, drivers and SNMP count what an Ethernet port drops: one counter, which
-the collectors of an exporter may each serve. ``queue_drops`` are others
-(:func:`~tailback.port_counters.readers.model.with_all_drops`)."""
+"""Names of the drop counter of an Ethernet port in Linux, drivers and SNMP.
+
+Several collectors of an exporter may serve this one counter. ``queue_drops`` are others
+(:func:`~tailback.port_counters.readers.model.with_all_drops`).
+"""
 _RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column.endswith("gbps"))
 _QUERY: Final = (
     "tailback_port_xmit_wait_ticks_total, node_infiniband_port_transmit_wait_total, "
@@ -101,8 +103,8 @@ def sniff(path: Path) -> bool:
     if not is_input_file(path):
         return False
     text = head(path)[:4096]
-    known = '"resultType"' in text or '"errorType"' in text
-    return text.lstrip().startswith("{") and known and '"status"' in text
+    has_result = '"resultType"' in text or '"errorType"' in text
+    return text.lstrip().startswith("{") and has_result and '"status"' in text
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -117,13 +119,13 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """
     counters = PortSeries()
     series = _series(path)
-    for number, one in enumerate(series, start=1):
-        metric = one.get("metric", {}) if isinstance(one, dict) else None
+    for number, entry in enumerate(series, start=1):
+        metric = entry.get("metric", {}) if isinstance(entry, dict) else None
         if not isinstance(metric, dict):
             raise _wrong(path, number, "has no metric")
         labels = {str(name): str(value) for name, value in metric.items() if value is not None}
         if counters.knows(labels.get("__name__", "")):
-            counters.add(labels, _values(path, number, one, time_ns or 0))
+            counters.add(labels, _values(path, number, entry, time_ns or 0))
     if counters.empty:
         raise CounterError(
             f"none of its {len(series)} series is a counter of a port",
@@ -151,7 +153,7 @@ class PortSeries:
     unknown: dict[str, None] = field(default_factory=dict)
 
     def knows(self, name: str) -> bool:
-        """Whether a metric is read; one that is not is noted."""
+        """Whether a metric is read. Others are noted."""
         if _target(name)[0] or name == _HOST or meaning_of(name) is not None:
             return True
         self.unknown.setdefault(name or "a series without a name")
@@ -249,19 +251,19 @@ def _series(path: Path) -> list[Any]:
             remedy=_REMEDY,
         )
     result = answer.get("data", {})
-    found = result.get("result") if isinstance(result, dict) else None
-    if not isinstance(found, list) or not found:
+    entries = result.get("result") if isinstance(result, dict) else None
+    if not isinstance(entries, list) or not entries:
         raise CounterError(
             "has no series", file=path, place="data.result", remedy="widen the time of the query"
         )
-    return found
+    return entries
 
 
 def _values(
-    path: Path, number: int, one: dict[str, Any], shift: int
+    path: Path, number: int, entry: dict[str, Any], shift: int
 ) -> list[tuple[int, int | float]]:
     """Times and values of one series."""
-    values = one.get("values") or ([one["value"]] if "value" in one else None)
+    values = entry.get("values") or ([entry["value"]] if "value" in entry else None)
     if not isinstance(values, list) or not values:
         raise _wrong(path, number, "has no values")
     out = []
@@ -312,20 +314,22 @@ def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | N
     used |= {label for label in _NODE if labels.get(label) == name}
     if labels["__name__"].startswith("node_qdisc_"):
         used.add("kind")
-    rest = tuple(sorted((key, value) for key, value in labels.items() if key not in used and value))
+    labels_left = tuple(
+        sorted((key, value) for key, value in labels.items() if key not in used and value)
+    )
     return (
         int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
-        DeviceIdentity(name, rest),
+        DeviceIdentity(name, labels_left),
         int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0,
         interface,
     )
 
 
 def _device_name(labels: Mapping[str, str]) -> str:
-    """Device of a series; each InfiniBand adapter of a host is one, named as by rdma-ndd."""
+    """Device of a series. Each InfiniBand adapter of a host is one, named as by rdma-ndd."""
     label, name = _first(labels, _NODE) or ("", "")
     if label == "instance":
-        # What the exporter listens on; one that reads switches does not run on them.
+        # The address of the exporter. An exporter that reads switches does not run on them.
         name = labels.get("guid") or re.sub(r":[0-9]{1,5}$", "", name)
     name = name or labels.get("guid", "")
     adapter = labels.get("device")

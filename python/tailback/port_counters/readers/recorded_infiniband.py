@@ -5,10 +5,10 @@ A line is one reading of one port::
     time_utc,node,iface,tx_bytes,tx_packets,xmit_wait,…,node_guid,rate
     2026-11-22T11:06:10.4Z,n1,mlx5_0/1,51615148,13197,90,…,b859:9f03:00c9:1a2c,100 Gb/sec (4X EDR)
 
-A port is found in the fabric by the GUID of its adapter; in recordings without GUIDs by host and
-port number, if the host has one adapter. Only adapters are counted: no port of a switch is in it.
-Data are bytes (the recorder multiplies the device's words of four octets), ``xmit_wait`` is in
-ticks of the device.
+A port is found in the fabric by the GUID of its adapter. In recordings without GUIDs it is found by
+host and port number, if the host has one adapter. Only adapters are counted: no port of a switch is
+in it. Data are bytes (the recorder multiplies the device's words of four octets), ``xmit_wait`` is
+in ticks of the device.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         device=pl.when(pl.col("node_guid") == 0).then("device"),
     )
     frame, devices = identified(frame, {"device": "device"})
-    # The recorder shortens the name; the packets were marked before they arrived.
+    # The recorder shortens the name. The packets were marked before they arrived.
     counter = pl.col("counter").replace("ecn_marked", "np_ecn_marked_roce_packets")
     events = events_of_table(table, frame, names).with_columns(counter)
     ticks = [
@@ -136,12 +136,12 @@ def _guids(table: Delimited) -> pl.Series:
     if "guid" not in table.header:
         return pl.Series([0], dtype=pl.UInt64).new_from_index(0, table.rows.height)
     text = table.rows["guid"]
-    known = {
-        one: int(one.replace(":", ""), 16)
-        for one in text.unique().drop_nulls().to_list()
-        if _GUID.fullmatch(one)
+    guid_of = {
+        guid: int(guid.replace(":", ""), 16)
+        for guid in text.unique().drop_nulls().to_list()
+        if _GUID.fullmatch(guid)
     }
-    out = text.replace_strict(known, default=None, return_dtype=pl.UInt64)
+    out = text.replace_strict(guid_of, default=None, return_dtype=pl.UInt64)
     _refuse(table, "guid", out.is_null() & text.is_not_null(), "a GUID like b859:9f03:00c9:1a2c")
     return out.fill_null(0)
 
@@ -151,17 +151,17 @@ def _rates(table: Delimited) -> pl.Series:
     if "rate" not in table.header:
         return pl.Series([None], dtype=pl.Float64).new_from_index(0, table.rows.height)
     text = table.rows["rate"]
-    found = {one: _RATE.fullmatch(one) for one in text.unique().drop_nulls().to_list()}
-    known = {one: data_rate_gbps(m["width"], m["speed"]) for one, m in found.items() if m}
-    return text.replace_strict(known, default=None, return_dtype=pl.Float64)
+    rate_of = {rate: _RATE.fullmatch(rate) for rate in text.unique().drop_nulls().to_list()}
+    gbps_of = {rate: data_rate_gbps(m["width"], m["speed"]) for rate, m in rate_of.items() if m}
+    return text.replace_strict(gbps_of, default=None, return_dtype=pl.Float64)
 
 
 def _lanes(table: Delimited) -> list[int]:
     """Active lanes of each row's port, 0 where unknown."""
     if "rate" not in table.header:
         return [0] * table.rows.height
-    found = (_RATE.fullmatch(text or "") for text in table.rows["rate"])
-    return [WIDTHS.get(match["width"].lower(), 0) if match else 0 for match in found]
+    matches = (_RATE.fullmatch(text or "") for text in table.rows["rate"])
+    return [WIDTHS.get(match["width"].lower(), 0) if match else 0 for match in matches]
 
 
 def _refuse(table: Delimited, role: str, bad: pl.Series, wanted: str) -> None:

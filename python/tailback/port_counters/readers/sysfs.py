@@ -1,7 +1,7 @@
 """A sysfs tree of InfiniBand devices: ``/sys/class/infiniband`` or a copy of it.
 
 ``<device>/ports/<n>/counters/port_xmit_wait`` and its neighbours hold one number each. Where the
-driver has no value, the file contains ``N/A (no PMA)`` or cannot be read: that value is null and
+driver has no value, the file contains ``N/A (no PMA)`` or cannot be read. That value is null and
 flagged, and the other ports are still read.
 """
 
@@ -139,11 +139,11 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
             notes.append(f"{device.name} port {port.name}: no {files[-1].split('/')[-1]}")
             continue
         row[column] = min(value * worth, U64_MAX)
-    known = {name for files, _ in _FILES.values() for name in files}
+    used_files = {name for files, _ in _FILES.values() for name in files}
     for folder in ("counters", "counters_ext", "hw_counters"):
         names = sorted(p.name for p in (port / folder).glob("*") if p.is_file())
         for name in names:
-            if f"{folder}/{name}" in known:
+            if f"{folder}/{name}" in used_files:
                 continue
             if meaning_of(name) is None:
                 unknown.setdefault(name)

@@ -1,4 +1,4 @@
-"""Files near to port counters that no reader reads: what they are, and what to give instead."""
+"""Files similar to port counters that no reader reads: their kind, and what to give instead."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def refusal(path: Path) -> CounterError:
             place=f"line {line}",
             remedy="keep the line perfquery prints above them: # Port counters: Lid 2 port 1 …",
         )
-    if (error := _lacking(path, start)) is not None:
+    if (error := _missing_columns_error(path, start)) is not None:
         return error
     return CounterError(
         "no reader recognises this format",
@@ -62,7 +62,7 @@ def refusal(path: Path) -> CounterError:
     )
 
 
-def _lacking(path: Path, start: str) -> CounterError | None:
+def _missing_columns_error(path: Path, start: str) -> CounterError | None:
     """The error for a CSV with some of the columns of counters of interfaces."""
     roles = header_of(start, ALIASES) or {}
     lacking = [role for role in NEEDED if role not in roles]

@@ -26,12 +26,14 @@ FONT_SIZE = 7.5
 @figure("back_pressure")
 def back_pressure(case: FigureCase, options: Options) -> Figure | None:
     """Who blocks whom: saturated links below, what waits for them above, calls and ranks on top."""
-    found = case.attribution
-    if found is None or found.flame.value <= 0:
+    attribution = case.attribution
+    if attribution is None or attribution.flame.value <= 0:
         return None
-    unit, scale = ("packets", 1.0) if found.unit == "packets" else time_unit(found.flame.value)
-    kinds = prune_frames(by_kind(found.flame), ROOTS, MIN_SHARE * found.flame.value)
-    places = Frame("all", "all", children=found.flame.children[:ROOTS])
+    unit, scale = (
+        ("packets", 1.0) if attribution.unit == "packets" else time_unit(attribution.flame.value)
+    )
+    kinds = prune_frames(by_kind(attribution.flame), ROOTS, MIN_SHARE * attribution.flame.value)
+    places = Frame("all", "all", children=attribution.flame.children[:ROOTS])
     places.value = sum(child.value for child in places.children)
     flames = [kinds, prune_frames(places, ROOTS, MIN_SHARE * places.value)]
     deep = [_depth(flame) - 1 for flame in flames]
@@ -40,7 +42,7 @@ def back_pressure(case: FigureCase, options: Options) -> Figure | None:
     for axes, flame, rows in zip(panels, flames, deep, strict=True):
         left = 0.0
         for child in flame.children:
-            _draw(axes, child, left, 0, scale, 72 * 0.94 * WIDE / (flame.value / scale))
+            _draw_flame(axes, child, left, 0, scale, 72 * 0.94 * WIDE / (flame.value / scale))
             left += child.value
         axes.set_xlim(0, flame.value / scale)
         axes.set_ylim(0, rows)
@@ -48,11 +50,11 @@ def back_pressure(case: FigureCase, options: Options) -> Figure | None:
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x", color=FAINT)
     panels[0].set_title("saturated links joined by tier")
-    share, count = percent(places.value / found.flame.value), len(places.children)
+    share, count = percent(places.value / attribution.flame.value), len(places.children)
     panels[1].set_title(f"the {count} saturated links with most of it ({share}), one by one")
     what = (
         f"stall, {unit}: time beyond free flow, summed over messages"
-        if found.unit == "ps"
+        if attribution.unit == "ps"
         else "congested packets (no message log: no times and no ranks)"
     )
     panels[1].set_xlabel(
@@ -66,7 +68,7 @@ def _depth(frame: Frame) -> int:
     return 1 + max((_depth(child) for child in frame.children), default=0)
 
 
-def _draw(
+def _draw_flame(
     axes: Axes, frame: Frame, left: float, row: int, scale: float, points_a_unit: float
 ) -> None:
     """Draw a frame at ``left`` (in its unit of value) and everything that waits on it above it."""
@@ -86,7 +88,7 @@ def _draw(
     )
     letters = int(width * points_a_unit / POINTS_A_LETTER) - 1
     if letters >= 4:
-        dark = float(luminance(table("stall", 9)[_shade(row)][None, :])[0]) < 0.35
+        dark = float(luminance(table("stall", 9)[_shade_colour(row)][None, :])[0]) < 0.35
         axes.text(
             left / scale + 0.4 * POINTS_A_LETTER / points_a_unit,
             row + 0.5,
@@ -97,12 +99,12 @@ def _draw(
             color="white" if frame.link >= 0 and dark else INK,
         )
     for child in frame.children:
-        _draw(axes, child, left, row + 1, scale, points_a_unit)
+        _draw_flame(axes, child, left, row + 1, scale, points_a_unit)
         left += child.value
 
 
-def _shade(row: int) -> int:
-    """Saturated links are darkest; what waits further up is lighter."""
+def _shade_colour(row: int) -> int:
+    """Saturated links are darkest, and waiting links are lighter the further up they are."""
     return max(6 - row, 3)
 
 
@@ -110,5 +112,5 @@ def _colour(frame: Frame, row: int) -> str | tuple[float, ...]:
     if frame.link < 0 and frame.kind == "link":
         return MUTED + "55"
     if frame.kind == "link":
-        return tuple(table("stall", 9)[_shade(row)] / 255.0)
+        return tuple(table("stall", 9)[_shade_colour(row)] / 255.0)
     return "#c3cad3" if frame.kind == "line" else "#e8ebef"

@@ -23,13 +23,13 @@ def change_congested_fraction(case: FigureCase, options: Options) -> Figure | No
     both = compared(case)
     if both is None:
         return None
-    found = link_change(*both, options.phase)
-    whole = link_change(*both).weight[both[0].layout.halves]
+    change = link_change(*both, options.phase)
+    total_weight = link_change(*both).weight[both[0].layout.halves]
     what = "whole runs" if options.phase is None else f"phase {shorten(options.phase, 40)}"
     shading = Shading(
-        found.value,
-        np.nan_to_num(found.weight),
-        float(whole.max(initial=0)),
+        change.value,
+        np.nan_to_num(change.weight),
+        float(total_weight.max(initial=0)),
         CHANGE,
         "change of the congested fraction, after − before (−1 to 1)",
         f"{what}.  Dashed: less than before.",

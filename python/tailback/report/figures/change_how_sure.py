@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @figure("change_how_sure")
 def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     """May the differences be trusted: changes of links in units of their standard error."""
-    found = link_deviations(case)
-    if found is None:
+    deviations = link_deviations(case)
+    if deviations is None:
         return None
-    score = found.score
+    score = deviations.score
     drawn = canvas(6.4, 3.2)
     axes = drawn.add_subplot()
     edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 65)
@@ -38,10 +38,11 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     )
     for edge in (-1.96, 1.96):
         axes.axvline(edge, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
-    axes.set_title(found.title, fontsize=9, fontweight="normal")
+    axes.set_title(deviations.title, fontsize=9, fontweight="normal")
     axes.set_xlabel(
         "change of the congested fraction in standard errors (ends: and beyond);\n"
-        f"links with {MIN_SAMPLES} or more hop samples in both runs" + _without(found.without_error)
+        f"links with {MIN_SAMPLES} or more hop samples in both runs"
+        + _uncongested_note(deviations.without_error)
     )
     axes.set_ylabel("links")
     axes.grid(axis="y", color=FAINT)
@@ -49,8 +50,8 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     return drawn
 
 
-def _without(number: int) -> str:
-    """What is said of links without a congested sample in either run: they have no such error."""
+def _uncongested_note(number: int) -> str:
+    """Sentence on links without a congested sample in either run, which have no standard error."""
     if not number:
         return ""
     return f";\nleft out: {counted(number, 'link', ',')} without a congested sample in either run"

@@ -54,20 +54,23 @@ def aligned(before: Timeline, after: Timeline) -> tuple[Timeline, Timeline]:
     """The same courses in equally many frames, so that frames are equal shares of their time."""
     frames = min(before.frames, after.frames)
     return tuple(  # type: ignore[return-value]
-        one if one.frames == frames else Timeline(one.evidence, frames) for one in (before, after)
+        timeline if timeline.frames == frames else Timeline(timeline.evidence, frames)
+        for timeline in (before, after)
     )
 
 
 def band_changes(before: Timeline, after: Timeline) -> list[TimelineBand]:
     """Bands of two aligned courses with the change of their cells.
 
-    A row that one run does not use in a frame counts as 0 there; NaN where neither uses it, or
-    where one has samples but too few.
+    A row that one run does not use in a frame counts as 0 there. It is NaN where neither run uses
+    it, or where one has too few samples.
     """
     out = []
-    for one, other in zip(before.bands, after.bands, strict=True):
-        cells = [np.where(band.used, band.cells, 0.0) for band in (one, other)]
-        used = one.used | other.used
+    for earlier, other in zip(before.bands, after.bands, strict=True):
+        cells = [np.where(band.used, band.cells, 0.0) for band in (earlier, other)]
+        used = earlier.used | other.used
         change = np.where(used, cells[1] - cells[0], np.nan)
-        out.append(TimelineBand(one.tier, one.direction, change, one.links, one.row, used))
+        out.append(
+            TimelineBand(earlier.tier, earlier.direction, change, earlier.links, earlier.row, used)
+        )
     return out

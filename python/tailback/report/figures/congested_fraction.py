@@ -38,15 +38,15 @@ THICKNESSES = 12
 
 @dataclass(frozen=True, eq=False)
 class Shading:
-    """What a drawing of the fabric shows on each link.
+    """Values and colours of the links in a drawing of the fabric.
 
     Attributes:
         value: Shade of each link, shape (L,), NaN for no data.
         weight: Packets through each link, shape (L,): the width.
         most: Packets of the widest line.
         quantity: Scale of the values.
-        label: What the scale means, with its unit.
-        words: What the drawing shows, in front of how to read it.
+        label: Label of the scale, with its unit.
+        words: Subject of the drawing, written before the legend.
     """
 
     value: NDArray[np.float64]
@@ -61,8 +61,8 @@ class Shading:
 def congested_fraction(case: FigureCase, options: Options) -> Figure | None:
     """Where packets met congestion: tiers in rows, pods in columns, hosts under their leaf."""
     evidence = options.evidence(case)
-    whole = case.observed.load().weight
-    most = float(whole[case.observed.layout.halves].max(initial=0))
+    weight = case.observed.load().weight
+    most = float(weight[case.observed.layout.halves].max(initial=0))
     return draw_fabric(evidence, shading_of(evidence, options.phase, most), options.compact)
 
 
@@ -89,7 +89,7 @@ def draw_fabric(evidence: FigureData, shading: Shading, compact: bool) -> Figure
     drawn = canvas(wide, min(max(0.24 * tall, 3.2), 7.5))
     axes = drawn.add_subplot()
     draw_links(axes, evidence, shading, compact)
-    _legend(drawn, axes, shading)
+    _draw_legend(drawn, axes, shading)
     return drawn
 
 
@@ -119,9 +119,9 @@ def draw_links(axes: Axes, evidence: FigureData, shading: Shading, compact: bool
     """Draw the links, hosts and switches on separate axes, without a legend."""
     layout = evidence.layout
     bare(axes)
-    _edges(axes, layout, shading)
-    _hosts(axes, evidence, shading, compact)
-    _switches(axes, layout)
+    _draw_links(axes, layout, shading)
+    _draw_hosts(axes, evidence, shading, compact)
+    _draw_switches(axes, layout)
     axes.set_xlim(-0.9, layout.width + 0.9)
     axes.set_ylim(
         -HOST_TOP - layout.node_rows * HOST_HEIGHT - 1.6, (layout.tiers - 1) * TIER_HEIGHT + 1.0
@@ -134,7 +134,7 @@ def line_widths(weight: NDArray[np.float64], most: float) -> NDArray[np.float64]
     return np.asarray(low + (high - low) * np.sqrt(np.clip(weight / max(most, 1.0), 0, 1)))
 
 
-def _edges(axes: Axes, layout: FabricLayout, shading: Shading) -> None:
+def _draw_links(axes: Axes, layout: FabricLayout, shading: Shading) -> None:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -167,7 +167,7 @@ def _edges(axes: Axes, layout: FabricLayout, shading: Shading) -> None:
         )
 
 
-def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
+def _draw_hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
     """Boxes shaded by the ejection link of their node; hatched where it was never sampled."""
     from matplotlib.collections import PolyCollection
 
@@ -179,11 +179,11 @@ def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) ->
     left, top = layout.node_x[placed], -HOST_TOP - layout.node_row[placed] * HOST_HEIGHT
     right, bottom = left + 0.92 * layout.node_width, top - 0.86 * HOST_HEIGHT
     boxes = np.stack([left, bottom, right, bottom, right, top, left, top], axis=1).reshape(-1, 4, 2)
-    known = ~np.isnan(shade[placed])
+    has_estimate = ~np.isnan(shade[placed])
     axes.add_collection(
         PolyCollection(
-            list(boxes[known]),
-            array=shade[placed][known],
+            list(boxes[has_estimate]),
+            array=shade[placed][has_estimate],
             cmap=colormap(shading.quantity),
             norm=norm(shading.quantity),
             edgecolors="none",
@@ -193,7 +193,7 @@ def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) ->
     )
     axes.add_collection(
         PolyCollection(
-            list(boxes[~known]),
+            list(boxes[~has_estimate]),
             facecolors=NO_DATA,
             edgecolors=NO_DATA_HATCH,
             linewidths=0.25,
@@ -203,7 +203,7 @@ def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) ->
     )
 
 
-def _switches(axes: Axes, layout: FabricLayout) -> None:
+def _draw_switches(axes: Axes, layout: FabricLayout) -> None:
     size = float(np.clip(1100 / max(layout.width, 1), 7, 46))
     axes.scatter(
         layout.switch_x,
@@ -237,7 +237,7 @@ def _switches(axes: Axes, layout: FabricLayout) -> None:
     axes.text(-0.9, (bottom - HOST_TOP) / 2, "hosts ", ha="right", va="center", fontsize=8.5)
 
 
-def _legend(drawn: Figure, axes: Axes, shading: Shading) -> None:
+def _draw_legend(drawn: Figure, axes: Axes, shading: Shading) -> None:
     from matplotlib.cm import ScalarMappable
 
     bar = drawn.colorbar(

@@ -51,8 +51,8 @@ class Block:
 def blocks(evidence: FigureData) -> list[list[Block]]:
     """All links as bands of blocks, the top tier first, injection links last.
 
-    A link stands at the switch and port it leaves; the injection link of a host, which leaves no
-    switch, is shown in a separate band at the port at which it arrives.
+    A link is drawn at the switch and port it leaves. The injection link of a host leaves no switch.
+    A separate band shows it at the port at which it arrives.
     """
     tables = evidence.run.tables
     tier = tables["switches"]["tier"].to_numpy().astype(np.int64)
@@ -120,7 +120,7 @@ def draw_raster(
         evidence: The run whose links they are.
         value: The values.
         quantity: Their colour scale.
-        label: What the scale means, with its unit.
+        label: Label of the scale, with its unit.
     """
     lines = [
         band[start : start + ACROSS]

@@ -35,7 +35,7 @@ def how_sure(case: FigureCase, options: Options) -> Figure | None:
         return None
     drawn = canvas(9.2, 3.7)
     left, right = drawn.subplots(1, 2)
-    _histogram(left, evidence)
+    _draw_histogram(left, evidence)
     if evidence.truth is None:
         right.set_axis_off()
         right.text(
@@ -46,11 +46,11 @@ def how_sure(case: FigureCase, options: Options) -> Figure | None:
             color=MUTED,
         )
     else:
-        _scatter(right, evidence)
+        _draw_scatter(right, evidence)
     return drawn
 
 
-def _histogram(axes: Axes, evidence: FigureData) -> None:
+def _draw_histogram(axes: Axes, evidence: FigureData) -> None:
     samples = evidence.load().samples
     top = max(int(np.ceil(np.log2(max(samples.max(), 2)))), 1)
     edges = 2.0 ** np.arange(top + 1)
@@ -125,14 +125,14 @@ def coverage(evidence: FigureData) -> Coverage | None:
     if evidence.truth is None:
         return None
     truth = evidence.truth
-    found = link_estimates(evidence.samples, hashed=evidence.hashed, shared=evidence.shared)
-    found = found.filter(pl.col("samples") >= MIN_SAMPLES).sort("link")
-    links = found["link"].to_numpy().astype(np.int64)
+    estimates = link_estimates(evidence.samples, hashed=evidence.hashed, shared=evidence.shared)
+    estimates = estimates.filter(pl.col("samples") >= MIN_SAMPLES).sort("link")
+    links = estimates["link"].to_numpy().astype(np.int64)
     crossed = truth.observed_packets[links] > 0
-    links, found = links[crossed], found.filter(pl.Series(crossed))
+    links, estimates = links[crossed], estimates.filter(pl.Series(crossed))
     real = truth.observed_congested[links] / truth.observed_packets[links]
     estimate, low, high = (
-        found[name].to_numpy() for name in ("fraction", "fraction_low", "fraction_high")
+        estimates[name].to_numpy() for name in ("fraction", "fraction_low", "fraction_high")
     )
     return Coverage(links, real, estimate, low, high)
 
@@ -142,27 +142,27 @@ def shown_coverage(evidence: FigureData) -> Coverage | None:
     if evidence.truth is None:
         return None
     truth, load = evidence.truth, evidence.load()
-    found = load.shrunk
-    assert found is not None  # a load of links
+    shrunk = load.shrunk
+    assert shrunk is not None  # a load of links
     links = np.flatnonzero(~np.isnan(load.fraction) & (truth.observed_packets > 0))
     real = truth.observed_congested[links] / truth.observed_packets[links]
-    return Coverage(links, real, found.value[links], found.low[links], found.high[links])
+    return Coverage(links, real, shrunk.value[links], shrunk.low[links], shrunk.high[links])
 
 
-def _scatter(axes: Axes, evidence: FigureData) -> None:
-    found = shown_coverage(evidence)
-    assert found is not None  # the caller saw the truth
+def _draw_scatter(axes: Axes, evidence: FigureData) -> None:
+    intervals = shown_coverage(evidence)
+    assert intervals is not None  # the caller saw the truth
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, zorder=1)
-    order = np.argsort(found.truth, kind="stable")
+    order = np.argsort(intervals.truth, kind="stable")
     shown = order[:: max(1, -(-len(order) // POINTS))]
-    for tier in sorted(set(evidence.tier[found.links].tolist())):
-        mine = shown[evidence.tier[found.links[shown]] == tier]
+    for tier in sorted(set(evidence.tier[intervals.links].tolist())):
+        mine = shown[evidence.tier[intervals.links[shown]] == tier]
         colour = TIER_COLOURS[tier % len(TIER_COLOURS)]
-        at = found.estimate[mine]
+        at = intervals.estimate[mine]
         # Noise of hashed samples may put the estimate outside its interval, which is within 0-1.
-        arms = np.maximum([at - found.low[mine], found.high[mine] - at], 0.0)
+        arms = np.maximum([at - intervals.low[mine], intervals.high[mine] - at], 0.0)
         axes.errorbar(
-            found.truth[mine],
+            intervals.truth[mine],
             at,
             yerr=arms,
             fmt="o",
@@ -174,9 +174,9 @@ def _scatter(axes: Axes, evidence: FigureData) -> None:
             zorder=2,
             markeredgewidth=0,
         )
-    said, short = coverage_sentence(evidence)
-    said = said.replace(": ", ":\n", 1).replace("; ", "\n")
-    axes.set_title(said, fontsize=7.5, color=RED if short else INK)
+    sentence, short = coverage_sentence(evidence)
+    sentence = sentence.replace(": ", ":\n", 1).replace("; ", "\n")
+    axes.set_title(sentence, fontsize=7.5, color=RED if short else INK)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_aspect("equal")
@@ -195,12 +195,12 @@ def coverage_sentence(evidence: FigureData) -> tuple[str, bool]:
         ("links by their own samples", coverage(evidence)),
         ("links with the evidence of their bundles", shown_coverage(evidence)),
     )
-    for what, found in counted:
-        assert found is not None  # the caller saw the truth
-        met = found.congested
+    for what, intervals in counted:
+        assert intervals is not None  # the caller saw the truth
+        met = intervals.congested
         if not met.any():
             continue
-        share = float(found.inside[met].mean())
+        share = float(intervals.inside[met].mean())
         chance = 2.0 * (PROMISE * (1 - PROMISE) / int(met.sum())) ** 0.5
         short = short or share < PROMISE - chance
         parts.append(f"{percent(share, 1)} of {int(met.sum()):,} {what}")

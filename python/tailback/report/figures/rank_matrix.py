@@ -87,8 +87,8 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
         remedy = case.diagnosis.remedy if case.diagnosis else None
         name = remedy.name if remedy and remedy.name else _placement(case.after)
         runs.append((f"{names[1]}: {shorten(name, 28)}", case.after))
-    found = [(title, binned(evidence)) for title, evidence in runs]
-    panels = [(title, part) for title, part in found if part is not None]
+    matrices = [(title, binned(evidence)) for title, evidence in runs]
+    panels = [(title, part) for title, part in matrices if part is not None]
     if not panels:
         return None
     most = max(float(part[0].max()) for _, part in panels)
@@ -97,7 +97,7 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     drawn = canvas(4.7 * len(panels) + 0.2, 5.2)
     axes = drawn.subplots(1, len(panels), squeeze=False)[0]
     for at, (title, part) in zip(axes, panels, strict=True):
-        _panel(at, *part, norm)
+        _draw_panel(at, *part, norm)
         at.set_title(title)
     axes[0].set_ylabel("sending rank, in order of its host")
     bar = drawn.colorbar(
@@ -129,8 +129,10 @@ def binned(evidence: FigureData) -> tuple[NDArray[np.float64], RankOrder] | None
     """
     order = order_of(evidence)
     messages = evidence.run.tables["messages"]
-    whole = messages.with_columns(size_bytes=pl.col("size_bytes") * copies(evidence.run.tables))
-    pairs = whole.group_by("src_rank", "dst_rank").agg(pl.col("size_bytes").sum())
+    messages_of_all = messages.with_columns(
+        size_bytes=pl.col("size_bytes") * copies(evidence.run.tables)
+    )
+    pairs = messages_of_all.group_by("src_rank", "dst_rank").agg(pl.col("size_bytes").sum())
     place = pl.DataFrame({"rank": order.rank.astype(np.uint32), "cell": order.cell})
     pairs = pairs.join(place, left_on="src_rank", right_on="rank").join(
         place, left_on="dst_rank", right_on="rank", suffix="_dst"
@@ -143,7 +145,7 @@ def binned(evidence: FigureData) -> tuple[NDArray[np.float64], RankOrder] | None
     return cells, order
 
 
-def _panel(axes: Axes, cells: NDArray[np.float64], order: RankOrder, norm: LogNorm) -> None:
+def _draw_panel(axes: Axes, cells: NDArray[np.float64], order: RankOrder, norm: LogNorm) -> None:
     count = len(order.rank)
     axes.imshow(
         np.ma.masked_equal(cells, 0),

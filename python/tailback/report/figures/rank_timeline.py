@@ -22,27 +22,29 @@ def rank_timeline(case: FigureCase, _options: Options) -> Figure | None:
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.patches import Patch
 
-    found = case.ranks
-    if found is None:
+    timeline = case.ranks
+    if timeline is None:
         return None
-    rows = len(found.hosts)
+    rows = len(timeline.hosts)
     drawn = canvas(9.2, 1.5 + min(max(0.09 * rows, 0.9), 5.0))
     axes = drawn.subplots()
-    unit, scale = time_unit(float(found.edges_ps[-1]))
-    colours = ListedColormap([KIND_COLOURS[kind] for kind in found.kinds])
+    unit, scale = time_unit(float(timeline.edges_ps[-1]))
+    colours = ListedColormap([KIND_COLOURS[kind] for kind in timeline.kinds])
     axes.pcolormesh(
-        found.edges_ps / scale,
-        found.first_rank,
-        np.argmax(found.spent_ps, axis=0),
+        timeline.edges_ps / scale,
+        timeline.first_rank,
+        np.argmax(timeline.spent_ps, axis=0),
         cmap=colours,
-        norm=BoundaryNorm(np.arange(len(found.kinds) + 1) - 0.5, len(found.kinds)),
+        norm=BoundaryNorm(np.arange(len(timeline.kinds) + 1) - 0.5, len(timeline.kinds)),
         rasterized=True,
     )
     axes.invert_yaxis()
     axes.set_ylabel("rank")
     axes.set_xlabel(f"measured time since the first rank began, {unit}")
     drawn.legend(
-        handles=[Patch(color=KIND_COLOURS[kind], label=PART_NAMES[kind]) for kind in found.kinds],
+        handles=[
+            Patch(color=KIND_COLOURS[kind], label=PART_NAMES[kind]) for kind in timeline.kinds
+        ],
         loc="outside lower center",
         ncols=4,
         fontsize=8,

@@ -43,7 +43,7 @@ def torus_rings(case: FigureCase, options: Options) -> Figure | None:
             axes = drawn.add_subplot(grid[dimension, side * each : (side + 1) * each])
             every.append(axes)
             cells = rings(evidence, value, dims, dimension, step)
-            _show(axes, cells)
+            _draw_slice(axes, cells)
             name = AXES[dimension]
             axes.set_title(f"{name}{'+' if step > 0 else '-'}: {len(cells)} rings")
             axes.set_xlabel(f"position along {name}")
@@ -54,7 +54,7 @@ def torus_rings(case: FigureCase, options: Options) -> Figure | None:
     for place, (number, cells) in enumerate(chosen):
         axes = drawn.add_subplot(grid[len(dims), 2 * place : 2 * place + 2])
         every.append(axes)
-        _show(axes, cells)
+        _draw_slice(axes, cells)
         axes.set_title(_slice_name(number, dims), fontsize=7.5, fontweight="normal")
         axes.set_xticks([])
         axes.set_yticks([])
@@ -141,7 +141,7 @@ def _slice_name(number: int, dims: list[int]) -> str:
     return ", ".join(parts) or "all"
 
 
-def _show(axes: Axes, cells: NDArray[np.float64]) -> None:
+def _draw_slice(axes: Axes, cells: NDArray[np.float64]) -> None:
     axes.set_facecolor(NO_DATA)
     axes.imshow(
         np.ma.masked_invalid(cells),

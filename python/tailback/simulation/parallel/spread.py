@@ -40,14 +40,14 @@ def serve(folder: Path, _number: int = 0, *, idle_s: float = IDLE_S) -> None:
         RunError: The folder belongs to another user or is open to others, or this version cannot
             read the scenario in it.
     """
-    opened = _opened(folder, idle_s)
+    opened = _wait_for_folder(folder, idle_s)
     if opened is None:
         return
     with closing(opened[0]):
         work(opened[0], make_simulation(opened[1], threads=1), idle_s)
 
 
-def _opened(folder: Path, idle_s: float) -> tuple[PrivateFolder, PreparedScenario] | None:
+def _wait_for_folder(folder: Path, idle_s: float) -> tuple[PrivateFolder, PreparedScenario] | None:
     """The folder with its scenario, once it is written; None if it does not appear."""
     began = seen = time.monotonic()
     while True:

@@ -1,8 +1,8 @@
 """Simulations of a diagnosis as files in a folder, for workers on any machine that sees it.
 
-The diagnosis writes each change that it will need as a task; workers claim tasks by renaming them,
-and write the runs (:mod:`tailback.simulation.parallel.spread`). A worker that no longer renews its
-claim is taken for dead, and the diagnosis does its task. A simulation is a function of scenario,
+The diagnosis writes each change that it will need as a task. Workers claim tasks by renaming them,
+and write the runs (:mod:`tailback.simulation.parallel.spread`). A worker that stops renewing its
+claim is considered dead, and the diagnosis does its task. A simulation is a function of scenario,
 change and seed, so it does not matter who does it, or whether two do.
 """
 
@@ -78,7 +78,7 @@ class TaskFiles:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a worker made of a task.
+    """Result of a task.
 
     Attributes:
         run: The run; None if the worker could not simulate it.
@@ -251,8 +251,8 @@ class _Renewal:
 # --- tasks as bytes ----------------------------------------------------------------------------
 
 # Scenarios, changes and runs are JSON and arrays in one file of NumPy's ``.npz`` format. It names
-# no class: the type that the reader asks for decides what is built. From a hostile file it builds
-# at worst an object of that type with other numbers.
+# no class. The reader requests a type and builds an object of that type. From a hostile file it
+# builds at worst an object of that type with other numbers.
 
 T = TypeVar("T")
 
@@ -272,7 +272,7 @@ _DAMAGED = (
     zlib.error,
     pl.exceptions.PolarsError,
 )
-"""What NumPy, JSON, Pydantic and Polars raise for bytes that are not theirs."""
+"""Exceptions of NumPy, JSON, Pydantic and Polars for bytes of another format."""
 
 
 class TaskDataError(ValueError):
@@ -310,7 +310,7 @@ def decode(data: bytes, expected: type[T]) -> T:
         return cast(T, decoder.value(content["value"], expected))
     except _DAMAGED as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise TaskDataError(f"no data of type {_name(expected)}: {lines[0][:200]}") from None
+        raise TaskDataError(f"no data of type {_type_name(expected)}: {lines[0][:200]}") from None
 
 
 class _Encoder:
@@ -335,9 +335,9 @@ class _Encoder:
             return {"dict": [[self.tree(key), self.tree(entry)] for key, entry in value.items()]}
         if isinstance(value, list | tuple):
             return [self.tree(entry) for entry in value]
-        known = self._shared.get(id(value))
-        if known is not None:
-            return {"is": known[1]}
+        shared = self._shared.get(id(value))
+        if shared is not None:
+            return {"is": shared[1]}
         # The object is kept as well: the address of a dead one would be used again.
         self._shared[id(value)] = value, len(self._shared)
         return {"new": self._new(value)}
@@ -416,10 +416,10 @@ class _Decoder:
     def _shared_object(self, tree: Any, expected: Any, origin: Any) -> Any:
         kind = origin or expected
         if "is" in tree:
-            known = self._shared[tree["is"]]
-            return _require(isinstance(known, kind), expected, known)
+            shared = self._shared[tree["is"]]
+            return _require(isinstance(shared, kind), expected, shared)
         number = len(self._shared)
-        # Numbers go by the order in which objects begin, as in the encoder.
+        # Objects are numbered in the order in which they begin, as in the encoder.
         self._shared[number] = None
         self._shared[number] = built = self._new(tree["new"], expected, kind)
         return built
@@ -451,9 +451,9 @@ def _hints(kind: type) -> dict[str, Any]:
 def _require(valid: bool, expected: Any, value: Any = None) -> Any:
     """``value``, if it is valid."""
     if not valid:
-        raise TaskDataError(f"no {_name(expected)}")
+        raise TaskDataError(f"no {_type_name(expected)}")
     return value
 
 
-def _name(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return str(getattr(kind, "__name__", kind))

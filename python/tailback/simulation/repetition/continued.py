@@ -1,8 +1,8 @@
 """Simulates one job and leaves out its repeated steps as soon as they are stationary.
 
 The engine asks at several steps of each stretch whether the steps so far are stationary
-(:mod:`tailback.simulation.repetition.step_times`). Then all ranks continue behind the stretch;
-otherwise the simulation simply goes on, so that an attempt in vain costs the tests alone.
+(:mod:`tailback.simulation.repetition.step_times`). Then all ranks continue after the stretch.
+Otherwise the simulation goes on, and a failed attempt costs only the tests.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class StepChecks:
         count: Number of steps.
         first: First reported step and step of the first check.
         decide: Called with the step of each rank, the messages of the reported steps and the
-            traffic of links so far by mark (the window is the mark minus 1); returns the first step
-            to leave out, the first one after those, and the next check or None.
-        label_offset: If the program is one step, the number that is added to the labels of each of
-            its ``count`` repetitions; None if it has all steps.
+            traffic of links so far by mark (the window is the mark minus 1). It returns the first
+            step to leave out, the first one after those, and the next check or None.
+        label_offset: If the program is one step, the offset of the labels of each of its ``count``
+            repetitions. None if it has all steps.
     """
 
     bounds: NDArray[np.uint64]
@@ -162,7 +162,7 @@ class _Attempt:
     def decide(
         self, rank_step: NDArray[np.uint32], messages: Columns, traffic: Columns
     ) -> tuple[int, int, tuple[int, int] | None]:
-        """What to leave out at the current check, and the next one."""
+        """Steps to leave out at the current check, and the next check."""
         stretch = self.pending[0]
         count = stretch.counts.pop(0)
         end = stretch.first + stretch.kept
@@ -178,7 +178,7 @@ class _Attempt:
             if at - stretch.first > 2 * count:
                 self.reason = "ranks run ahead of others"
         else:
-            result = self._result(stretch, count, cut, messages, traffic)
+            result = self._extrapolate_stretch(stretch, count, cut, messages, traffic)
             if result is not None and not result.why_not:
                 self.found[stretch.segment] = (cut, result)
                 self.pending.pop(0)
@@ -189,28 +189,28 @@ class _Attempt:
             self.pending.pop(0)
         return 0, 0, self.next_check()
 
-    def _result(
+    def _extrapolate_stretch(
         self, stretch: _StretchChecks, count: int, cut: Cut, messages: Columns, traffic: Columns
     ) -> RoundResult | None:
         """Extrapolation from the steps so far; None if earlier messages are on their way."""
-        own = self.messages[:, stretch.first : stretch.first + count + 1]
-        sent = own[:, -1] - own[:, 0]
-        bounds = own - own[:, :1] + (np.cumsum(sent) - sent)[:, None]
+        messages_before = self.messages[:, stretch.first : stretch.first + count + 1]
+        sent = messages_before[:, -1] - messages_before[:, 0]
+        bounds = messages_before - messages_before[:, :1] + (np.cumsum(sent) - sent)[:, None]
         times = StepTimes.of(bounds, messages)
         late = np.flatnonzero(np.asarray(messages["arrival_ps"]) == NEVER)
         rank = np.searchsorted(bounds[:, 0], late, side="right") - 1
         if (late < bounds[rank, -2]).any():
             return None
-        known = self.job.computations(stretch.stretch.begin, stretch.stretch.end, self.eager)
-        found = extrapolate_steps(times, cut.skipped, known, alone=True)
+        computations = self.job.computations(stretch.stretch.begin, stretch.stretch.end, self.eager)
+        extrapolation = extrapolate_steps(times, cut.skipped, computations, alone=True)
         if self.random_routing:
-            found = found.over_more_steps(count)
-        result = RoundResult(times, 0, found)
-        if found.why_not or not len(traffic["link"]):
+            extrapolation = extrapolation.over_more_steps(count)
+        result = RoundResult(times, 0, extrapolation)
+        if extrapolation.why_not or not len(traffic["link"]):
             return result
         marks = self.program.marks[0][stretch.first : stretch.first + stretch.kept]
         links = result.links(marks, cut.skipped, traffic, self.link_group)
-        return replace(result, found=found.unless(links))
+        return replace(result, found=extrapolation.unless(links))
 
 
 def simulate_continued(
@@ -249,12 +249,12 @@ def simulate_continued(
             kept = n_steps
         if kept * operations > LARGEST and checked:
             return "the program is too large to be simulated whole for an attempt"
-        pending = _checks(job, kept, checked, random_routing)
+        pending = _pending_checks(job, kept, checked, random_routing)
         if not pending:
             return "no job repeats enough equal steps"
-        measured = [(0, one.first, one.kept) for one in pending]
+        measured = [(0, check.first, check.kept) for check in pending]
         program = Round.of(
-            workload, [job], _cut_short(job, kept), measured, repeat=job.steps.is_repetition
+            workload, [job], _plan_skips(job, kept), measured, repeat=job.steps.is_repetition
         )
         attempt = _Attempt(job, program, eager, link_group, random_routing, pending)
         first = attempt.next_check()
@@ -287,11 +287,11 @@ def simulate_continued(
             ),
             attempt.reason,
         )
-    final, results = _as_simulated(program, attempt.found)
+    final, results = _drop_skipped_steps(program, attempt.found)
     return final.skipped_run(outcome, results, seed, one_in, link_group)
 
 
-def _checks(
+def _pending_checks(
     job: SteppedJob, kept: int, checked: Mapping[int, int], random_routing: bool
 ) -> list[_StretchChecks]:
     """The checks of a program with the first ``kept`` steps of each stretch.
@@ -316,23 +316,25 @@ def _checks(
     return out
 
 
-def _cut_short(job: SteppedJob, kept: int) -> list[PlannedSkip]:
-    """What a program with the first ``kept`` steps of each stretch lacks."""
+def _plan_skips(job: SteppedJob, kept: int) -> list[PlannedSkip]:
+    """Steps left out of a program with the first ``kept`` steps of each stretch."""
     return [
-        PlannedSkip((number,), {0: Cut(one.begin, one.begin + kept, one.n_steps - kept)}, 0, 0.0)
-        for number, one in enumerate(job.outline.segments)
-        if one.n_steps > kept
+        PlannedSkip(
+            (number,), {0: Cut(segment.begin, segment.begin + kept, segment.n_steps - kept)}, 0, 0.0
+        )
+        for number, segment in enumerate(job.outline.segments)
+        if segment.n_steps > kept
     ]
 
 
-def _as_simulated(
-    program: Round, found: dict[int, tuple[Cut, RoundResult]]
+def _drop_skipped_steps(
+    program: Round, extrapolations: dict[int, tuple[Cut, RoundResult]]
 ) -> tuple[Round, list[dict[int, RoundResult]]]:
     """The round without the steps that were left out, and the results of its skips."""
     kept, marks = program.kept[0], program.marks[0]
     simulated = np.ones(len(kept), np.bool_)
     skips, results = [], []
-    for segment, (cut, result) in sorted(found.items()):
+    for segment, (cut, result) in sorted(extrapolations.items()):
         simulated &= (kept < cut.at) | (kept >= cut.at + cut.skipped)
         skips.append(PlannedSkip((segment,), {0: cut}, 0, 0.0))
         results.append({0: result})

@@ -2,9 +2,9 @@
 
 Simulated events are kept but shifted by the time skipped before them. Each skip adds a window with
 the traffic of its steps: the traffic of the simulated steps it is extrapolated from, scaled by the
-number of repetitions. Samples of skipped packets are drawn at random: the number of packets of a
-label that pass a link is known, and each is sampled there with the probability it would have in a
-simulation, so that estimates and their intervals keep their statistical meaning.
+number of repetitions. Samples of skipped packets are drawn at random. The number of packets of a
+label on a link is known. Each is sampled there with the same probability as in a simulation, so
+estimates and their intervals keep their statistical meaning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRUTH = (
 """Additive columns of table ``truth``."""
 
 KEYS = ("window", "label", "link")
-"""Columns of tables by window that number something; the others are sums."""
+"""Key columns of tables by window. The others are sums."""
 
 STREAM = 0x736B6970
 """Second key, beside the seed, of the generator that draws samples, which keeps it independent of
@@ -159,14 +159,19 @@ def with_skips(
     links_half = None
     if outcome.window_ps:
         generator = np.random.Generator(np.random.Philox(key=[seed, STREAM]))
-        known = [_traffic(outcome, skip, link_group) for skip in skips]
-        traffic = [{name: one.estimate()[0] for name, one in of.items()} for of in known]
-        total = sum((one["bytes"] for one in known), LinkTraffic.none(link_group))
+        skipped_traffic = [_traffic(outcome, skip, link_group) for skip in skips]
+        traffic = [
+            {name: column.estimate()[0] for name, column in of.items()} for of in skipped_traffic
+        ]
+        total = sum((columns["bytes"] for columns in skipped_traffic), LinkTraffic.none(link_group))
         links_half = total.precision().half
-        passes = [_passes(outcome, skip, one) for skip, one in zip(skips, traffic, strict=True)]
+        passes = [
+            _passing_packets(outcome, skip, estimate)
+            for skip, estimate in zip(skips, traffic, strict=True)
+        ]
         drawn = draw_samples(samples, passes, one_in, generator)
-        truth = _with_windows(truth, [_truth(one) for one in traffic], timeline)
-        samples = _with_windows(samples, drawn, timeline)
+        truth = _add_skip_windows(truth, [_truth_rows(estimate) for estimate in traffic], timeline)
+        samples = _add_skip_windows(samples, drawn, timeline)
     jobs = [job for skip in skips for job in skip.jobs]
     packets = sum(job.packets for job in jobs)
     return ExtrapolatedOutcome(
@@ -241,7 +246,7 @@ def _computations(outcome: _core.PacketOutcome, timeline: _Timeline) -> dict[str
     return {"rank": rank, "start_ps": start + timeline.shift(start).astype(np.uint64)}
 
 
-def _with_windows(
+def _add_skip_windows(
     table: Columns, skipped: Sequence[Columns], timeline: _Timeline
 ) -> dict[str, NDArray[Any]]:
     """A table by window with the rows of skips: those of each skip are a window of their own."""
@@ -250,14 +255,16 @@ def _with_windows(
     edges = [0, *np.searchsorted(window, numbers).tolist(), len(window)]
     out = {}
     for name, column in table.items():
-        whole = window if name == "window" else np.asarray(column)
+        simulated = window if name == "window" else np.asarray(column)
         parts = []
         for i, (begin, end) in enumerate(itertools.pairwise(edges)):
-            parts.append(whole[begin:end])
+            parts.append(simulated[begin:end])
             if i < len(numbers):
                 rows = skipped[i]
-                own = np.full(len(rows["link"]), numbers[i]) if name == "window" else rows[name]
-                parts.append(own.astype(np.uint32 if name in KEYS else np.uint64))
+                extrapolated = (
+                    np.full(len(rows["link"]), numbers[i]) if name == "window" else rows[name]
+                )
+                parts.append(extrapolated.astype(np.uint32 if name in KEYS else np.uint64))
         out[name] = np.concatenate(parts)
     return out
 
@@ -310,20 +317,20 @@ def marked_traffic(
     at = np.full(max(int(mark.max(initial=0)), int(marks.max(initial=0))) + 1, -1)
     at[marks] = np.arange(len(marks))
     part = at[mark]
-    own = part >= 0
-    link = np.asarray(table["link"]).astype(np.int64)[own]
-    value = np.asarray(table[name]).astype(np.float64)[own]
-    return LinkTraffic.of_marks(link, part[own], value, mark_steps, factor, link_group)
+    is_marked = part >= 0
+    link = np.asarray(table["link"]).astype(np.int64)[is_marked]
+    value = np.asarray(table[name]).astype(np.float64)[is_marked]
+    return LinkTraffic.of_marks(link, part[is_marked], value, mark_steps, factor, link_group)
 
 
-def _truth(traffic: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
+def _truth_rows(traffic: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
     """Rows of the skipped steps of one skip."""
-    whole = {name: np.rint(value) for name, value in traffic.items()}
-    link = np.flatnonzero(whole["packets"] + whole["congested_packets"] > 0)
-    return {"link": link, **{name: value[link] for name, value in whole.items()}}
+    rounded = {name: np.rint(value) for name, value in traffic.items()}
+    link = np.flatnonzero(rounded["packets"] + rounded["congested_packets"] > 0)
+    return {"link": link, **{name: value[link] for name, value in rounded.items()}}
 
 
-def _passes(
+def _passing_packets(
     outcome: _core.PacketOutcome, skip: Skip, traffic: dict[str, NDArray[np.float64]]
 ) -> LabelPasses:
     """Packets of observed jobs in the skipped steps that each link could sample, by label and link.
@@ -381,7 +388,7 @@ def draw_samples(
 
     Args:
         samples: Samples of simulated packets, as table ``samples``.
-        passes: What passes in each skip.
+        passes: Packets by label and link in each skip.
         one_in: Number of packets per sample that arrives.
         generator: Draws them.
 
@@ -389,7 +396,7 @@ def draw_samples(
         Rows of table ``samples`` for each skip, without their window.
     """
     means = _Means.of(samples)
-    return [_drawn(one, means, one_in, generator) for one in passes]
+    return [_draw_rows(skip, means, one_in, generator) for skip in passes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,16 +431,16 @@ class _Means:
         if not len(self.key):
             return np.zeros(len(wanted))
         at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
-        found = (self.key[at] == wanted) & (passes.link < self.width)
+        is_sampled = (self.key[at] == wanted) & (passes.link < self.width)
         samples = f"{about}_samples"
-        own = np.where(found, self.sums[samples][at], 0.0)
+        of_link = np.where(is_sampled, self.sums[samples][at], 0.0)
         label = np.minimum(passes.label, len(self.of_label[samples]) - 1)
-        known = passes.label == label
+        has_label = passes.label == label
         others, of_label = (
-            np.where(known, self.of_label[column][label], 0.0) for column in (samples, name)
+            np.where(has_label, self.of_label[column][label], 0.0) for column in (samples, name)
         )
-        sums = np.where(own > 0, self.sums[name][at], of_label)
-        return np.asarray(sums / np.maximum(np.where(own > 0, own, others), 1))
+        sums = np.where(of_link > 0, self.sums[name][at], of_label)
+        return np.asarray(sums / np.maximum(np.where(of_link > 0, of_link, others), 1))
 
 
 def _summed(row: NDArray[np.int64], value: Any, length: int = 0) -> NDArray[np.float64]:
@@ -441,7 +448,7 @@ def _summed(row: NDArray[np.int64], value: Any, length: int = 0) -> NDArray[np.f
     return np.asarray(np.bincount(row, value, length), np.float64)
 
 
-def _drawn(
+def _draw_rows(
     passes: LabelPasses, means: _Means, one_in: float, generator: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
     """Rows of samples of one skip."""
@@ -450,11 +457,11 @@ def _drawn(
         weight = np.maximum(means.per_sample(passes, about, f"{about}_weight"), 1.0)
         packets = np.rint(passed).astype(np.int64)
         drawn = generator.binomial(packets, 1 / (weight * one_in))
-        whole = np.floor(weight)
+        integer = np.floor(weight)
         # Weights are whole numbers: randomized rounding preserves their mean.
-        more = generator.binomial(drawn, weight - whole)
+        more = generator.binomial(drawn, weight - integer)
         out[f"{about}_samples"] = drawn
-        out[f"{about}_weight"] = drawn * whole + more
+        out[f"{about}_weight"] = drawn * integer + more
         out[f"{about}_variance"] = np.rint(
             drawn * means.per_sample(passes, about, f"{about}_variance")
         )

@@ -46,7 +46,7 @@ class JobOutline:
 
     def segment_of(self, step: float) -> int:
         """Index of the segment that contains a step."""
-        return next(i for i, one in enumerate(self.segments) if step < one.end)
+        return next(i for i, segment in enumerate(self.segments) if step < segment.end)
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ class _Planner:
                 self.now = float(min(pending))
                 continue
             step = {job: self.rates.step_ps(job, key) for job in running}
-            if not self._skip(key, step):
-                self._advance(self._left(key, step), step)
+            if not self._plan_skip(key, step):
+                self._advance(self._time_left(key, step), step)
 
     def _key(self) -> Key:
         return tuple(
@@ -151,7 +151,7 @@ class _Planner:
             for number, job in enumerate(self.jobs)
         )
 
-    def _left(self, key: Key, step: Mapping[int, float]) -> float:
+    def _time_left(self, key: Key, step: Mapping[int, float]) -> float:
         """Time until a job leaves its segment or another job starts."""
         ends = [(self._end(job, key) - self.at[job]) * step[job] for job in step]
         starts = [
@@ -164,27 +164,32 @@ class _Planner:
 
     def _advance(self, time: float, step: Mapping[int, float]) -> None:
         self.now += time
-        for job, one in step.items():
+        for job, step_time in step.items():
             # Rounded, so that a finished job is not kept alive by a rounding error.
-            self.at[job] = round(self.at[job] + time / one, 6)
+            self.at[job] = round(self.at[job] + time / step_time, 6)
 
-    def _skip(self, key: Key, step: Mapping[int, float]) -> bool:
+    def _plan_skip(self, key: Key, step: Mapping[int, float]) -> bool:
         """Plan a skip in the interval that begins here; False if it is too short for one."""
         wanted = self.wanted.get(key, self.first)
         simulated = wanted * max(step.values())
-        left = self._left(key, step)
+        left = self._time_left(key, step)
         if left < 1.5 * simulated:
             return False
         begin = {job: ceil(self.at[job]) for job in step}
-        at = {job: ceil(self.at[job] + simulated / one - 1e-6) for job, one in step.items()}
+        at = {
+            job: ceil(self.at[job] + simulated / step_time - 1e-6)
+            for job, step_time in step.items()
+        }
         # The skip ends at the end of the segment that ends first.
         leading = min(step, key=lambda job: (self._end(job, key) - self.at[job]) * step[job])
         room = self._end(leading, key) - at[leading]
-        whole = (self._end(leading, key) - self.at[leading]) * step[leading] <= left * (1 + 1e-9)
-        time = room * step[leading] if whole else left - simulated
+        reaches_end = (self._end(leading, key) - self.at[leading]) * step[leading] <= left * (
+            1 + 1e-9
+        )
+        time = room * step[leading] if reaches_end else left - simulated
         cuts = {}
-        for job, one in step.items():
-            skipped = room if whole and job == leading else round(time / one)
+        for job, step_time in step.items():
+            skipped = room if reaches_end and job == leading else round(time / step_time)
             skipped = min(skipped, self._end(job, key) - at[job])
             if skipped < 1:
                 return False

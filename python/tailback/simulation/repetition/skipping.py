@@ -52,7 +52,7 @@ def simulate_skipping(
         random_routing: Whether routing makes random choices, so that steps do not repeat exactly.
 
     Returns:
-        The run, which is whole if no steps were stationary; or the reason why the workload has to
+        The run (without skips if no steps were stationary), or the reason why the workload has to
         be simulated without skips.
     """
     jobs = SteppedJob.all_of(workload)
@@ -83,12 +83,14 @@ def simulate_skipping(
             return "interrupted"
         results = current.extrapolate(outcome, eager)
         changed = current.update_rates(outcome, results, rates)
-        failed = [one.why_not for by_job in results for one in by_job.values() if one.why_not]
+        failed = [
+            result.why_not for by_job in results for result in by_job.values() if result.why_not
+        ]
         if not failed and not changed and (number > 0 or len(jobs) == 1):
             return current.skipped_run(outcome, results, seed, one_in, link_group)
         reason = failed[0] if failed else "the steps of jobs change each other's times"
         for skip, by_job in zip(skips, results, strict=True):
-            more = [one.found.wanted for one in by_job.values() if one.why_not]
+            more = [result.found.wanted for result in by_job.values() if result.why_not]
             if more:
                 before = wanted.get(skip.key, first)
                 wanted[skip.key] = min(max(*more, before + FEWEST), MAX_INCREASE * before)
@@ -99,17 +101,17 @@ def skip_notes(run: SkippedRun) -> list[str]:
     """Notes on the skipped steps of a run, one per job with any."""
     out = []
     for number, (steps, simulated) in enumerate(zip(run.steps, run.simulated, strict=True)):
-        own = [one for one in run.stretches if one.job == number]
-        if not own:
+        stretches = [stretch for stretch in run.stretches if stretch.job == number]
+        if not stretches:
             continue
-        time, half = sum(one.time_ps for one in own), run.half_ps[number]
-        exactly = all(one.exact for one in own)
+        time, half = sum(stretch.time_ps for stretch in stretches), run.half_ps[number]
+        exactly = all(stretch.exact for stretch in stretches)
         error = "they repeat exactly" if exactly else f"± {format_time(round(half))}, 95 %"
         if run.outcome.links_half:
             error += f"; bytes of each link ± {percent(run.outcome.links_half, 1)}"
         out.append(
-            f"skipped: {steps - simulated:,} of the {steps:,} steps of job {own[0].name!r} are "
-            f"extrapolated: {format_time(time)} ({error})"
+            f"skipped: {steps - simulated:,} of the {steps:,} steps of job {stretches[0].name!r} "
+            f"are extrapolated: {format_time(time)} ({error})"
         )
     return out
 
@@ -120,46 +122,48 @@ def skip_notes(run: SkippedRun) -> list[str]:
 def interchangeable_links(fabric: Fabric) -> NDArray[np.int64]:
     """Groups of links between switches that the fabric does not distinguish.
 
-    Switches are told apart by what they are connected to: nodes are all different, and two switches
-    are equal as long as their links have the same rates and delays and lead to equal switches
-    (color refinement; Weisfeiler and Leman, 1968). Links between equal switches, of the same rate
-    and delay, form a group. In a tree these are the up links of a switch or of all equal switches
-    of a pod, and the down links to them. Routing that chooses among such links at random, or by
-    their load and otherwise at random, sends the same expected traffic over each.
+    Switches are distinguished by their connections. Nodes are all different. Two switches are equal
+    as long as their links have the same rates and delays and lead to equal switches (color
+    refinement, Weisfeiler and Leman, 1968). Links between equal switches, of the same rate and
+    delay, form a group. In a tree these are the up links of a switch or of all equal switches of a
+    pod, and the down links to them. Routing that chooses among such links at random, or by their
+    load and otherwise at random, sends the same expected traffic over each.
 
     Returns:
         Group of each link, -1 if it is alone, shape (L,).
     """
     n = fabric.n_nodes
     source, target = fabric.link_src.astype(np.int64), fabric.link_dst.astype(np.int64)
-    sort = _numbered(np.stack([fabric.link_gbps, fabric.link_delay_ps.astype(np.float64)]))
+    sort = _number_columns(np.stack([fabric.link_gbps, fabric.link_delay_ps.astype(np.float64)]))
     total = n + fabric.n_switches
     color = np.zeros(total, np.int64)
     color[:n] = 1 + np.arange(n)
     count = 0
     while True:
-        left = _summed(_mixed(color[target] * 2, sort), source, total)
-        left += _summed(_mixed(color[source] * 2 + 1, sort), target, total)
-        color = np.unique(_mixed(color, left.view(np.int64)), return_inverse=True)[1]
+        left = _summed(_hash_pairs(color[target] * 2, sort), source, total)
+        left += _summed(_hash_pairs(color[source] * 2 + 1, sort), target, total)
+        color = np.unique(_hash_pairs(color, left.view(np.int64)), return_inverse=True)[1]
         if color.max(initial=0) + 1 == count:
             break
         count = int(color.max(initial=0)) + 1
     out = np.full(fabric.n_links, -1, np.int64)
     between = np.flatnonzero((source >= n) & (target >= n))
-    pair = _numbered(np.stack([color[source[between]], color[target[between]], sort[between]]))
+    pair = _number_columns(
+        np.stack([color[source[between]], color[target[between]], sort[between]])
+    )
     shared = np.bincount(pair)[pair] > 1
     out[between[shared]] = np.unique(pair[shared], return_inverse=True)[1]
     return out
 
 
-def _numbered(columns: NDArray[np.generic]) -> NDArray[np.int64]:
+def _number_columns(columns: NDArray[np.generic]) -> NDArray[np.int64]:
     """Numbers equal columns equally, from 0."""
     if columns.shape[1] == 0:
         return np.zeros(0, np.int64)
     return np.asarray(np.unique(columns, axis=1, return_inverse=True)[1]).reshape(-1)
 
 
-def _mixed(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _hash_pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.uint64]:
     """A hash of each pair: sums of hashes tell different multisets apart."""
     value = first.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     value ^= second.astype(np.uint64) + np.uint64(0x632BE59BD9B4E019)

@@ -42,8 +42,9 @@ RATE = 0.02
 
 SINGLE_MARKS = 32
 """Number of steps of a stretch whose traffic is counted step by step: each adds a row per link.
-Later ones are counted in groups of this fraction of the steps before them, so that few of the steps
-that an extrapolation is based on are in a group that it is not based on as a whole."""
+Later steps are counted in groups, of this fraction of the steps before them. An extrapolation then
+uses nearly all of its steps in complete groups.
+"""
 
 
 def marks_of_steps(n: int) -> NDArray[np.int64]:
@@ -63,8 +64,8 @@ class SteppedProgram:
         start_ps: Start time of each rank.
         label_step: Mark of each label, 0 for none.
         copies: Number of copies of the jobs' labels: one more than there are marks.
-        label_offset: If ``program`` is one step that the engine repeats, the number that is added
-            to the labels of each of its steps, shape (m,); None if ``program`` has all of them.
+        label_offset: If ``program`` is one step that the engine repeats, the label offset of each
+            repetition, shape (m,). None if ``program`` has all steps.
     """
 
     program: Program
@@ -81,10 +82,10 @@ class SteppedProgram:
         start_ps: NDArray[np.uint64],
     ) -> SteppedProgram:
         """The program of all jobs, whose steps have ``marks`` up to ``used``."""
-        merged, _ = side_by_side([one.program for one in programs])
+        merged, _ = side_by_side([kept.program for kept in programs])
         labels = len(merged.labels)
         of_operation = np.concatenate(
-            [one.of_operations(mark) for one, mark in zip(programs, marks, strict=True)]
+            [kept.of_operations(mark) for kept, mark in zip(programs, marks, strict=True)]
         )
         program = replace(
             merged,
@@ -208,7 +209,7 @@ class SteppedJob:
     def computations(self, begin: int, end: int, eager: int) -> Computations:
         """Computation times and dependencies of steps ``begin`` to ``end`` - 1."""
         order = self.steps.order[begin:end]
-        unsent_ps, rejoins = self._without_sends(begin, end)
+        unsent_ps, rejoins = self._silent_ranks(begin, end)
         if (order == order[0]).all():
             return Computations(None, None, unsent_ps, rejoins)
         compute = self.steps.compute_ps[order]
@@ -216,8 +217,8 @@ class SteppedJob:
             return Computations(None, None, unsent_ps, rejoins)
         return Computations(compute, self._dependencies(begin, eager), unsent_ps, rejoins)
 
-    def _without_sends(self, begin: int, end: int) -> tuple[float, bool]:
-        """What :class:`Computations` says about ranks that send nothing in these steps.
+    def _silent_ranks(self, begin: int, end: int) -> tuple[float, bool]:
+        """Values of :class:`Computations` for ranks that send nothing in these steps.
 
         Returns:
             Its ``unsent_ps`` and ``rejoins``.
@@ -226,10 +227,10 @@ class SteppedJob:
         none = (self.sends_in_steps[:, held] == 0) & (np.diff(self.steps.bounds).sum(axis=1) > 0)
         if not none.any():
             return 0.0, False
-        own = self.steps.compute_ps[self.steps.order[begin:end]]
+        computed = self.steps.compute_ps[self.steps.order[begin:end]]
         apart = self.apart(begin)
         rejoins = apart & (self.posts_in_steps[:, self.steps.order[end:]].sum(axis=1) > 0)
-        return float(own[:, none].mean(axis=0).max()), bool(rejoins.any())
+        return float(computed[:, none].mean(axis=0).max()), bool(rejoins.any())
 
     @cached_property
     def sends_in_steps(self) -> NDArray[np.int64]:
@@ -380,34 +381,34 @@ class Round:
 
     def extrapolate(self, outcome: _core.PacketOutcome, eager: int) -> RoundResults:
         """Read the step times before each skip and extrapolate them."""
-        sent = [int(one.program.sends.sum()) for one in self.programs]
+        sent = [int(kept_program.program.sends.sum()) for kept_program in self.programs]
         first = np.concatenate([[0], np.cumsum(sent)])
         results = []
         for skip in self.skips:
             times = {}
             for number, cut in skip.cuts.items():
                 begin = int(np.searchsorted(self.kept[number], cut.begin))
-                own = self.programs[number]
-                columns = own.bounds[:, begin : begin + cut.at - cut.begin + 1]
-                messages = own.messages_before(columns) + int(first[number])
+                kept_program = self.programs[number]
+                columns = kept_program.bounds[:, begin : begin + cut.at - cut.begin + 1]
+                messages = kept_program.messages_before(columns) + int(first[number])
                 times[number] = StepTimes.of(messages, outcome.messages)
             together = _common_steps(times)
             results.append(
                 {
-                    number: self._extrapolated(skip, number, times[number], part, eager)
+                    number: self._extrapolate_job(skip, number, times[number], part, eager)
                     for number, part in together.items()
                 }
             )
         return results
 
-    def _extrapolated(
+    def _extrapolate_job(
         self, skip: PlannedSkip, number: int, times: StepTimes, part: slice, eager: int
     ) -> RoundResult:
         cut, job = skip.cuts[number], self.jobs[number]
-        known = job.computations(cut.begin + part.start, cut.at + cut.skipped, eager)
+        computations = job.computations(cut.begin + part.start, cut.at + cut.skipped, eager)
         alone = len(skip.cuts) == 1
-        found = extrapolate_steps(times.part(part), cut.skipped, known, alone=alone)
-        return RoundResult(times, part.start, found)
+        extrapolation = extrapolate_steps(times.part(part), cut.skipped, computations, alone=alone)
+        return RoundResult(times, part.start, extrapolation)
 
     def update_rates(
         self, outcome: _core.PacketOutcome, results: RoundResults, rates: Rates
@@ -423,9 +424,11 @@ class Round:
                 rates.of_key[number, skip.key] = result.found.step_ps
         finish = np.asarray(outcome.ranks["finish_ps"]).astype(np.float64)
         first = 0
-        for job, own, kept in zip(self.jobs, self.programs, self.kept, strict=True):
-            times = StepTimes.of(own.messages_before(own.bounds) + first, outcome.messages)
-            first += int(own.program.sends.sum())
+        for job, kept_program, kept in zip(self.jobs, self.programs, self.kept, strict=True):
+            times = StepTimes.of(
+                kept_program.messages_before(kept_program.bounds) + first, outcome.messages
+            )
+            first += int(kept_program.program.sends.sum())
             begins = np.append(times.begin_ps, finish[job.ranks].mean())
             for number, segment in enumerate(job.outline.segments):
                 a, b = np.searchsorted(kept, (segment.begin, segment.end)).tolist()
@@ -452,7 +455,7 @@ class Round:
                 self._part(planned.cuts[n], n, result, outcome) for n, result in by_job.items()
             ]
             parts += [
-                _postponed(self.jobs[n], shift)
+                _postpone_start(self.jobs[n], shift)
                 for n, segment in enumerate(planned.key)
                 if segment == NOT_STARTED
             ]
@@ -465,18 +468,18 @@ class Round:
         )
         for planned, by_job, window in zip(self.skips, results, made.skip_windows, strict=True):
             for number, result in by_job.items():
-                cut, found = planned.cuts[number], result.found
+                cut, extrapolation = planned.cuts[number], result.found
                 stretches.append(
                     SkippedStretch(
                         job=number,
                         name=self.jobs[number].job.section.name,
                         first_step=cut.at,
                         steps=cut.skipped,
-                        basis=found.count,
-                        step_ps=round(found.step_ps),
-                        time_ps=found.shift_ps,
-                        half_ps=ceil(found.half_ps),
-                        exact=found.exact,
+                        basis=extrapolation.count,
+                        step_ps=round(extrapolation.step_ps),
+                        time_ps=extrapolation.shift_ps,
+                        half_ps=ceil(extrapolation.half_ps),
+                        exact=extrapolation.exact,
                         window=window if made.window_ps else None,
                     )
                 )
@@ -517,7 +520,7 @@ class Round:
         )
 
 
-def _postponed(job: SteppedJob, shift_ps: int) -> JobSkip:
+def _postpone_start(job: SteppedJob, shift_ps: int) -> JobSkip:
     """Postpone the start of a job that has not started yet."""
     ranks = job.ranks.stop - job.ranks.start
     nothing = np.zeros(ranks, np.int64)
@@ -526,11 +529,13 @@ def _postponed(job: SteppedJob, shift_ps: int) -> JobSkip:
 
 def _common_steps(times: dict[int, StepTimes]) -> dict[int, slice]:
     """Steps of each job during the time in which all jobs are in this interval."""
-    enter = max(one.begin_ps[0] for one in times.values())
-    leave = min(one.begin_ps[-1] for one in times.values())
+    enter = max(times_of_job.begin_ps[0] for times_of_job in times.values())
+    leave = min(times_of_job.begin_ps[-1] for times_of_job in times.values())
     out = {}
-    for number, one in times.items():
-        inside = np.flatnonzero((one.begin_ps >= enter) & (one.begin_ps <= leave))
+    for number, times_of_job in times.items():
+        inside = np.flatnonzero((times_of_job.begin_ps >= enter) & (times_of_job.begin_ps <= leave))
         too_few = len(inside) < FEWEST + 4
-        out[number] = slice(0, len(one.begin_ps)) if too_few else slice(inside[0], inside[-1] + 1)
+        out[number] = (
+            slice(0, len(times_of_job.begin_ps)) if too_few else slice(inside[0], inside[-1] + 1)
+        )
     return out

@@ -12,8 +12,9 @@ from tailback.traffic.program import Op
 from tailback.traffic.steps import StepProgram
 
 IRREGULAR = 8.0
-"""Deviation from the median, in standard deviations (estimated by the median absolute deviation),
-above which a computation is an outlier: a normal variable deviates that far once in 10^15 times."""
+"""Smallest deviation of an outlier from the median, in standard deviations (estimated by the median
+absolute deviation). A normal variable deviates that far once in 10^15 times.
+"""
 
 NOTICEABLE = 0.02
 """Minimum deviation of an outlier, as a fraction of the median computation."""
@@ -28,8 +29,9 @@ LONG_BLOCK = 64
 """Steps per moving average that is used to detect drift of single ranks that hides in noise."""
 
 CERTAIN = 6.0
-"""Difference between two means of a rank's computation, in standard deviations of that difference,
-above which it is none of chance: there are as many differences as ranks times steps."""
+"""Smallest significant difference between two means of a rank's computation, in standard deviations
+of that difference. It is large because there are as many differences as ranks times steps.
+"""
 
 ROWS = 256
 """Number of steps whose moving averages are compared at once."""
@@ -58,7 +60,7 @@ def find_stretches(steps: StepProgram) -> list[Stretch]:
 
     A step in which a rank computes much longer than usual is a stretch of its own, as is a step
     that does not repeat. A stretch ends where the computations of any rank change, even if neither
-    their mean nor the longest one does: which ranks are slow, and between which messages, decides
+    their mean nor the longest one does. The slow ranks, and their place between messages, determine
     who waits for whom.
     """
     kinds = steps.kinds
@@ -69,20 +71,22 @@ def find_stretches(steps: StepProgram) -> list[Stretch]:
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         cuts = {0, end - begin}
         if end - begin > 1:
-            own = steps.order[begin:end]
-            cuts |= _cuts(peak[own], mean[own])
-            if (own != own[0]).any():
-                cuts |= _drifts_of_ranks(_computations(steps, begin, end), cuts)
+            order = steps.order[begin:end]
+            cuts |= _find_cuts(peak[order], mean[order])
+            if (order != order[0]).any():
+                cuts |= _find_rank_drifts(_computations(steps, begin, end), cuts)
         ordered = sorted(cuts)
         out += [Stretch(begin + a, begin + b) for a, b in itertools.pairwise(ordered)]
     return out
 
 
-def _cuts(peak: NDArray[np.int64], mean: NDArray[np.float64]) -> set[int]:
+def _find_cuts(peak: NDArray[np.int64], mean: NDArray[np.float64]) -> set[int]:
     """Where to split steps of one kind: around outliers and where the mean has drifted."""
     if (peak == peak[0]).all() and (mean == mean[0]).all():
         return set()
-    irregular = np.flatnonzero(_irregular(peak.astype(np.float64)) | _irregular(mean)).tolist()
+    irregular = np.flatnonzero(
+        _find_outliers(peak.astype(np.float64)) | _find_outliers(mean)
+    ).tolist()
     cuts = {at for step in irregular for at in (step, step + 1)}
     edges = sorted(cuts | {0, len(mean)})
     for begin, end in itertools.pairwise(edges):
@@ -95,7 +99,7 @@ class _PlacedComputations:
     """Computations of consecutive steps of one kind, by their place in the step.
 
     Attributes:
-        amount: Duration of each in each step, shape (n, C); places are ordered by rank.
+        amount: Duration of each in each step, shape (n, C). Places are ordered by rank.
         first: First place of each rank that computes.
     """
 
@@ -128,7 +132,7 @@ def _computations(steps: StepProgram, begin: int, end: int) -> _PlacedComputatio
     return _PlacedComputations(amount[row], np.flatnonzero(np.diff(of_place, prepend=-1)))
 
 
-def _drifts_of_ranks(of: _PlacedComputations, cuts: set[int]) -> set[int]:
+def _find_rank_drifts(of: _PlacedComputations, cuts: set[int]) -> set[int]:
     """Where computations of ranks have drifted away from those at the start of their stretch.
 
     ``cuts``: where stretches end anyway.
@@ -139,9 +143,9 @@ def _drifts_of_ranks(of: _PlacedComputations, cuts: set[int]) -> set[int]:
     for block in (BLOCK, LONG_BLOCK):
         edges = sorted(cuts | out)
         for begin, end in itertools.pairwise(edges):
-            own = of.amount[begin:end]
-            if len(own) >= 2 * block and (own != own[0]).any():
-                out |= {begin + at for at in _rank_drifts(own, of.first, block)}
+            amounts = of.amount[begin:end]
+            if len(amounts) >= 2 * block and (amounts != amounts[0]).any():
+                out |= {begin + at for at in _rank_drifts(amounts, of.first, block)}
     return out
 
 
@@ -169,7 +173,7 @@ def _rank_drifts(amount: NDArray[np.float64], first: NDArray[np.int64], block: i
     return cuts
 
 
-def _irregular(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _find_outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Outliers: values far from the median."""
     median = np.median(values)
     off = np.abs(values - median)

@@ -16,8 +16,10 @@ FEWEST = 4
 """Minimum number of steps for a mean: fewer give no estimate of their variance."""
 
 ENOUGH = 23
-"""Minimum number of steps, first and last included, for anything but exact repetition: what looks
-stationary over fewer steps may be a state that ranks leave once small differences have grown."""
+"""Minimum number of steps, first and last included, for anything but exact repetition.
+
+Over fewer steps a state may look stationary that ranks leave once small differences have grown.
+"""
 
 LONGEST_PERIOD = 4
 """Maximum period, in steps, of exact repetition."""
@@ -253,49 +255,54 @@ class Computations:
 
 
 def extrapolate(
-    times: StepTimes, skipped: int, known: Computations, *, alone: bool
+    times: StepTimes, skipped: int, computations: Computations, *, alone: bool
 ) -> Extrapolation:
     """Extrapolate ``skipped`` steps that follow those of ``times``.
 
     ``alone``: no other job runs, so the run may repeat itself exactly.
 
     The last step is not used, as traffic after the skip may influence it. The first steps are
-    discarded as warm-up: the shortest of several warm-ups is chosen after which steps are
-    stationary, that is, neither step times nor message latencies have a trend, and ranks do not
-    drift apart.
+    discarded as warm-up. Of several warm-ups the shortest is chosen after which steps are
+    stationary: neither step times nor message latencies have a trend, and ranks do not drift apart.
     """
-    found = _from_senders(times, skipped, known, alone)
-    if found.why_not:
-        return found
-    if known.rejoins:
-        return replace(found, why_not="a rank without messages in the steps has some later")
-    if known.unsent_ps > found.step_ps * (1 if found.exact else 1 - SPREADING):
-        return replace(found, why_not="ranks that send nothing take longer for a step than others")
-    return found
+    extrapolation = _extrapolate_senders(times, skipped, computations, alone)
+    if extrapolation.why_not:
+        return extrapolation
+    if computations.rejoins:
+        return replace(extrapolation, why_not="a rank without messages in the steps has some later")
+    if computations.unsent_ps > extrapolation.step_ps * (
+        1 if extrapolation.exact else 1 - SPREADING
+    ):
+        return replace(
+            extrapolation, why_not="ranks that send nothing take longer for a step than others"
+        )
+    return extrapolation
 
 
-def _from_senders(
-    times: StepTimes, skipped: int, known: Computations, alone: bool
+def _extrapolate_senders(
+    times: StepTimes, skipped: int, computations: Computations, alone: bool
 ) -> Extrapolation:
     """Extrapolation from the ranks that send."""
     m = times.post.shape[1]
-    if alone and known.steps is None:
-        exact = _exactly(times, skipped)
+    if alone and computations.steps is None:
+        exact = _extrapolate_exactly(times, skipped)
         if exact is not None:
             return exact
     # m start times give m - 1 step times.
     if m < ENOUGH:
-        few = _statistically(times, skipped, known, min(2, m - 2), "few steps say little")
+        few = _extrapolate_means(
+            times, skipped, computations, min(2, m - 2), "few steps say little"
+        )
         return replace(few, wanted=ENOUGH)
     for first in sorted({2, m // 4, m // 2}):
         if m - 1 - first >= FEWEST:
-            found = _statistically(times, skipped, known, first)
-            if not found.why_not:
+            extrapolation = _extrapolate_means(times, skipped, computations, first)
+            if not extrapolation.why_not:
                 break
-    return found
+    return extrapolation
 
 
-def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
+def _extrapolate_exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
     """Extrapolation of a run that repeats itself to the picosecond; None if it does not."""
     m = times.post.shape[1]
     sends = times.sending
@@ -305,16 +312,18 @@ def _exactly(times: StepTimes, skipped: int) -> Extrapolation | None:
         last, before, first = (times.post[sends, m - 1 - period * i] for i in range(3))
         # The same for all ranks: otherwise faster ranks would run ahead of the others.
         same = len(np.unique(np.stack([last - before, before - first]))) == 1
-        if same and all(_equal(times, m - 2 - i, m - 2 - period - i) for i in range(period)):
+        if same and all(
+            _steps_are_equal(times, m - 2 - i, m - 2 - period - i) for i in range(period)
+        ):
             step = int(last[0] - before[0]) / period
-            whole = skipped % period == 0
-            half = 0.0 if whole else step
+            is_multiple = skipped % period == 0
+            half = 0.0 if is_multiple else step
             shift = int(last[0] - before[0]) * skipped // period
-            return Extrapolation(shift, half, step, whole, m - 1 - period, period)
+            return Extrapolation(shift, half, step, is_multiple, m - 1 - period, period)
     return None
 
 
-def _equal(times: StepTimes, step: int, earlier: int) -> bool:
+def _steps_are_equal(times: StepTimes, step: int, earlier: int) -> bool:
     """Whether two steps are equal to the picosecond."""
     length = np.diff(times.bounds, axis=1)
     if not (length[:, step] == length[:, earlier]).all():
@@ -322,14 +331,14 @@ def _equal(times: StepTimes, step: int, earlier: int) -> bool:
     return np.array_equal(times.pattern(step), times.pattern(earlier))
 
 
-def _statistically(
-    times: StepTimes, skipped: int, known: Computations, first: int, why: str = ""
+def _extrapolate_means(
+    times: StepTimes, skipped: int, computations: Computations, first: int, why: str = ""
 ) -> Extrapolation:
     """Extrapolation from the steps from ``first`` on, except the last one."""
     post = times.post[times.sending, first:].astype(np.float64)
     n = post.shape[1] - 1
     spans = np.diff(post.mean(axis=0))
-    total, error, trend = _total_time(spans, skipped, known.models(), first)
+    total, error, trend = _total_time(spans, skipped, computations.models(), first)
     why = why or trend or _growing_latency(times.latency[first:-1], float(spans.mean()))
     why = (
         why
@@ -340,7 +349,7 @@ def _statistically(
     steady = error.steady_ps / total
     if not why and steady > PRECISION:
         why = f"the time of a step is known to {steady:.1%} only"
-        # The width falls with the square root of the number of steps; a third is added as margin.
+        # The width falls with the square root of the number of steps. A third is added as margin.
         wanted = ceil(first + 1 + n * max(1.33 * (steady / PRECISION) ** 2, 1.5))
     half = error.half_ps
     return Extrapolation(round(total), half, total / skipped, False, first, n, why, wanted)
@@ -355,31 +364,31 @@ def _total_time(
     for all steps and serve as a control variate: only the difference from them is extrapolated.
     """
     n = len(spans)
-    known = 0.0
-    rest = spans
+    modelled = 0.0
+    unmodelled = spans
     later = ""
     for model in models:
-        own, left_out = model[first : first + n], model[len(model) - skipped :]
-        after = spans - own
-        if after.std() < rest.std():
-            rest, known = after, float(left_out.sum())
-        chance = 3 * float(own.std(ddof=1)) * np.sqrt(1 / n + 1 / skipped)
-        if abs(float(left_out.mean() - own.mean())) > TREND * float(spans.mean()) + chance:
+        of_steps, left_out = model[first : first + n], model[len(model) - skipped :]
+        after = spans - of_steps
+        if after.std() < unmodelled.std():
+            unmodelled, modelled = after, float(left_out.sum())
+        chance = 3 * float(of_steps.std(ddof=1)) * np.sqrt(1 / n + 1 / skipped)
+        if abs(float(left_out.mean() - of_steps.mean())) > TREND * float(spans.mean()) + chance:
             later = "later steps compute for a different time"
-    mean, spread = float(rest.mean()), float(rest.std(ddof=1))
+    mean, spread = float(unmodelled.mean()), float(unmodelled.std(ddof=1))
     step = float(spans.mean())
     half = n // 2
-    trend = float(rest[n - half :].mean() - rest[:half].mean())
-    total = known + skipped * mean
+    trend = float(unmodelled[n - half :].mean() - unmodelled[:half].mean())
+    total = modelled + skipped * mean
     detectable = max(TREND * step, 2 * spread * np.sqrt(4 / n))
     if abs(trend) > detectable:
         return total, TimeError(0.0, 0.0), "step times have a trend"
-    if later and rest is spans:
+    if later and unmodelled is spans:
         return total, TimeError(0.0, 0.0), later
     if n >= 8:
         # Step times are autocorrelated: batch means vary more than independent steps would.
         batches = min(n // 4, MAX_BATCHES)
-        means = np.array([part.mean() for part in np.array_split(rest, batches)])
+        means = np.array([part.mean() for part in np.array_split(unmodelled, batches)])
         spread = max(spread, float(means.std(ddof=1)) * np.sqrt(n / batches))
         freedom = batches - 1
     else:
