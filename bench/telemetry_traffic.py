@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tailback.telemetry.stages import Stage
 
-from measuring.fat_tree_stages import fat_tree_stages
+from measuring.fat_tree_stages import Stage, fat_tree_stages
 from tailback import _core
 from tailback.fabric import Fabric, in_port_order
 from tailback.fabric.builders import PRESETS, fat_tree, network_of

@@ -191,7 +191,7 @@ def test_a_reading_of_two_halves_needs_both() -> None:
     for expected in (int(Flag.GAP), 0):
         reader.ask(0)
         outcomes = [o for r in exchange.results() if (o := reader.take(r)) is not None]
-        assert outcomes[0][4] == expected  # type: ignore[index]
+        assert outcomes[0][3] == expected  # type: ignore[index]
 
 
 @pytest.mark.parametrize("narrow_first", [False, True])
@@ -230,4 +230,4 @@ def test_a_64_bit_wait_takes_one_request() -> None:
     reader = PortReader([near], exchange, offset_ns=0)
     reader.ask(0)
     got = [reader.take(reply) for reply in exchange.results()]
-    assert len(got) == 1 and got[0][5] == 2**40  # type: ignore[index]
+    assert len(got) == 1 and got[0][4] == 2**40  # type: ignore[index]

@@ -163,14 +163,6 @@ def test_numbers_go_on_when_tables_are_moved_away(tmp_path: Path) -> None:
     collection.close()
 
 
-def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    collection = Collection(tmp_path)
-    (tmp_path / "readings" / "000001.parquet").write_bytes(b"PAR1 cut off")
-    with pytest.raises(CounterError, match=r"readings/000001\.parquet: damaged Parquet"):
-        collection.last_round()
-    collection.close()
-
-
 def test_a_collection_that_failed_to_begin_begins_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,14 +144,14 @@ def test_shorter_paths_of_the_ideal_are_no_gain() -> None:
     assert step["pattern"] == 0 and step["placement"] == pytest.approx(0.5 * TOTAL)
 
 
-def test_congestion_that_costs_nothing_is_not_the_network() -> None:
+def test_a_full_receiver_without_contention_limits_the_run() -> None:
     run = endpoint_run()
     diagnosis = diagnose(run, answers(run, 0.97, 0.98, 1.0, 1.0, 1.0)[0], seeds=1)
-    assert diagnosis.cause == "not-network" and diagnosis.remedy is None
+    assert diagnosis.cause == "injection" and diagnosis.remedy is None
     assert [finding.code for finding in diagnosis.findings] == ["TB000", "TB001"]
-    assert diagnosis.findings[0].cause == "not-network"
+    assert diagnosis.findings[0].cause == "injection"
     assert any("TB001" in warning for warning in diagnosis.warnings)
-    assert "3.0 %" in diagnosis.headline
+    assert "just for its data" in diagnosis.headline
 
 
 def test_time_decides_where_it_contradicts_the_trees() -> None:

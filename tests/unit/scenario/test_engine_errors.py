@@ -78,11 +78,6 @@ def control(**keys: Any) -> dict[str, Any]:
             'set injection = "per-destination", or leave [engine.pacing] out',
         ),
         (
-            control(scheme="dcms", hold="5000 s"),
-            "[engine.congestion_control] hold: 5000 s is out of range",
-            "give at most 4503 s",
-        ),
-        (
             control(scheme="rgbcc", green="64 KiB"),
             "[engine.congestion_control]: green = 64 KiB is not below threshold = 32 KiB",
             "lower green",
