@@ -172,7 +172,7 @@ def test_forecast_never_shows_recorded_beside_expected_times(
     assert computed * scale < found.elapsed_ps / 1e6 < computed * scale + 20 * turns
 
 
-def test_shared_cores_and_evidence_of_a_measured_run_exclude_each_other(
+def test_shared_cores_exclude_evidence_of_a_measured_run(
     write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = shared(write(scripts()), "0-1")

@@ -189,7 +189,7 @@ def test_nobody_who_reads_the_news_ends_nothing(
     assert "2 devices, 2 ports; 1 sweep, 2 readings, 0 failed" in capsys.readouterr().out
 
 
-def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does() -> None:
+def test_a_silent_port_leaves_the_metrics_until_answering() -> None:
     def ports(board: MetricsBoard) -> set[str]:
         return set(re.findall(r'tailback_port_stall_ratio\{guid="(0x[0-9a-f]+)"', board.metrics()))
 
@@ -210,7 +210,7 @@ def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does()
     assert shown == [set(), both, both, both, first, first, first, both]
 
 
-def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
+def test_a_full_table_disk_ends_no_collector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full, refused = threading.Event(), threading.Event()

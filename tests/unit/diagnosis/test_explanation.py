@@ -555,7 +555,7 @@ def test_every_cause_has_advice_and_health_none() -> None:
     assert "one by one" in unknown.remedy.action
 
 
-def test_a_single_host_is_looked_at_before_the_network() -> None:
+def test_a_single_host_precedes_the_network() -> None:
     run = expected(50).model_copy(update={"remedy": None})
     hosts = HostReport(source="the trace", hosts=1, most_ranks=4)
     whole = measured(150).model_copy(update={"hosts": hosts})

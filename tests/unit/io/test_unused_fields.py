@@ -189,7 +189,7 @@ def test_unused_sections_and_columns_are_named(tmp_path: Path) -> None:
     assert run.notes.count("net.toml: sections and keys not used: job") == 1
 
 
-def test_unused_parts_of_the_files_of_a_calibration_are_named(tmp_path: Path) -> None:
+def test_unused_parts_of_calibration_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "net.toml").write_text(
         '[fabric]\npreset = "tapered"\n[engine]\npacket = "1 KiB"\n'
         '[[job]]\npattern = { kind = "ring", size = "1 KiB" }\n'
@@ -204,7 +204,7 @@ def test_unused_parts_of_the_files_of_a_calibration_are_named(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("remedy", ["", "adaptive"])
-def test_used_part_of_a_run_given_as_fabric_is_named(remedy: str, tmp_path: Path) -> None:
+def test_the_used_part_of_a_run_is_named(remedy: str, tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(
         '[fabric]\npreset = "tapered"\n'
         '[[job]]\npattern = { kind = "ring", ranks = 4, size = "64 KiB" }\n'

@@ -106,7 +106,7 @@ def test_the_command_on_a_cluster(
     assert "X+" in said[0]
 
 
-def test_a_file_that_a_worker_cannot_read_is_an_error(tmp_path: Path, address: str) -> None:
+def test_a_file_unreadable_to_workers_is_an_error(tmp_path: Path, address: str) -> None:
     path = split(tmp_path / "a", torus_archive.part(0, 2, shape=(4, 4, 4)), [300, 500])
     rows = archive(path)
     (path / "part-00001.parquet").write_bytes(b"PAR1 no more")
@@ -120,9 +120,7 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert "no Dask scheduler" in capsys.readouterr().err
 
 
-def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
-    tmp_path: Path, address: str
-) -> None:
+def test_a_clusters_collection_has_fabric_names(tmp_path: Path, address: str) -> None:
     folder = collected(tmp_path / "c", 5)
     (tmp_path / "fabric").write_text(FILE)
     places = port_inventory.from_discovery(tmp_path / "fabric")

@@ -188,7 +188,7 @@ def test_features_split_and_merge() -> None:
     assert graph.members.filter(pl.col("feature") == 2)["place"].to_list() == [4, 5]
 
 
-def test_a_ring_wraps_around_and_a_line_does_not() -> None:
+def test_a_ring_wraps_and_a_line_does_not() -> None:
     assert ring([[0, 7]]).features["extent"].to_list() == [2]
     assert ring([[0, 7]], wrap=False).features["extent"].to_list() == [1, 1]
 
@@ -227,7 +227,7 @@ def test_torus_features_stay_in_their_ring(tmp_path: Path) -> None:
         evolution.from_torus(rows, coordinates, "W+")
 
 
-def test_links_of_a_tree_are_neighbours_where_one_feeds_the_other() -> None:
+def test_links_that_feed_each_other_are_neighbours() -> None:
     fabric = fat_tree(next(iter(PRESETS)).part)
     pairs = evolution.fabric_neighbours(fabric)
     assert np.array_equal(fabric.link_dst[pairs[:, 0]], fabric.link_src[pairs[:, 1]])

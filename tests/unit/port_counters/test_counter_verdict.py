@@ -211,7 +211,7 @@ def test_rows_of_unknown_ports_are_noted() -> None:
 
 
 @pytest.mark.data
-def test_classes_of_a_real_discovery_meet_the_counters_of_the_same_fabric() -> None:
+def test_classes_of_a_discovery_match_its_counters() -> None:
     from tailback.port_counters.readers import read_counters
 
     fabric = read_fabric(real("ibsim-samples/ys135.ibnetdiscover.txt"))

@@ -39,9 +39,7 @@ def test_packets_end_in_the_stated_interval(routing: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "waits"), [("reduce-naive", False), ("ring", False), ("alltoall-naive", True)]
 )
-def test_ranks_that_wait_for_each_other_have_no_interval(
-    kind: str, waits: bool, buffer: str
-) -> None:
+def test_ranks_waiting_in_step_have_no_interval(kind: str, waits: bool, buffer: str) -> None:
     prepared = prepare(parse(data(kind, buffer=buffer)))
     fluid = simulate_fluid(prepared)
     assert ("packets_low_ps" not in fluid.summary) == waits

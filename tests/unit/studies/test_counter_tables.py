@@ -126,7 +126,7 @@ def quick_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_tests")
-def test_groups_that_are_alike_differ_in_one_case_of_twenty() -> None:
+def test_like_groups_differ_once_in_twenty() -> None:
     random = np.random.default_rng(46)
     cases = [drawn_means(random, 1.0, zeros) for zeros in (0.0, 0.6, 0.9) for _ in range(40)]
     found = [links.comparison(*case, seed=n).p_value < 0.05 for n, case in enumerate(cases)]
@@ -136,7 +136,7 @@ def test_groups_that_are_alike_differ_in_one_case_of_twenty() -> None:
 
 @pytest.mark.usefixtures("quick_tests")
 @pytest.mark.parametrize("zeros", [0.0, 0.6, 0.9])
-def test_ten_times_the_stall_is_found_where_the_test_states_so(zeros: float) -> None:
+def test_tenfold_stall_is_found_with_stated_power(zeros: float) -> None:
     random = np.random.default_rng(14)
     found = stated = 0
     for n in range(30):
@@ -150,7 +150,7 @@ def test_ten_times_the_stall_is_found_where_the_test_states_so(zeros: float) -> 
 
 
 @pytest.mark.usefixtures("quick_tests")
-def test_interval_of_the_ratio_contains_the_truth_in_nineteen_cases_of_twenty() -> None:
+def test_ratio_interval_covers_nineteen_of_twenty() -> None:
     random = np.random.default_rng(7)
     inside = 0
     for n in range(60):
@@ -161,7 +161,7 @@ def test_interval_of_the_ratio_contains_the_truth_in_nineteen_cases_of_twenty() 
     assert inside >= 53
 
 
-def test_stated_smallest_difference_is_found_in_four_cases_of_five(
+def test_smallest_difference_is_found_four_times_of_five(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(links, "SHUFFLES", 499)
@@ -193,7 +193,7 @@ def test_groups_without_any_stall_have_no_ratio() -> None:
     assert "stall less" in never.verdict()
 
 
-def test_groups_that_are_alike_and_one_that_is_not() -> None:
+def test_like_groups_and_an_unlike_one() -> None:
     rows, coordinates = torus()
     names = coordinates["node_name"].to_list()
     tests = [links.compare_groups(rows, names[first::7]) for first in range(7)]

@@ -113,7 +113,7 @@ def computed(program: Program) -> set[int]:
         ((4, 4, 4), (False, True, False), FACES_3D, "5x6x3", (5, 6, 3)),
     ],
 )
-def test_more_ranks_send_what_a_recording_of_them_has(
+def test_more_ranks_send_what_their_recording_has(
     build: Build,
     creator: str,
     extents: tuple[int, ...],

@@ -127,7 +127,7 @@ def test_a_slow_network_explains_long_barriers(
         ("laptop", "", False, "its ranks waited for a processor", 0.0),
     ],
 )
-def test_long_collectives_of_a_run_on_this_fabric_are_explained(
+def test_long_collectives_on_this_fabric_are_explained(
     build: Build, hosts: str, cores: str, evidence: bool, why: str, scale: float
 ) -> None:
     names = [f"{hosts}{rank}" if hosts == "n" else hosts for rank in range(RANKS)]
