@@ -61,7 +61,7 @@ def sampled_verdict(evidence: RunAnalysis) -> SampledVerdict:
     best = max(probability, key=lambda cause: probability[cause])
     if best == "other-traffic" and evidence.captured:
         # Without a message log a slow link has the same samples: our traffic does not fill it.
-        half = probability[best] / 2.0
+        half = (probability[best] + probability["slow-link"]) / 2.0
         shared: dict[Cause, float] = {**probability, best: half, "slow-link": half}
         return SampledVerdict("undetermined", shared)
     if probability[best] < 2.0 / len(probability):

@@ -39,6 +39,7 @@ class Known:
     unsure_share: float = 0.0
     received: int = 1000
     crosses: bool = True
+    captured: bool = False
     costs: dict[Cause, tuple[float, float]] = field(default_factory=dict)
     routing: str = "adaptive"
 
@@ -54,6 +55,16 @@ def verdict(**known: Any) -> SampledVerdict:
     found = sampled_verdict(cast(RunAnalysis, Known(**known)))
     assert sum(found.probability.values()) == pytest.approx(1.0)
     return found
+
+
+def test_captures_leave_slow_links_and_others_open() -> None:
+    costs: dict[Cause, tuple[float, float]] = {"other-traffic": (0.5, 0.5)}
+    logged = verdict(losses=None, costs=costs)
+    captured = verdict(losses=None, costs=costs, captured=True)
+    assert (logged.cause, captured.cause) == ("other-traffic", "undetermined")
+    both = logged.probability["other-traffic"] + logged.probability["slow-link"]
+    for cause in ("other-traffic", "slow-link"):
+        assert captured.probability[cause] == pytest.approx(both / 2)
 
 
 PATTERN: dict[Cause, tuple[float, float]] = {"pattern": (0.5, 0.5), "placement": (0.1, 0.5)}
