@@ -177,7 +177,7 @@ def test_csig_tags_give_the_runs_sums(
                 "--quiet",
             ]
         )
-        == 0
+        == 3
     )
     assert "VERDICT" in capsys.readouterr().out
     some = [(time, frame[:12] + frame[16:]) for time, frame in frames[:5]] + frames[5:]
@@ -354,9 +354,11 @@ def test_the_command_gives_a_verdict_and_a_report(
         str(out),
         "--quiet",
     ]
-    assert tailback(command) == 0
+    # The job's traffic does not fill what is congested: samples leave open what else does.
+    assert tailback(command) == 3
     said = capsys.readouterr().out
-    assert "VERDICT" in said and "only on captured packets" in said and "rank time" not in said
+    assert "other jobs send over them, or" in " ".join(said.split())
+    assert "only on captured packets" in said and "rank time" not in said
     assert (out / "report.html").is_file()
     kept = tb.read_run(out)
     assert sums(kept).equals(sums(tb.read_run(folder / "run")))
