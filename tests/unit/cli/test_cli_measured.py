@@ -9,14 +9,17 @@ from typing import Any
 import polars as pl
 import pytest
 
+import tailback as tb
 from tailback.cli import run as tailback
 from tailback.diagnosis.model import Diagnosis
+from tailback.errors import TailbackError
 from tailback.inference.measured_run import agreement
 from tailback.recorder.archive import PROCESSOR_TIME
 from tailback.units import format_time
 from tests.factories.evidence_traces import Script, collective, receive, send, stretched
 from tests.factories.otf2_traces import Build, writing
 from tests.factories.public_data import real
+from tests.factories.repository import ROOT
 
 FABRIC = """
 name = "small"
@@ -246,3 +249,14 @@ def test_comparisons_with_skipped_steps_say_what_is_missing(
     said = "single calls and sends of the measured run are not compared with the simulated one"
     assert said in " ".join(screen.split())
     assert said not in " ".join(whole.split())
+
+
+@pytest.mark.slow
+def test_a_folder_of_the_lab_can_be_forecast() -> None:
+    """Its own counters are no evidence of a forecast; those that a user gives are refused."""
+    folder = ROOT / "examples" / "lab" / "slow-cable"
+    only = {"methods": ["block"], "remedies": ["placement"], "seeds": 1}
+    found = tb.diagnose(folder, forecast=True, **only)
+    assert found.forecast is not None and found.measured is None
+    with pytest.raises(TailbackError, match="counters=: needs a measured run"):
+        tb.diagnose(folder, forecast=True, counters=[folder / "counters.csv.gz"], **only)

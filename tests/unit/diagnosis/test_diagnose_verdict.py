@@ -14,6 +14,7 @@ from tailback.diagnosis import diagnose_cause, verdict
 from tailback.diagnosis.headline import SEVERAL_FIT
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.sampled_verdict import SampledVerdict
+from tailback.diagnosis.verdict import UNTRIED
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
@@ -455,3 +456,22 @@ def test_headline_names_capacity_where_placements_gain_less(
     assert diagnosis.cause == cause and number in diagnosis.headline
     assert not any(one.cause == "placement" for one in diagnosis.findings) or cause == "placement"
     assert "TB002" in [one.code for one in diagnosis.findings]
+
+
+def test_untried_placements_leave_capacity_unsure() -> None:
+    run = placement_run()
+    evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    nodes = np.arange(32, dtype=np.uint32)
+    alone, both = (
+        diagnose_cause(run, evaluate, placements=dict.fromkeys(names, nodes), seeds=1)
+        for names in (["block"], ["block", "tile"])
+    )
+    assert alone.cause == both.cause == "capacity"
+    assert alone.confidence <= UNTRIED < both.confidence
+
+
+@pytest.mark.parametrize(("wait", "words"), [(0.1, "not the bottleneck"), (0.9, "fewer bytes")])
+def test_transfers_without_contention_do_not_clear_the_network(wait: float, words: str) -> None:
+    run = placement_run(wait=wait)
+    found = diagnose_cause(run, answers(run, 0.99, 0.99, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert found.cause == "not-network" and words in found.headline
