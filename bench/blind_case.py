@@ -14,7 +14,7 @@ from blind_draw import Case, draw
 from blind_programs import bytes_sent, call_times
 from blind_trace import Clocks, write_trace
 
-VERSION = 2
+VERSION = 3
 """Version of the cases; those of another version are made again."""
 
 _FIRST_UTC_NS = 1_790_000_000 * 10**9
