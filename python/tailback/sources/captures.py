@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tailback.errors import ScenarioError, option
 from tailback.fabric.builders import PRESETS
+from tailback.io.delimited import not_used
 from tailback.run.run import Run
 from tailback.scenario.model import RESERVED_BITS, Scenario, TelemetrySection, load, parse
 from tailback.simulation.captures import captured_run
@@ -72,7 +73,11 @@ def read_captures(
     if forwarding is not None:
         setting.fabric.forwarding = Path(forwarding).absolute()
     folder = None if contexts is None else Path(contexts)
-    return captured_run(paths, setting, contexts=folder, one_in=one_in, assumed=assumed)
+    run = captured_run(paths, setting, contexts=folder, one_in=one_in, assumed=assumed)
+    if Path(fabric).suffix == ".toml":
+        # The traffic is that of the captures.
+        run.notes.extend(f"{Path(fabric).name}: {note}" for note in not_used(["job"], "sections"))
+    return run
 
 
 def capture_scenario(fabric: str | Path) -> tuple[Scenario, float, bool]:

@@ -402,3 +402,8 @@ def test_telemetry_of_more_than_six_bits_is_refused(folder: Path, tmp_path: Path
     (tmp_path / "full.toml").write_text(SCENARIO.replace('"coordinated"', '"full"'))
     with pytest.raises(TailbackError, match="takes 64 header bits"):
         read_captures([folder / "all.pcap"], tmp_path / "full.toml")
+
+
+def test_jobs_of_a_scenario_are_not_those_captured(folder: Path) -> None:
+    found = tb.diagnose(folder / "all.pcap", fabric=folder / "s.toml")
+    assert "s.toml: sections not used: job" in found.warnings
