@@ -171,7 +171,7 @@ def _queued(verdict: PortVerdict) -> list[str]:
             "?" if row["queued_share"] is None else percent(row["queued_share"]),
             "?" if row["backlog_max_bytes"] is None else format_bytes(row["backlog_max_bytes"]),
             "?" if row["utilization"] is None else percent(row["utilization"]),
-            "?" if row["drops"] is None else f"{row['drops']:,}",
+            "?" if row["drops"] is None else f"{'≥ ' * row['drops_at_least']}{row['drops']:,}",
         )
         for row in worst.head(_PORTS).iter_rows(named=True)
     ]

@@ -21,6 +21,7 @@ from tailback.port_counters.findings.port_findings import (
     clock_error_ns,
     no_slow_link,
     port_findings,
+    ports_dropped,
     queue_windows,
     rate_tests,
 )
@@ -289,6 +290,24 @@ def test_drops_are_listed_beside_other_findings() -> None:
     assert (row["drops"], row["intervals"]) == (7, 1)
     assert row["end_ns"] - row["start_ns"] == 100 * STEP_NS
     assert found.schema == pl.Schema(PORT_FINDINGS.polars_schema)
+
+
+@pytest.mark.parametrize(
+    ("known", "flag", "at_least"),
+    [(True, Flag(0), False), (True, Flag.RESET, True), (False, Flag(0), True)],
+)
+def test_drops_beside_a_reset_are_lower_bounds(known: bool, flag: Flag, at_least: bool) -> None:
+    drops = pl.when(pl.int_range(pl.len()) == 3).then(7).otherwise(0)
+    frame = queue(5000, 5000, np.full(2000, 5500.0), 100).with_columns(
+        drops=pl.when((pl.int_range(pl.len()) != 9) | known).then(drops).cast(pl.UInt64),
+        flags=pl.when(pl.int_range(pl.len()) == 9)
+        .then(pl.lit(int(flag)))
+        .otherwise(pl.col("flags"))
+        .cast(pl.UInt32),
+    )
+    rows = port_findings(frame).filter(pl.col("finding") == "drops")
+    assert rows.select("drops", "drops_at_least").row(0) == (7, at_least)
+    assert ("≥ 7 packets" in ports_dropped(rows, 1, {})) == at_least
 
 
 def test_windows_end_with_empty_queues_or_gaps() -> None:

@@ -106,6 +106,7 @@ PORT_FINDINGS: Final = Table(
         Column("busy_share", pl.Float64, "time their bytes take on the wire at the nominal rate"),
         Column("backlog_max_bytes", pl.UInt64, "largest queue at a reading, null unknown"),
         Column("drops", pl.UInt64, "packets dropped at the queue, null unknown"),
+        Column("drops_at_least", pl.Boolean, "drops is a lower bound: a counter was reset"),
         Column("drop_share", pl.Float64, "drops over packets sent and dropped, null unknown"),
     ),
 )
@@ -146,6 +147,7 @@ class _Port:
         before: Queue at the start, bytes, NaN where unknown.
         after: Queue at the end.
         drops: Packets dropped, NaN where unknown.
+        drops_low: Intervals whose drops are a lower bound.
         paused: Time in each interval in which the far end paused the port, ns.
         pauses: Pause frames received in each interval, 0 where unknown.
         unclear: Intervals with pauses whose length is not known.
@@ -161,6 +163,7 @@ class _Port:
     before: Floats
     after: Floats
     drops: Floats
+    drops_low: Bools
     paused: Floats
     pauses: Floats
     unclear: Bools
@@ -247,6 +250,8 @@ def _ports(intervals: pl.DataFrame) -> list[_Port]:
                 column("backlog_before_bytes"),
                 column("backlog_bytes"),
                 column("drops"),
+                (frame["flags"].to_numpy() & int(Flag.RESET) > 0)
+                | frame["drops"].is_null().to_numpy(),
                 held["time"].to_numpy(),
                 np.nan_to_num(column("pause_frames")),
                 held["vague"].to_numpy(),
@@ -591,6 +596,7 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
         _none_if_nan(busy / port.nominal),
         None if np.isnan(levels).all() else int(np.nanmax(levels)),
         drops,
+        drops is not None and bool(port.drops_low.any()),
         drops / offered if drops is not None and packets is not None and offered else None,
     )
 
@@ -641,8 +647,9 @@ def ports_dropped(rows: pl.DataFrame, ports: int, peers: Peers) -> str:
     """Ports, of ``ports``, that dropped packets; rows worst first."""
     worst = rows.row(0, named=True)
     text = (
-        f"{rows.height} of {counted(ports, 'port')} dropped {rows['drops'].sum():,} packets, "
-        f"most of them {port_label(worst, peers)}: {worst['drops']:,}"
+        f"{rows.height} of {counted(ports, 'port')} dropped "
+        f"{'≥ ' * bool(rows['drops_at_least'].any())}{rows['drops'].sum():,} packets, most of them "
+        f"{port_label(worst, peers)}: {'≥ ' * worst['drops_at_least']}{worst['drops']:,}"
     )
     share = worst["drop_share"]
     return text if share is None else f"{text} ({percent(share)} of its own)"
