@@ -147,8 +147,10 @@ def _add_interval(
 
 def communication_of(run: Run, prepared: PreparedScenario, routes: Routes) -> Communication:
     """Communication of the only job of a fluid run."""
-    busiest = busiest_link_ps(prepared, routes, prepared.observed.node)
-    return Communication.of(run, busiest, prepared.observed.times)
+    link_ps = _link_ps(prepared, routes, prepared.observed.node)
+    adapters = _only_links_of_nodes(prepared.fabric)
+    busiest, adapter = float(link_ps.max(initial=0)), float(link_ps[adapters].max(initial=0))
+    return Communication.of(run, busiest, adapter, prepared.observed.times)
 
 
 def _why_no_interval(scenario: Scenario, options: FluidOptions) -> str:
@@ -219,13 +221,20 @@ def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np
         routes: Its routes.
         node: Node of each rank, shape (R,).
     """
+    return float(_link_ps(prepared, routes, node).max(initial=0))
+
+
+def _link_ps(
+    prepared: PreparedScenario, routes: Routes, node: NDArray[np.uint32]
+) -> NDArray[np.float64]:
+    """Time that each link needs for its bytes, picoseconds, shape (L,)."""
     fabric = prepared.fabric
     source, target, size = prepared.observed.program.traffic_matrix()
     ends, amount = np.stack([node[source], node[target]]), size.astype(np.float64)
     remote = fabric.node_host[ends[0]] != fabric.node_host[ends[1]]
     pairs, index = np.unique(ends[:, remote], axis=1, return_inverse=True)
     if not pairs.shape[1]:
-        return 0.0
+        return np.zeros(fabric.n_links)
     choice = path_choice(prepared.scenario.engine.routing, fabric, routes)
     # Links that serve as one take equal parts, as choices per packet make them.
     paths = paths_between(
@@ -237,7 +246,17 @@ def busiest_link_ps(prepared: PreparedScenario, routes: Routes, node: NDArray[np
         routes.rule,
     )
     load = paths.link_sum(np.bincount(index.reshape(-1), amount[remote]), fabric.n_links)
-    return float((load * 8000.0 / fabric.link_gbps).max())
+    return np.asarray(load * 8000.0 / fabric.link_gbps, np.float64)
+
+
+def _only_links_of_nodes(fabric: Fabric) -> NDArray[np.bool_]:
+    """Whether a link is a node's only one, so that no routing avoids it, shape (L,)."""
+    out = np.zeros(fabric.n_links, bool)
+    for end in (fabric.link_src, fabric.link_dst):
+        links = np.bincount(end, minlength=fabric.n_nodes)[: fabric.n_nodes]
+        alone = np.flatnonzero(links == 1)
+        out |= np.isin(end, alone)
+    return out
 
 
 def _solve(

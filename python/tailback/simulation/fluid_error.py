@@ -2,7 +2,8 @@
 
 Packets cannot be faster than the link that takes longest for its bytes. Nothing queues in the
 model, so packets take longer where messages collide. They take less where it keeps ranks in step,
-because buffers let senders go on. So the interval begins at the time of the busiest link.
+because buffers let senders go on. So the interval begins near the time of the busiest link, and
+not before that of the busiest adapter.
 
 How far packets end beside these limits was measured on drawn scenarios of one job
 (``bench/fluid_bound.py``, docs/measurements/accuracy.md). Beside other jobs packets took from a
@@ -51,6 +52,8 @@ class Communication:
         flight_ps: Part of it with a message in flight.
         busiest_ps: Time that the busiest link needs for its bytes
             (:func:`tailback.simulation.busiest_link_ps`).
+        adapter_ps: Time that the busiest link of a node with no other link needs for its bytes.
+            No packet can avoid it.
         fan_in: Mean number of messages in flight to a rank over that from a rank, at times with
             any.
     """
@@ -58,25 +61,30 @@ class Communication:
     elapsed_ps: int
     flight_ps: float
     busiest_ps: float
+    adapter_ps: float
     fan_in: float
 
     @staticmethod
-    def of(run: Run, busiest_ps: float, repetitions: int = 1) -> Communication:
+    def of(
+        run: Run, busiest_ps: float, adapter_ps: float = 0.0, repetitions: int = 1
+    ) -> Communication:
         """Those of a run.
 
         Args:
             run: A run of the fluid model.
             busiest_ps: Time of the busiest link in one repetition.
+            adapter_ps: Time of the busiest link of a node in one repetition.
             repetitions: Number of repetitions of the messages in table ``messages``.
         """
+        busiest_ps, adapter_ps = busiest_ps * repetitions, adapter_ps * repetitions
         log = run.tables["messages"].filter(pl.col("arrival_ps") > pl.col("start_ps"))
         if log.is_empty():
-            return Communication(run.elapsed_ps, 0.0, busiest_ps * repetitions, 1.0)
+            return Communication(run.elapsed_ps, 0.0, busiest_ps, adapter_ps, 1.0)
         start, end = (log[name].cast(pl.Int64).to_numpy() for name in ("start_ps", "arrival_ps"))
         source, target = (log[name].to_numpy() for name in ("src_rank", "dst_rank"))
         fan_in = _time_in_flight(source, start, end) / _time_in_flight(target, start, end)
         flight = _time_in_flight(np.zeros_like(source), start, end) * repetitions
-        return Communication(run.elapsed_ps, flight, busiest_ps * repetitions, fan_in)
+        return Communication(run.elapsed_ps, flight, busiest_ps, adapter_ps, fan_in)
 
     @property
     def ps(self) -> float:
@@ -102,7 +110,7 @@ class Communication:
             outside + least + BEYOND[0] * self.ps,
             outside + most * (1 + BEYOND[1]),
         )
-        return round(max(low, 0)), round(high)
+        return round(max(low, self.adapter_ps)), round(high)
 
 
 def _time_in_flight(

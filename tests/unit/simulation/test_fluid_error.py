@@ -54,7 +54,7 @@ def test_ranks_waiting_in_step_have_no_interval(kind: str, waits: bool, buffer: 
 )
 def test_interval_ends_at_the_measured_quantiles(elapsed: int, flight: int, busiest: int) -> None:
     unit = 10**9
-    communication = Communication(elapsed * unit, flight * unit, busiest * unit, 1.0)
+    communication = Communication(elapsed * unit, flight * unit, busiest * unit, 0, 1.0)
     ends = communication.packet_interval()
     below, above = zip(*map(communication.beyond, ends), strict=True)
     assert (below[0], above[1]) == pytest.approx(BEYOND, abs=1e-6)
@@ -77,9 +77,17 @@ def test_communication_counts_overlaps_once(
     columns = ("src_rank", "dst_rank", "start_ps", "arrival_ps")
     schema = {name: run.tables["messages"].schema[name] for name in columns}
     tables = {"messages": pl.DataFrame(messages, schema=schema, orient="row")}
-    communication = Communication.of(replace(run, tables=tables), 2.0, 3)
+    communication = Communication.of(replace(run, tables=tables), 2.0, 1.0, 3)
     assert (communication.flight_ps, communication.busiest_ps) == (3 * flight, 6)
     assert communication.fan_in == fan_in
+
+
+def test_interval_begins_at_the_busiest_adapter() -> None:
+    prepared = prepare(parse(data("reduce-naive")))
+    fluid = simulate_fluid(prepared)
+    incoming = prepared.observed.program.traffic_matrix()[2].sum()
+    gbps = float(prepared.fabric.link_gbps[0])
+    assert fluid.summary["packets_low_ps"] >= int(incoming) * 8000 / gbps
 
 
 OTHER_JOB = {
