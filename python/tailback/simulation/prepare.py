@@ -631,6 +631,9 @@ def trace_hosts(
 ) -> Hosts | None:
     """Host of each rank of a trace, by its name in the fabric.
 
+    GPUs that shared a host share one here, although its name is not in the fabric: their ranks and
+    rings are made for it. Processes recorded on a laptop are not.
+
     None if the scenario states hosts or a placement, if the hosts are not recorded, or if a host is
     not in the fabric.
 
@@ -656,8 +659,25 @@ def trace_hosts(
     joined = HostNames(fabric.host_name).joined(hosts.of_rank)
     names = [joined.get(name, name) for name in hosts.of_rank]
     if not set(names) <= set(fabric.host_name):
-        return None
+        return _hosts_alike(logged, fabric) if section.ranks_per_host == 1 else None
     return Hosts(names, hosts.source, tuple(spelling_notes(joined, hosts.source)))
+
+
+def _hosts_alike(logged: Sequence[str], fabric: Fabric) -> Hosts | None:
+    """The first hosts of the fabric, shared by the ranks that shared one when they were recorded.
+
+    None if no ranks shared one, or if the fabric has too few hosts.
+    """
+    recorded = list(dict.fromkeys(logged))
+    hosts, _ = slots_from_spec("all", fabric, 1)
+    if not len(hosts) >= len(recorded) < len(logged):
+        return None
+    names = dict(zip(recorded, (fabric.host_name[host] for host in hosts), strict=False))
+    note = (
+        f"the fabric has no host {shown(recorded[0])}: ranks that shared a host share one of its "
+        f"first hosts; {option('hosts')} names others"
+    )
+    return Hosts([names[host] for host in logged], "the trace, under other names", (note,))
 
 
 def other_hosts_notes(logged: Sequence[str], hosts: NDArray[np.uint32]) -> list[str]:

@@ -236,14 +236,24 @@ def test_channels_share_the_port_of_their_accelerator(tmp_path: Path, channels: 
     assert prepare(parse(stated)).scenario.engine.local_sharing == "memory"
 
 
-@pytest.mark.parametrize(("per_host", "noted"), [(1, True), (2, False)])
-def test_another_number_of_hosts_than_logged_is_noted(
-    tmp_path: Path, per_host: int, noted: bool
+@pytest.mark.parametrize(
+    ("hosts", "per_host", "used", "note"),
+    [
+        ("all", 1, 2, "the fabric has no host 'host0'"),
+        ("all", 4, 1, "the ranks ran on 2 hosts ('host0', 'host1')"),
+        ("0-3", 1, 4, "the ranks ran on 2 hosts ('host0', 'host1')"),
+        ("0-3", 2, 2, ""),
+    ],
+)
+def test_accelerators_of_a_host_stay_together(
+    tmp_path: Path, hosts: str, per_host: int, used: int, note: str
 ) -> None:
     (tmp_path / "x.log").write_text(job_log())
-    job = {"trace": str(tmp_path / "x.log"), "ranks_per_host": per_host}
-    notes = prepare(parse({"fabric": {"preset": "full"}, "job": [job]})).notes
-    assert noted == any("the ranks ran on 2 hosts ('host0', 'host1')" in note for note in notes)
+    job = {"trace": str(tmp_path / "x.log"), "hosts": hosts, "ranks_per_host": per_host}
+    prepared = prepare(parse({"fabric": {"preset": "full"}, "job": [job]}))
+    assert len(set(prepared.fabric.node_host[prepared.observed.node])) == used
+    notes = [text for text in prepared.notes if "host0" in text]
+    assert len(notes) == bool(note) and all(note in text for text in notes)
 
 
 @pytest.mark.data
