@@ -96,7 +96,7 @@ def roots(verdict: Verdict, wiring: Wiring | None) -> str:
         verb = "leads" if hosts == 1 else "lead"
         sentences.append(
             f"{counted(hosts, 'waiting port')}, like {some_ports(places.at_hosts)}, {verb} to a "
-            "host, which takes in data more slowly than they arrive: the waiting begins there"
+            "host, which takes in data more slowly than it arrives: the waiting begins there"
         )
     if full := places.full.height:
         sentences.append(
