@@ -275,7 +275,7 @@ def diagnose(
         expected = _EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
             prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
-    prepared, run, runs = expected.prepared, expected.run, expected.known
+    prepared, run, runs = expected.prepared, expected.run, expected.runs
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
     repeated = repetitions(seeds, run)
@@ -290,7 +290,7 @@ def diagnose(
             repeated,
             step,
             analyse,
-            engine_variations(run) if expected.found is None else (),
+            engine_variations(run) if expected.summary is None else (),
         )
         measured = expected.measured_with_ideal(evaluate)
         diagnosis, after, files = workflow.diagnose(
@@ -353,8 +353,8 @@ class _Expected:
         measured: The recorded run; None for a forecast.
         unknown: What a forecast does not know or use.
         evidence: Counters and job list.
-        found: What they show; None without a measured run to compare with.
-        known: The run, and runs of changes of the scenario that the search for causes simulated.
+        summary: What they show; None without a measured run to compare with.
+        runs: The run, and runs of changes of the scenario that the search for causes simulated.
     """
 
     prepared: PreparedScenario
@@ -362,8 +362,8 @@ class _Expected:
     measured: MeasuredRun | None
     unknown: Sequence[str]
     evidence: NetworkEvidence
-    found: EvidenceSummary | None
-    known: Sequence[tuple[Change, base.Run]]
+    summary: EvidenceSummary | None
+    runs: Sequence[tuple[Change, base.Run]]
 
     @property
     def network(self) -> SimulatedNetwork:
@@ -400,10 +400,10 @@ class _Expected:
         if measured is None:
             return diagnosis
         diagnosis = with_measured(diagnosis, measured.measured)
-        if self.found is None:
+        if self.summary is None:
             return diagnosis
         cost = further_costs(self.prepared, self.evidence, self.run, evaluate, placements, seeds)
-        explanation = replace(self.found, extrapolated_ps=self.run.extrapolated_ps)
+        explanation = replace(self.summary, extrapolated_ps=self.run.extrapolated_ps)
         explained = explain(diagnosis, measured.measured, explanation, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.
         lacks = without_single_times(self.run)
@@ -487,7 +487,7 @@ class _EvidenceFiles:
                         machine.fitted, stated=machine.stated, lacks=machine.lacks
                     ),
                 )
-            explanation = explained.found
+            explanation = explained.summary
             if explained.prepared is not prepared:
                 prepared, run = explained.prepared, explained.run
                 if not has_no_probes(prepared.scenario):

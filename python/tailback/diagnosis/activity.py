@@ -94,9 +94,9 @@ class MessageActivity:
             start_ps: Start of each interval, shape (n,).
             end_ps: First picosecond after each interval, shape (n,).
         """
-        whole = (end_ps - start_ps).astype(np.float64)
+        length = (end_ps - start_ps).astype(np.float64)
         if not self.known:
-            return whole
+            return length
         base = self._groups[link] * self._stretch
         top = self._stretch - 1
         low = self._covered(base + np.minimum(start_ps // self._unit, top))
@@ -112,7 +112,7 @@ class MessageActivity:
             )
             share = (last - first) * self._unit / max(skip.basis_ps, 1)
             active += np.maximum(inside, 0) * np.minimum(share, 1.0)
-        return np.asarray(np.where(active > 0, np.minimum(active, whole), whole), np.float64)
+        return np.asarray(np.where(active > 0, np.minimum(active, length), length), np.float64)
 
 
 def messages_within_hosts(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

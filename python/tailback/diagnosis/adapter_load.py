@@ -109,20 +109,20 @@ def receivers_are_full(run: Run) -> bool:
     return took >= (1.0 + BUSIER) * sent
 
 
-def slow_adapter(found: AdapterLoad) -> int | None:
+def slow_adapter(load: AdapterLoad) -> int | None:
     """The single node whose large messages, sent and received, are all slow; None if none is.
 
     It must have several partners, because two flows that share a link are both slow too.
     """
-    known = np.flatnonzero(np.isfinite(found.fastest))
-    if len(known) < MAX_SLOW_ADAPTERS:
+    nodes = np.flatnonzero(np.isfinite(load.fastest))
+    if len(nodes) < MAX_SLOW_ADAPTERS:
         return None
-    order = known[np.argsort(found.fastest[known], kind="stable")]
-    median = float(np.median(found.fastest[known]))
-    first, second = (float(found.fastest[node]) for node in order[:2])
+    order = nodes[np.argsort(load.fastest[nodes], kind="stable")]
+    median = float(np.median(load.fastest[nodes]))
+    first, second = (float(load.fastest[node]) for node in order[:2])
     alone = (
         first < SLOW_RATE_SHARE * median
         and second >= HEALTHY_RATE_SHARE * median
         and median >= HEALTHY_RATE_SHARE
     )
-    return int(order[0]) if alone and found.partners[order[0]] >= MAX_SLOW_ADAPTERS else None
+    return int(order[0]) if alone and load.partners[order[0]] >= MAX_SLOW_ADAPTERS else None

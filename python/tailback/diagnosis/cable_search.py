@@ -215,7 +215,7 @@ class CableTrials(ABC):
         Every suspect is tried at one rate before more rates are fitted: any cable that all ranks
         wait for fits well, but the correct one fits far better.
         """
-        found = list[Trial]()
+        trials = list[Trial]()
         best = self.worth_fitting
         for number, link in enumerate(suspects):
             if progress is not None:
@@ -227,10 +227,10 @@ class CableTrials(ABC):
                 # Better than any before: perhaps so good that no further one need be tried.
                 trial = self.best_rate(trial)
             best = max(best, trial.shape)
-            found.append(trial)
-            if self.is_conclusive(found):
+            trials.append(trial)
+            if self.is_conclusive(trials):
                 break
-        return found
+        return trials
 
     def one_way(self, likeliest: Sequence[int], ahead: Sequence[int], reverse: Ints) -> list[Trial]:
         """Trials of single directions of the likeliest cables, and of links ahead of stalls."""
@@ -262,10 +262,10 @@ class CableTrials(ABC):
             while len(best.cables) < MAX_CABLES and not (self.agrees(best) or self.exhausted):
                 used = {cable.link for cable in best.cables}
                 besides = [(link, True) for link in self.suspects_besides(best)]
-                ways = dict.fromkeys([*besides, *((cable.link, cable.both) for cable in others)])
+                pairs = dict.fromkeys([*besides, *((cable.link, cable.both) for cable in others)])
                 firsts = [
                     self.first(best.cables, link, both=both)
-                    for link, both in ways
+                    for link, both in pairs
                     if link not in used
                 ]
                 likely = sorted((t for t in firsts if t is not None), key=_shape)[-2:]
@@ -405,9 +405,9 @@ class CandidatePaths:
             .sort("late", "src", "dst", descending=[True, False, False])
         )
         if pairs.height > MAX_PAIRS:
-            rest = pairs.slice(MAX_PAIRS // 2)
-            every = -(-rest.height // (MAX_PAIRS // 2))
-            pairs = pl.concat([pairs.head(MAX_PAIRS // 2), rest.gather_every(every)])
+            less_late = pairs.slice(MAX_PAIRS // 2)
+            every = -(-less_late.height // (MAX_PAIRS // 2))
+            pairs = pl.concat([pairs.head(MAX_PAIRS // 2), less_late.gather_every(every)])
         self._pairs = pairs
 
     def suspects(self, most: int) -> list[int]:
@@ -422,8 +422,8 @@ class CandidatePaths:
         This assumes that the cable is the only slow one; shape (L,).
         """
         late, number = (self._pairs[c].cast(pl.Float64).to_numpy() for c in ("late", "number"))
-        whole = float((number * late**2).sum())
-        score = self._scores / whole if whole > 0 else np.zeros(self._topology.n_links)
+        total = float((number * late**2).sum())
+        score = self._scores / total if total > 0 else np.zeros(self._topology.n_links)
         cable = np.minimum(np.arange(self._topology.n_links), self._reverses)
         return np.asarray(score[cable], np.float64)
 
@@ -482,13 +482,13 @@ def links_on_shortest_paths(
     single = bool((np.bincount(t.src[t.from_node]) <= 1).all())
     of = t.node_switch if single else np.arange(t.n_nodes)
     starts = sorted({int(of[v]) for pair in ends for v in pair})
-    found = dijkstra(graph, indices=starts, unweighted=True)
+    distance = dijkstra(graph, indices=starts, unweighted=True)
     at = {v: i for i, v in enumerate(starts)}
 
     def away(node: int) -> Floats:
         if not single:
-            return np.asarray(found[at[node]], np.float64)
-        out = found[at[int(of[node])]] + 1.0
+            return np.asarray(distance[at[node]], np.float64)
+        out = distance[at[int(of[node])]] + 1.0
         out[node] = 0.0
         return np.asarray(out, np.float64)
 

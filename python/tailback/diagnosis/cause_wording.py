@@ -168,11 +168,14 @@ def ensure_cause_finding(
         kept = [finding for finding in findings if finding.cause != "not-network"]
     if cause == "capacity":
         # The rule that finds our own traffic inside the network does not know other placements.
-        told = {"cause": cause, "title": TITLES[cause], "advice": ADVICE[cause]}
-        kept = [one.model_copy(update=told) if one.cause == "placement" else one for one in kept]
+        capacity = {"cause": cause, "title": TITLES[cause], "advice": ADVICE[cause]}
+        kept = [
+            finding.model_copy(update=capacity) if finding.cause == "placement" else finding
+            for finding in kept
+        ]
     if any(finding.cause == cause for finding in kept):
         return kept
-    own = Finding(
+    cause_finding = Finding(
         code=CODE,
         cause=cause,
         title=TITLES[cause],
@@ -182,7 +185,7 @@ def ensure_cause_finding(
         links=[],
         advice=MEASURE_IT if cause == "undetermined" and logged else ADVICE[cause],
     )
-    return [own, *kept]
+    return [cause_finding, *kept]
 
 
 def _why(cause: Cause, cost: Mapping[Cause, float] | None) -> str:

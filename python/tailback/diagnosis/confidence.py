@@ -150,12 +150,14 @@ def attainable(shares: Sequence[CauseShare], use: TimeUse) -> dict[Cause, float]
         use: Communication and line rate of the run.
     """
     beyond = {
-        one.cause: (one.removed - one.charged)
-        * (BEYOND_OWN_COST if one.removed > one.charged else 1.0)
-        for one in shares
-        if one.removed is not None
+        share.cause: (share.removed - share.charged)
+        * (BEYOND_OWN_COST if share.removed > share.charged else 1.0)
+        for share in shares
+        if share.removed is not None
     }
-    gained = {one.cause: max(one.charged + beyond.get(one.cause, 0.0), 0.0) for one in shares}
+    gained = {
+        share.cause: max(share.charged + beyond.get(share.cause, 0.0), 0.0) for share in shares
+    }
     return {} if main_cause(gained, use) in NO_CONTENTION_CAUSES else beyond
 
 
@@ -191,9 +193,9 @@ def count_agreement(
         hidden: Time that the model does not explain.
         use: Communication and line rate of the run.
     """
-    found = Counter(main_cause(hidden.added_to(cost), use) for cost in costs)
-    rest = [(name, count) for name, count in found.most_common() if name != cause]
-    return Agreement(holds=found[cause], of=len(costs), otherwise=rest[0][0] if rest else None)
+    counts = Counter(main_cause(hidden.added_to(cost), use) for cost in costs)
+    others = [(name, count) for name, count in counts.most_common() if name != cause]
+    return Agreement(holds=counts[cause], of=len(costs), otherwise=others[0][0] if others else None)
 
 
 def chances(
@@ -214,11 +216,11 @@ def chances(
     names = list(costs[0])
     drawn = _drawn(np.array([[cost[name] for name in names] for cost in costs]), rng)
     real, slow = rng.random(DRAWS) < hidden.real, rng.random(DRAWS) < hidden.slow
-    found: Counter[Cause] = Counter()
+    counts: Counter[Cause] = Counter()
     for row, is_real, is_slow in zip(drawn.tolist(), real, slow, strict=True):
         left = Unexplained(hidden.share * is_real, float(is_slow))
-        found[main_cause(left.added_to(dict(zip(names, row, strict=True))), use)] += 1
-    return {cause: MODELLED * count / DRAWS for cause, count in found.items()}
+        counts[main_cause(left.added_to(dict(zip(names, row, strict=True))), use)] += 1
+    return {cause: MODELLED * count / DRAWS for cause, count in counts.items()}
 
 
 def _drawn(seen: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

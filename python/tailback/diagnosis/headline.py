@@ -232,10 +232,10 @@ def slow_cables_explain(links: list[tuple[str, float, float]], fit: float) -> st
         fit: Share of the squared excess of our messages' times that they reproduce, 0–1.
     """
     shown = [f"{link_rate(name, gbps)} of {rate:g} Gb/s" for name, gbps, rate in links]
-    one = len(shown) == 1
-    which = "One slow cable explains" if one else f"{len(shown)} slow cables explain"
+    single = len(shown) == 1
+    which = "One slow cable explains" if single else f"{len(shown)} slow cables explain"
     return (
-        f"{which} the remaining time: {'; '.join(shown)} reproduce{'s' * one} "
+        f"{which} the remaining time: {'; '.join(shown)} reproduce{'s' * single} "
         f"{percent(fit)} of the squared excess of your messages' times."
     )
 

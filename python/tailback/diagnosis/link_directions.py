@@ -64,8 +64,8 @@ def links_in_words(direction: str) -> str:
 
 def _place(name: str) -> tuple[int, ...]:
     """Coordinates of a torus or mesh router, from its name; empty for other switches."""
-    found = _ROUTER.fullmatch(name)
-    return tuple(map(int, found[1].split("-"))) if found else ()
+    match = _ROUTER.fullmatch(name)
+    return tuple(map(int, match[1].split("-"))) if match else ()
 
 
 def _extents(places: list[tuple[int, ...]]) -> list[int]:

@@ -347,9 +347,9 @@ class Remedy(FrozenModel):
                     f"{what} {name!r} is recommended, and takes {proved[name].elapsed_ps} ps "
                     f"instead of {self.before_ps} ps"
                 )
-        own = (proved[self.name].parts or (self.name,)) if self.name else ()
-        if self.parts != own:
-            raise ValueError(f"remedy {self.name!r} has parts {self.parts}, not {own}")
+        parts = (proved[self.name].parts or (self.name,)) if self.name else ()
+        if self.parts != parts:
+            raise ValueError(f"remedy {self.name!r} has parts {self.parts}, not {parts}")
         after = proved[self.name].elapsed_ps if self.name else self.before_ps
         if self.after_ps != after:
             raise ValueError(f"after_ps = {self.after_ps}, which is not what was proved: {after}")
@@ -493,10 +493,10 @@ class Diagnosis(FrozenModel):
 
     @model_validator(mode="after")
     def _cause_is_found(self) -> Self:
-        found = {finding.cause for finding in self.findings}
-        if self.cause not in found:
+        causes = {finding.cause for finding in self.findings}
+        if self.cause not in causes:
             raise ValueError(
-                f"the cause is {self.cause!r}, which no finding has: {', '.join(sorted(found))}"
+                f"the cause is {self.cause!r}, which no finding has: {', '.join(sorted(causes))}"
             )
         return self
 

@@ -183,10 +183,12 @@ class RootUtilization:
         weight = np.bincount(bundle, weights=seen.weight)
         size = count[bundle[links]]
         others = np.maximum(size - 1, 1)
-        rest = packets[bundle[links]] - seen.packets[links]
+        other_packets = packets[bundle[links]] - seen.packets[links]
         congested = weight[bundle[links]] - seen.weight[links]
-        light = np.divide(congested, rest, out=np.zeros(len(links)), where=rest > 0)
-        busy = rest / others >= MIN_EQUAL_LOAD * seen.packets[links]
+        light = np.divide(
+            congested, other_packets, out=np.zeros(len(links)), where=other_packets > 0
+        )
+        busy = other_packets / others >= MIN_EQUAL_LOAD * seen.packets[links]
         return (size > 1) & busy & (light <= MAX_UNEQUAL_LOAD * fraction[links]), size
 
     def _hot_chunks(self, rows: pl.DataFrame, unit: str, wanted: Ints) -> pl.DataFrame:
@@ -230,9 +232,9 @@ def _growth(value: Floats, error: Floats, high: Floats) -> Floats:
     seen = np.maximum(value, 1e-9)
     gap = np.maximum(FULL_UTILIZATION - value, FULL_UTILIZATION / 4) / seen
     up = np.maximum(high / seen - 1.0, 1e-9)
-    known = (Z95 * error / seen) ** 2
-    missed = np.maximum(up - known / up, 0.0)
-    return np.where(high < FULL_UTILIZATION, 0.0, known / gap**2 + missed / gap)
+    variance = (Z95 * error / seen) ** 2
+    missed = np.maximum(up - variance / up, 0.0)
+    return np.where(high < FULL_UTILIZATION, 0.0, variance / gap**2 + missed / gap)
 
 
 def fullest_links(rows: pl.DataFrame, topology: LinkTopology, time_ps: float) -> dict[Cause, float]:

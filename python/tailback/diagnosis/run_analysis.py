@@ -82,7 +82,7 @@ class PhaseAnalysis:
 
     Attributes:
         name: Name of the phase, empty for the whole run, :data:`OTHER_PHASES` for the light phases.
-        own: Congestion experienced by the packets of this phase.
+        congestion: Congestion experienced by the packets of this phase.
         forest: Its trees.
         roots: ``link, weight, endpoint, verdict, utilization(_se, _low, _high)``, heaviest first;
             ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
@@ -94,7 +94,7 @@ class PhaseAnalysis:
     """
 
     name: str
-    own: CongestedLinks
+    congestion: CongestedLinks
     forest: CongestionForest
     roots: pl.DataFrame
 
@@ -248,7 +248,7 @@ class RunAnalysis:
         links = np.flatnonzero(self.topology.src == node)
         return node if explains_delays(links, self._explained).any() else None
 
-    def ways(self, messages: pl.DataFrame) -> CandidatePaths:
+    def candidate_paths(self, messages: pl.DataFrame) -> CandidatePaths:
         """Candidate paths of messages with columns ``src, dst, took, expected``."""
         used = (self.whole.packets > 0) | self.topology.from_node
         return CandidatePaths(self.topology, self.reverses, used, messages)
@@ -275,7 +275,7 @@ class RunAnalysis:
         """The same for all links, shape (L,); 0 without a message log."""
         if self.losses is None:
             return np.zeros(self.topology.n_links)
-        return self.ways(self.losses.messages).explained
+        return self.candidate_paths(self.losses.messages).explained
 
     @cached_property
     def wire_share(self) -> float:
@@ -311,7 +311,7 @@ class RunAnalysis:
         return link_estimates(rows, (by,), self.hashed, shared=self._shared)
 
     def _grow_views(self) -> list[PhaseAnalysis]:
-        whole = self._view("", self._rows)
+        whole_run = self._view("", self._rows)
         heavy = [
             name
             for name, weight in self.phase_weight.items()
@@ -319,25 +319,25 @@ class RunAnalysis:
         ][:MAX_PHASES]
         if len(self.phase_weight) < 2 or not heavy:
             name = next(iter(self.phase_weight), "")
-            return [PhaseAnalysis(name, whole.own, whole.forest, whole.roots)]
+            return [PhaseAnalysis(name, whole_run.congestion, whole_run.forest, whole_run.roots)]
         names = pl.Series(heavy)
         views = [self._view(name, self._rows.filter(pl.col("phase") == name)) for name in heavy]
-        rest = self._rows.filter(~pl.col("phase").is_in(names.implode()))
-        if rest["congested_weight"].sum() > 0:
-            views.append(self._view(OTHER_PHASES, rest))
+        other_rows = self._rows.filter(~pl.col("phase").is_in(names.implode()))
+        if other_rows["congested_weight"].sum() > 0:
+            views.append(self._view(OTHER_PHASES, other_rows))
         split = sum(view.forest.attributed for view in views)
-        return views if split >= MIN_SPLIT_COVERAGE * whole.forest.attributed else [whole]
+        return views if split >= MIN_SPLIT_COVERAGE * whole_run.forest.attributed else [whole_run]
 
     def _view(self, name: str, rows: pl.DataFrame) -> PhaseAnalysis:
-        own = self._congestion(rows)
+        congestion = self._congestion(rows)
         hot = rows.filter(pl.col("congested_weight") > 0)["window"].unique()
         around = self._rows.filter(pl.col("window").is_in(hot.implode()))
-        together = own if not name else self._congestion(around)
-        congested = own.congested | together.congested
-        fraction = np.where(own.congested, own.fraction, together.fraction)
+        together = congestion if not name else self._congestion(around)
+        congested = congestion.congested | together.congested
+        fraction = np.where(congestion.congested, congestion.fraction, together.fraction)
         slow = self._filled_slow_links(around)
         congested[slow], fraction[slow] = True, 1.0
-        inputs = (self.topology, congested, fraction, together.packets, own.weight)
+        inputs = (self.topology, congested, fraction, together.packets, congestion.weight)
         filled = np.zeros(self.topology.n_links, np.bool_)
         inner = np.flatnonzero(congested)
         if len(inner):
@@ -353,7 +353,7 @@ class RunAnalysis:
             roots = self._measure.roots(forest, around, together, fraction)
         roots = self._confirm_slow(roots, together)
         return PhaseAnalysis(
-            name, own, forest, self.network.corrected(roots) if self.network else roots
+            name, congestion, forest, self.network.corrected(roots) if self.network else roots
         )
 
     def _filled_slow_links(self, rows: pl.DataFrame) -> Ints:
@@ -378,9 +378,9 @@ class RunAnalysis:
             slow |= inner & slower_than_equivalents(t, links, together, self._explained)
         # No other job sends to our nodes, so only our own bursts remain.
         verdict = np.select([slow, inner], ["slow", "others"], "transient").tolist()
-        found = dict(zip(links.tolist(), verdict, strict=True))
-        known = pl.col("link").replace_strict(found, default=None, return_dtype=pl.String)
-        return roots.with_columns(verdict=pl.coalesce(known, "verdict"))
+        verdict_of = dict(zip(links.tolist(), verdict, strict=True))
+        proved = pl.col("link").replace_strict(verdict_of, default=None, return_dtype=pl.String)
+        return roots.with_columns(verdict=pl.coalesce(proved, "verdict"))
 
     # --- uncertainty -------------------------------------------------------------------------
 
@@ -556,9 +556,9 @@ class RunAnalysis:
     def top_links(self, count: int) -> list[LinkEvidence]:
         """The links with the most congested packets of our job."""
         order = np.argsort(-self.whole.weight, kind="stable")[:count]
-        known = {int(row["link"]): row for row in self.roots.reverse().iter_rows(named=True)}
+        root_rows = {int(row["link"]): row for row in self.roots.reverse().iter_rows(named=True)}
         return [
-            self.link_evidence(int(link), known.get(int(link)))
+            self.link_evidence(int(link), root_rows.get(int(link)))
             for link in order
             if self.whole.weight[link] > 0
         ]
@@ -683,12 +683,12 @@ class SimulatedNetwork:
                 utilizations as shares of the rates at which the links serve.
         """
         verdict = pl.col("verdict")
-        known = pl.col("link").is_in(pl.Series(list(self.slow_gbps), dtype=pl.UInt32).implode())
-        rest = pl.lit("others" if self.other_jobs else "transient")
+        is_slow = pl.col("link").is_in(pl.Series(list(self.slow_gbps), dtype=pl.UInt32).implode())
+        other_verdict = pl.lit("others" if self.other_jobs else "transient")
         return roots.with_columns(
-            verdict=pl.when(known & verdict.is_in(["ours", "routing", "slow"]))
+            verdict=pl.when(is_slow & verdict.is_in(["ours", "routing", "slow"]))
             .then(pl.lit("slow"))
             .when(verdict.is_in(["slow", "others"]))
-            .then(rest)
+            .then(other_verdict)
             .otherwise(verdict)
         )

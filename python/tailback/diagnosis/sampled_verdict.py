@@ -73,8 +73,8 @@ def _probabilities(evidence: RunAnalysis) -> dict[Cause, float]:
     """Probability of each cause, and of none being worth fixing."""
     none = _without_contention(evidence)
     likely = {cause: _likelihood_of(cause, evidence) for cause in ROOT_KIND_OF_CAUSE}
-    whole = sum(likely.values())
-    contention = {cause: (1.0 - none) * value / whole for cause, value in likely.items()}
+    total = sum(likely.values())
+    contention = {cause: (1.0 - none) * value / total for cause, value in likely.items()}
     return {**contention, cause_without_contention(evidence.wire_share): none}
 
 
@@ -108,18 +108,18 @@ def _likelihood_of(cause: Cause, evidence: RunAnalysis) -> float:
     fixed = _fixed_routes(evidence.run.scenario)
     result = likelihood(fixed if cause == "routing" else 0.5)
     burden = {kind: evidence.burden(kind)[0] for kind in ROOT_KIND_OF_CAUSE}
-    total, own = sum(burden.values()), burden[cause]
+    total, cause_burden = sum(burden.values()), burden[cause]
     late = evidence.losses
     logged = late is not None and late.total >= MIN_WORTH
     if cause == "slow-link" and logged:
         # Our traffic hardly uses either link; the log tells them apart.
-        own += burden["other-traffic"]
+        cause_burden += burden["other-traffic"]
     settled = 1.0 - evidence.unsure_share
     if total > 0:
         # Trees say nothing about time that is lost without them.
         hot = max(evidence.burden(kind)[1] for kind in ROOT_KIND_OF_CAUSE)
-        told = settled * min(hot / max(_lost(evidence), 1e-9), 1.0)
-        result *= likelihood(told * own / total + (1.0 - told) * 0.5)
+        weight = settled * min(hot / max(_lost(evidence), 1e-9), 1.0)
+        result *= likelihood(weight * cause_burden / total + (1.0 - weight) * 0.5)
     # Other causes fill no link with our traffic.
     filled = evidence.filled.get(cause, 1.0 - max(evidence.filled.values()))
     result *= likelihood(settled * filled + (1.0 - settled) * 0.5)

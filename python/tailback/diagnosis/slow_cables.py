@@ -192,7 +192,7 @@ def _candidate_paths(
     both = seen.join(expected.select(*_KEY, expected="took"), on=_KEY)
     for end in ("src", "dst"):
         both = both.join(ranks.rename({"rank": f"{end}_rank", "node": end}), on=f"{end}_rank")
-    return evidence.ways(both)
+    return evidence.candidate_paths(both)
 
 
 def _durations(run: Run) -> pl.DataFrame:
@@ -242,10 +242,10 @@ def _suspects(evidence: RunAnalysis, healthy: Run, paths: CandidatePaths) -> lis
     roots = evidence.roots.filter(pl.col("verdict") != "ours")
     congested = roots["link"].unique(maintain_order=True).to_list()
     fastest = evidence.adapters.fastest
-    known = np.flatnonzero(np.isfinite(fastest))
+    measured_nodes = np.flatnonzero(np.isfinite(fastest))
     injection = np.flatnonzero(t.from_node)
     link_of = dict(zip(t.src[injection].tolist(), injection.tolist(), strict=True))
-    slow = [link_of[node] for node in known[np.argsort(fastest[known])].tolist()]
+    slow = [link_of[node] for node in measured_nodes[np.argsort(fastest[measured_nodes])].tolist()]
     indications = [
         congested,
         _largest(seen.weight - expected.weight * scale),
@@ -270,8 +270,8 @@ def slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
     topology = evidence.topology
     if slow is not None and slow.explains:
         return [topology.name[link] for link, *_ in slow.cables]
-    given = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
-    stated = [topology.leaving[name] for name in given if name in topology.leaving]
+    degraded = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
+    stated = [topology.leaving[name] for name in degraded if name in topology.leaving]
     # Injection links are not sampled, so those of our own nodes count as used.
     jobs = evidence.run.tables["jobs"].filter("observed").select("job")
     nodes = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")["node"].to_numpy()

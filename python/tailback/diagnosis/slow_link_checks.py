@@ -53,13 +53,13 @@ def slow_ejection_links(topology: LinkTopology, links: Ints, seen: AdapterLoad) 
     Returns:
         Shape (n,).
     """
-    known = np.isfinite(seen.fastest)
-    if int(known.sum()) <= MAX_SLOW_ADAPTERS:
+    measured = np.isfinite(seen.fastest)
+    if int(measured.sum()) <= MAX_SLOW_ADAPTERS:
         return np.zeros(len(links), np.bool_)
-    median = float(np.median(seen.fastest[known]))
+    median = float(np.median(seen.fastest[measured]))
     into = topology.to_node[links]
     node = np.where(into, topology.dst[links], 0)
-    reached = np.where(known[node], seen.fastest[node], np.inf)
+    reached = np.where(measured[node], seen.fastest[node], np.inf)
     return np.asarray(
         into & (median >= HEALTHY_RATE_SHARE) & (reached < SLOW_RATE_SHARE * median), np.bool_
     )
@@ -122,5 +122,5 @@ def explains_delays(links: Ints, explained: Floats) -> Bools:
 
 def _sum_over_equivalents(topology: LinkTopology, links: Ints, values: Floats) -> Floats:
     """Sum of ``values`` over the other links of each link's bundle."""
-    whole = np.bincount(topology.bundle, weights=values)
-    return np.asarray(whole[topology.bundle[links]] - values[links], np.float64)
+    bundle_sum = np.bincount(topology.bundle, weights=values)
+    return np.asarray(bundle_sum[topology.bundle[links]] - values[links], np.float64)

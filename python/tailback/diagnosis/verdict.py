@@ -133,7 +133,7 @@ def diagnose_cause(
     evidence = analyse(run)
     findings = _findings(evidence)
     sampled = sampled_verdict(evidence)
-    found = _Found(sampled.cause, {}, "samples", sampled.confidence)
+    verdict = _Verdict(sampled.cause, {}, "samples", sampled.confidence)
     bars, shares, slow = list[WaterfallBar](), list[CauseShare](), None
     late = [] if program is None else slow_ranks(run, program)
     if evaluate is not None:
@@ -152,8 +152,8 @@ def diagnose_cause(
         if unexplained_share(bars) >= WORTH_FIXING:
             slow = find_slow_cables(evidence, evaluate)
         tried = _others_tried(evidence, placements or {})
-        found = _by_time(waterfall, findings, slow, evidence, sampled, others_tried=tried)
-    cause, cost, warnings = found.cause, found.cost, list(found.warnings)
+        verdict = _by_time(waterfall, findings, slow, evidence, sampled, others_tried=tried)
+    cause, cost, warnings = verdict.cause, verdict.cost, list(verdict.warnings)
     clears = cause in NO_CONTENTION_CAUSES and evidence.crosses
     against = recording_contradiction(run) if clears else ""
     if not against and cause == "pattern" and not receivers_are_full(run):
@@ -163,8 +163,8 @@ def diagnose_cause(
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, shares, slow, placements or {}, late)
-    told = against if found.cause == "pattern" else NOT_RULED_OUT.format(against)
-    text = told if against else headline(cause, findings, cost, facts)
+    caveat = against if verdict.cause == "pattern" else NOT_RULED_OUT.format(against)
+    text = caveat if against else headline(cause, findings, cost, facts)
     if why := run.summary.get("without_samples"):
         text = WITHOUT_SAMPLES.format(why)
     return Diagnosis(
@@ -182,9 +182,9 @@ def diagnose_cause(
         communication_fraction=evidence.communication_fraction,
         warnings=[*recorded_warnings(run), *run.notes, *warnings],
         assumptions=run.assumptions,
-        confidence=0.0 if cause == "undetermined" else found.confidence,
-        basis=found.basis,
-        agreement=None if cause == "undetermined" else found.agreement,
+        confidence=0.0 if cause == "undetermined" else verdict.confidence,
+        basis=verdict.basis,
+        agreement=None if cause == "undetermined" else verdict.agreement,
         shares=shares,
         slow_links=slow_links(slow, evidence) if cause == "slow-link" else [],
         times=times_of(run),
@@ -196,7 +196,7 @@ def diagnose_cause(
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Verdict:
     """A verdict.
 
     Attributes:
@@ -243,7 +243,7 @@ def _by_time(
     sampled: SampledVerdict,
     *,
     others_tried: bool,
-) -> _Found:
+) -> _Verdict:
     """The cause that costs most by re-simulation, and in how many variations it does.
 
     Args:
@@ -277,7 +277,7 @@ def _by_time(
         warnings += _slow_cable_warnings(slow, evidence)
     elif unexplained_share(bars) >= WORTH_FIXING:
         warnings.append(unexplained_time(unexplained_share(bars)))
-    return _Found(cause, cost, basis, confidence, counted, tuple(warnings))
+    return _Verdict(cause, cost, basis, confidence, counted, tuple(warnings))
 
 
 def _contradictions(
@@ -322,7 +322,9 @@ def cost_shares(
     """
     time = {bar.name: bar.elapsed_ps for bar in bars}
     scale = contention_scale(time, time["observed"]) if time else 1.0
-    gained = {one.cause: max(one.charged + beyond.get(one.cause, 0.0), 0.0) for one in shares}
+    gained = {
+        share.cause: max(share.charged + beyond.get(share.cause, 0.0), 0.0) for share in shares
+    }
     return hidden.added_to(scaled(gained, scale))
 
 
@@ -356,7 +358,7 @@ def _headline_facts(
         detours=run.scenario.fabric.routes in NON_MINIMAL_RULES,
         longer_paths=_longer_paths(evidence),
         placements_tried=_others_tried(evidence, placements),
-        gains={one.cause: one.removed for one in shares if one.removed is not None},
+        gains={share.cause: share.removed for share in shares if share.removed is not None},
         slow_links=_known_slow_links(slow, evidence),
         slow_tried=slow is not None,
         late_ranks=late_ranks(late, "imbalance"),
@@ -405,8 +407,8 @@ def _longer_paths(evidence: RunAnalysis) -> str:
 
 def _others_tried(evidence: RunAnalysis, placements: Placements) -> bool:
     """Whether another placement than that in use was tried."""
-    own = evidence.run.tables["jobs"].filter("observed")["placement"]
-    return not set(placements) <= set(own)
+    placements_in_use = evidence.run.tables["jobs"].filter("observed")["placement"]
+    return not set(placements) <= set(placements_in_use)
 
 
 def _known_slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> SlowLinks | None:

@@ -122,7 +122,7 @@ def waterfall_steps(
     alone = all(job.observed for job in scenario.job)
     ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
     how = spreading(rule)
-    own = routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
+    routes = routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
     ideal = Change(network="no-contention", background=False)
     within = has_in_host_tier(run)
     out = [
@@ -151,7 +151,7 @@ def waterfall_steps(
         WaterfallStep(
             "routing",
             Change(network="healthy", background=False),
-            with_own_routing(own),
+            with_own_routing(routes),
             ADAPTIVE_ALREADY if spread else "",
         ),
         WaterfallStep(
@@ -312,11 +312,14 @@ def _with_imbalance(
     """
     if not late:
         return list(variations)
-    times = [evaluate(Change(program=even, variation=one)).elapsed_ps for one in engines]
+    times = [evaluate(Change(program=even, variation=engine)).elapsed_ps for engine in engines]
     varied = variations[len(late) :]
-    saved = [max(one.steps["other traffic"] - ps, 0) for one, ps in zip(varied, times, strict=True)]
+    saved = [
+        max(variation.steps["other traffic"] - ps, 0)
+        for variation, ps in zip(varied, times, strict=True)
+    ]
     pairs = zip(variations, [*late, *saved], strict=True)
-    return [replace(one, imbalance_ps=ps) for one, ps in pairs]
+    return [replace(variation, imbalance_ps=ps) for variation, ps in pairs]
 
 
 def _independent_changes(
@@ -401,7 +404,7 @@ def _varied(
     """
     bounded = _bounded({name: [ps] for name, ps in time.items()}, time["ideal"], wire_ps)
     first = ["paths", *(["in-host"] if "in-host" in time else []), "injection"]
-    order = [*first, *(one.name for one in steps if one.name not in ("ideal", "in-host"))]
+    order = [*first, *(step.name for step in steps if step.name not in ("ideal", "in-host"))]
     return VariedTimes({name: bounded[name][0] for name in order if name in bounded}, run_ps)
 
 
@@ -446,7 +449,7 @@ def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dic
         "paths": times["ideal"],
         "ideal": [floor_ps] * len(injection),
         "injection": injection,
-        "pattern": [max(own, min(star, real)) for own, star, real in now],
+        "pattern": [max(floor, min(star, real)) for floor, star, real in now],
     }
     if "in-host" in times:
         bounded["in-host"] = within
@@ -483,8 +486,8 @@ def _floor(
         for rule in {None, rules[0]}
     ]
     shortest = [evaluate(change).elapsed_ps for change in tried]
-    known = [time for step in times.values() for time in step]
-    return min([*shortest, *known, run.elapsed_ps])
+    step_times = [time for step in times.values() for time in step]
+    return min([*shortest, *step_times, run.elapsed_ps])
 
 
 def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
@@ -649,14 +652,14 @@ def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
     *before, observed = bars
     if not (observed.delta_ps or observed.low_ps or observed.high_ps):
         return list(bars)
-    rest = observed.model_copy(
+    remainder = observed.model_copy(
         update={
             "name": REMAINDER,
             "meaning": REMAINDER_MEANING,
         }
     )
     end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": GIVEN}
-    return [*before, rest, observed.model_copy(update=end)]
+    return [*before, remainder, observed.model_copy(update=end)]
 
 
 def unexplained_share(bars: list[WaterfallBar]) -> float:
@@ -694,8 +697,8 @@ def spreading(rule: str | None) -> str:
 
 def routes_in_use(routing: str, rule: str | None, *, tables: bool) -> str:
     """The network's own routing: forwarding tables, or a kind of routing and its rule."""
-    own = "forwarding tables" if tables else f"{routing} routing"
-    return own + (f" by rule {rule}" if rule is not None else "")
+    routes = "forwarding tables" if tables else f"{routing} routing"
+    return routes + (f" by rule {rule}" if rule is not None else "")
 
 
 def best_placement(spread: str, name: str) -> str:

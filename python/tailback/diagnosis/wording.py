@@ -57,11 +57,11 @@ def confidence_sentence(confidence: float, basis: Basis, agreement: Agreement | 
     """The sentences on the confidence of the verdict on an expected run."""
     if agreement is None:
         return f"Probability of this cause, based on {basis}: {percent(confidence)}."
-    rest = agreement.of - agreement.holds
-    count = f"{agreement.holds} of {agreement.of}" if rest else f"all {agreement.of}"
+    others = agreement.of - agreement.holds
+    count = f"{agreement.holds} of {agreement.of}" if others else f"all {agreement.of}"
     text = f"The verdict is the same in {count} variations of the model ({VARIED})"
     if agreement.otherwise is not None:
-        text += f"; in {'the other' if rest == 1 else 'most others'} it is {agreement.otherwise}"
+        text += f"; in {'the other' if others == 1 else 'most others'} it is {agreement.otherwise}"
     if agreement.identified < 1.0:
         text += (
             ". The cause is not part of the model: that it explains the remaining time has a "

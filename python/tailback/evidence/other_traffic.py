@@ -248,7 +248,7 @@ class _Ports:
         start: Start of each interval, by port.
         end: End of each interval, by port.
         counted: Bytes counted in each interval, by port.
-        own: Bytes of our messages in each interval, by port.
+        ours: Bytes of our messages in each interval, by port.
     """
 
     links: Ints
@@ -256,7 +256,7 @@ class _Ports:
     start: list[Floats]
     end: list[Floats]
     counted: list[Floats]
-    own: list[Floats]
+    ours: list[Floats]
 
     @classmethod
     def of(
@@ -280,12 +280,15 @@ class _Ports:
             out.start.append(start)
             out.end.append(end)
             out.counted.append(part["data_bytes"].to_numpy())
-            out.own.append(np.diff(sent_bytes(own_messages, (edges - counters.start_ns) * 1000.0)))
+            out.ours.append(np.diff(sent_bytes(own_messages, (edges - counters.start_ns) * 1000.0)))
         return out
 
     def totals(self) -> tuple[Floats, Floats]:
         """Total counted bytes and bytes of our messages, by port."""
-        return (np.array([s.sum() for s in self.counted]), np.array([m.sum() for m in self.own]))
+        return (
+            np.array([s.sum() for s in self.counted]),
+            np.array([m.sum() for m in self.ours]),
+        )
 
     def excess(self, overhead: float, error: float, edges: Floats, fabric: Fabric) -> Floats:
         """Bytes of other traffic by node and window, shape (N, windows)."""
@@ -296,7 +299,7 @@ class _Ports:
         port_excess = counted - overhead * sent
         significant = port_excess > np.maximum(3.0 * error * sent, MIN_LOAD_SHARE * rate * span)
         for i in np.flatnonzero(significant).tolist():
-            excess = self.counted[i] - overhead * self.own[i]
+            excess = self.counted[i] - overhead * self.ours[i]
             total = np.concatenate([[0.0], np.cumsum(excess)])
             at = np.concatenate([self.start[i][:1], self.end[i]])
             in_window = np.maximum(np.diff(np.interp(edges, at, total)), 0.0)

@@ -75,7 +75,7 @@ class ChangeOverTime:
         Args:
             ordinary: The change over time in such simulations, compared with the expected run.
         """
-        shares = [0.0 if one is None else one.share for one in ordinary]
+        shares = [0.0 if change is None else change.share for change in ordinary]
         usual = math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
         error = math.hypot(self.error, usual)
         # A fault that no search finds costs exponentially distributed time, other settings as
@@ -127,8 +127,8 @@ class ChangeOverTime:
             return None
         first, end = part.first, part.end
         length = elapsed_ps / SLICES
-        whole = n_ranks * max(elapsed_ps, 1)
-        weight = float(scaled[slices][first:end].sum()) / whole
+        rank_time = n_ranks * max(elapsed_ps, 1)
+        weight = float(scaled[slices][first:end].sum()) / rank_time
         return cls(
             part.more * weight,
             part.error * weight,
@@ -215,5 +215,5 @@ def _starts(profile: CallProfile, program: Program) -> Floats:
     step[not_last] += program.amount[compute][of_complete].astype(np.float64)
     start = np.cumsum(step) - step
     start -= np.repeat(start[np.cumsum(counts) - counts], counts)
-    known = profile.site_of[np.repeat(profile.complete, profile.stretches)] >= 0
-    return np.asarray(start[known], np.float64)
+    has_site = profile.site_of[np.repeat(profile.complete, profile.stretches)] >= 0
+    return np.asarray(start[has_site], np.float64)

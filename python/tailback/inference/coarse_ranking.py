@@ -61,9 +61,9 @@ def coarse_size(run: Run, engine: EngineSection) -> int | None:
     if engine.congestion_control is not None or engine.pacing.kind != "off":
         return None  # These act on single packets.
     sent = run.tables["messages"]["size_bytes"]
-    whole = int(sent.sum())
+    total = int(sent.sum())
     for least, size in SIZES:
-        if int(sent.filter(sent >= least).sum()) * 2 > whole:
+        if int(sent.filter(sent >= least).sum()) * 2 > total:
             return size if size >= MIN_GAIN * engine.simulated_packet else None
     return None
 
@@ -73,7 +73,7 @@ def one_stands_out(tried: Sequence[Outcome], healthy: Outcome, model: ErrorModel
 
     Otherwise cables differ by less than their errors in coarse packets.
     """
-    shapes = [model.log_shape(one) for one in tried]
+    shapes = [model.log_shape(outcome) for outcome in tried]
     return bool(shapes) and max(shapes) >= model.log_shape(healthy) + CLEAR
 
 
@@ -91,11 +91,11 @@ def rank(
         size_bytes: Size of the coarse packets.
         progress: Called with the step and its progress, 0–1.
     """
-    found = sorted(trials.screen(suspects, progress), key=_shape, reverse=True)
+    ranked = sorted(trials.screen(suspects, progress), key=_shape, reverse=True)
     kept = {
         trial.cables[0].link
-        for number, trial in enumerate(found)
-        if number < FEWEST_KEPT or trial.shape >= found[0].shape - CLEAR
+        for number, trial in enumerate(ranked)
+        if number < FEWEST_KEPT or trial.shape >= ranked[0].shape - CLEAR
     }
     # Where one explains all evidence, those after it were not simulated.
     seen = {trial.cables[0].link for trial in trials.trials}

@@ -49,26 +49,31 @@ class Comparisons:
     @property
     def sends(self) -> SendProfile | None:
         """Measured times of sends; None if there are none."""
-        return next((one.profile for one in self.each if isinstance(one, SendTimes)), None)
+        return next(
+            (comparison.profile for comparison in self.each if isinstance(comparison, SendTimes)),
+            None,
+        )
 
     @property
     def of_links(self) -> bool:
         """Whether any compares what links did."""
-        return any(one.of_links for one in self.each)
+        return any(comparison.of_links for comparison in self.each)
 
     def __call__(self, run: Run) -> Outcome:
         """The prediction of a simulation."""
-        return Outcome(run.elapsed_ps, {one.kind: one(run) for one in self.each})
+        return Outcome(
+            run.elapsed_ps, {comparison.kind: comparison(run) for comparison in self.each}
+        )
 
     def between(self, run: Run, others: Sequence[Run]) -> dict[str, float]:
         """Mean misfit of other simulations to one simulation, by kind of evidence."""
         out = {}
-        for one in self.each:
-            like = one.to(run)
+        for comparison in self.each:
+            like = comparison.to(run)
             misfits = [] if like is None else [like(other) for other in others]
-            known = [misfit for misfit in misfits if misfit is not None]
-            if known:
-                out[one.kind] = sum(known) / len(known)
+            predicted = [misfit for misfit in misfits if misfit is not None]
+            if predicted:
+                out[comparison.kind] = sum(predicted) / len(predicted)
         return out
 
 
@@ -135,8 +140,8 @@ class SendTimes:
             _misfit(profile.count, profile.quantiles_ps, profile.of_run(run)),
             _misfit(profile.count, profile.posted_quantiles_ps, profile.of_run(run, posted=True)),
         )
-        known = [misfit for misfit in misfits if misfit is not None]
-        return sum(known) / len(known) if known else None
+        predicted = [misfit for misfit in misfits if misfit is not None]
+        return sum(predicted) / len(predicted) if predicted else None
 
     def to(self, run: Run) -> SendTimes | None:
         """The same with the times of a simulation in place of the measured ones."""
@@ -188,12 +193,12 @@ def _misfit(count: Floats, seen: Floats, simulated: Floats | None) -> float | No
     if simulated is None or not len(simulated):
         return None
     weight = count[:, None]
-    whole = float((weight * seen**2).sum())
+    total = float((weight * seen**2).sum())
     norm = float((weight * simulated**2).sum())
-    if whole <= 0 or norm <= 0:
+    if total <= 0 or norm <= 0:
         return None
     scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
-    return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
+    return float((weight * (seen - scale * simulated) ** 2).sum()) / total
 
 
 @dataclass(frozen=True)
@@ -216,20 +221,22 @@ class PortStalls:
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured stalls; None if nothing stalled."""
-        known = ~np.isnan(self.stall_ps)
+        counted = ~np.isnan(self.stall_ps)
         truth = run.tables["truth"]
-        if not truth.height or truth["stall_ps"].is_null().all() or not known.any():
+        if not truth.height or truth["stall_ps"].is_null().all() or not counted.any():
             return None
-        seen = self.stall_ps[known]
+        seen = self.stall_ps[counted]
         if seen.max() < MIN_STALL_SHARE * self.elapsed_ps:
             return None
-        found = link_totals(run, "stall_ps")[known]
-        norm = float((found**2).sum())
+        simulated = link_totals(run, "stall_ps")[counted]
+        norm = float((simulated**2).sum())
         if norm > 0:
-            scale = float((seen * found).sum()) / norm
-            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
-        gap = np.where(self.at_least[known], np.maximum(seen - found, 0.0), np.abs(seen - found))
-        gap = np.maximum(gap - self.error_ps[known], 0.0)
+            scale = float((seen * simulated).sum()) / norm
+            simulated = simulated * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
+        gap = np.where(
+            self.at_least[counted], np.maximum(seen - simulated, 0.0), np.abs(seen - simulated)
+        )
+        gap = np.maximum(gap - self.error_ps[counted], 0.0)
         return float((gap**2).sum() / (seen**2).sum())
 
     def to(self, run: Run) -> PortStalls | None:
@@ -260,13 +267,13 @@ class PortBytes:
 
         The scale is that of headers and of the time that the counters cover.
         """
-        known = self.between & ~np.isnan(self.sent_bytes)
-        seen, sent = self.sent_bytes[known], link_totals(run, "bytes")[known]
-        whole, norm = float((seen**2).sum()), float((sent**2).sum())
-        if whole <= 0 or norm <= 0:
+        counted = self.between & ~np.isnan(self.sent_bytes)
+        seen, sent = self.sent_bytes[counted], link_totals(run, "bytes")[counted]
+        total, norm = float((seen**2).sum()), float((sent**2).sum())
+        if total <= 0 or norm <= 0:
             return None
         scale = float((seen * sent).sum()) / norm
-        return float(((seen - scale * sent) ** 2).sum()) / whole
+        return float(((seen - scale * sent) ** 2).sum()) / total
 
     def to(self, run: Run) -> PortBytes:
         """The same with the bytes of a simulation in place of the counted ones."""
@@ -314,18 +321,18 @@ class LinkSamples:
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured fractions, weighted by packets."""
         truth = run.tables["truth"]
-        known = ~np.isnan(self.fraction) & ~self.from_node
-        whole = float((self.packets[known] * self.fraction[known] ** 2).sum())
-        if not truth.height or truth["observed_packets"].is_null().all() or whole <= 0:
+        sampled = ~np.isnan(self.fraction) & ~self.from_node
+        total = float((self.packets[sampled] * self.fraction[sampled] ** 2).sum())
+        if not truth.height or truth["observed_packets"].is_null().all() or total <= 0:
             return None
         sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
         simulated = link_totals(run, "observed_congested_packets") / sent
-        weight, seen, found = (x[known] for x in (self.packets, self.fraction, simulated))
-        norm = float((weight * found**2).sum())
+        weight, seen, simulated = (x[sampled] for x in (self.packets, self.fraction, simulated))
+        norm = float((weight * simulated**2).sum())
         if norm > 0:
-            scale = float((weight * seen * found).sum()) / norm
-            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
-        return float((weight * (seen - found) ** 2).sum()) / whole
+            scale = float((weight * seen * simulated).sum()) / norm
+            simulated = simulated * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
+        return float((weight * (seen - simulated) ** 2).sum()) / total
 
     def to(self, run: Run) -> LinkSamples | None:
         """The same with the congestion of a simulation in place of the sampled one."""

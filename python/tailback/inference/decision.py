@@ -118,14 +118,15 @@ class Ensemble:
         """
         logs, scales, missing = [], [], []
         usual = model.usual_ratio
-        for one in alternatives:
-            lacks = model.measured_ps - usual * one.elapsed_ps
-            if one.unexplained:
-                logs.append(one.log_weight if lacks else -np.inf)
+        for alternative in alternatives:
+            lacks = model.measured_ps - usual * alternative.elapsed_ps
+            if alternative.unexplained:
+                logs.append(alternative.log_weight if lacks else -np.inf)
             else:
-                logs.append(one.log_weight + model.log_time(one.elapsed_ps))
-            scales.append(usual if one.unexplained else model.measured_ps / max(one.elapsed_ps, 1))
-            missing.append(abs(lacks) / elapsed_ps if one.unexplained else 0.0)
+                logs.append(alternative.log_weight + model.log_time(alternative.elapsed_ps))
+            scale = model.measured_ps / max(alternative.elapsed_ps, 1)
+            scales.append(usual if alternative.unexplained else scale)
+            missing.append(abs(lacks) / elapsed_ps if alternative.unexplained else 0.0)
         return cls(
             elapsed_ps, alternatives, probabilities(logs), np.array(scales), np.array(missing)
         )
@@ -160,7 +161,7 @@ def fault_share(cause: str) -> float:
 def decide(
     costs: Sequence[Cost],
     ensemble: Ensemble,
-    known: Mapping[str, float] | None = None,
+    validity: Mapping[str, float] | None = None,
     interruptions: Interruptions | None = None,
     change: ChangeOverTime | None = None,
 ) -> Decision:
@@ -169,7 +170,7 @@ def decide(
     Args:
         costs: Cost of each cause in the expected run, at the mean scale.
         ensemble: The alternatives.
-        known: Probability that the assumptions behind a cause hold; defaults to 1.
+        validity: Probability that the assumptions behind a cause hold; defaults to 1.
         interruptions: Interruptions in every computation, which are noise; defaults to none.
         change: A part of the run in which calls take longer than the expected run explains: a fault
             that was not found.
@@ -181,7 +182,7 @@ def decide(
     if hidden_noise.any():
         names = list(dict.fromkeys([*names, "noise"]))
     stated = {cost.cause: cost for cost in costs}
-    concealed = np.array([one.concealed for one in ensemble.alternatives])[member]
+    concealed = np.array([alternative.concealed for alternative in ensemble.alternatives])[member]
     # Drawn only where needed, so that other verdicts do not change.
     part = np.zeros(DRAWS)
     if concealed.any():
@@ -189,7 +190,10 @@ def decide(
     columns, behind = [], np.zeros(DRAWS)
     for name in names:
         shares = np.array(
-            [_share(name, stated.get(name), one, ensemble) for one in ensemble.alternatives]
+            [
+                _share(name, stated.get(name), alternative, ensemble)
+                for alternative in ensemble.alternatives
+            ]
         )
         mean = (shares * ensemble.scale / ensemble.mean_scale)[member]
         mean = np.maximum(mean, hidden_noise) if name == "noise" else mean
@@ -203,24 +207,24 @@ def decide(
     missing = ensemble.missing[member] + behind
     columns.append(missing if change is None else np.maximum(missing, change.draw(rng, DRAWS)))
     excess = np.stack(columns, axis=1)
-    whole = np.array([ORDINARY.get(name, 0.0) * (name in SAVED_WHOLE) for name in [*names, ""]])
-    largest = np.where(excess >= FAULT, excess + whole, -np.inf).argmax(axis=1)
+    ordinary = np.array([ORDINARY.get(name, 0.0) * (name in SAVED_WHOLE) for name in [*names, ""]])
+    largest = np.where(excess >= FAULT, excess + ordinary, -np.inf).argmax(axis=1)
     first = np.where(excess.max(axis=1) >= FAULT, largest, len(columns))
     share = np.bincount(first, minlength=len(columns) + 1) / DRAWS
     chances = dict(zip([*names, UNEXPLAINED, HEALTHY], share.tolist(), strict=True))
-    return _verdict(chances, known or {})
+    return _verdict(chances, validity or {})
 
 
-def _verdict(chances: Mapping[str, float], known: Mapping[str, float]) -> Decision:
+def _verdict(chances: Mapping[str, float], validity: Mapping[str, float]) -> Decision:
     """The most probable main cause, or none at all, if its probability is :data:`SURE`.
 
     Args:
         chances: Share of the members in which each is the main cause.
-        known: Probability that the assumptions behind a cause hold; otherwise it is unknown.
+        validity: Probability that the assumptions behind a cause hold; otherwise it is unknown.
     """
     # Faults also occur in runs with no unexplained time.
     probable = {
-        name: min(chance, 1.0 - UNUSUAL if name == HEALTHY else MODELLED) * known.get(name, 1.0)
+        name: min(chance, 1.0 - UNUSUAL if name == HEALTHY else MODELLED) * validity.get(name, 1.0)
         for name, chance in chances.items()
         if name != UNEXPLAINED
     }
@@ -233,18 +237,18 @@ def _verdict(chances: Mapping[str, float], known: Mapping[str, float]) -> Decisi
 
 def _names(costs: Sequence[Cost], alternatives: Sequence[Alternative]) -> list[str]:
     """The causes of all alternatives, those of the expected run first."""
-    hidden = [name for one in alternatives for name in one.hidden_ps]
+    hidden = [name for alternative in alternatives for name in alternative.hidden_ps]
     return list(dict.fromkeys([*(cost.cause for cost in costs), *hidden]))
 
 
-def _share(name: str, stated: Cost | None, one: Alternative, ensemble: Ensemble) -> float:
+def _share(name: str, stated: Cost | None, alternative: Alternative, ensemble: Ensemble) -> float:
     """Cost of a cause under an alternative, as a share of the time, at the mean scale.
 
     A cause that is not hidden costs the same under every alternative. A hidden cause costs nothing
     under alternatives without it.
     """
-    if name in one.hidden_ps:
-        return ensemble.mean_scale * max(one.hidden_ps[name], 0) / ensemble.elapsed_ps
+    if name in alternative.hidden_ps:
+        return ensemble.mean_scale * max(alternative.hidden_ps[name], 0) / ensemble.elapsed_ps
     added = name in ensemble.alternatives[0].hidden_ps
     return 0.0 if added or stated is None else stated.share
 

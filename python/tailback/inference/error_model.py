@@ -85,12 +85,12 @@ class ErrorModel:
         """
         errors = {}
         for kind, usual in MISFIT_ERROR.items():
-            misfits = [[one.misfits.get(kind) for one in group] for group in alone]
-            known = [[m for m in group if m is not None] for group in misfits]
-            if [len(group) for group in known] != [len(group) for group in misfits] or not known:
+            misfits = [[outcome.misfits.get(kind) for outcome in group] for group in alone]
+            valid = [[m for m in group if m is not None] for group in misfits]
+            if [len(group) for group in valid] != [len(group) for group in misfits] or not valid:
                 continue
             # Of the adapter model that agrees best.
-            agreeing = min(known, key=min)
+            agreeing = min(valid, key=min)
             errors[kind] = usual + (max(agreeing) - min(agreeing)) / 2.0
         return cls(measured_ps, errors, lossy)
 

@@ -59,12 +59,12 @@ class ListedJobs:
 
     Attributes:
         jobs: The list.
-        own: Identifiers of our job; empty if unknown.
+        own_ids: Identifiers of our job; empty if unknown.
         source: Where the list comes from, in words; empty: the user gave it.
     """
 
     jobs: JobList
-    own: frozenset[str] = frozenset()
+    own_ids: frozenset[str] = frozenset()
     source: str = ""
 
 
@@ -123,10 +123,10 @@ def with_samples(
         table, scheme = run.tables["samples"], run.scenario.telemetry.scheme
         shared, notes = scheme in ONE_RESERVOIR, tuple(run.notes)
     else:
-        found = read_samples(path, fabric)
-        table, scheme = found.samples, "full"
-        shared = found.one_reservoir or scenario_scheme(prepared) in ONE_RESERVOIR
-        notes = tuple(found.notes)
+        sampled = read_samples(path, fabric)
+        table, scheme = sampled.samples, "full"
+        shared = sampled.one_reservoir or scenario_scheme(prepared) in ONE_RESERVOIR
+        notes = tuple(sampled.notes)
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
@@ -171,8 +171,8 @@ def read_network_evidence(
         return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
     sent = own_messages(measured, run)
-    rows, found = _intervals([Path(path) for path in counters], prepared)
-    events = found.counters.all_events()
+    rows, source = _intervals([Path(path) for path in counters], prepared)
+    events = source.counters.all_events()
     interfaces = host_interfaces(rows, fabric, sent, _span(measured))
     intervals = interfaces.rows
     try:
@@ -205,15 +205,15 @@ def read_network_evidence(
     )
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
-    source = "" if jobs is None else jobs.source
-    left_out = (*found.notes, *unclear)
+    jobs_from = "" if jobs is None else jobs.source
+    left_out = (*source.notes, *unclear)
     if np.isnan(joined.sent_bytes).all():
         # Too little of the job is counted to say how busy any link was.
         return NetworkEvidence(
             jobs=names,
-            jobs_from=source,
+            jobs_from=jobs_from,
             notes=(*left_out, COUNTED_TOO_LITTLE),
-            unused=tuple(not_used(found.unknown, "counters")),
+            unused=tuple(not_used(source.unknown, "counters")),
             served_gbps=served_gbps(intervals, fabric.n_links),
         )
     mine = _of_links(events, intervals, _cables_of(run, fabric), joined.start_ns, joined.end_ns)
@@ -221,10 +221,10 @@ def read_network_evidence(
         joined,
         others,
         names,
-        source,
+        jobs_from,
         unused_interfaces=interfaces.unused,
         notes=left_out,
-        unused=tuple(not_used(found.unknown, "counters")),
+        unused=tuple(not_used(source.unknown, "counters")),
         served_gbps=served_gbps(intervals, fabric.n_links),
         port_events=port_events(mine, interfaces.unused),
     )
@@ -250,8 +250,8 @@ def _of_links(
     """
     name = pl.coalesce("interface", pl.col("port").cast(pl.String))
     ports = intervals.filter(pl.col("link").is_in(links)).select("node_name", _name=name).unique()
-    own = within(events, start_ns, end_ns).with_columns(_name=name)
-    return own.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
+    during_job = within(events, start_ns, end_ns).with_columns(_name=name)
+    return during_job.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
 
 
 def _span(measured: MeasuredRun) -> tuple[int, int] | None:
@@ -412,8 +412,8 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
     src, dst, size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
     assumed = np.arange(len(src)) >= len(parts[0][0])
     # Clocks compared by messages of one direction may be far off, but all times lie in the run.
-    whole = float(measured.measured.elapsed_ps)
-    joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole), assumed)
+    last = float(measured.measured.elapsed_ps)
+    joined = Sent(src, dst, size, np.clip(start, 0.0, last), np.clip(end, 0.0, last), assumed)
     host = run.tables["nodes"].sort("node")["host"].to_numpy()
     return joined.of(host[joined.src_node] != host[joined.dst_node])
 
@@ -432,22 +432,22 @@ def _jobs_of_hosts(
     fabric = prepared.fabric
     mine = {fabric.host_name[h] for h in fabric.node_host[prepared.observed.node].tolist()}
     fabric_hosts = HostNames(fabric.host_name)
-    own = {_without_server(job) for job in listed.own}
+    own_ids = {_without_server(job) for job in listed.own_ids}
     of_host: dict[str, str] = {}
     names = set()
     unclear: dict[str, str] = {}
     for job, hosts in listed.jobs.during(start_ns, end_ns).select("job", "hosts").rows():
-        known = []
+        job_hosts = []
         for host in map(str, hosts):
             try:
-                known.append(fabric_hosts.find(host) or host)
+                job_hosts.append(fabric_hosts.find(host) or host)
             except TailbackError as error:
                 unclear[host] = error.message
-        if not known:
+        if not job_hosts:
             continue
-        if _without_server(job) in own if own else set(known) & mine:
+        if _without_server(job) in own_ids if own_ids else set(job_hosts) & mine:
             continue  # Ours.
-        of_host |= dict.fromkeys(known, str(job))
+        of_host |= dict.fromkeys(job_hosts, str(job))
         names.add(str(job))
     notes = [
         f"hosts of the job list left out: {len(unclear)}; {why}"

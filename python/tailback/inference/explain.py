@@ -71,7 +71,7 @@ class ScenarioWithEvidence:
     """
 
     prepared: PreparedScenario
-    found: EvidenceSummary
+    summary: EvidenceSummary
     slow: Slow
     run: Run
     others: Sequence[tuple[Change, Run]] = ()
@@ -143,7 +143,7 @@ def add_evidence(
         statements.sources.append(wording.STATED_SLOW_NOT_USED)
     if space.machines[best.machine].small_buffers:
         statements.sources.append(wording.SMALL_BUFFERS)
-    statements.sources += [wording.ruled_out_coarsely(one) for one in space.rankings]
+    statements.sources += [wording.ruled_out_coarsely(ranking) for ranking in space.rankings]
     place_open = _place_is_open(space, posterior, prepared)
     candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)
@@ -157,9 +157,9 @@ def add_evidence(
     change = _change_over_time(space, best, expected)
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
-    found = _summary(space, posterior, candidates, statements)
-    found = replace(
-        found,
+    summary = _summary(space, posterior, candidates, statements)
+    summary = replace(
+        summary,
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,
@@ -168,7 +168,7 @@ def add_evidence(
     explained = with_others.with_slow_links(best.slow)
     return ScenarioWithEvidence(
         explained,
-        found,
+        summary,
         best.slow,
         _as_run_of(explained, expected),
         [(changed, _as_run_of(explained, run)) for changed, run in _others(space, best)],
@@ -223,14 +223,14 @@ def _change_over_time(space: HypothesisSpace, best: Hypothesis, run: Run) -> Cha
 def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
     """Which links may be slow if none is evident, in words; asks for tests that show it."""
     chance, cables = posterior.slow_somewhere
-    machine, ways = posterior.slower_machine
+    machine, slowdowns = posterior.slower_machine
     if machine >= LIKELY:
-        statements.missing.append(wording.slower_machine(ways))
+        statements.missing.append(wording.slower_machine(slowdowns))
     elif chance >= LIKELY and cables:
         statements.missing.append(wording.SLOW_SOMEWHERE)
     else:
         return ""
-    return wording.slow_anywhere(cables, ways if machine >= 1.0 - CREDIBLE else ())
+    return wording.slow_anywhere(cables, slowdowns if machine >= 1.0 - CREDIBLE else ())
 
 
 def _summary(
@@ -280,7 +280,7 @@ def _summary(
         sampled_links=sampled_links(evidence.estimates, fabric),
         port_events=port_event_statements(evidence.port_events),
         unknown_job=job,
-        alternatives=tuple(one for _, one in alternatives),
+        alternatives=tuple(alternative for _, alternative in alternatives),
         others_range=_range(posterior),
         others_more_ps=(
             0
@@ -316,9 +316,9 @@ def _alternatives(
     best = posterior.best
     together = _costs_together(space, posterior)
     out: list[tuple[float, Alternative]] = []
-    for one in posterior.weighed:
-        hypothesis = one.hypothesis
-        if one.probability < NEGLIGIBLE and hypothesis is not best:
+    for weighed in posterior.weighed:
+        hypothesis = weighed.hypothesis
+        if weighed.probability < NEGLIGIBLE and hypothesis is not best:
             continue
         machine, elapsed = hypothesis.machine, _simulated_ps(space, posterior, hypothesis)
         hidden: dict[str, int] = {}
@@ -344,8 +344,8 @@ def _alternatives(
         if "other-traffic" in hidden:
             waiting = more_by_load_ps(busy_ps, space.inside_ps, elapsed)
             elapsed, hidden["other-traffic"] = elapsed + waiting, hidden["other-traffic"] + waiting
-        said = Alternative(one.log_weight, elapsed, hidden, unexplained, concealed)
-        out.insert(0 if hypothesis is best else len(out), (one.probability, said))
+        alternative = Alternative(weighed.log_weight, elapsed, hidden, unexplained, concealed)
+        out.insert(0 if hypothesis is best else len(out), (weighed.probability, alternative))
     return out
 
 
@@ -358,12 +358,12 @@ def _costs_together(space: HypothesisSpace, posterior: Posterior) -> dict[Hashab
     out: dict[Hashable, int] = {}
     if space.others.traffic is None:
         return out
-    for one in posterior.weighed:
-        hypothesis = one.hypothesis
+    for weighed in posterior.weighed:
+        hypothesis = weighed.hypothesis
         machine = space.machines[hypothesis.machine]
         key = hypothesis.machine, hypothesis.places(posterior.reverse)
         added = hypothesis.slow != machine.slow and not hypothesis.otherwise
-        if one.probability < 1.0 - CREDIBLE or not added or key in out:
+        if weighed.probability < 1.0 - CREDIBLE or not added or key in out:
             continue
         cables_only = space.simulated(machine.prepared, hypothesis.slow).elapsed_ps
         beside = space.alone(machine.name, hypothesis.bursts).elapsed_ps
@@ -372,11 +372,11 @@ def _costs_together(space: HypothesisSpace, posterior: Posterior) -> dict[Hashab
     return out
 
 
-def _simulated_ps(space: HypothesisSpace, posterior: Posterior, one: Hypothesis) -> int:
+def _simulated_ps(space: HypothesisSpace, posterior: Posterior, hypothesis: Hypothesis) -> int:
     """Simulated time of a hypothesis, ps; without its slow cables where they are not named."""
-    if posterior.is_named(one):
-        return one.outcome.elapsed_ps
-    return space.alone(one.machine, one.bursts).elapsed_ps
+    if posterior.is_named(hypothesis):
+        return hypothesis.outcome.elapsed_ps
+    return space.alone(hypothesis.machine, hypothesis.bursts).elapsed_ps
 
 
 def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]], simulated_ps: int) -> int:
@@ -392,9 +392,9 @@ def _others_more_ps(alternatives: Sequence[tuple[float, Alternative]], simulated
     if "other-traffic" not in first.hidden_ps:
         return 0
     same = [
-        (probability, one.hidden_ps["other-traffic"])
-        for probability, one in alternatives
-        if one.hidden_ps.keys() == first.hidden_ps.keys()
+        (probability, alternative.hidden_ps["other-traffic"])
+        for probability, alternative in alternatives
+        if alternative.hidden_ps.keys() == first.hidden_ps.keys()
     ]
     weight = sum(probability for probability, _ in same)
     mean = sum(probability * ps for probability, ps in same) / max(weight, 1e-12)
@@ -408,9 +408,20 @@ def _unknown_job(space: HypothesisSpace, posterior: Posterior) -> UnknownJob | N
         return None
     alone = space.compare(space.alone(best.machine, None))
     missing = max(space.inside_ps - alone.elapsed_ps, 0)
-    tried = [one for one in space.hypotheses if one.job is not None and one.machine == best.machine]
-    costs = [min(max(one.outcome.elapsed_ps - alone.elapsed_ps, 0), missing) for one in tried]
-    same = [ps for ps, one in zip(costs, tried, strict=True) if one.job.bursts == best.job.bursts]  # type: ignore[union-attr]
+    tried = [
+        hypothesis
+        for hypothesis in space.hypotheses
+        if hypothesis.job is not None and hypothesis.machine == best.machine
+    ]
+    costs = [
+        min(max(hypothesis.outcome.elapsed_ps - alone.elapsed_ps, 0), missing)
+        for hypothesis in tried
+    ]
+    same = [
+        ps
+        for ps, hypothesis in zip(costs, tried, strict=True)
+        if hypothesis.job and hypothesis.job.bursts == best.job.bursts
+    ]
     ps = min(max(best.outcome.elapsed_ps - alone.elapsed_ps, 0), missing)
     return UnknownJob(
         ps,
@@ -426,11 +437,11 @@ def _range(posterior: Posterior) -> tuple[int, int]:
     """How much less and more time the run may take, depending on the bursts of other traffic."""
     best = posterior.best
     times = [
-        one.hypothesis.outcome.elapsed_ps - best.outcome.elapsed_ps
-        for one in posterior.credible()
-        if one.hypothesis.machine == best.machine
-        and one.hypothesis.slow == best.slow
-        and one.hypothesis.slower is None
+        weighed.hypothesis.outcome.elapsed_ps - best.outcome.elapsed_ps
+        for weighed in posterior.credible()
+        if weighed.hypothesis.machine == best.machine
+        and weighed.hypothesis.slow == best.slow
+        and weighed.hypothesis.slower is None
     ]
     return min([0, *times]), max([0, *times])
 
@@ -448,27 +459,29 @@ def _place_is_open(
     best, fabric = posterior.best, prepared.fabric
     if not best.slow or best.slow == space.machines[best.machine].slow or posterior.model.lossy:
         return False
-    known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
-    if known or posterior.slow_cable_agrees:
+    paths_known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
+    if paths_known or posterior.slow_cable_agrees:
         return False
     likeliest: dict[str, Hashable] = {}
-    for one in (one.hypothesis for one in posterior.weighed):
-        if one.slow != space.machines[one.machine].slow:
-            likeliest.setdefault(one.machine[1], one.places(posterior.reverse))
+    for hypothesis in (weighed.hypothesis for weighed in posterior.weighed):
+        if hypothesis.slow != space.machines[hypothesis.machine].slow:
+            likeliest.setdefault(hypothesis.machine[1], hypothesis.places(posterior.reverse))
     return len(likeliest) < 2 or len(set(likeliest.values())) > 1
 
 
 def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> list[SlowLink]:
     """Cables of which one may be slow, if the evidence cannot determine which, or whether any."""
-    slow = [one for one in posterior.weighed if one.hypothesis.slow]
+    slow = [weighed for weighed in posterior.weighed if weighed.hypothesis.slow]
     least = 1.0 - CREDIBLE
     if not posterior.best.slow:
         # A fault that was not tried may be in any place, so it counts against none.
-        least *= sum(one.probability for one in posterior.weighed if not one.hypothesis.not_tried)
-    likely = [one for one in slow if one.probability >= least]
+        least *= sum(
+            weighed.probability for weighed in posterior.weighed if not weighed.hypothesis.not_tried
+        )
+    likely = [weighed for weighed in slow if weighed.probability >= least]
     cables: dict[int, SlowLink] = {}
-    for one in likely:
-        for link in one.hypothesis.slow if posterior.is_named(one.hypothesis) else ():
+    for weighed in likely:
+        for link in weighed.hypothesis.slow if posterior.is_named(weighed.hypothesis) else ():
             cables.setdefault(min(link.link, int(fabric.link_reverse[link.link])), link)
     if posterior.best.slow and len(cables) <= len(posterior.best.slow) and not place_open:
         return []
@@ -637,7 +650,7 @@ def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLin
     """Links on which both other jobs and ours send much, those with most of their bytes first."""
     if others is None:
         return ()
-    found = []
+    links = []
     for (link,), rows in others.links.group_by("link", maintain_order=True):
         share = dict(rows.select("job", "share").rows())
         ours = share.pop(OURS, 0.0)
@@ -648,9 +661,11 @@ def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLin
         error = float(rows["error"].to_numpy().max())
         named = {job: part for job, part in jobs if part >= 2 * error}
         if named:
-            one = SharedLink(link=fabric.link_name(int(link)), ours=ours, jobs=named, error=error)
-            found.append((of_others, one))
-    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_LINKS])
+            shared = SharedLink(
+                link=fabric.link_name(int(link)), ours=ours, jobs=named, error=error
+            )
+            links.append((of_others, shared))
+    return tuple(shared for _, shared in sorted(links, key=lambda pair: -pair[0])[:MAX_LINKS])
 
 
 SAMPLED_LINKS = 40

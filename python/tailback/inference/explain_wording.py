@@ -119,10 +119,10 @@ def wrong_unit(links: int, share: float) -> str:
     )
 
 
-def foreign_hosts(foreign: Sequence[str], known: Sequence[str]) -> str:
+def foreign_hosts(foreign: Sequence[str], hosts: Sequence[str]) -> str:
     """Caveat on hosts that the trace names but the fabric does not have."""
     return (
-        f"This assumes that the ranks ran on the hosts of the fabric ({_few(known)}) in order: the "
+        f"This assumes that the ranks ran on the hosts of the fabric ({_few(hosts)}) in order: the "
         f"trace names other hosts ({_few(foreign)})"
     )
 
@@ -154,7 +154,9 @@ def counted_links(links: int, *, lossy: bool, stalls: bool) -> str:
 def engine_settings(fitted: Sequence[FittedValue], *, stated: bool, lacks: str) -> str:
     """Where the settings of the engine come from; empty if the scenario states them."""
     if fitted:
-        values = ", ".join(f"{one.name} {text(one.kind, one.value)}" for one in fitted)
+        values = ", ".join(
+            f"{setting.name} {text(setting.kind, setting.value)}" for setting in fitted
+        )
         return f"settings of the engine fitted to uncontended messages of this trace: {values}"
     return (
         ""
@@ -185,10 +187,10 @@ def ruled_out_coarsely(ranking: CoarseRanking) -> str:
     )
 
 
-def slow_anywhere(cables: int, ways: Sequence[SlowerMachine]) -> str:
+def slow_anywhere(cables: int, slowdowns: Sequence[SlowerMachine]) -> str:
     """What may be slow: one of many cables, or all of the machine."""
     each = [f"any one of {cables} slow cables"] if cables else []
-    return f"{' or '.join([*each, *map(_slower, ways)])} would explain it"
+    return f"{' or '.join([*each, *map(_slower, slowdowns)])} would explain it"
 
 
 def _slower(way: SlowerMachine) -> str:
@@ -197,13 +199,13 @@ def _slower(way: SlowerMachine) -> str:
     return f"all delays {way.delays:.2g} times as long"
 
 
-def slower_machine(ways: Sequence[SlowerMachine]) -> str:
+def slower_machine(slowdowns: Sequence[SlowerMachine]) -> str:
     """What to check if the model agrees with a machine that is slower in these ways."""
     return (
-        f"the rates and delays that the machine really has: with {' or '.join(map(_slower, ways))} "
-        f"the model agrees with the times of calls (wrong rates in {option('fabric')}, TCP in "
-        "place of RDMA, or a clock of another unit); measure one pair of hosts (ib_write_bw, "
-        "iperf3), or fit them with tailback calibrate"
+        "the rates and delays that the machine really has: with "
+        f"{' or '.join(map(_slower, slowdowns))} the model agrees with the times of calls (wrong "
+        f"rates in {option('fabric')}, TCP in place of RDMA, or a clock of another unit); measure "
+        "one pair of hosts (ib_write_bw, iperf3), or fit them with tailback calibrate"
     )
 
 

@@ -223,45 +223,50 @@ class Posterior:
         self.model = model
         self.reverse = prior.reverse
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
-        for one in _with_unexplained(hypotheses, model):
-            score = log_probability(one, model, prior)
-            job = one.job and (one.job.seed, one.job.place)
-            free = (job, one.otherwise, one.unexplained, one.slower and one.slower.kind)
-            key = (one.machine, one.places(prior.reverse), one.bursts, *free)
+        for hypothesis in _with_unexplained(hypotheses, model):
+            score = log_probability(hypothesis, model, prior)
+            job = hypothesis.job and (hypothesis.job.seed, hypothesis.job.place)
+            slower = hypothesis.slower and hypothesis.slower.kind
+            free = (job, hypothesis.otherwise, hypothesis.unexplained, slower)
+            key = (hypothesis.machine, hypothesis.places(prior.reverse), hypothesis.bursts, *free)
             if key not in best or score > best[key][0]:
-                best[key] = score, one
+                best[key] = score, hypothesis
         ranked = sorted(best.values(), key=lambda pair: -pair[0])
         shares = probabilities([score for score, _ in ranked]).tolist()
         self.weighed = tuple(
-            Weighed(share, one, _log_weight(one, model, prior))
-            for share, (_, one) in zip(shares, ranked, strict=True)
+            Weighed(share, hypothesis, _log_weight(hypothesis, model, prior))
+            for share, (_, hypothesis) in zip(shares, ranked, strict=True)
         )
 
     @property
     def best(self) -> Hypothesis:
         """The most probable hypothesis of the most probable hidden cause."""
-        cause = max((one.hypothesis.cause for one in self.weighed), key=self.of_cause)
+        cause = max((weighed.hypothesis.cause for weighed in self.weighed), key=self.of_cause)
         if self.slower_machine[0] >= LIKELY:
             cause = ""
         mine = [
-            one
-            for one in self.weighed
-            if one.hypothesis.cause == cause
-            and one.hypothesis.slower is None
-            and not (one.hypothesis.slow and one.hypothesis.otherwise)
+            weighed
+            for weighed in self.weighed
+            if weighed.hypothesis.cause == cause
+            and weighed.hypothesis.slower is None
+            and not (weighed.hypothesis.slow and weighed.hypothesis.otherwise)
         ]
         total: dict[Hashable, float] = {}
-        for one in mine:
-            key = _added(one.hypothesis)
-            total[key] = total.get(key, 0.0) + one.probability
-        most = max(mine, key=lambda one: total[_added(one.hypothesis)]).hypothesis
-        same = [one for one in mine if _added(one.hypothesis) == _added(most)]
+        for weighed in mine:
+            key = _added(weighed.hypothesis)
+            total[key] = total.get(key, 0.0) + weighed.probability
+        most = max(mine, key=lambda weighed: total[_added(weighed.hypothesis)]).hypothesis
+        same = [weighed for weighed in mine if _added(weighed.hypothesis) == _added(most)]
         # Of the arrangements of counted traffic, a credible one with about the mean cost.
-        weight = sum(one.probability for one in same)
-        mean = sum(one.probability * one.hypothesis.outcome.elapsed_ps for one in same) / weight
-        ways = [one for one in same if not one.hypothesis.otherwise] or same
+        weight = sum(weighed.probability for weighed in same)
+        mean = (
+            sum(weighed.probability * weighed.hypothesis.outcome.elapsed_ps for weighed in same)
+            / weight
+        )
+        as_simulated = [weighed for weighed in same if not weighed.hypothesis.otherwise] or same
         return min(
-            _credible(ways), key=lambda one: abs(one.hypothesis.outcome.elapsed_ps - mean)
+            _credible(as_simulated),
+            key=lambda weighed: abs(weighed.hypothesis.outcome.elapsed_ps - mean),
         ).hypothesis
 
     @property
@@ -271,16 +276,18 @@ class Posterior:
         This includes slow cables whose place is not evident.
         """
         return sum(
-            one.probability for one in self.weighed if self._left_open(one.hypothesis) >= FAULT
+            weighed.probability
+            for weighed in self.weighed
+            if self._left_open(weighed.hypothesis) >= FAULT
         )
 
     @property
     def slow_cable_agrees(self) -> bool:
         """Whether a credible hypothesis with slow cables agrees with all evidence as usual."""
         return any(
-            self.model.agrees(one.hypothesis.outcome)
-            for one in self.credible()
-            if one.hypothesis.slow and not one.hypothesis.unexplained
+            self.model.agrees(weighed.hypothesis.outcome)
+            for weighed in self.credible()
+            if weighed.hypothesis.slow and not weighed.hypothesis.unexplained
         )
 
     @property
@@ -291,18 +298,18 @@ class Posterior:
         its calls and sends then disagree.
         """
         return sum(
-            one.probability
-            for one in self.weighed
-            if one.hypothesis.unexplained or self._left_open(one.hypothesis) >= FAULT
+            weighed.probability
+            for weighed in self.weighed
+            if weighed.hypothesis.unexplained or self._left_open(weighed.hypothesis) >= FAULT
         )
 
     @property
     def agrees(self) -> bool:
         """Whether a credible hypothesis without unknown faults agrees with all evidence."""
         return any(
-            self.model.agrees(one.hypothesis.outcome)
-            for one in self.credible()
-            if not one.hypothesis.unexplained
+            self.model.agrees(weighed.hypothesis.outcome)
+            for weighed in self.credible()
+            if not weighed.hypothesis.unexplained
         )
 
     def _left_open(self, hypothesis: Hypothesis) -> float:
@@ -318,9 +325,9 @@ class Posterior:
         Slow links count if their place is evident.
         """
         return sum(
-            one.probability
-            for one in self.weighed
-            if one.hypothesis.cause == cause and self.is_named(one.hypothesis)
+            weighed.probability
+            for weighed in self.weighed
+            if weighed.hypothesis.cause == cause and self.is_named(weighed.hypothesis)
         )
 
     def is_named(self, hypothesis: Hypothesis) -> bool:
@@ -337,19 +344,21 @@ class Posterior:
         A fault that was not tried agrees with all evidence by assumption, so its probability says
         nothing of what the simulations themselves show.
         """
-        simulated = [one for one in self.weighed if not one.hypothesis.not_tried]
-        whole = sum(one.probability for one in simulated)
-        hidden = sum(one.probability for one in simulated if one.hypothesis.cause)
-        return hidden / whole if whole > 0.0 else 0.0
+        simulated = [weighed for weighed in self.weighed if not weighed.hypothesis.not_tried]
+        total = sum(weighed.probability for weighed in simulated)
+        hidden = sum(weighed.probability for weighed in simulated if weighed.hypothesis.cause)
+        return hidden / total if total > 0.0 else 0.0
 
     @property
     def slower_machine(self) -> tuple[float, tuple[SlowerMachine, ...]]:
         """Probability that the whole machine is slower than modelled, and how, likeliest first."""
-        all_slower = [one for one in self.weighed if one.hypothesis.slower is not None]
-        total = sum(one.probability for one in all_slower)
-        likely = [one for one in all_slower if one.probability >= total * (1.0 - CREDIBLE)]
-        ways = dict.fromkeys(one.hypothesis.slower for one in likely)
-        return total, tuple(way for way in ways if way is not None)
+        all_slower = [weighed for weighed in self.weighed if weighed.hypothesis.slower is not None]
+        total = sum(weighed.probability for weighed in all_slower)
+        likely = [
+            weighed for weighed in all_slower if weighed.probability >= total * (1.0 - CREDIBLE)
+        ]
+        slowdowns = dict.fromkeys(weighed.hypothesis.slower for weighed in likely)
+        return total, tuple(slowdown for slowdown in slowdowns if slowdown is not None)
 
     @property
     def slow_somewhere(self) -> tuple[float, int]:
@@ -358,17 +367,17 @@ class Posterior:
         The number is 0 if the places of slow cables are evident: those that a verdict names are
         more probable than all others together.
         """
-        cables = [one for one in self.weighed if one.hypothesis.slow]
+        cables = [weighed for weighed in self.weighed if weighed.hypothesis.slow]
         named = self.of_cause("slow-link")
-        total = sum(one.probability for one in cables)
-        places = {one.hypothesis.places(self.reverse)[0][0] for one in _credible(cables)}  # type: ignore[index]
+        total = sum(weighed.probability for weighed in cables)
+        places = {weighed.hypothesis.places(self.reverse)[0][0] for weighed in _credible(cables)}  # type: ignore[index]
         many = total >= max(1.0 - CREDIBLE, 2.0 * named)
         return total + self.slower_machine[0], len(places) if many else 0
 
     @cached_property
     def _named(self) -> set[Hashable]:
         """The most probable places of slow cables, and no place."""
-        places = [one.hypothesis.places(self.reverse) for one in self.weighed]
+        places = [weighed.hypothesis.places(self.reverse) for weighed in self.weighed]
         return {(), *list(dict.fromkeys(place for place in places if place))[:NAMED]}
 
     def credible(self) -> list[Weighed]:
@@ -376,15 +385,15 @@ class Posterior:
         return _credible(self.weighed)
 
 
-def _credible(weighed: Sequence[Weighed]) -> list[Weighed]:
+def _credible(ranked: Sequence[Weighed]) -> list[Weighed]:
     """The first hypotheses that together have most of the probability."""
-    out, total = list[Weighed](), 0.0
-    whole = sum(one.probability for one in weighed)
-    for one in weighed:
-        if total >= CREDIBLE * whole:
+    out, covered = list[Weighed](), 0.0
+    total = sum(weighed.probability for weighed in ranked)
+    for weighed in ranked:
+        if covered >= CREDIBLE * total:
             break
-        out.append(one)
-        total += one.probability
+        out.append(weighed)
+        covered += weighed.probability
     return out
 
 
@@ -420,20 +429,21 @@ def over_arrangements(
     """
     if len(alone) < 2:
         return list(hypotheses)
-    shapes = {one.bursts: model.log_shape(one.outcome) for one in alone}
+    shapes = {hypothesis.bursts: model.log_shape(hypothesis.outcome) for hypothesis in alone}
     total = float(log_sum(list(shapes.values())))
 
-    def cause(one: Hypothesis) -> Hashable:
-        return one.places(prior.reverse), one.job and (one.job.seed, one.job.place)
+    def cause(hypothesis: Hypothesis) -> Hashable:
+        job = hypothesis.job
+        return hypothesis.places(prior.reverse), job and (job.seed, job.place)
 
     tried: dict[Hashable, set[int | None]] = {}
-    for one in hypotheses:
-        tried.setdefault(cause(one), set()).add(one.bursts)
+    for hypothesis in hypotheses:
+        tried.setdefault(cause(hypothesis), set()).add(hypothesis.bursts)
     return [
-        replace(one, log_prior=one.log_prior + total - shapes[one.bursts])
-        if len(tried[cause(one)]) == 1 and one.bursts in shapes
-        else one
-        for one in hypotheses
+        replace(hypothesis, log_prior=hypothesis.log_prior + total - shapes[hypothesis.bursts])
+        if len(tried[cause(hypothesis)]) == 1 and hypothesis.bursts in shapes
+        else hypothesis
+        for hypothesis in hypotheses
     ]
 
 
@@ -452,29 +462,36 @@ def at_other_rates(
         prior: Identifies the places of cables.
     """
     timed = {
-        one.places(prior.reverse)
-        for one in tried
-        if model.log_time(one.outcome.elapsed_ps) >= -0.5  # within a standard error
+        hypothesis.places(prior.reverse)
+        for hypothesis in tried
+        if model.log_time(hypothesis.outcome.elapsed_ps) >= -0.5  # within a standard error
     }
 
-    def may_be_slower(one: Hypothesis) -> bool:
-        return all(slow.gbps > prior.least_rate(slow.link, both=slow.both) for slow in one.slow)
+    def may_be_slower(hypothesis: Hypothesis) -> bool:
+        return all(
+            slow.gbps > prior.least_rate(slow.link, both=slow.both) for slow in hypothesis.slow
+        )
 
     rates: dict[Hashable, set[float]] = {}
-    for one in tried:
-        key = one.machine, one.places(prior.reverse)
-        rates.setdefault(key, set()).update(slow.gbps for slow in one.slow)
+    for hypothesis in tried:
+        key = hypothesis.machine, hypothesis.places(prior.reverse)
+        rates.setdefault(key, set()).update(slow.gbps for slow in hypothesis.slow)
     return [
-        replace(one, outcome=replace(one.outcome, elapsed_ps=model.measured_ps), otherwise=True)
-        for one in tried
-        if one.places(prior.reverse) not in timed
-        and (one.outcome.elapsed_ps >= model.measured_ps or may_be_slower(one))
-        and len(rates[one.machine, one.places(prior.reverse)]) <= SCREENED_RATES * len(one.slow)
+        replace(
+            hypothesis,
+            outcome=replace(hypothesis.outcome, elapsed_ps=model.measured_ps),
+            otherwise=True,
+        )
+        for hypothesis in tried
+        if hypothesis.places(prior.reverse) not in timed
+        and (hypothesis.outcome.elapsed_ps >= model.measured_ps or may_be_slower(hypothesis))
+        and len(rates[hypothesis.machine, hypothesis.places(prior.reverse)])
+        <= SCREENED_RATES * len(hypothesis.slow)
     ]
 
 
 def came_otherwise(
-    ways: Sequence[Hypothesis], without_ps: int, model: ErrorModel
+    arrangements: Sequence[Hypothesis], without_ps: int, model: ErrorModel
 ) -> list[Hypothesis]:
     """Hypotheses in which counted traffic of other jobs costs what the measured time implies.
 
@@ -483,11 +500,11 @@ def came_otherwise(
     nearest to gravity is 0.6 times the true one in blind cases.
 
     Args:
-        ways: The same hypothesis with several arrangements of counted traffic.
+        arrangements: The same hypothesis with several arrangements of counted traffic.
         without_ps: Time of the run without that traffic, ps.
         model: The error model.
     """
-    most = max((one.outcome.elapsed_ps for one in ways), default=0)
+    most = max((hypothesis.outcome.elapsed_ps for hypothesis in arrangements), default=0)
     measured, longest = model.measured_ps, 2 * most - without_ps
     if not without_ps < measured <= longest:
         return []
@@ -495,12 +512,12 @@ def came_otherwise(
     spread = min(math.log(math.sqrt(2.0 * math.pi) * model.time_error / width), 0.0)
     return [
         replace(
-            one,
-            outcome=replace(one.outcome, elapsed_ps=measured),
+            hypothesis,
+            outcome=replace(hypothesis.outcome, elapsed_ps=measured),
             otherwise=True,
-            log_prior=one.log_prior + spread,
+            log_prior=hypothesis.log_prior + spread,
         )
-        for one in ways
+        for hypothesis in arrangements
     ]
 
 
@@ -526,18 +543,18 @@ def not_tried(
         return []  # Retransmissions make healthy runs agree worse than that.
     charge = math.log(UNUSUAL) - math.log(max(prior.cables, 1))
     out = []
-    for one in alone:
-        if model.missing_share(one.outcome.elapsed_ps) <= 0:
+    for hypothesis in alone:
+        if model.missing_share(hypothesis.outcome.elapsed_ps) <= 0:
             continue
-        like = replace(one.outcome, sensitivity=sensitivity or {})
+        like = replace(hypothesis.outcome, sensitivity=sensitivity or {})
         agreeing = replace(like, misfits=model.usual(like))
         out.append(
             replace(
-                one,
+                hypothesis,
                 outcome=agreeing,
                 unexplained=True,
                 not_tried=True,
-                log_prior=one.log_prior + charge,
+                log_prior=hypothesis.log_prior + charge,
             )
         )
     return out
@@ -552,22 +569,24 @@ def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> It
     """
     change = typical_of_faults(hypotheses, model, lambda outcome: outcome.change)
     varied = typical_of_faults(hypotheses, model, lambda outcome: outcome.sensitivity)
-    for one in hypotheses:
-        yield one
-        off = model.off_share(one.outcome.elapsed_ps)
+    for hypothesis in hypotheses:
+        yield hypothesis
+        off = model.off_share(hypothesis.outcome.elapsed_ps)
         # Slower links everywhere explain the time or they do not: their share is free.
-        if off <= 0 or one.unexplained or one.slower is not None:
+        if off <= 0 or hypothesis.unexplained or hypothesis.slower is not None:
             continue
-        if one.slow and not model.missing_share(one.outcome.elapsed_ps):
+        if hypothesis.slow and not model.missing_share(hypothesis.outcome.elapsed_ps):
             continue  # Counters show a slow link, but its rate only roughly.
-        known = one.outcome.sensitivity
+        sensitivity = hypothesis.outcome.sensitivity
         same = {
-            kind: max(known.get(kind, 0.0), varied.get(kind, 0.0) * off**2) for kind in model.kinds
+            kind: max(sensitivity.get(kind, 0.0), varied.get(kind, 0.0) * off**2)
+            for kind in model.kinds
         }
         changed = {kind: error + change.get(kind, 0.0) * off**2 for kind, error in same.items()}
         for errors, prior in ((changed, 0.0), (same, math.log(UNUSUAL))):
-            outcome = replace(one.outcome, sensitivity=errors)
-            yield replace(one, outcome=outcome, unexplained=True, log_prior=one.log_prior + prior)
+            outcome = replace(hypothesis.outcome, sensitivity=errors)
+            log_prior = hypothesis.log_prior + prior
+            yield replace(hypothesis, outcome=outcome, unexplained=True, log_prior=log_prior)
 
 
 def typical_of_faults(
@@ -585,13 +604,13 @@ def typical_of_faults(
         misfit: Takes it from the prediction of a simulation.
     """
     faults = [
-        (misfit(one.outcome), share)
-        for one in hypotheses
-        if one.outcome.change and (share := one.hidden_share(model)) >= FAULT
+        (misfit(hypothesis.outcome), share)
+        for hypothesis in hypotheses
+        if hypothesis.outcome.change and (share := hypothesis.hidden_share(model)) >= FAULT
     ]
     out = {}
     for kind in model.kinds:
-        known = [found[kind] / share**2 for found, share in faults if kind in found]
-        if known:
-            out[kind] = float(np.median(known))
+        ratios = [misfits[kind] / share**2 for misfits, share in faults if kind in misfits]
+        if ratios:
+            out[kind] = float(np.median(ratios))
     return out

@@ -106,31 +106,43 @@ class HypothesisSpace:
     def posterior(self) -> Posterior:
         """Probabilities of all hypotheses simulated so far."""
         lossy = is_lossy(self.evidence, next(iter(self.machines.values())).prepared.fabric)
-        known = [
-            one
-            for one in self.hypotheses
-            if one.slow == self.machines[one.machine].slow
-            and one.job is None
-            and one.slower is None
+        without_causes = [
+            hypothesis
+            for hypothesis in self.hypotheses
+            if hypothesis.slow == self.machines[hypothesis.machine].slow
+            and hypothesis.job is None
+            and hypothesis.slower is None
         ]
-        alone = {name: [one for one in known if one.machine == name] for name in self.machines}
-        outcomes = [[one.outcome for one in ways] for ways in alone.values()]
+        alone = {
+            name: [hypothesis for hypothesis in without_causes if hypothesis.machine == name]
+            for name in self.machines
+        }
+        outcomes = [
+            [hypothesis.outcome for hypothesis in arrangements] for arrangements in alone.values()
+        ]
         model, prior = ErrorModel.of(self.inside_ps, outcomes, lossy=lossy), self.prior()
         simulated = [
-            one
-            for name, ways in alone.items()
-            for one in over_arrangements(
-                [each for each in self.hypotheses if each.machine == name], ways, model, prior
+            hypothesis
+            for name, arrangements in alone.items()
+            for hypothesis in over_arrangements(
+                [each for each in self.hypotheses if each.machine == name],
+                arrangements,
+                model,
+                prior,
             )
         ]
         otherwise = [
-            one
+            hypothesis
             for name, machine in self.machines.items()
-            for one in self._came_otherwise(name, machine.slow, model)
+            for hypothesis in self._came_otherwise(name, machine.slow, model)
         ]
-        cables = [one for one in simulated if one.slow != self.machines[one.machine].slow]
+        cables = [
+            hypothesis
+            for hypothesis in simulated
+            if hypothesis.slow != self.machines[hypothesis.machine].slow
+        ]
         otherwise += at_other_rates(cables, model, prior)
-        others = not_tried(known, model, prior, self._widest())
+        others = not_tried(without_causes, model, prior, self._widest())
         return Posterior([*simulated, *otherwise, *others], model, prior)
 
     def _widest(self) -> dict[str, float]:
@@ -140,21 +152,21 @@ class HypothesisSpace:
         settings do.
         """
         out: dict[str, float] = {}
-        for one in self.hypotheses:
-            out |= {k: max(out.get(k, 0.0), m) for k, m in one.outcome.sensitivity.items()}
+        for hypothesis in self.hypotheses:
+            out |= {k: max(out.get(k, 0.0), m) for k, m in hypothesis.outcome.sensitivity.items()}
         return {**out, "spread": max(out.get("spread", 0.0), self.job_spread)}
 
     def _came_otherwise(self, name: MachineName, slow: Slow, model: ErrorModel) -> list[Hypothesis]:
         """Hypotheses in which counted traffic costs other than simulated, with ``slow`` cables."""
         if self.others.traffic is None:
             return []
-        ways = [
-            one
-            for one in self.hypotheses
-            if one.machine == name and one.slow == slow and one.slower is None
+        arrangements = [
+            hypothesis
+            for hypothesis in self.hypotheses
+            if hypothesis.machine == name and hypothesis.slow == slow and hypothesis.slower is None
         ]
         without = self.alone(name, None, with_others=False).elapsed_ps
-        return came_otherwise(ways, without, model)
+        return came_otherwise(arrangements, without, model)
 
     def alone(self, name: MachineName, bursts: int | None, *, with_others: bool = True) -> Run:
         """The run without hidden causes, with or without counted traffic of other jobs."""
@@ -210,9 +222,9 @@ class HypothesisSpace:
     def most_probable(self, machines: Iterable[MachineName]) -> list[MachineName]:
         """Machine models by their probability, the most probable first."""
         total = dict.fromkeys(machines, 0.0)
-        for one in self.posterior().weighed:
-            if one.hypothesis.machine in total:
-                total[one.hypothesis.machine] += one.probability
+        for weighed in self.posterior().weighed:
+            if weighed.hypothesis.machine in total:
+                total[weighed.hypothesis.machine] += weighed.probability
         return sorted(total, key=lambda name: -total[name])
 
     def add_machine(
@@ -263,7 +275,7 @@ class HypothesisSpace:
                 if slow == machine.slow
                 else self.simulated(prepared, slow)
             )
-            others = [self.simulated(prepared, slow, one) for one in SETTINGS]
+            others = [self.simulated(prepared, slow, settings) for settings in SETTINGS]
             shared = any(run.adapters_shared for run in (as_stated, *others))
             return self.compare.between(as_stated, others), shared
 
@@ -326,8 +338,12 @@ class HypothesisSpace:
 
         One of the two is the most probable number; None if there is no number between them.
         """
-        mine = [one for one in self.hypotheses if one.machine == machine.name and one.bursts]
-        mine.sort(key=lambda one: one.bursts or 0)
+        mine = [
+            hypothesis
+            for hypothesis in self.hypotheses
+            if hypothesis.machine == machine.name and hypothesis.bursts
+        ]
+        mine.sort(key=lambda hypothesis: hypothesis.bursts or 0)
         likely = self.likely_bursts(machine)
         for few, many in pairwise(mine):
             assert few.bursts is not None and many.bursts is not None
@@ -350,7 +366,7 @@ class HypothesisSpace:
     def add(
         self,
         machine: MachineModel,
-        found: Outcome | Run,
+        prediction: Outcome | Run,
         slow: Slow,
         bursts: int | None,
         job: Draw | None = None,
@@ -359,12 +375,14 @@ class HypothesisSpace:
 
         Args:
             machine: The machine model.
-            found: Its simulation, or what that predicts.
+            prediction: Its simulation, or what that predicts.
             slow: Its slow cables.
             bursts: The bursts of counted traffic.
             job: Its unknown job.
         """
-        outcome = found if isinstance(found, Outcome) else self.outcome_of(machine, found)
+        outcome = (
+            prediction if isinstance(prediction, Outcome) else self.outcome_of(machine, prediction)
+        )
         prior = machine.log_prior - math.log(len(self.arrangements))
         alone = self.alone(machine.name, bursts).elapsed_ps
         self.hypotheses.append(
@@ -373,18 +391,22 @@ class HypothesisSpace:
 
     def likely_bursts(self, machine: MachineModel) -> int | None:
         """Most probable number of bursts of counted traffic with a machine model."""
-        mine = [one for one in self.posterior().weighed if one.hypothesis.machine == machine.name]
+        mine = [
+            weighed
+            for weighed in self.posterior().weighed
+            if weighed.hypothesis.machine == machine.name
+        ]
         return mine[0].hypothesis.bursts if mine else None
 
     def at_places(self, name: MachineName, place: Hashable) -> list[Hypothesis]:
         """Hypotheses with slow cables at these places, the most probable first."""
         model, prior = self.posterior().model, self.prior()
         mine = [
-            one
-            for one in self.hypotheses
-            if one.machine == name and one.places(prior.reverse) == place
+            hypothesis
+            for hypothesis in self.hypotheses
+            if hypothesis.machine == name and hypothesis.places(prior.reverse) == place
         ]
-        return sorted(mine, key=lambda one: -log_probability(one, model, prior))
+        return sorted(mine, key=lambda hypothesis: -log_probability(hypothesis, model, prior))
 
     def simulated(
         self,

@@ -140,12 +140,12 @@ class _Moments:
         group, turn, rank = (x[usable] for x in (group, turn, rank))
         usual = _mean(amount, group)[group]
         relative = amount / np.maximum(usual, 1.0) - 1.0
-        rest = (relative - _mean(relative, turn)[turn]) * usual
+        residual = (relative - _mean(relative, turn)[turn]) * usual
         # Centring removes these shares of the second and third cumulant.
         c, r = 1.0 / np.bincount(group)[group], 1.0 / np.bincount(turn)[turn]
         c, r = np.minimum(c, 1.0 / MIN_ALIKE), np.minimum(r, 1.0 / MIN_ALIKE)
-        squares = rest**2 / ((1 - c) * (1 - r))
-        cubes = rest**3 / ((1 - c) * (1 - 2 * c) * (1 - r) * (1 - 2 * r))
+        squares = residual**2 / ((1 - c) * (1 - r))
+        cubes = residual**3 / ((1 - c) * (1 - 2 * c) * (1 - r) * (1 - 2 * r))
         second, third = (np.bincount(rank, x).astype(np.float64) for x in (squares, cubes))
         n = np.bincount(rank).astype(np.float64)
         if second.sum() <= 0:
@@ -182,13 +182,13 @@ class _Moments:
         The program's own variance is what they leave of the measured one.
         """
         taken = 2.0 * length_ps * share * self.mean_ps / self.variance
-        own = np.clip(1.0 - taken, 0.0, 1.0)
+        own_share = np.clip(1.0 - taken, 0.0, 1.0)
         excess = np.maximum(taken - 1.0, 0.0) / self.variance_error
-        deviation = np.sqrt(own * self.variance) / self.mean_ps / OWN_VARIATION
+        deviation = np.sqrt(own_share * self.variance) / self.mean_ps / OWN_VARIATION
         expected = 6.0 * length_ps**2 * share * self.mean_ps / self.variance**1.5
 
         def with_own(log_density: Floats, own_skewness: float) -> Floats:
-            error = np.hypot(self.skewness_error, own_skewness * own**1.5)
+            error = np.hypot(self.skewness_error, own_skewness * own_share**1.5)
             off = (self.skewness - expected) / error
             return np.asarray(log_density - 0.5 * off**2 - np.log(error))
 
@@ -196,7 +196,7 @@ class _Moments:
         # A density with infinite mean (Lomax), and the largest skewness that n values can have.
         boundless = with_own(np.log(UNINFORMATIVE) - 2.0 * np.log1p(deviation), np.sqrt(self.n))
         # These are densities of the own standard deviation: that of the variance has a factor.
-        factor = -0.5 * np.log(np.maximum(own, self.variance_error))
+        factor = -0.5 * np.log(np.maximum(own_share, self.variance_error))
         return np.asarray(np.logaddexp(usual, boundless) + factor - 0.5 * excess**2)
 
 

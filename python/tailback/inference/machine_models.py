@@ -200,12 +200,12 @@ class Conditions:
     """All that determines a simulation of a hypothesis.
 
     Attributes:
-        rest: All of it but the next.
+        key: All of it but the next.
         injection: How adapters share their link.
-        keeps: Objects that ``rest`` names by their identity.
+        keeps: Objects that ``key`` names by their identity.
     """
 
-    rest: Hashable
+    key: Hashable
     injection: str
     keeps: tuple[object, ...] = field(default=(), compare=False)
 
@@ -217,12 +217,12 @@ class Conditions:
         text = scenario.model_copy(update={"engine": engine}).model_dump_json()
         keeps = (prepared.fabric, *(job.program for job in prepared.jobs))
         nodes = tuple(job.node.tobytes() for job in prepared.jobs)
-        rest = text, tuple(map(id, keeps)), nodes
-        return cls(rest, scenario.engine.injection, keeps)
+        key = text, tuple(map(id, keeps)), nodes
+        return cls(key, scenario.engine.injection, keeps)
 
     def with_change(self, *change: Hashable) -> Conditions:
         """The same with something changed."""
-        return Conditions((self.rest, *change), self.injection, self.keeps)
+        return Conditions((self.key, *change), self.injection, self.keeps)
 
 
 @dataclass(eq=False)
@@ -240,13 +240,13 @@ class KnownPredictions(Generic[V]):
             simulate: Simulates; returns the prediction, and whether adapters had several messages
                 to choose from (``Run.adapters_shared``).
         """
-        same = self._found.setdefault(conditions.rest, {})
+        same = self._found.setdefault(conditions.key, {})
         if conditions.injection in same:
             return same[conditions.injection][0]
-        if conditions.injection in TAKING_TURNS and conditions.rest in self._unshared:
-            return self._unshared[conditions.rest]
-        found, shared = simulate()
-        same[conditions.injection] = found, conditions
+        if conditions.injection in TAKING_TURNS and conditions.key in self._unshared:
+            return self._unshared[conditions.key]
+        prediction, shared = simulate()
+        same[conditions.injection] = prediction, conditions
         if conditions.injection in TAKING_TURNS and not shared:
-            self._unshared[conditions.rest] = found
-        return found
+            self._unshared[conditions.key] = prediction
+        return prediction

@@ -16,7 +16,7 @@ which both are stated: less is within the range of repetitions."""
 
 
 def remedy_for(
-    diagnosis: Diagnosis, remedy: Remedy | None, found: EvidenceSummary
+    diagnosis: Diagnosis, remedy: Remedy | None, summary: EvidenceSummary
 ) -> Remedy | None:
     """The remedy found by re-simulation, or an action if the model has no remedy.
 
@@ -24,19 +24,19 @@ def remedy_for(
     evidence.
     """
     cause = diagnosis.cause
-    unknown = cause == "other-traffic" and found.unknown_job is not None
+    unknown = cause == "other-traffic" and summary.unknown_job is not None
     if cause == "healthy":
         return None
     if cause in NOT_OF_THE_NETWORK:
         action = ADVICE[cause]
-    elif cause == "slow-link" and found.candidates:
-        open_place = found.place_open
-        action = (wording.find_paths if open_place else wording.check_each_of)(found.candidates)
+    elif cause == "slow-link" and summary.candidates:
+        open_place = summary.place_open
+        action = (wording.find_paths if open_place else wording.check_each_of)(summary.candidates)
     elif cause == "undetermined":
         # What helps a model that does not describe the run need not help the run.
-        action = _find_cause(diagnosis, found)
+        action = _find_cause(diagnosis, summary)
     elif unknown and not (remedy is not None and remedy.name):
-        action = wording.find_first(cause, found.missing)
+        action = wording.find_first(cause, summary.missing)
     else:
         return remedy
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
@@ -69,30 +69,32 @@ def remedy_for(
     )
 
 
-def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
+def _find_cause(diagnosis: Diagnosis, summary: EvidenceSummary) -> str:
     """The action that shows the cause of a run whose cause is undetermined."""
-    if found.ranks_missing:
+    if summary.ranks_missing:
         return wording.RECORD_ALL
-    if found.impossible or (diagnosis.not_explained_ps or 0) < 0:
+    if summary.impossible or (diagnosis.not_explained_ps or 0) < 0:
         return wording.make_model_fit()
-    if found.change is not None and found.change.is_fault:
-        return wording.look_around(found.change)
+    if summary.change is not None and summary.change.is_fault:
+        return wording.look_around(summary.change)
     hosts = diagnosis.measured.hosts if diagnosis.measured is not None else None
     if hosts is not None and hosts.hosts == 1:
         return wording.LOOK_AT_THE_HOST
     # The headline names the same links.
-    slow = () if found.slow_anywhere else found.candidates
-    return wording.find_first("undetermined", found.missing, slow)
+    slow = () if summary.slow_anywhere else summary.candidates
+    return wording.find_first("undetermined", summary.missing, slow)
 
 
 def advised(diagnosis: Diagnosis, remedy: Remedy | None) -> Diagnosis:
     """The diagnosis with its remedy, which is also the advice of an undetermined cause."""
     findings = diagnosis.findings
     if diagnosis.cause == "undetermined" and remedy is not None:
-        told = {"title": wording.UNDETERMINED, "advice": remedy.action}
+        texts = {"title": wording.UNDETERMINED, "advice": remedy.action}
         findings = [
-            one.model_copy(update=told) if (one.code, one.cause) == (CODE, "undetermined") else one
-            for one in findings
+            finding.model_copy(update=texts)
+            if (finding.code, finding.cause) == (CODE, "undetermined")
+            else finding
+            for finding in findings
         ]
     return diagnosis.model_copy(update={"remedy": remedy, "findings": findings})
 

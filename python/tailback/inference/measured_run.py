@@ -44,9 +44,9 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     Raises:
         TraceError: The trace is damaged.
     """
+    several = sum(job.section.observed for job in prepared.jobs) > 1
     job = prepared.observed
     section = job.section
-    several = sum(one.section.observed for one in prepared.jobs) > 1
     if section.trace is None or several or not has_times(section.trace, section.format):
         return None
     hosts = None
@@ -138,14 +138,14 @@ def with_measured(diagnosis: Diagnosis, measured: Measured) -> Diagnosis:
         measured: The measured run.
     """
     expected = diagnosis.modelled_ps
-    rest = measured.elapsed_ps - expected
+    not_explained_ps = measured.elapsed_ps - expected
     return diagnosis.model_copy(
         update={
             "elapsed_ps": measured.elapsed_ps,
             "expected_ps": expected,
             "measured": measured,
             "forecast": None,
-            "not_explained_ps": rest,
+            "not_explained_ps": not_explained_ps,
             "not_explained_low_ps": measured.low_ps - expected,
             "not_explained_high_ps": measured.high_ps - expected,
             "confidence": min(diagnosis.confidence, agreement(expected, measured)),
@@ -192,8 +192,8 @@ def network_evidence(
         notes += damaged
         recorded = port_events(readings, evidence.unused_interfaces)
         # Given counters are of ports that the recording may not have.
-        given = [evidence.port_events] if counters and evidence.port_events is not None else []
-        evidence = replace(evidence, port_events=in_order(pl.concat([*given, recorded])))
+        events = [evidence.port_events] if counters and evidence.port_events is not None else []
+        evidence = replace(evidence, port_events=in_order(pl.concat([*events, recorded])))
     return replace(evidence, notes=(*evidence.notes, *evidence.unused, *notes))
 
 
@@ -218,25 +218,25 @@ def _of_counters(
     for files in [] if counters else recorded:
         try:
             # Counters that this evidence does not use are read by others, or not of a user.
-            found = read_network_evidence(prepared, measured, run, files, listed)
-            return replace(found, unused=())
+            evidence = read_network_evidence(prepared, measured, run, files, listed)
+            return replace(evidence, unused=())
         except JoinError as error:
             notes.append(f"recorded counters not used ({files[0].name} …): {error.message}")
     return read_network_evidence(prepared, measured, run, counters, listed)
 
 
-def _listed(trace: Path | None, given: str | Path | None, notes: list[str]) -> ListedJobs | None:
+def _listed(trace: Path | None, path: str | Path | None, notes: list[str]) -> ListedJobs | None:
     """The jobs of the machine; None without a list."""
-    own = own_jobs(trace)
-    if given is not None:
-        jobs = read_jobs(Path(given))
-        notes += [f"{Path(given).name}: {note}" for note in jobs.notes]
-        return ListedJobs(jobs, own)
+    own_ids = own_jobs(trace)
+    if path is not None:
+        jobs = read_jobs(Path(path))
+        notes += [f"{Path(path).name}: {note}" for note in jobs.notes]
+        return ListedJobs(jobs, own_ids)
     file = recorded_jobs(trace)
     if file is None:
         return None
     try:
-        return ListedJobs(read_jobs(file), own, f"from the recording ({file.name})")
+        return ListedJobs(read_jobs(file), own_ids, f"from the recording ({file.name})")
     except JobListError as error:
         where = f", {error.place}" if error.place else ""
         notes.append(f"the recorded job list is not used ({file.name}{where}): {error.message}")
@@ -280,8 +280,8 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
     stated = prepared.scenario.engine.model_fields_set
     recording = prepared.observed.program.recording
     crowded = recording is not None and recording.oversubscribed_ps > 0
-    known = measured.measured.hosts
-    inside = known is not None and known.hosts == 1
+    measured_hosts = measured.measured.hosts
+    inside = measured_hosts is not None and measured_hosts.hosts == 1
     # Rates within hosts, which a recording may state, leave the other settings open.
     others = bool(stated - {"local_rate", "memory_rate", "local_error"})
     unfitted = TraceCalibration(
@@ -296,17 +296,15 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
     machine = Machine(fabric)
     try:
         times = trace_times(measured.tables["transfers"], measured.tables["calls"], hosts, machine)
-        found = estimate(times.placed, adapter_gbps=machine.adapter_gbps, eager=times.eager)
-        found.engine = [one for one in found.engine if one.name not in stated]
-        scenario = Calibration.of(found, []).apply(prepared.scenario)
+        fit = estimate(times.placed, adapter_gbps=machine.adapter_gbps, eager=times.eager)
+        fit.engine = [setting for setting in fit.engine if setting.name not in stated]
+        scenario = Calibration.of(fit, []).apply(prepared.scenario)
     except TailbackError:
         # A fit that no machine can have, or a path that the fabric lacks: nothing is learnt.
         return unfitted
-    if not found.engine:
+    if not fit.engine:
         return unfitted
-    return TraceCalibration(
-        replace(prepared, scenario=scenario), tuple(found.engine), stated=others
-    )
+    return TraceCalibration(replace(prepared, scenario=scenario), tuple(fit.engine), stated=others)
 
 
 def _between_hosts(transfers: pl.DataFrame, hosts: list[str]) -> bool:

@@ -113,7 +113,7 @@ class FurtherCosts:
 def explain(
     diagnosis: Diagnosis,
     measured: Measured,
-    found: EvidenceSummary,
+    summary: EvidenceSummary,
     further: FurtherCosts,
     advise: Advise,
 ) -> Diagnosis:
@@ -122,54 +122,54 @@ def explain(
     Args:
         diagnosis: Diagnosis of the expected run with all detected causes.
         measured: The measured run.
-        found: Results from evidence other than the trace.
+        summary: Results from evidence other than the trace.
         further: Costs of computation and routing.
         advise: Selects a remedy if the verdict differs from that of the expected run.
     """
     diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
-    expected = diagnosis.modelled_ps + further.routing_mean_ps + found.added_ps
+    expected = diagnosis.modelled_ps + further.routing_mean_ps + summary.added_ps
     surplus = _surplus_of_others(diagnosis, expected - inside)
     expected -= surplus
-    ensemble = _ensemble(measured, found, expected, (further.routing_mean_ps, surplus))
-    surplus, scale = surplus - found.others_more_ps, ensemble.mean_scale
-    costs = _costs(diagnosis, measured, found, further, scale, surplus)
-    if found.unknown_job is None:
+    ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, surplus))
+    surplus, scale = surplus - summary.others_more_ps, ensemble.mean_scale
+    costs = _costs(diagnosis, measured, summary, further, scale, surplus)
+    if summary.unknown_job is None:
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
-    costs = with_lossy_costs(costs, inside, expected, scale) if found.lossy else costs
-    costs = with_interval(costs, round(scale * found.extrapolated_ps), measured.elapsed_ps)
-    rest = measured.elapsed_ps - outside - expected
-    decision = decide(costs, ensemble, _known(found), further.interruptions, found.change)
+    costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
+    costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
+    not_explained_ps = measured.elapsed_ps - outside - expected
+    decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         chances=dict(decision.chances),
-        parts=_parts(diagnosis, measured, outside, further, found, surplus),
+        parts=_parts(diagnosis, measured, outside, further, summary, surplus),
         costs=costs,
-        not_explained_ps=rest,
+        not_explained_ps=not_explained_ps,
         model_error_ps=round(abs(inside - scale * expected)),
-        missing=list(found.missing),
-        sources=list(found.sources),
-        shared_links=list(found.shared_links),
-        sampled_links=list(found.sampled_links),
-        port_events=list(found.port_events),
+        missing=list(summary.missing),
+        sources=list(summary.sources),
+        shared_links=list(summary.shared_links),
+        sampled_links=list(summary.sampled_links),
+        port_events=list(summary.port_events),
     )
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
     main = next((cost for cost in costs if cost.cause == cause), None)
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
-    headline = _headline(cause, main, measured, explanation, found, decision)
-    open_question = _nothing_to_diagnose(measured, found, inside) or found.impossible
+    headline = _headline(cause, main, measured, explanation, summary, decision)
+    open_question = _nothing_to_diagnose(measured, summary, inside) or summary.impossible
     if not open_question and main is not None:
-        open_question = _model_too_slow(costs, (expected, inside), scale, found)
+        open_question = _model_too_slow(costs, (expected, inside), scale, summary)
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
-    if found.assumed_hosts:
-        headline = f"{headline} {found.assumed_hosts}."
-    blamed = cause == "slow-link" and not found.place_open
+    if summary.assumed_hosts:
+        headline = f"{headline} {summary.assumed_hosts}."
+    blamed = cause == "slow-link" and not summary.place_open
     # A finding without a rule belongs to the verdict on the expected run, which may differ.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
     shown = main.evidence if main is not None and main.cause == cause else headline
@@ -181,21 +181,23 @@ def explain(
             "confidence": sure,
             "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
             "explanation": explanation,
-            "not_explained_ps": rest,
+            "not_explained_ps": not_explained_ps,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
             "slow_links": list(diagnosis.slow_links) if blamed else [],
         }
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, found)
-    return advised(explained, of_measured(remedy, measured.elapsed_ps, outside + max(rest, 0)))
+    remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, summary)
+    return advised(
+        explained, of_measured(remedy, measured.elapsed_ps, outside + max(not_explained_ps, 0))
+    )
 
 
-def _nothing_to_diagnose(measured: Measured, found: EvidenceSummary, inside_ps: int) -> str:
+def _nothing_to_diagnose(measured: Measured, summary: EvidenceSummary, inside_ps: int) -> str:
     """Why the trace is insufficient to diagnose communication; empty if it is sufficient."""
-    if found.ranks_missing:
-        return f"{wording.ranks_missing(found.ranks_missing)}."
+    if summary.ranks_missing:
+        return f"{wording.ranks_missing(summary.ranks_missing)}."
     if measured.n_ranks == 1:
         return f"{wording.ONE_RANK}."
     if inside_ps >= MIN_INSIDE_SHARE * measured.elapsed_ps:
@@ -205,7 +207,7 @@ def _nothing_to_diagnose(measured: Measured, found: EvidenceSummary, inside_ps: 
 
 
 def _model_too_slow(
-    costs: Sequence[Cost], times: tuple[int, int], scale: float, found: EvidenceSummary
+    costs: Sequence[Cost], times: tuple[int, int], scale: float, summary: EvidenceSummary
 ) -> str:
     """Headline if the expected run takes far longer than the run did; otherwise empty.
 
@@ -216,15 +218,15 @@ def _model_too_slow(
         costs: The costs, at the mean scale.
         times: The expected and the measured time of the modelled part, ps.
         scale: The mean scale of costs.
-        found: Results from evidence other than the trace.
+        summary: Results from evidence other than the trace.
     """
     expected, inside = times
-    model = ErrorModel(inside, lossy=found.lossy)
+    model = ErrorModel(inside, lossy=summary.lossy)
     charged = RELATIVE_COST_ERROR * sum(cost.ps for cost in costs) / max(scale, 1e-9)
     error = math.hypot(model.time_error * expected, charged)
     if expected - inside <= STANDARD_ERRORS * error:
         return ""
-    return wording.model_too_slow(expected, inside, found.candidates)
+    return wording.model_too_slow(expected, inside, summary.candidates)
 
 
 def _open_without_cause(
@@ -270,47 +272,48 @@ def _cost_of_others(diagnosis: Diagnosis) -> int:
 
 
 def _ensemble(
-    measured: Measured, found: EvidenceSummary, expected: int, late: tuple[int, int]
+    measured: Measured, summary: EvidenceSummary, expected: int, late: tuple[int, int]
 ) -> Ensemble:
     """The ensemble of hypotheses, corrected for costs that are known only after their search.
 
     Args:
         measured: The measured run.
-        found: Results from evidence other than the trace.
+        summary: Results from evidence other than the trace.
         expected: The expected time, with all hidden causes, ps.
         late: Increase of every run by uneven routes, and decrease of the cost of other traffic, ps.
     """
     elapsed, (routing, surplus) = max(measured.elapsed_ps, 1), late
-    model = ErrorModel(max(elapsed - measured.outside_model_ps, 1), lossy=found.lossy)
-    if not found.alternatives:
+    model = ErrorModel(max(elapsed - measured.outside_model_ps, 1), lossy=summary.lossy)
+    if not summary.alternatives:
         unknown = log_unexplained(model.off_share(expected), model)
         both = Alternative(0.0, expected), Alternative(unknown, expected, unexplained=True)
         return Ensemble.of(both, model, elapsed)
     moved = [
         replace(
-            one,
-            elapsed_ps=max(one.elapsed_ps + routing - surplus, 1),
+            alternative,
+            elapsed_ps=max(alternative.elapsed_ps + routing - surplus, 1),
             hidden_ps={
-                name: ps - surplus * (name == "other-traffic") for name, ps in one.hidden_ps.items()
+                name: ps - surplus * (name == "other-traffic")
+                for name, ps in alternative.hidden_ps.items()
             },
         )
-        for one in found.alternatives
+        for alternative in summary.alternatives
     ]
     return Ensemble.of(moved, model, elapsed)
 
 
-def _known(found: EvidenceSummary) -> dict[str, float]:
+def _validity(summary: EvidenceSummary) -> dict[str, float]:
     """Probability that the assumptions behind causes hold, where it is not 1."""
-    if found.assumed_hosts:
+    if summary.assumed_hosts:
         return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
-    shown = {"counters", "fabric"} & set(found.rests_on.get("slow-link", ("counters",)))
-    return {} if shown or not found.lossy else {"slow-link": ASSUMED}
+    shown = {"counters", "fabric"} & set(summary.rests_on.get("slow-link", ("counters",)))
+    return {} if shown or not summary.lossy else {"slow-link": ASSUMED}
 
 
 def _costs(
     diagnosis: Diagnosis,
     measured: Measured,
-    found: EvidenceSummary,
+    summary: EvidenceSummary,
     further: FurtherCosts,
     scale: float,
     surplus: int,
@@ -326,9 +329,9 @@ def _costs(
         less = more = 0
         if share.cause == "other-traffic":
             alone, low, high = (x - surplus / max(expected, 1) for x in (alone, low, high))
-            less, more = found.others_range
-        busier = found.slow_more_ps if share.cause == "slow-link" else 0
-        subject, shown, rests = _described(share.cause, found)
+            less, more = summary.others_range
+        busier = summary.slow_more_ps if share.cause == "slow-link" else 0
+        subject, shown, rests = _described(share.cause, summary)
         if share.cause == "routing" and further.faulty_tables:
             shown = wording.uneven_tables(further.uneven_tables)
         out.append(
@@ -374,21 +377,21 @@ def _costs(
                 ("counters", "model"),
             )
         )
-    if found.unknown_job is not None:
+    if summary.unknown_job is not None:
         # Counters of long intervals show a part of it, which the expected run contains.
-        counted = [one[1:4] for one in out if one[0] == "other-traffic"]
-        job = found.unknown_job.costs_ps
+        counted = [row[1:4] for row in out if row[0] == "other-traffic"]
+        job = summary.unknown_job.costs_ps
         cost, least, most = map(sum, zip(job, *counted, strict=True))
-        out = [one for one in out if one[0] != "other-traffic"]
-        out.append(("other-traffic", cost, least, most, *_described("other-traffic", found)))
+        out = [row for row in out if row[0] != "other-traffic"]
+        out.append(("other-traffic", cost, least, most, *_described("other-traffic", summary)))
     turns = _dependency_waits(measured, further) / scale
     rests_on: tuple[Origin, ...] = ("trace", "model")
     out.append(("late-partner", turns, turns, turns, "", wording.TAKEN_TURNS, rests_on))
-    return _in_measured_time(out, scale, total, found)
+    return _in_measured_time(out, scale, total, summary)
 
 
 def _in_measured_time(
-    costs: Sequence[_ExpectedCost], scale: float, total_ps: int, found: EvidenceSummary
+    costs: Sequence[_ExpectedCost], scale: float, total_ps: int, summary: EvidenceSummary
 ) -> list[Cost]:
     """Costs in the expected run, scaled to the measured one, largest first."""
     made = []
@@ -396,7 +399,7 @@ def _in_measured_time(
         value = max(round(ps * scale), 0)
         if value == 0:
             continue
-        named = cause == "slow-link" and not found.place_open
+        named = cause == "slow-link" and not summary.place_open
         made.append(
             Cost(
                 cause=cause,
@@ -405,8 +408,8 @@ def _in_measured_time(
                 high_ps=max(round(high * max(scale, 1.0)), value),
                 share=min(value / total_ps, 1.0),
                 subject=subject,
-                links=found.slow_links if named else (),
-                one_of_links=named and bool(found.candidates),
+                links=summary.slow_links if named else (),
+                one_of_links=named and bool(summary.candidates),
                 evidence=shown,
                 rests_on=rests,
             )
@@ -444,8 +447,8 @@ def _own_cost(
         low, high = min(share.low, alone), max(share.high, alone)
     if share.cause == "routing" and further.placement_ps and not further.faulty_tables:
         # Collisions that another placement avoids with the same even tables are the placement's.
-        own = sum(further.placement_ps) / len(further.placement_ps) / max(expected, 1)
-        alone, low, high = (max(x - own, 0.0) for x in (alone, low, high))
+        placement_cost = sum(further.placement_ps) / len(further.placement_ps) / max(expected, 1)
+        alone, low, high = (max(x - placement_cost, 0.0) for x in (alone, low, high))
     if share.cause == "pattern":
         # Without the hot receivers, their traffic would not collide between switches either:
         # between none and all of that cost belongs to the pattern.
@@ -467,11 +470,11 @@ def _own_cost_of_placement(
     run saves without it.
     """
     saved = [ps / max(expected, 1) for ps in further.placement_ps]
-    own = sum(saved) / len(saved), min(saved), max(saved)
+    cost = sum(saved) / len(saved), min(saved), max(saved)
     in_order = sum(further.in_order_ps) / max(len(further.in_order_ps), 1) / max(expected, 1)
-    if in_order < FAULT or share.removed is None or share.removed < own[0]:
-        return own
-    return share.removed, min(own[1], share.removed), max(share.removed_high or 0.0, own[2])
+    if in_order < FAULT or share.removed is None or share.removed < cost[0]:
+        return cost
+    return share.removed, min(cost[1], share.removed), max(share.removed_high or 0.0, cost[2])
 
 
 def _dependency_waits(measured: Measured, further: FurtherCosts) -> float:
@@ -486,14 +489,16 @@ def _dependency_waits(measured: Measured, further: FurtherCosts) -> float:
     return max(waits - max(even, measured.slow_rank_waits_ps) - max(quiet, 0.0), 0.0)
 
 
-def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
+def _described(cause: Cause, summary: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
     """Subject of a cause, its evidence, and the kinds of evidence."""
     if cause == "slow-link":
-        which = wording.one_of(found.candidates) if found.candidates else "; ".join(found.slow)
-        which = wording.PATHS_UNKNOWN if found.place_open else which
-        return which, found.slow_shown_by, found.rests_on.get(cause, ("model",))
+        which = (
+            wording.one_of(summary.candidates) if summary.candidates else "; ".join(summary.slow)
+        )
+        which = wording.PATHS_UNKNOWN if summary.place_open else which
+        return which, summary.slow_shown_by, summary.rests_on.get(cause, ("model",))
     if cause == "other-traffic":
-        return found.others, found.others_shown_by, found.rests_on.get(cause, ("model",))
+        return summary.others, summary.others_shown_by, summary.rests_on.get(cause, ("model",))
     return "", wording.SHOWN_BY_MODEL.get(cause, ""), ("trace", "model")
 
 
@@ -507,7 +512,7 @@ def _parts(
     measured: Measured,
     outside: int,
     further: FurtherCosts,
-    found: EvidenceSummary,
+    summary: EvidenceSummary,
     surplus: int,
 ) -> dict[str, int]:
     """Components of the measured time, ps; they add up to it."""
@@ -533,8 +538,8 @@ def _parts(
                 parts[name] = parts.get(name, 0) + bar.delta_ps
         parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
-    parts["slow links"] = parts.get("slow links", 0) + found.slow_more_ps
-    parts["other traffic"] = parts.get("other traffic", 0) + found.unknown_job_ps - surplus
+    parts["slow links"] = parts.get("slow links", 0) + summary.slow_more_ps
+    parts["other traffic"] = parts.get("other traffic", 0) + summary.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
     parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())
     return parts
@@ -545,7 +550,7 @@ def _headline(
     main: Cost | None,
     measured: Measured,
     explanation: Explanation,
-    found: EvidenceSummary,
+    summary: EvidenceSummary,
     decision: Decision,
 ) -> str:
     """One sentence with the verdict, its cost and the total time."""
@@ -565,21 +570,25 @@ def _headline(
         if max(named.values(), default=0.0) > decision.chances[UNEXPLAINED]:
             subjects = {cost.cause: cost.subject for cost in explanation.costs}
             return wording.candidates(named, subjects, decision.chances[UNEXPLAINED], total)
-        rest = explanation.not_explained_ps
-        if rest < 0:
+        not_explained_ps = explanation.not_explained_ps
+        if not_explained_ps < 0:
             inside = total - measured.outside_model_ps
-            return wording.model_too_slow(inside - rest, inside, found.candidates)
-        if found.change is not None and found.change.is_fault:
-            return wording.changed(found.change, total)
-        text = wording.not_explained(rest, total, found.candidates, found.slow_anywhere)
+            return wording.model_too_slow(inside - not_explained_ps, inside, summary.candidates)
+        if summary.change is not None and summary.change.is_fault:
+            return wording.changed(summary.change, total)
+        text = wording.not_explained(
+            not_explained_ps, total, summary.candidates, summary.slow_anywhere
+        )
         waits = next((c for c in explanation.costs if c.cause in CONCEALING), None)
-        if waits is not None and any(one.concealed >= LIKELY for one in found.alternatives):
+        if waits is not None and any(
+            alternative.concealed >= LIKELY for alternative in summary.alternatives
+        ):
             text += wording.concealed(waits)
         return text
-    if cause == "slow-link" and found.candidates:
-        if found.place_open:
-            return wording.place_open(main, total, found.candidates)
-        return wording.one_of_the_links(main, total, found.candidates)
+    if cause == "slow-link" and summary.candidates:
+        if summary.place_open:
+            return wording.place_open(main, total, summary.candidates)
+        return wording.one_of_the_links(main, total, summary.candidates)
     return wording.main_cause(cause, main, total)
 
 

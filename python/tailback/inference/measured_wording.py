@@ -325,10 +325,10 @@ def find_first(
         begin: First words of the sentence.
     """
     if slow:
-        rest = find_first(cause, missing, begin="If they are sound,")
+        next_action = find_first(cause, missing, begin="If they are sound,")
         return (
             "First ask the operators to check these links (speed, width, error counters): "
-            f"{'; '.join(slow)}. {rest}"
+            f"{'; '.join(slow)}. {next_action}"
         )
     what = "the cause" if cause == "undetermined" else "whose traffic it is"
     if missing:

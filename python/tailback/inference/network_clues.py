@@ -72,8 +72,8 @@ class OtherJobs:
 def _is_significant(others: OtherTraffic, run: Run) -> bool:
     if not others.flows.height:
         return False
-    own = float(run.tables["messages"]["size_bytes"].to_numpy() @ copies(run.tables))
-    return others.sent_bytes >= MIN_OTHER_SHARE * max(own, 1.0)
+    own_bytes = float(run.tables["messages"]["size_bytes"].to_numpy() @ copies(run.tables))
+    return others.sent_bytes >= MIN_OTHER_SHARE * max(own_bytes, 1.0)
 
 
 def _job_names(others: OtherTraffic) -> str:
@@ -119,7 +119,7 @@ def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
     slow = _degraded(evidence, fabric)
     if wrong_unit(slow, evidence, fabric):
         return ()
-    return tuple(one for one in slow if one.gbps >= MIN_GBPS)
+    return tuple(link for link in slow if link.gbps >= MIN_GBPS)
 
 
 def impossible_slow(evidence: NetworkEvidence, fabric: Fabric) -> str:
@@ -128,7 +128,7 @@ def impossible_slow(evidence: NetworkEvidence, fabric: Fabric) -> str:
     share = wrong_unit(slow, evidence, fabric)
     if share:
         return wording.wrong_unit(len(slow), share)
-    stuck = [fabric.link_name(one.link) for one in slow if one.gbps < MIN_GBPS]
+    stuck = [fabric.link_name(link.link) for link in slow if link.gbps < MIN_GBPS]
     return wording.served_nothing(stuck) if stuck else ""
 
 
@@ -141,7 +141,7 @@ def wrong_unit(slow: Slow, evidence: NetworkEvidence, fabric: Fabric) -> float:
     if len(slow) < MIN_ALIKE or evidence.served_gbps is None:
         return 0.0
     stated = np.asarray(fabric.link_gbps, np.float64)
-    shares = np.array([one.gbps / stated[one.link] for one in slow])
+    shares = np.array([link.gbps / stated[link.link] for link in slow])
     share = float(np.median(shares))
     alike = int(((shares > share / ALIKE) & (shares < share * ALIKE)).sum())
     reached = evidence.served_gbps / stated
@@ -193,7 +193,7 @@ def sound_links(evidence: NetworkEvidence, fabric: Fabric) -> NDArray[np.bool_]:
 
 def are_counted(evidence: NetworkEvidence, slow: Iterable[SlowLink], fabric: Fabric) -> bool:
     """Whether counters show how much each of these links sent, and the other way of its cable."""
-    ends = {end for one in slow for end in (one.link, int(fabric.link_reverse[one.link]))}
+    ends = {end for link in slow for end in (link.link, int(fabric.link_reverse[link.link]))}
     counters = evidence.counters
     return counters is not None and not np.isnan(counters.sent_bytes[list(ends)]).any()
 
@@ -236,8 +236,8 @@ def comparisons(
 
 def modelled_part_ps(measured: MeasuredRun) -> int:
     """Measured time that a simulation of the program covers."""
-    whole = measured.measured
-    return max(whole.elapsed_ps - whole.outside_model_ps, 1)
+    totals = measured.measured
+    return max(totals.elapsed_ps - totals.outside_model_ps, 1)
 
 
 # --- hosts of the ranks ------------------------------------------------------------------------

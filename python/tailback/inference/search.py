@@ -121,15 +121,15 @@ class ExplanationSearch:
         """
         if is_lossy(self.space.evidence, round_robin.fabric):
             fifo = None  # Hosts share their link between sockets.
-        given = [round_robin] if fifo is None else [round_robin, fifo]
-        for prepared in given:
-            self.space.add_machine(prepared, -math.log(len(given)))
+        scenarios = [round_robin] if fifo is None else [round_robin, fifo]
+        for prepared in scenarios:
+            self.space.add_machine(prepared, -math.log(len(scenarios)))
         if round_robin.scenario.fabric.forwarding is not None and self.space.takes_too_long:
-            for prepared in given:
-                self.space.add_machine(without_tables(prepared), math.log(UNUSUAL / len(given)))
+            for prepared in scenarios:
+                self.space.add_machine(without_tables(prepared), math.log(UNUSUAL / len(scenarios)))
         if round_robin.fabric.nominal_gbps is not None and self.space.takes_too_long:
-            for prepared in given:
-                prior = math.log(UNUSUAL / len(given))
+            for prepared in scenarios:
+                prior = math.log(UNUSUAL / len(scenarios))
                 self.space.add_machine(at_nominal_rates(prepared), prior, at_nominal_rates=True)
         if not self.space.recorded_on(round_robin):
             return self.space.posterior()
@@ -144,7 +144,7 @@ class ExplanationSearch:
         if self._routing_is_open(round_robin):
             for routing in OTHER_ROUTING:
                 if self.space.is_open or self._cable_disagrees:
-                    prior = math.log(UNUSUAL / len(given))
+                    prior = math.log(UNUSUAL / len(scenarios))
                     machine = self.space.add_machine(with_routing(round_robin, routing), prior)
                     self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
         return self.space.posterior()
@@ -262,8 +262,8 @@ class ExplanationSearch:
     def _likely_slow(self, name: MachineName) -> bool:
         """Whether slow cables are credible with a machine model."""
         slow = self.space.machines[name].slow
-        likely = [one.hypothesis for one in self.space.posterior().credible()]
-        return any(one.machine == name and one.slow != slow for one in likely)
+        likely = [weighed.hypothesis for weighed in self.space.posterior().credible()]
+        return any(hypothesis.machine == name and hypothesis.slow != slow for hypothesis in likely)
 
     def _add_trials(
         self, machine: MachineModel, search: CableSearch, trials: Iterable[Trial]
@@ -272,16 +272,20 @@ class ExplanationSearch:
             self.space.add(machine, trial.outcome, trial.cables, search.trials.bursts)
 
     def _cable_search(
-        self, machine: MachineModel, max_suspects: int, among: tuple[int, ...] = (), own: int = 0
+        self,
+        machine: MachineModel,
+        max_suspects: int,
+        among: tuple[int, ...] = (),
+        n_likeliest: int = 0,
     ) -> CableSearch | None:
         """Search for slow cables together with counted traffic.
 
         Args:
             machine: The machine model.
             max_suspects: Maximum number of cables to try.
-            among: The only cables to try, and the ``own`` most likely ones with this machine model;
-                empty: all.
-            own: Their number.
+            among: The only cables to try, and the most likely ones with this machine model; empty:
+                all.
+            n_likeliest: Number of the most likely ones.
         """
         if self.space.evidence.counters is None and self.space.profile.count.sum() < MIN_STRETCHES:
             return None
@@ -296,7 +300,7 @@ class ExplanationSearch:
         paths = MessagePaths(fabric, forwarded_links(machine.prepared.scenario, fabric))
         suspects = cable_suspects(self.space.compare.sends, run, ahead, paths, budget)
         if among:
-            suspects = list(dict.fromkeys([*suspects[:own], *among]))
+            suspects = list(dict.fromkeys([*suspects[:n_likeliest], *among]))
         prior = self.space.prior()
         suspects = [
             cable
@@ -344,9 +348,9 @@ class ExplanationSearch:
             return None
         model, healthy = self.space.posterior().model, self.space.outcome_of(machine, run)
         tried = [
-            one.outcome
-            for one in self.space.hypotheses
-            if one.machine == machine.name and one.slow != machine.slow
+            hypothesis.outcome
+            for hypothesis in self.space.hypotheses
+            if hypothesis.machine == machine.name and hypothesis.slow != machine.slow
         ]
         if not one_stands_out(tried, healthy, model):
             return None
@@ -412,8 +416,8 @@ class ExplanationSearch:
         )
         if not tried:
             return
-        first, *rest = runs.values()
-        between = self.space.compare.between(first, rest)
+        first, *other_runs = runs.values()
+        between = self.space.compare.between(first, other_runs)
         self.space.job_spread = max(self.space.job_spread, between.get("spread", 0.0))
         # Either any place fits as well as the one drawn, or the nearest of all places is right.
         nearest = nearest_of(self.space.prior().cables)
@@ -424,10 +428,10 @@ class ExplanationSearch:
             for kind in WHERE_IT_SENDS
             if kind in alone.misfits
         }
-        for one in tried:
-            placed = replace(one.outcome, misfits={**one.outcome.misfits, **somewhere})
-            self.space.add(machine, one.outcome, machine.slow, None, one.draw)
-            self.space.add(machine, placed, machine.slow, None, replace(one.draw, place=True))
+        for trial in tried:
+            placed = replace(trial.outcome, misfits={**trial.outcome.misfits, **somewhere})
+            self.space.add(machine, trial.outcome, machine.slow, None, trial.draw)
+            self.space.add(machine, placed, machine.slow, None, replace(trial.draw, place=True))
 
     def _hosts_of_unknown_job(self, prepared: PreparedScenario) -> NDArray[np.int64]:
         """Nodes that an unknown job may use: those without counters, which would show it."""
@@ -436,8 +440,8 @@ class ExplanationSearch:
         nodes = hosts_of_others(fabric, prepared.observed.node)
         if counters is None:
             return nodes
-        known = ~np.isnan(counters.sent_bytes)
-        seen = np.concatenate([fabric.link_src[known], fabric.link_dst[known]])
+        with_counters = ~np.isnan(counters.sent_bytes)
+        seen = np.concatenate([fabric.link_src[with_counters], fabric.link_dst[with_counters]])
         unseen = nodes[~np.isin(nodes, seen)]
         if len(unseen) >= 2:
             return unseen
@@ -453,7 +457,8 @@ class ExplanationSearch:
         """
         for name, machine in self.space.machines.items():
             tried = any(
-                one.job is not None and one.machine == name for one in self.space.hypotheses
+                hypothesis.job is not None and hypothesis.machine == name
+                for hypothesis in self.space.hypotheses
             )
             missing = self.space.posterior().model.missing_share(
                 self.space.alone(name, None).elapsed_ps
@@ -464,9 +469,9 @@ class ExplanationSearch:
     def _jobs_to_try(self) -> list[Draw]:
         """Random jobs; with a second machine model only those that fit best with the first."""
         fits = [
-            one.hypothesis.job
-            for one in self.space.posterior().weighed
-            if one.hypothesis.job is not None and one.hypothesis.job.place
+            weighed.hypothesis.job
+            for weighed in self.space.posterior().weighed
+            if weighed.hypothesis.job is not None and weighed.hypothesis.job.place
         ]
         best = {job.seed: replace(job, place=False) for job in reversed(fits)}
         return list(reversed(best.values()))[:JOBS_PER_MACHINE] or draws()
@@ -481,22 +486,28 @@ class ExplanationSearch:
         likely = posterior.weighed if still_open else posterior.credible()
         reverse = posterior.reverse
         cables = [
-            one.hypothesis
-            for one in likely
-            if one.hypothesis.slow and not self.space.machines[one.hypothesis.machine].slow
+            weighed.hypothesis
+            for weighed in likely
+            if weighed.hypothesis.slow and not self.space.machines[weighed.hypothesis.machine].slow
         ]
         if still_open:
-            places = {one.places(reverse): one for one in reversed(cables)}
-            cables = [one for one in cables if places[one.places(reverse)] is one][:VARIED_CABLES]
+            places = {hypothesis.places(reverse): hypothesis for hypothesis in reversed(cables)}
+            cables = [
+                hypothesis
+                for hypothesis in cables
+                if places[hypothesis.places(reverse)] is hypothesis
+            ][:VARIED_CABLES]
         if not cables:
             return
-        links = dict.fromkeys(min(s.link, int(reverse[s.link])) for one in cables for s in one.slow)
+        links = dict.fromkeys(
+            min(s.link, int(reverse[s.link])) for hypothesis in cables for s in hypothesis.slow
+        )
         for name, machine in self.space.machines.items():
             tried = {
                 min(s.link, int(reverse[s.link]))
-                for one in self.space.hypotheses
-                if one.machine == name
-                for s in one.slow
+                for hypothesis in self.space.hypotheses
+                if hypothesis.machine == name
+                for s in hypothesis.slow
             }
             untried = tuple(link for link in links if link not in tried)
             if not untried or (tried and not still_open):
@@ -513,7 +524,7 @@ class ExplanationSearch:
     def _add_slow(self, machine: MachineModel, slow: Slow, bursts: int | None) -> None:
         """Add slow cables at these rates to the hypotheses, unless counters contradict them."""
         prior = self.space.prior()
-        if any(one.gbps < prior.least_rate(one.link, both=one.both) for one in slow):
+        if any(link.gbps < prior.least_rate(link.link, both=link.both) for link in slow):
             return
         evaluate = make_evaluate(
             self.space.others.add_to(machine.prepared, bursts), threads=self.space.threads
@@ -531,23 +542,25 @@ class ExplanationSearch:
         reverse = self.space.prior().reverse
         for name, machine in self.space.machines.items():
             likely = dict.fromkeys(
-                one.hypothesis.places(reverse)
-                for one in self.space.posterior().weighed
-                if one.hypothesis.machine == name and one.hypothesis.slow != machine.slow
+                weighed.hypothesis.places(reverse)
+                for weighed in self.space.posterior().weighed
+                if weighed.hypothesis.machine == name and weighed.hypothesis.slow != machine.slow
             )
             tried = [self.space.at_places(name, place)[0] for place in list(likely)[:VARIED_CABLES]]
-            found = [self.space.sensitivity_to_settings(machine, one.slow) for one in tried]
-            if not found:
+            misfits = [
+                self.space.sensitivity_to_settings(machine, hypothesis.slow) for hypothesis in tried
+            ]
+            if not misfits:
                 continue
             mean = {
-                kind: max(sum(one.get(kind, 0.0) for one in found) / len(found), least)
+                kind: max(sum(misfit.get(kind, 0.0) for misfit in misfits) / len(misfits), least)
                 for kind, least in machine.sensitivity.items()
             }
             self.space.hypotheses = [
-                replace(one, outcome=replace(one.outcome, sensitivity=mean))
-                if one.machine == name and one.slow != machine.slow
-                else one
-                for one in self.space.hypotheses
+                replace(hypothesis, outcome=replace(hypothesis.outcome, sensitivity=mean))
+                if hypothesis.machine == name and hypothesis.slow != machine.slow
+                else hypothesis
+                for hypothesis in self.space.hypotheses
             ]
 
     @property

@@ -308,7 +308,7 @@ class _BundleGraph:
     def __init__(self, trees: Trees, view: PhaseAnalysis) -> None:
         t, forest = trees.topology, view.forest
         self._trees = trees
-        links, weight = forest.links, view.own.weight[forest.links]
+        links, weight = forest.links, view.congestion.weight[forest.links]
         weight = np.where(weight > 0, weight, 1e-9)
         bundle = t.bundle[links]
         size = int(t.bundle.max(initial=-1)) + 1

@@ -37,7 +37,7 @@ class LinkTraffic:
     Attributes:
         total: Its estimate without regard to groups, shape (L,).
         variance: Variance of ``total`` as an estimate, shape (L,).
-        own: Variance of the traffic of that many steps itself, shape (L,).
+        own_variance: Variance of the traffic of that many steps itself, shape (L,).
         group_variance: Variance of the sum of ``total`` over each group, shape (G,).
         steps: Number of independent parts that the variances are estimated from.
         group: Group of each link, -1 for none, shape (L,).
@@ -45,7 +45,7 @@ class LinkTraffic:
 
     total: NDArray[np.float64]
     variance: NDArray[np.float64]
-    own: NDArray[np.float64]
+    own_variance: NDArray[np.float64]
     group_variance: NDArray[np.float64]
     steps: int
     group: NDArray[np.int64]
@@ -99,7 +99,7 @@ class LinkTraffic:
         return LinkTraffic(
             self.total + other.total,
             self.variance + other.variance,
-            self.own + other.own,
+            self.own_variance + other.own_variance,
             self.group_variance + other.group_variance,
             min(self.steps, other.steps),
             self.group,
@@ -144,7 +144,7 @@ class LinkTraffic:
         freedom[member] *= np.bincount(self.group[member])[self.group[member]]
         # All links at once: Bonferroni.
         quantile = stdtrit(freedom[used], 1 - 0.025 / int(used.sum()))
-        share, error, seed_variance = total[used], variance[used], self.own[used]
+        share, error, seed_variance = total[used], variance[used], self.own_variance[used]
         half = quantile * np.sqrt(error + seed_variance) / share
         allowed = np.maximum(
             (LINK_PRECISION * share / quantile) ** 2 - seed_variance,

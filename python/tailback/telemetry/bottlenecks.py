@@ -103,7 +103,7 @@ class Bottlenecks:
 
     Attributes:
         packets: Packets with a tag.
-        found: Estimated number of them whose bottleneck was each link, shape (L,).
+        attributed: Estimated number of them whose bottleneck was each link, shape (L,).
         certain: Those that no other candidate explains, shape (L,).
         possible: Those of which the link may have been the bottleneck, shape (L,).
         crossing: Those that may have crossed the link and had a bottleneck anywhere, shape (L,).
@@ -111,7 +111,7 @@ class Bottlenecks:
     """
 
     packets: int
-    found: Floats
+    attributed: Floats
     certain: Floats
     possible: Floats
     crossing: Floats
@@ -123,7 +123,7 @@ class Bottlenecks:
         The interval includes which packets had a tag, and which links share locators.
         """
         low, high = self._scaled(self.certain)[0], self._scaled(self.possible)[1]
-        return self.found * self.one_in, low, high
+        return self.attributed * self.one_in, low, high
 
     def congested(self) -> tuple[Floats, Floats]:
         """Bounds of the congested packets of each link, with 95 % confidence; (L,) each."""

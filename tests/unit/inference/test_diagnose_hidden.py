@@ -86,7 +86,7 @@ def test_messages_that_are_not_late_acquit_a_cable() -> None:
     run, _ = seen_by_user({**data, "engine": {"routing": "random"}})
     evidence = RunAnalysis(run)
     assert evidence.losses is not None
-    suspects = evidence.ways(evidence.losses.messages).suspects(4)
+    suspects = evidence.candidate_paths(evidence.losses.messages).suspects(4)
     names = [evidence.topology.name[link] for link in suspects]
     assert any(name.startswith("leaf3[5]") for name in names[:1]), names
     assert evidence.one_cable > 0.3

@@ -91,4 +91,4 @@ def test_all_that_determines_a_simulation_is_a_condition(prepared: PreparedScena
     ]
     assert len({Conditions.of(one) for one in different}) == len(different)
     machine = MachineModel(with_engine(prepared, injection="round-robin"), 0.0, ())
-    assert machine.conditions.rest == Conditions.of(prepared).rest
+    assert machine.conditions.key == Conditions.of(prepared).key

@@ -117,7 +117,7 @@ def test_links_without_others_like_them_need_more_steps() -> None:
     alone = LinkTraffic(
         grouped.total,
         grouped.variance,
-        grouped.own,
+        grouped.own_variance,
         np.zeros(0),
         grouped.steps,
         np.full(32, -1),

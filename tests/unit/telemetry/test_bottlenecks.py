@@ -89,8 +89,8 @@ def test_locators_for_each_link_make_exact_counts() -> None:
     found = find_bottlenecks(table, pairs, fabric.n_links, 1.0)
     one = found.certain == found.possible
     assert one.mean() > 0.9
-    assert (found.found[one] == count(true, fabric.n_links)[one]).all()
-    assert found.found.sum() == pytest.approx((true >= 0).sum())
+    assert (found.attributed[one] == count(true, fabric.n_links)[one]).all()
+    assert found.attributed.sum() == pytest.approx((true >= 0).sum())
 
 
 def test_shared_locators_leave_an_interval_that_holds() -> None:
@@ -151,8 +151,8 @@ def test_of_a_run_bounds_hold_the_congested_packets(stamping: str) -> None:
     seen = decode_samples(run).tables["samples"]["hop_samples"].sum()
     assert seen == run.tables["packets"]["hops"].sum()
     # Each congested packet has one bottleneck.
-    assert found.found.sum() == pytest.approx(hot.sum())
-    assert 0.1 * real.sum() < found.found.sum() < real.sum()
+    assert found.attributed.sum() == pytest.approx(hot.sum())
+    assert 0.1 * real.sum() < found.attributed.sum() < real.sum()
 
 
 def test_counts_are_exported_with_bounds(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ class _Attempt:
     link_group: NDArray[np.int64]
     random_routing: bool
     pending: list[_StretchChecks]
-    found: dict[int, tuple[Cut, RoundResult]] = field(default_factory=dict)
+    results: dict[int, tuple[Cut, RoundResult]] = field(default_factory=dict)
     reason: str = "no job repeats enough equal steps"
     messages: NDArray[np.int64] = field(init=False)
     bounds: NDArray[np.int64] = field(init=False)
@@ -180,7 +180,7 @@ class _Attempt:
         else:
             result = self._extrapolate_stretch(stretch, count, cut, messages, traffic)
             if result is not None and not result.why_not:
-                self.found[stretch.segment] = (cut, result)
+                self.results[stretch.segment] = (cut, result)
                 self.pending.pop(0)
                 return at, end, self.next_check()
             if result is not None:
@@ -210,7 +210,7 @@ class _Attempt:
             return result
         marks = self.program.marks[0][stretch.first : stretch.first + stretch.kept]
         links = result.links(marks, cut.skipped, traffic, self.link_group)
-        return replace(result, found=extrapolation.unless(links))
+        return replace(result, extrapolation=extrapolation.unless(links))
 
 
 def simulate_continued(
@@ -269,11 +269,13 @@ def simulate_continued(
         outcome = engine(program.stepped, checks)
         if not outcome.complete:
             return "interrupted"
-        if all(skip.key[0] in attempt.found for skip in program.skips):
+        if all(skip.key[0] in attempt.results for skip in program.skips):
             break
-        checked = {skip.key[0]: kept for skip in program.skips if skip.key[0] not in attempt.found}
+        checked = {
+            skip.key[0]: kept for skip in program.skips if skip.key[0] not in attempt.results
+        }
         kept = n_steps if n_steps * operations <= LARGEST else 4 * kept
-    if not attempt.found:
+    if not attempt.results:
         n_labels = len(program.stepped.program.labels) // program.stepped.copies
         return WholeRun(
             with_skips(
@@ -287,7 +289,7 @@ def simulate_continued(
             ),
             attempt.reason,
         )
-    final, results = _drop_skipped_steps(program, attempt.found)
+    final, results = _drop_skipped_steps(program, attempt.results)
     return final.skipped_run(outcome, results, seed, one_in, link_group)
 
 

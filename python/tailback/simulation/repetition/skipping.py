@@ -90,7 +90,7 @@ def simulate_skipping(
             return current.skipped_run(outcome, results, seed, one_in, link_group)
         reason = failed[0] if failed else "the steps of jobs change each other's times"
         for skip, by_job in zip(skips, results, strict=True):
-            more = [result.found.wanted for result in by_job.values() if result.why_not]
+            more = [result.extrapolation.wanted for result in by_job.values() if result.why_not]
             if more:
                 before = wanted.get(skip.key, first)
                 wanted[skip.key] = min(max(*more, before + FEWEST), MAX_INCREASE * before)

@@ -264,18 +264,18 @@ class RoundResult:
 
     times: StepTimes
     offset: int
-    found: Extrapolation
+    extrapolation: Extrapolation
 
     @property
     def why_not(self) -> str:
         """Why the extrapolation is unreliable; empty if it is reliable."""
-        return self.found.why_not
+        return self.extrapolation.why_not
 
     @property
     def basis(self) -> slice:
         """Simulated steps that the skipped ones are extrapolated from."""
-        first = self.offset + self.found.first
-        return slice(first, first + self.found.count)
+        first = self.offset + self.extrapolation.first
+        return slice(first, first + self.extrapolation.count)
 
     def basis_marks(self, marks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Marks whose steps all belong to the basis, and which of the steps have one of them.
@@ -420,8 +420,8 @@ class Round:
         for skip, by_job in zip(self.skips, results, strict=True):
             for number, result in by_job.items():
                 before = rates.step_ps(number, skip.key)
-                changed |= abs(result.found.step_ps - before) > RATE * before
-                rates.of_key[number, skip.key] = result.found.step_ps
+                changed |= abs(result.extrapolation.step_ps - before) > RATE * before
+                rates.of_key[number, skip.key] = result.extrapolation.step_ps
         finish = np.asarray(outcome.ranks["finish_ps"]).astype(np.float64)
         first = 0
         for job, kept_program, kept in zip(self.jobs, self.programs, self.kept, strict=True):
@@ -449,7 +449,7 @@ class Round:
         stretches = list[SkippedStretch]()
         for planned, by_job in zip(self.skips, results, strict=True):
             leading = by_job[planned.leading]
-            shift = leading.found.shift_ps
+            shift = leading.extrapolation.shift_ps
             border = leading.basis.stop
             parts = [
                 self._part(planned.cuts[n], n, result, outcome) for n, result in by_job.items()
@@ -461,14 +461,14 @@ class Round:
             ]
             skips.append(Skip(int(leading.times.begin_ps[border]), shift, parts))
             for number, result in by_job.items():
-                half[number] = np.hypot(half[number], result.found.half_ps)
+                half[number] = np.hypot(half[number], result.extrapolation.half_ps)
         n_labels = len(self.stepped.program.labels) // self.stepped.copies
         made = with_skips(
             outcome, skips, n_labels, self.start_ps, seed=seed, one_in=one_in, link_group=link_group
         )
         for planned, by_job, window in zip(self.skips, results, made.skip_windows, strict=True):
             for number, result in by_job.items():
-                cut, extrapolation = planned.cuts[number], result.found
+                cut, extrapolation = planned.cuts[number], result.extrapolation
                 stretches.append(
                     SkippedStretch(
                         job=number,
@@ -507,7 +507,7 @@ class Round:
         )
         return JobSkip(
             ranks=job.ranks,
-            shift_ps=result.found.shift_ps,
+            shift_ps=result.extrapolation.shift_ps,
             compute_ps=job.steps.compute_ps[left_out].sum(axis=0),
             marks=inside,
             mark_steps=(marks[:, None] == inside).sum(axis=0),
