@@ -146,8 +146,8 @@ def test_a_given_tick_counts_for_collections_and_archives(
             json.loads(said(capsys, tmp_path / what, *JSON, *tick))["worst_ports"]
             for tick in (("--tick", "22 ns"), ("--tick", "2.2 ns"))
         ]
-        told, given = (sorted(port["stall_fraction"] for port in part) for part in ports)
-        assert len(told) and given == pytest.approx([share / 10 for share in told])
+        reported, scaled = (sorted(port["stall_fraction"] for port in part) for part in ports)
+        assert len(reported) and scaled == pytest.approx([share / 10 for share in reported])
         assert all(port["stall_high_fraction"] is None for part in ports for port in part)
 
 
@@ -317,12 +317,12 @@ def test_instants_that_cannot_be_true_are_refused(
     for apart, expected in ((0.0, "written at the same instant"), (0.01, "more than is possible")):
         for number, file in enumerate(files):
             os.utime(file, (1e9 + number * apart,) * 2)
-        told = refused(capsys, *files, *fabric)
-        assert "second.txt" in told and expected in told and "--every, the time" in told
+        message = refused(capsys, *files, *fabric)
+        assert "second.txt" in message and expected in message and "--every, the time" in message
     os.utime(files[1], (1e9 + 60,) * 2)
     assert "4 of 20 ports waited" in said(capsys, *files, *fabric)
-    told = refused(capsys, *reversed(files), *fabric, "--every", "60 s")
-    assert "20 of 20 active ports" in told and "in the order in which they were read" in told
+    message = refused(capsys, *reversed(files), *fabric, "--every", "60 s")
+    assert "20 of 20 active ports" in message and "in the order in which they were read" in message
     refused(capsys, *files, *fabric, "--every", "1 ms")
 
 

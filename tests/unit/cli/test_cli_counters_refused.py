@@ -26,9 +26,9 @@ def diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_diagnosis_is_read_as_its_run(
     diagnosis: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = json.loads(said(capsys, diagnosis, "--format", "json"))
-    assert told == json.loads(said(capsys, diagnosis / "run", "--format", "json"))
-    assert told["ports"] > 0 and {group["category"] for group in told["groups"]} >= {"Leaf"}
+    verdict = json.loads(said(capsys, diagnosis, "--format", "json"))
+    assert verdict == json.loads(said(capsys, diagnosis / "run", "--format", "json"))
+    assert verdict["ports"] > 0 and {group["category"] for group in verdict["groups"]} >= {"Leaf"}
     # A diagnosis that has lost its run is no source.
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "diagnosis.json").write_text("{}")
