@@ -40,8 +40,8 @@ def program(amount: np.ndarray) -> Program:
 def fault(amount: np.ndarray) -> float:
     """Probability that interruptions are a fault."""
     elapsed = int(amount.sum(axis=1).mean() / 0.8)
-    found = Interruptions.of(program(amount), elapsed)
-    return float(found.probability[found.share >= FAULT].sum())
+    interruptions = Interruptions.of(program(amount), elapsed)
+    return float(interruptions.probability[interruptions.share >= FAULT].sum())
 
 
 def own(mean_ms: float, deviation: float) -> np.ndarray:
@@ -73,9 +73,9 @@ def test_long_computations_that_vary_may_contain_interruptions() -> None:
 
 def test_rare_interruptions_cost_what_they_take() -> None:
     amount = interrupted(1.0, 0.1, 400.0)
-    found = Interruptions.of(program(amount), int(amount.sum(axis=1).mean()))
-    mean = float((found.share * found.probability).sum())
-    assert found.probability.sum() > 0.9 and 0.04 < mean < 0.2
+    interruptions = Interruptions.of(program(amount), int(amount.sum(axis=1).mean()))
+    mean = float((interruptions.share * interruptions.probability).sum())
+    assert interruptions.probability.sum() > 0.9 and 0.04 < mean < 0.2
 
 
 def test_work_that_all_ranks_share_is_no_interruption() -> None:
@@ -84,7 +84,7 @@ def test_work_that_all_ranks_share_is_no_interruption() -> None:
 
 
 def test_a_few_repetitions_show_nothing() -> None:
-    found = Interruptions.of(program(own(1.0, 0.1)[:, :3]), MS)
-    assert not len(found.share)
+    interruptions = Interruptions.of(program(own(1.0, 0.1)[:, :3]), MS)
+    assert not len(interruptions.share)
     rng = np.random.default_rng(1)
-    assert not found.draw(rng, 10).any() and found.likely_share() == 0.0
+    assert not interruptions.draw(rng, 10).any() and interruptions.likely_share() == 0.0

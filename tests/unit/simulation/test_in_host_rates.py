@@ -225,9 +225,9 @@ def test_a_gain_covers_errors_of_host_rates() -> None:
         evaluate = make_evaluate(prepare(scenario))
         run = evaluate(Change(measure=True))
         placements = {"together": np.array([*range(8), *range(8)], np.uint32)}
-        found = diagnose(run, evaluate, seeds=1, placements=placements).remedy
-        assert found is not None and found.name == "together"
-        return found, next(one for one in found.candidates if one.name == "together")
+        proposed = diagnose(run, evaluate, seeds=1, placements=placements).remedy
+        assert proposed is not None and proposed.name == "together"
+        return proposed, next(place for place in proposed.candidates if place.name == "together")
 
     assumed, candidate = remedy()
     bounds = [
@@ -256,11 +256,11 @@ def test_an_edge_list_states_a_hosts_rate(tmp_path: Path) -> None:
     fabric = read_fabric(tmp_path / "edges.csv")
     assert fabric.host_gbps is not None
     np.testing.assert_equal(fabric.host_gbps, [3600.0, np.nan])
-    given = pairs(fat_tree=None, file=str(tmp_path / "edges.csv"))
-    assert took(simulate(parse(given))) == pytest.approx([SIZE * 8 / 3.6, SIZE * 10], abs=1)
+    data = pairs(fat_tree=None, file=str(tmp_path / "edges.csv"))
+    assert took(simulate(parse(data))) == pytest.approx([SIZE * 8 / 3.6, SIZE * 10], abs=1)
     # What the scenario says comes first.
-    given["fabric"]["in_host"] = [{"hosts": "h0", "rate": "1600 Gb/s"}]
-    assert took(simulate(parse(given))) == pytest.approx([SIZE * 5, SIZE * 10], abs=1)
+    data["fabric"]["in_host"] = [{"hosts": "h0", "rate": "1600 Gb/s"}]
+    assert took(simulate(parse(data))) == pytest.approx([SIZE * 5, SIZE * 10], abs=1)
 
 
 @pytest.mark.parametrize(

@@ -36,19 +36,21 @@ def test_otf2_and_dumpi_give_the_same_run(
 ) -> None:
     scripts = Exchange(seed).scripts
     hosts = ["h0", "h1", "h2", "h3"]
-    one = measure(otf2([whole(script) for script in scripts], COMMS, hosts=hosts), environment={})
+    of_otf2 = measure(
+        otf2([whole(script) for script in scripts], COMMS, hosts=hosts), environment={}
+    )
     (tmp_path / "dumpi").mkdir()
     made = dumpi_scripts(scripts, COMMS, any_source=any_source)
     folder = write(
         tmp_path / "dumpi", *made, of=[Recorder(host) for host in hosts], as_text=as_text
     )
     two = measure(folder, environment={})
-    expected, found = comparable(one), comparable(two)
+    expected, of_dumpi = comparable(of_otf2), comparable(two)
     for name in ("calls", "transfers", "collectives", "waits", "split", "hosts"):
-        assert found[name] == expected[name], name
-    assert len(one.tables["transfers"]) == 6 * (4 + 8 + 2 + 4)
+        assert of_dumpi[name] == expected[name], name
+    assert len(of_otf2.tables["transfers"]) == 6 * (4 + 8 + 2 + 4)
     assert set(two.tables["transfers"]["source"]) == {"measured"}
-    left = one.measured.model_copy(update={"notes": []})
+    left = of_otf2.measured.model_copy(update={"notes": []})
     assert two.measured.model_copy(update={"notes": []}) == left
 
 
@@ -141,12 +143,12 @@ def test_the_busiest_threads_time_is_split(tmp_path: Path, as_text: bool) -> Non
 
 def test_receives_without_status_are_matched_and_marked(tmp_path: Path) -> None:
     message = {"count": 3, "datatype": 2, "comm": WORLD_HANDLE, "tag": 4}
-    one = [
+    sends = [
         (20, 30, "MPI_Send", {**message, "dest": 1}),
         (40, 50, "MPI_Send", {**message, "dest": 1, "tag": 5}),
     ]
     two = [(20, 40, "MPI_Recv", {**message, "source": -1, "tag": -1, "status": []})]
-    run = measure(write(tmp_path, one, two), environment={})
+    run = measure(write(tmp_path, sends, two), environment={})
     assert run.tables["transfers"]["source"].to_list() == ["inferred"]
     assert any("does not record the source of 1 receives" in note for note in run.measured.notes)
     assert any("1 sends and receives have no other end" in note for note in run.measured.notes)
@@ -181,9 +183,9 @@ def test_what_compiling_refuses_measuring_refuses(tmp_path: Path) -> None:
     (path / "run-0001.bin").write_bytes(binary([])[:-9])
     messages = []
     for read in (read_trace, measure):
-        with pytest.raises(TraceError) as got:
+        with pytest.raises(TraceError) as caught:
             read(path)  # type: ignore[operator]
-        messages.append((str(got.value), got.value.place, got.value.remedy))
+        messages.append((str(caught.value), caught.value.place, caught.value.remedy))
     assert messages[0] == messages[1]
 
 

@@ -38,7 +38,7 @@ def write(folder: Path, text: str) -> Path:
 def whole(*ranks: str) -> str:
     """A trace with these calls of each rank, between init and finalize."""
     return "".join(
-        f"{rank} init\n{''.join(f'{rank} {one}' + chr(10) for one in calls.split('; ') if one)}"
+        f"{rank} init\n{''.join(f'{rank} {call}' + chr(10) for call in calls.split('; ') if call)}"
         f"{rank} finalize\n"
         for rank, calls in enumerate(ranks)
     )
@@ -166,8 +166,8 @@ def test_gatherv_and_scatterv_move_each_ranks_counts(tmp_path: Path) -> None:
     program = read_trace(path)
     sends = program.kind == Op.ISEND
     columns = (program.op_rank[sends], program.peer[sends], program.amount[sends])
-    found = sorted(zip(*(column.tolist() for column in columns), strict=True))
-    assert found == [(0, 1, 16), (0, 2, 32), (1, 0, 2), (2, 0, 4)]
+    messages = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    assert messages == [(0, 1, 16), (0, 2, 32), (1, 0, 2), (2, 0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ def test_gatherv_and_scatterv_move_each_ranks_counts(tmp_path: Path) -> None:
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path: Path, calls: str, message: str) -> None:
     path = write(tmp_path, whole(f"compute 1; {calls}", ""))
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert (got.value.file, got.value.place) == (path, "line 3")
-    assert got.value.remedy
+    assert (caught.value.file, caught.value.place) == (path, "line 3")
+    assert caught.value.remedy
 
 
 def test_a_missing_rank_or_file_is_named(tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_two_traces_in_a_folder_are_told_apart(tmp_path: Path) -> None:
 def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "")
     path.write_bytes(b"0 init\n0 send 1 \xff\xfe 5\n")
-    with pytest.raises(TraceError, match="not text") as got:
+    with pytest.raises(TraceError, match="not text") as caught:
         read_trace(path)
-    assert got.value.place == "byte 16"
+    assert caught.value.place == "byte 16"
 
 
 def test_collectives_beyond_memory_are_refused(
@@ -232,6 +232,6 @@ def test_collectives_beyond_memory_are_refused(
 ) -> None:
     monkeypatch.setenv("TAILBACK_MEMORY", "1 MiB")
     path = write(tmp_path, whole(*["alltoall 5000 5000 6 6"] * 80))
-    with pytest.raises(TraceError, match="collectives of the trace makes") as got:
+    with pytest.raises(TraceError, match="collectives of the trace makes") as caught:
         read_trace(path)
-    assert got.value.file == path
+    assert caught.value.file == path
