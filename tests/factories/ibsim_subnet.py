@@ -244,7 +244,7 @@ class Subnet:
 def wait_for(
     condition: Callable[[], bool], seconds: float, alive: Callable[[], bool] = lambda: True
 ) -> bool:
-    """Wait until ``said`` is true; False when it takes too long or ``alive`` is not any more."""
+    """Wait until ``condition`` is true; False on a time-out or when ``alive`` is false."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end or not alive():

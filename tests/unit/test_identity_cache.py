@@ -44,9 +44,13 @@ def test_result_for_several_objects_ends_with_the_first() -> None:
         return first.value + second.value
 
     cached = PerObject(total)
-    number, other = _Number(1), _Number(2)
-    assert [cached(number, other), cached(number, other), cached(other, number)] == [3, 3, 3]
+    first_number, other = _Number(1), _Number(2)
+    assert [
+        cached(first_number, other),
+        cached(first_number, other),
+        cached(other, first_number),
+    ] == [3, 3, 3]
     assert asked == [(1, 2), (2, 1)]
-    del number
+    del first_number
     gc.collect()
     assert not cached._known

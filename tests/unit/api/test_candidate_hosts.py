@@ -179,11 +179,11 @@ def storage_fabric() -> Any:
 
 def test_storage_and_login_hosts_are_no_default_hosts() -> None:
     fabric = storage_fabric()
-    compute = compute_hosts(fabric)
-    assert list(compute.hosts) == [0, 1, 2, 3, 4, 5] == hosts_from_spec("all", fabric)
-    assert compute_hosts(fabric) is compute, "they are found once"
+    default_hosts = compute_hosts(fabric)
+    assert list(default_hosts.hosts) == [0, 1, 2, 3, 4, 5] == hosts_from_spec("all", fabric)
+    assert compute_hosts(fabric) is default_hosts, "they are found once"
     for part in ("stor-01", "50 Gb/s", "'login' in the name", 'hosts="0-10"', "no name"):
-        assert part in compute.note
+        assert part in default_hosts.note
     # Who names them has them.
     assert hosts_from_spec("0-10", fabric) == list(range(11))
     assert hosts_from_spec("all,login1", fabric) == [0, 1, 2, 3, 4, 5, 6]
@@ -290,9 +290,9 @@ def test_a_jobs_slots_are_those_of_its_ranks() -> None:
     fabric = fabric_of([(0, 1), (0, 1), (0, 1)], [0, 0])
     problem = problem_for(fabric, pairs(4, []), [0, 1, 2], 4, 1)
     node = np.array([2, 2, 5, 4], np.uint32)
-    restricted = restrict_to_used(problem, node)
-    assert sorted(restricted.slot_node.tolist()) == [2, 2, 4, 5]
-    assert restricted.slot_host.tolist() == [1, 1, 2, 2]
+    used_problem = restrict_to_used(problem, node)
+    assert sorted(used_problem.slot_node.tolist()) == [2, 2, 4, 5]
+    assert used_problem.slot_host.tolist() == [1, 1, 2, 2]
 
 
 def test_traffic_within_a_host_is_no_adapters_work() -> None:

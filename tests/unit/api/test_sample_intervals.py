@@ -57,11 +57,11 @@ def test_samples_by_flow_have_intervals_of_one_reservoir(tmp_path: Path) -> None
         )
     ).fabric
     table = read_samples(tmp_path / "samples.csv", fabric).samples
-    shared_row, two = (
+    shared_row, separate_row = (
         link_estimates(table, shared=shared).row(0, named=True) for shared in (True, False)
     )
     assert (low, high) == (shared_row["fraction_low"], shared_row["fraction_high"])
-    assert two["fraction_high"] - two["fraction_low"] > WIDTH * (high - low)
+    assert separate_row["fraction_high"] - separate_row["fraction_low"] > WIDTH * (high - low)
 
 
 def test_samples_by_rank_need_the_scenarios_scheme(tmp_path: Path) -> None:

@@ -221,5 +221,5 @@ def test_a_figure_has_a_curve_for_every_value(tmp_path: Path) -> None:
 
 def test_base_scenarios_are_objects_files_or_data(tmp_path: Path) -> None:
     from_object = plan_sweep(parse(BASE), {"seed": [1]}, tmp_path / "a")
-    two = plan_sweep(BASE, {"seed": [1]}, tmp_path / "b")
-    assert from_object.base == two.base
+    from_data = plan_sweep(BASE, {"seed": [1]}, tmp_path / "b")
+    assert from_object.base == from_data.base

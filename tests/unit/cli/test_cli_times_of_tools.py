@@ -132,17 +132,17 @@ def test_dumpi_gives_the_calibration_of_otf2(
         scripts[0] += receive(now + way, now + 2 * way, 1, size=size)
         now += 2 * way + 10_000
     (tmp_path / "dumpi").mkdir()
-    of_otf2, two = (
+    of_otf2, of_dumpi = (
         tb.calibrate(f"{path}@n1,n2")
         for path in (
             otf2([whole(script) for script in scripts]),
             write(tmp_path / "dumpi", *dumpi_scripts(scripts)),
         )
     )
-    parameters = {value.name: value.value for value in two.measured}
+    parameters = {value.name: value.value for value in of_dumpi.measured}
     assert parameters
-    assert two.frame.equals(of_otf2.frame)
-    assert two.not_identified == of_otf2.not_identified
+    assert of_dumpi.frame.equals(of_otf2.frame)
+    assert of_dumpi.not_identified == of_otf2.not_identified
 
 
 @pytest.mark.data

@@ -52,9 +52,9 @@ class Known:
 
 
 def verdict(**facts: Any) -> SampledVerdict:
-    judged = sampled_verdict(cast(RunAnalysis, Known(**facts)))
-    assert sum(judged.probability.values()) == pytest.approx(1.0)
-    return judged
+    conclusion = sampled_verdict(cast(RunAnalysis, Known(**facts)))
+    assert sum(conclusion.probability.values()) == pytest.approx(1.0)
+    return conclusion
 
 
 def test_captures_leave_slow_links_and_others_open() -> None:
@@ -110,15 +110,16 @@ def test_trees_say_little_about_losses_without_them() -> None:
         verdict(losses=lost(0.0, 0.5), costs={"pattern": (hot / 2, hot)}) for hot in (0.25, 0.025)
     ]
     rivals = [
-        judged.probability["pattern"] / judged.probability["placement"] for judged in verdicts
+        conclusion.probability["pattern"] / conclusion.probability["placement"]
+        for conclusion in verdicts
     ]
     assert rivals[0] > 2.5 * rivals[1]
 
 
 def test_contention_costs_at_most_the_communication_time() -> None:
     """However little of it is free of delays."""
-    judged = verdict(losses=lost(0.0, 0.03), communication_fraction=0.03)
-    assert judged.cause == "not-network" and judged.confidence > 1.0 - UNINFORMATIVE
+    conclusion = verdict(losses=lost(0.0, 0.03), communication_fraction=0.03)
+    assert conclusion.cause == "not-network" and conclusion.confidence > 1.0 - UNINFORMATIVE
 
 
 def test_one_cable_is_blamed_for_late_ranks() -> None:
@@ -141,7 +142,7 @@ def test_switches_that_choose_by_load_route_evenly() -> None:
         verdict(losses=lost(), costs=costs, routing=routing)
         for routing in ("deterministic", "random", "adaptive")
     ]
-    assert [judged.cause for judged in verdicts] == ["routing", "routing", "placement"]
+    assert [conclusion.cause for conclusion in verdicts] == ["routing", "routing", "placement"]
     assert verdicts[0].confidence > verdicts[1].confidence
 
 
@@ -176,8 +177,8 @@ def test_a_quiet_network_is_believed_unless_contradicted(
 
 @pytest.mark.parametrize(("wire", "cause"), [(0.5, "injection"), (0.49, "not-network")])
 def test_without_contention_rate_or_nothing_takes_time(wire: float, cause: Cause) -> None:
-    judged = verdict(losses=lost(0.0, 0.0), wire_share=wire)
-    assert judged.cause == cause and judged.confidence <= 1.0 - UNINFORMATIVE * 5 / 6
+    conclusion = verdict(losses=lost(0.0, 0.0), wire_share=wire)
+    assert conclusion.cause == cause and conclusion.confidence <= 1.0 - UNINFORMATIVE * 5 / 6
 
 
 def test_no_more_is_lost_than_the_adapters_leave() -> None:
@@ -185,5 +186,5 @@ def test_no_more_is_lost_than_the_adapters_leave() -> None:
 
 
 def test_what_stays_within_hosts_is_not_the_network() -> None:
-    judged = sampled_verdict(cast(RunAnalysis, Known(crosses=False, costs=PLACEMENT)))
-    assert judged.cause == "not-network"
+    conclusion = sampled_verdict(cast(RunAnalysis, Known(crosses=False, costs=PLACEMENT)))
+    assert conclusion.cause == "not-network"

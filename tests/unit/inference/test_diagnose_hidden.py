@@ -69,12 +69,14 @@ def test_other_traffic_is_not_several_slow_cables() -> None:
 
 
 def test_a_fit_explains_only_agreeing_time() -> None:
-    cable, two = ((1, 10.0),), ((1, 10.0), (2, 10.0))
+    cable, two_cables = ((1, 10.0),), ((1, 10.0), (2, 10.0))
     assert SlowCableFit(cable, 0.6, 1.0).explains
     assert not SlowCableFit(cable, 0.2, 1.0).explains
     assert not SlowCableFit(cable, 0.8, 0.7).explains
     # A second cable must earn its place.
-    assert SlowCableFit(two, 0.6, 1.0).probability < SlowCableFit(cable, 0.6, 1.0).probability
+    assert (
+        SlowCableFit(two_cables, 0.6, 1.0).probability < SlowCableFit(cable, 0.6, 1.0).probability
+    )
     # Other traffic delays the messages of several cables alike.
     leading, level = (SlowCableFit(cable, 0.9, 1.0, lead) for lead in (0.7, 0.0))
     assert leading.probability > 0.9 and not level.explains

@@ -47,9 +47,9 @@ def test_the_library_is_asked_and_not_its_version(tmp_path: Path) -> None:
         f'os.execvp("cc", ["cc", "-I{tmp_path}", *sys.argv[1:], *more])\n'
     )
     mpicc.chmod(0o755)
-    available = available_calls(str(mpicc), calls(), tmp_path)
+    available_names = available_calls(str(mpicc), calls(), tmp_path)
     # MPI_Start has no entry point, MPI_Pready_range other arguments, MPI_Win_sync no PMPI name.
-    assert {call.name for call in available} == {"MPI_Barrier", "MPI_Pready"}
+    assert {call.name for call in available_names} == {"MPI_Barrier", "MPI_Pready"}
 
 
 @pytest.mark.tools

@@ -29,13 +29,13 @@ def test_another_algorithm_is_proved_to_be_faster() -> None:
     means = RemedyContext(
         evaluate, program=prepared.observed.program, kinds=frozenset({"collectives"})
     )
-    remedied = find_remedy(run, diagnose_cause(run, evaluate, seeds=1), means, seeds=1)
-    assert remedied.remedy is not None
-    assert remedied.remedy.name in ("nccl-ring-simple", "nccl-tree-simple")
-    names = {candidate.name for candidate in remedied.remedy.candidates}
+    diagnosis = find_remedy(run, diagnose_cause(run, evaluate, seeds=1), means, seeds=1)
+    assert diagnosis.remedy is not None
+    assert diagnosis.remedy.name in ("nccl-ring-simple", "nccl-tree-simple")
+    names = {candidate.name for candidate in diagnosis.remedy.candidates}
     assert {"nccl-ring", "nccl-ring-simple", "nccl-tree-simple"} <= names
     assert "nccl-tree" not in names  # It runs so already.
-    best = remedied.remedy.candidates[0]
+    best = diagnosis.remedy.candidates[0]
     assert best.proved and best.elapsed_ps < 0.7 * run.summary["elapsed_ps"]
     assert "NCCL_PROTO=Simple" in best.action
 

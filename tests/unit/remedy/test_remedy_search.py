@@ -418,16 +418,16 @@ def test_two_kinds_that_help_are_proved_together() -> None:
         program=program,
         kinds=frozenset({"placement", "pattern"}),
     )
-    remedied = find_remedy(run, diagnose_cause(run), means, seeds=1)
-    assert remedied.remedy is not None
-    change = remedied.change(remedied.remedy)
+    diagnosis = find_remedy(run, diagnose_cause(run), means, seeds=1)
+    assert diagnosis.remedy is not None
+    change = diagnosis.change(diagnosis.remedy)
     assert change is not None
-    assert remedied.remedy.parts[0] == "tile" and len(remedied.remedy.parts) == 2
+    assert diagnosis.remedy.parts[0] == "tile" and len(diagnosis.remedy.parts) == 2
     assert (
-        remedied.remedy.name == " + ".join(remedied.remedy.parts)
-        and remedied.remedy.placement == "tile"
+        diagnosis.remedy.name == " + ".join(diagnosis.remedy.parts)
+        and diagnosis.remedy.placement == "tile"
     )
-    assert remedied.remedy.gain == pytest.approx(0.6)
+    assert diagnosis.remedy.gain == pytest.approx(0.6)
     assert change.placement is not None and change.program is not None
     # Not much better than the better of the two: each alone is told.
     times["placement+program"] = 60
@@ -511,10 +511,10 @@ def test_estimates_leave_out_losers_and_say_so() -> None:
 
 
 def test_changes_of_different_things_add_up() -> None:
-    placed = Change(placement=np.zeros(2, np.uint32), placement_name="tile")
-    two = Change(routing="vc", rule="ugal")
-    both = combine_changes([placed, two])
-    assert both.placement is placed.placement and both.placement_name == "tile"
+    tiled = Change(placement=np.zeros(2, np.uint32), placement_name="tile")
+    rerouted = Change(routing="vc", rule="ugal")
+    both = combine_changes([tiled, rerouted])
+    assert both.placement is tiled.placement and both.placement_name == "tile"
     assert (both.routing, both.rule, both.background) == ("vc", "ugal", True)
 
 

@@ -45,10 +45,10 @@ def rows(stall: list[list[float]]) -> pl.DataFrame:
 
 
 def test_a_long_stall_is_spread_backwards() -> None:
-    spread = spread_stalls(rows([[0, 2, 25, 4], [1, 0, 0, 10]]))
-    assert spread["stall_ns"].to_list() == [7, 10, 10, 4, 1, 0, 0, 10]
-    assert spread["stall_fraction"].max() == 1.0
-    assert spread_stalls(spread).equals(spread)
+    spread_rows = spread_stalls(rows([[0, 2, 25, 4], [1, 0, 0, 10]]))
+    assert spread_rows["stall_ns"].to_list() == [7, 10, 10, 4, 1, 0, 0, 10]
+    assert spread_rows["stall_fraction"].max() == 1.0
+    assert spread_stalls(spread_rows).equals(spread_rows)
     with pytest.raises(CounterError, match="different windows"):
         spread_stalls(rows([[0, 2], [1, 0]]).head(3))
 

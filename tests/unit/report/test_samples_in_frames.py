@@ -101,7 +101,7 @@ def plain_pieces(
 def test_samples_stand_where_a_plain_way_puts_them(seed: int) -> None:
     """But for single samples at the edge of a piece, whose sums of floats differ in order."""
     samples, truth, times = random_run(seed)
-    by_time = samples_by_time_at_link(samples, truth, times["window"], LINKS)
+    link_samples = samples_by_time_at_link(samples, truth, times["window"], LINKS)
     place = {window: at for at, window in enumerate(times["window"].to_list())}
     left, met = np.zeros((LINKS, WINDOWS)), np.zeros((LINKS, WINDOWS))
     for row in truth.iter_rows(named=True):
@@ -144,12 +144,14 @@ def test_samples_stand_where_a_plain_way_puts_them(seed: int) -> None:
             for (to, job, label, link), cell in sums.items()
         ]
     ).sort("window", "label", "link")
-    assert plain.height == by_time.height
+    assert plain.height == link_samples.height
     for name in plain.columns:
-        assert by_time[name].to_list() == plain[name].to_list(), name
+        assert link_samples[name].to_list() == plain[name].to_list(), name
     by_label = dict(samples.select("label", "phase").iter_rows())
-    assert by_time["phase"].to_list() == [by_label[label] for label in by_time["label"].to_list()]
-    assert by_time.schema == samples.schema
+    assert link_samples["phase"].to_list() == [
+        by_label[label] for label in link_samples["label"].to_list()
+    ]
+    assert link_samples.schema == samples.schema
 
 
 def course_of(seed: int, frames: int) -> Timeline:

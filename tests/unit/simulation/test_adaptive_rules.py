@@ -150,9 +150,9 @@ def test_the_number_of_threads_changes_nothing() -> None:
             "messages": 3,
             "post": "all",
         }
-        single, two = (simulate(case, threads=threads) for threads in (1, 2))
+        single, parallel = (simulate(case, threads=threads) for threads in (1, 2))
         for table in ("truth", "messages"):
-            assert single.tables[table].equals(two.tables[table]), (per, table)
+            assert single.tables[table].equals(parallel.tables[table]), (per, table)
 
 
 def test_rules_without_effect_are_refused() -> None:

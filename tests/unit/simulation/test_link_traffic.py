@@ -86,15 +86,15 @@ def traffic(
 
 
 def test_chance_differences_give_a_group_its_mean() -> None:
-    alike = traffic(np.random.default_rng(1), [0.25] * 4, 20)
-    total, _ = alike.estimate()
+    equal_traffic = traffic(np.random.default_rng(1), [0.25] * 4, 20)
+    total, _ = equal_traffic.estimate()
     assert np.allclose(total, 64 / 4 * 20 * 40)
-    assert np.abs(alike.total / total - 1).max() > 0.03
+    assert np.abs(equal_traffic.total / total - 1).max() > 0.03
 
 
 def test_differences_beyond_chance_are_kept() -> None:
-    differing = traffic(np.random.default_rng(1), [0.4, 0.3, 0.2, 0.1], 40)
-    total, _ = differing.estimate()
+    unequal_traffic = traffic(np.random.default_rng(1), [0.4, 0.3, 0.2, 0.1], 40)
+    total, _ = unequal_traffic.estimate()
     expected = np.tile([0.4, 0.3, 0.2, 0.1], 8) * 64 * 40 * 40
     assert np.abs(total / expected - 1).max() < 0.25
 
@@ -103,10 +103,10 @@ def test_the_interval_holds_for_all_links_at_once() -> None:
     """Against what as many further steps carry: 95 % of repetitions, at least 93 here."""
     generator, held = np.random.default_rng(2), 0
     for _ in range(200):
-        alike = traffic(generator, [0.25] * 4, 20)
+        equal_traffic = traffic(generator, [0.25] * 4, 20)
         actual = np.concatenate([generator.multinomial(64 * 20 * 40, [0.25] * 4) for _ in range(8)])
-        total, _ = alike.estimate()
-        half = alike.precision().half
+        total, _ = equal_traffic.estimate()
+        half = equal_traffic.precision().half
         held += bool((np.abs(actual - total) <= half * total).all())
     assert held >= 186
 
@@ -131,10 +131,10 @@ def test_equal_steps_are_known_exactly() -> None:
     value = np.tile([5.0, 7.0], 10)
     link, part = np.tile([0, 1], 10), np.repeat(np.arange(10), 2)
     group = np.full(2, -1)
-    marks = LinkTraffic.of_marks(link, part, value, np.ones(10, np.int64), 9.0, group)
-    assert marks.estimate()[0].tolist() == [450.0, 630.0]
-    assert marks.precision().half == 0
-    assert not marks.precision().why_not
+    link_traffic = LinkTraffic.of_marks(link, part, value, np.ones(10, np.int64), 9.0, group)
+    assert link_traffic.estimate()[0].tolist() == [450.0, 630.0]
+    assert link_traffic.precision().half == 0
+    assert not link_traffic.precision().why_not
 
 
 def bytes_of_links(run: Run) -> pl.DataFrame:

@@ -275,8 +275,8 @@ def test_what_records_every_packet_is_refused() -> None:
 
 def test_results_do_not_depend_on_threads() -> None:
     scenario = prepared({"pattern": ALLTOALL, "repeat": TIMES})
-    single, two = (simulate(scenario, threads=threads) for threads in (1, 2))
-    assert all(single.tables[name].equals(two.tables[name]) for name in single.tables)
+    single, parallel = (simulate(scenario, threads=threads) for threads in (1, 2))
+    assert all(single.tables[name].equals(parallel.tables[name]) for name in single.tables)
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:

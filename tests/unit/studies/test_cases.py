@@ -226,14 +226,14 @@ def test_shifted_planes_use_the_same_hosts() -> None:
         for job, messages in zip(scenario.job, (None, 7), strict=True):
             assert job.pattern is not None
             job.pattern.update({"rounds": 1} if messages is None else {"messages": messages})
-    usual, two = prepare(default), prepare(shifted)
-    assert set(usual.observed.problem.slot_host) == set(two.observed.problem.slot_host)
-    leaf = two.fabric.node_switch[two.observed.node].reshape(-1, 144)
+    usual, moved = prepare(default), prepare(shifted)
+    assert set(usual.observed.problem.slot_host) == set(moved.observed.problem.slot_host)
+    leaf = moved.fabric.node_switch[moved.observed.node].reshape(-1, 144)
     assert (leaf == leaf[:, :1]).all()
     evaluate = make_evaluate(usual)
     alone = evaluate(Change(background=False)).elapsed_ps
     assert evaluate(Change()).elapsed_ps > 1.05 * alone
-    assert simulate(two).elapsed_ps < 1.01 * alone
+    assert simulate(moved).elapsed_ps < 1.01 * alone
 
 
 @pytest.mark.parametrize("name", list(case_reasons.QUESTIONS))

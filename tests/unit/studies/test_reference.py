@@ -11,9 +11,9 @@ from studies.conformance import agreement, reference
 @pytest.mark.parametrize("first", [0, 20])
 def test_fixed_routes_agree_to_the_picosecond(first: int) -> None:
     differences = {
-        seed: agreed.differences
+        seed: comparison.differences
         for seed in range(first, first + 20)
-        if (agreed := agreement.compare(agreement.drawn(seed))).differences
+        if (comparison := agreement.compare(agreement.drawn(seed))).differences
     }
     assert not differences
 

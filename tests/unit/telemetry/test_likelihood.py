@@ -60,14 +60,14 @@ def test_converged_possible_and_better(name: str, bits: int) -> None:
     gains = []
     for seed in range(4):
         samples, stages, population, truth = case(name, bits, seed)
-        fitted = fit(_core, samples, stages, population, VALUES)
-        assert 0 <= fitted.gap <= 0.01 and fitted.steps < likelihood.MAX_STEPS
-        assert (fitted.packets >= 0).all()
+        solution = fit(_core, samples, stages, population, VALUES)
+        assert 0 <= solution.gap <= 0.01 and solution.steps < likelihood.MAX_STEPS
+        assert (solution.packets >= 0).all()
         for hop in range(HOPS):
-            part = fitted.packets[hop * WIDTH : (hop + 1) * WIDTH]
+            part = solution.packets[hop * WIDTH : (hop + 1) * WIDTH]
             assert part.sum() == pytest.approx(PACKETS)
         linear = count_links(_core, samples, stages, VALUES, hop_known).packets
-        gains.append(((linear - truth) ** 2).sum() / ((fitted.packets - truth) ** 2).sum())
+        gains.append(((linear - truth) ** 2).sum() / ((solution.packets - truth) ** 2).sum())
     # One bit gains most; with four little noise is left to remove.
     assert np.mean(gains) > (2.0 if bits == 1 else 1.1), gains
 
@@ -75,7 +75,7 @@ def test_converged_possible_and_better(name: str, bits: int) -> None:
 def test_multiplicative_updates_are_far_from_the_maximum() -> None:
     """50 steps of expectation maximisation end nats below what the gradient certifies."""
     samples, stages, population, _ = case("coordinated", 1, 1)
-    fitted = fit(_core, samples, stages, population, VALUES)
+    solution = fit(_core, samples, stages, population, VALUES)
     value = 0.0
     for rows, part in stages:
         ids = np.repeat(samples.ids[rows], WIDTH)
@@ -85,9 +85,9 @@ def test_multiplicative_updates_are_far_from_the_maximum() -> None:
         for _ in range(50):
             shares *= agree.T @ (1 / (agree @ shares)) / len(rows)
         value += np.log(agree @ shares).sum()
-    assert value < fitted.log_likelihood - 1.0
+    assert value < solution.log_likelihood - 1.0
     # More steps close in on the same maximum, never above what the gap allows.
-    assert value <= fitted.log_likelihood + fitted.gap
+    assert value <= solution.log_likelihood + solution.gap
 
 
 def test_links_shared_by_classes_add_up() -> None:
@@ -103,11 +103,11 @@ def test_links_shared_by_classes_add_up() -> None:
         of_packet, np.array([0, 3, 6], np.uint64), np.array([0, 1, 2, 2, 3, 4], np.uint32)
     )
     samples = HashedSamples(ids, hashes, np.ones(n, np.uint8), 2, FIELD)
-    fitted = fit(_core, samples, [(np.arange(n), part)], [part], values)
+    solution = fit(_core, samples, [(np.arange(n), part)], [part], values)
     truth = np.bincount(links, minlength=5)
     # Four standard deviations of a count with κ = 1/3.
-    assert np.abs(fitted.packets - truth).max() < 4 * np.sqrt(n / 3)
-    assert fitted.packets.sum() == pytest.approx(n) and fitted.gap <= 0.01
+    assert np.abs(solution.packets - truth).max() < 4 * np.sqrt(n / 3)
+    assert solution.packets.sum() == pytest.approx(n) and solution.gap <= 0.01
 
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,15 +73,15 @@ def test_the_test_trace_of_dumpi_adds_up() -> None:
 @pytest.mark.data
 def test_binary_and_text_say_the_same() -> None:
     """dumpi2ascii made the text of the binary file."""
-    of_binary, two = (
+    of_binary, of_text = (
         everything([real(f"{SAMPLE}/testtrace-0000.{kind}")] * 4) for kind in ("bin", "txt")
     )
     for table in ("posts", "computes", "collectives"):
         assert len(of_binary[table]["rank"]) > 0
         for name, column in of_binary[table].items():
-            assert np.array_equal(column, two[table][name]), name
-    assert of_binary["labels"] == two["labels"]
-    assert of_binary["inside_ns"] == two["inside_ns"]
+            assert np.array_equal(column, of_text[table][name]), name
+    assert of_binary["labels"] == of_text["labels"]
+    assert of_binary["inside_ns"] == of_text["inside_ns"]
 
 
 @pytest.mark.data
@@ -136,7 +136,7 @@ def test_text_and_binary_compile_to_the_same_program(tmp_path: Path) -> None:
         (tmp_path / kind).mkdir()
     of_binary = read_trace(write(tmp_path / "binary", *EXCHANGE))
     write(tmp_path / "words", *EXCHANGE, as_text=True)
-    two = read_trace(tmp_path / "words")
+    of_text = read_trace(tmp_path / "words")
     assert operations(of_binary, 0) == [
         ("COMPUTE", -1, 10_000),
         ("ISEND", 1, 20),
@@ -148,8 +148,8 @@ def test_text_and_binary_compile_to_the_same_program(tmp_path: Path) -> None:
         ("WAIT", -1, 2),
     ]
     for rank in (0, 1):
-        assert operations(of_binary, rank) == operations(two, rank)
-    assert [label.call for label in of_binary.labels] == [label.call for label in two.labels]
+        assert operations(of_binary, rank) == operations(of_text, rank)
+    assert [label.call for label in of_binary.labels] == [label.call for label in of_text.labels]
 
 
 def test_ranks_of_a_split_communicator_are_translated(tmp_path: Path) -> None:

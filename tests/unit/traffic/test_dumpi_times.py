@@ -44,14 +44,14 @@ def test_otf2_and_dumpi_give_the_same_run(
     folder = write(
         tmp_path / "dumpi", *made, of=[Recorder(host) for host in hosts], as_text=as_text
     )
-    two = measure(folder, environment={})
-    expected, of_dumpi = comparable(of_otf2), comparable(two)
+    of_dumpi = measure(folder, environment={})
+    expected, dumpi_tables = comparable(of_otf2), comparable(of_dumpi)
     for name in ("calls", "transfers", "collectives", "waits", "split", "hosts"):
-        assert of_dumpi[name] == expected[name], name
+        assert dumpi_tables[name] == expected[name], name
     assert len(of_otf2.tables["transfers"]) == 6 * (4 + 8 + 2 + 4)
-    assert set(two.tables["transfers"]["source"]) == {"measured"}
+    assert set(of_dumpi.tables["transfers"]["source"]) == {"measured"}
     left = of_otf2.measured.model_copy(update={"notes": []})
-    assert two.measured.model_copy(update={"notes": []}) == left
+    assert of_dumpi.measured.model_copy(update={"notes": []}) == left
 
 
 def two_ranks(tmp_path: Path, *of: Recorder, as_text: bool = False) -> Path:
@@ -147,8 +147,8 @@ def test_receives_without_status_are_matched_and_marked(tmp_path: Path) -> None:
         (20, 30, "MPI_Send", {**message, "dest": 1}),
         (40, 50, "MPI_Send", {**message, "dest": 1, "tag": 5}),
     ]
-    two = [(20, 40, "MPI_Recv", {**message, "source": -1, "tag": -1, "status": []})]
-    run = measure(write(tmp_path, sends, two), environment={})
+    receives = [(20, 40, "MPI_Recv", {**message, "source": -1, "tag": -1, "status": []})]
+    run = measure(write(tmp_path, sends, receives), environment={})
     assert run.tables["transfers"]["source"].to_list() == ["inferred"]
     assert any("does not record the source of 1 receives" in note for note in run.measured.notes)
     assert any("1 sends and receives have no other end" in note for note in run.measured.notes)

@@ -109,11 +109,11 @@ def test_an_nccl_log_tells_the_algorithm(tmp_path: Path) -> None:
 
 
 def test_other_orders_on_streams_do_not_block(tmp_path: Path) -> None:
-    first, two = (
+    first, second = (
         collective(0, 9, "allreduce", 100, [0, 1], Process_Group_Name=name) for name in "ab"
     )
     late = {"ts": 5, "dur": 9}
-    program = read_trace(write(tmp_path, [first, {**two, **late}], [two, {**first, **late}]))
+    program = read_trace(write(tmp_path, [first, {**second, **late}], [second, {**first, **late}]))
     assert run_blocking(program)
     assert any("another order on some ranks" in note for note in program.notes)
 

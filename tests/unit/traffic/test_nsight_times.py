@@ -35,16 +35,16 @@ def test_otf2_and_exports_give_the_same_run(tmp_path: Path, seed: int, together:
             {rank: nsight_calls(scripts[rank]) for rank in some},
             describing(hosts[some[0]], 1_700_000_000 * 10**9),
         )
-    of_trace, two = (measure(path, environment={}) for path in (trace, tmp_path / "exports"))
-    expected, of_exports = comparable(of_trace), comparable(two)
+    of_trace, of_exports = (measure(path, environment={}) for path in (trace, tmp_path / "exports"))
+    expected, export_tables = comparable(of_trace), comparable(of_exports)
     for name in ("calls", "transfers", "collectives", "waits", "split", "hosts"):
-        assert of_exports[name] == expected[name], name
-    assert len(two.tables["transfers"]) == 6 * (4 + 8)
-    assert set(two.tables["transfers"]["source"]) == {"measured"}
+        assert export_tables[name] == expected[name], name
+    assert len(of_exports.tables["transfers"]) == 6 * (4 + 8)
+    assert set(of_exports.tables["transfers"]["source"]) == {"measured"}
     left = of_trace.measured.model_copy(update={"notes": []})
-    assert two.measured.model_copy(update={"notes": []}) == left
+    assert of_exports.measured.model_copy(update={"notes": []}) == left
     # When MPI_Init is left, moved by what is found of the clocks.
-    assert two.origin_unix_ns == pytest.approx(1_700_000_000 * 10**9 + 10, abs=10**6, rel=0)
+    assert of_exports.origin_unix_ns == pytest.approx(1_700_000_000 * 10**9 + 10, abs=10**6, rel=0)
 
 
 def two_ranks() -> list[Script]:

@@ -94,8 +94,8 @@ def columns(program: Program) -> dict[str, np.ndarray]:
     return {name: getattr(program, name) for name in names}
 
 
-def same(first: Program, two: Program) -> bool:
-    return all(np.array_equal(a, columns(two)[name]) for name, a in columns(first).items())
+def same(first: Program, second: Program) -> bool:
+    return all(np.array_equal(a, columns(second)[name]) for name, a in columns(first).items())
 
 
 def messages(program: Program, *, sent: bool) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
