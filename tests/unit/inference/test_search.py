@@ -123,7 +123,7 @@ def explained(
             if change.variation is not None:
                 varied.append(scenario.scenario.engine.injection)
                 return SimpleNamespace(variation=change.variation, adapters_shared=True)
-            return outcome(scenario, tuple(link.link for link in change.slow))
+            return outcome(scenario, tuple(cable.link for cable in change.slow))
 
         return evaluate
 
@@ -339,7 +339,7 @@ def test_explaining_adapters_hide_no_slow_cable(
         return (1000, GOOD) if slow == (8,) else (790, BAD)
 
     posterior, _ = explained(monkeypatch, simulated)
-    assert [link.link for link in posterior.best.slow] == [8]
+    assert [cable.link for cable in posterior.best.slow] == [8]
     assert posterior.of_cause("slow-link") > 0.9
 
     def in_order(machine: tuple[str, str], *_: Any) -> tuple[int, float]:
@@ -389,7 +389,7 @@ def test_missing_time_makes_a_slow_cable_tried(
     monkeypatch: pytest.MonkeyPatch, evidence: NetworkEvidence
 ) -> None:
     posterior, _ = explained(monkeypatch, slow_cable(8), evidence)
-    assert [link.link for link in posterior.best.slow] == [8]
+    assert [cable.link for cable in posterior.best.slow] == [8]
     assert posterior.best.machine[0] == "round-robin"
     assert posterior.of_cause("slow-link") > 0.9 and posterior.unexplained < 0.05
 
@@ -408,7 +408,7 @@ def test_the_second_adapters_get_the_best_cables(
         return 1000, (GOOD if machine[0] == "round-robin" else 0.7 * BAD) if right else BAD
 
     posterior, seen = explained(monkeypatch, simulated, COUNTED)
-    assert [link.link for link in posterior.best.slow] == [24]
+    assert [cable.link for cable in posterior.best.slow] == [24]
     assert posterior.best.machine[0] == "round-robin" and posterior.of_cause("slow-link") > 0.9
     # All cables with the first kind.
     assert seen.index(("round-robin", "adaptive"), 2 + 2 * NETWORK_TRIALS) > 16
@@ -522,9 +522,8 @@ def test_an_open_search_varies_the_best_cables_adapters(
         HypothesisSpace, "most_probable", lambda _, names: sorted(names, reverse=True)
     )
     posterior, _ = explained(monkeypatch, simulated, COUNTED)
-    assert [link.link for link in posterior.best.slow] == [24] and posterior.best.machine[
-        0
-    ] == "fifo"
+    assert [cable.link for cable in posterior.best.slow] == [24]
+    assert posterior.best.machine[0] == "fifo"
 
 
 @pytest.mark.parametrize(
@@ -573,12 +572,11 @@ def test_disagreeing_cables_make_other_routing_tried(
 
     monkeypatch.setattr(Posterior, "slow_cable_agrees", False)
     posterior, _ = explained(monkeypatch, simulated, COUNTED)
-    assert posterior.best.machine[1] == "random" and [
-        link.link for link in posterior.best.slow
-    ] == [8]
+    assert posterior.best.machine[1] == "random"
+    assert [cable.link for cable in posterior.best.slow] == [8]
     monkeypatch.setattr(Posterior, "slow_cable_agrees", True)
     posterior, seen = explained(monkeypatch, simulated, COUNTED)
-    assert [link.link for link in posterior.best.slow] == [10]
+    assert [cable.link for cable in posterior.best.slow] == [10]
     assert "random" not in {routing for _, routing in seen}
 
 
