@@ -25,7 +25,7 @@ def plain(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+def print_counters(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
     """What the command prints; no line is wider than a screen."""
     exit_code = tailback(["counters", *(str(a) for a in arguments)])
     captured = capsys.readouterr()

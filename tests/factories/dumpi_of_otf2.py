@@ -12,7 +12,7 @@ BYTE = 2
 _ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Reduce")
 
 
-def whole(script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def with_init_and_finalize(script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The events between those of MPI_Init and MPI_Finalize that a DUMPI file is written with."""
     last = script[-1][0]
     return [

@@ -16,7 +16,7 @@ from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
-from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, with_init_and_finalize
 from tests.factories.dumpi_traces import Recorder, write
 from tests.factories.evidence_traces import Script, receive, send
 from tests.factories.nsight_exports import describing, write_export
@@ -99,7 +99,7 @@ def test_dumpi_gives_the_slow_cable_verdict_of_otf2(
 ) -> None:
     scripts, hosts = with_slow_cable()
     of_otf2, screen = diagnosed(
-        tmp_path, otf2([whole(script) for script in scripts], hosts=hosts), capsys
+        tmp_path, otf2([with_init_and_finalize(script) for script in scripts], hosts=hosts), capsys
     )
     folder = tmp_path / form
     folder.mkdir()
@@ -135,7 +135,7 @@ def test_dumpi_gives_the_calibration_of_otf2(
     of_otf2, of_dumpi = (
         tb.calibrate(f"{path}@n1,n2")
         for path in (
-            otf2([whole(script) for script in scripts]),
+            otf2([with_init_and_finalize(script) for script in scripts]),
             write(tmp_path / "dumpi", *dumpi_scripts(scripts)),
         )
     )

@@ -12,7 +12,7 @@ import pytest
 from tailback.errors import TraceError
 from tailback.evidence import has_times, measure
 from tailback.traffic.readers import read_trace, timed_reader
-from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, with_init_and_finalize
 from tests.factories.dumpi_traces import WORLD as WORLD_HANDLE
 from tests.factories.dumpi_traces import Recorder, binary, write
 from tests.factories.evidence_traces import collective, receive, send
@@ -37,7 +37,8 @@ def test_otf2_and_dumpi_give_the_same_run(
     scripts = Exchange(seed).scripts
     hosts = ["h0", "h1", "h2", "h3"]
     of_otf2 = measure(
-        otf2([whole(script) for script in scripts], COMMS, hosts=hosts), environment={}
+        otf2([with_init_and_finalize(script) for script in scripts], COMMS, hosts=hosts),
+        environment={},
     )
     (tmp_path / "dumpi").mkdir()
     made = dumpi_scripts(scripts, COMMS, any_source=any_source)

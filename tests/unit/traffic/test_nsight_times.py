@@ -10,7 +10,7 @@ import pytest
 from tailback.errors import TailbackError
 from tailback.evidence import measure
 from tailback.traffic.readers import timed_reader
-from tests.factories.dumpi_of_otf2 import whole
+from tests.factories.dumpi_of_otf2 import with_init_and_finalize
 from tests.factories.evidence_traces import Script, collective, receive, send
 from tests.factories.exchange_events import COMMS, Exchange, comparable
 from tests.factories.nsight_exports import describing, sample, write_export
@@ -26,7 +26,9 @@ def test_otf2_and_exports_give_the_same_run(tmp_path: Path, seed: int, together:
     scripts = Exchange(seed, in_world=True).scripts
     # The times of this run contradict one clock for two ranks, so each rank gets its own.
     hosts = ["h0", "h0", "h1", "h1"]
-    trace = writing(tmp_path)([whole(script) for script in scripts], COMMS, hosts=hosts)
+    trace = writing(tmp_path)(
+        [with_init_and_finalize(script) for script in scripts], COMMS, hosts=hosts
+    )
     (tmp_path / "exports").mkdir()
     ranks = [[0, 1], [2, 3]] if together else [[0], [1], [2], [3]]
     for some in ranks:

@@ -21,7 +21,7 @@ from tailback.traffic.readers import read_trace
 from tailback.traffic.readers.otf2.reader import read
 from tailback.traffic.transform import repeat
 from tests.factories.diagnosis_runs import quiet_run
-from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, with_init_and_finalize
 from tests.factories.dumpi_traces import write
 from tests.factories.evidence_traces import collective
 from tests.factories.nsight_exports import write_export
@@ -69,7 +69,9 @@ def test_every_timing_tool_tells_too_few_cores(tmp_path: Path, stays_us: list[fl
     for stay in stays_us:
         times = [(at, at + round(stay * US)) for at in range(1_000 * US, 40_000 * US, 8_000 * US)]
         scripts.append([event for time in times for event in collective(*time)])
-    recording = read(writing(tmp_path)([whole(script) for script in scripts])).recording
+    recording = read(
+        writing(tmp_path)([with_init_and_finalize(script) for script in scripts])
+    ).recording
     for form in ("dumpi", "nsight"):
         (tmp_path / form).mkdir()
     write(tmp_path / "dumpi", *dumpi_scripts(scripts))
